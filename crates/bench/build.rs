@@ -1,0 +1,45 @@
+//! Compiles the shims of the C and C++ rivals whose packages are installed.
+//!
+//! A rival that is missing costs its rows, never the build: `has_tbb` and `has_pmemobj` tell the
+//! crate what there is, and the benches say on stderr what is absent.
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/peers/cpp");
+    println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj)");
+    let mut cpp = cc::Build::new();
+    cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
+    link("tbb", "tbb_map", "has_tbb", cpp);
+    let mut c = cc::Build::new();
+    c.std("gnu11").file("src/peers/cpp/pmemobj_map.c");
+    link("libpmemobj", "pmemobj_map", "has_pmemobj", c);
+}
+
+/// Builds one shim against `package` and sets `cfg`, or does nothing when either is impossible.
+fn link(package: &str, shim: &str, cfg: &str, mut build: cc::Build) {
+    // Link flags follow the shim that needs them, so they are printed only after it was built.
+    let Ok(library) = pkg_config::Config::new().cargo_metadata(false).probe(package) else {
+        look_again_after_installs();
+        return;
+    };
+    // Rivals are built as their users build them: optimised, whatever the profile of this crate.
+    build.opt_level(3).warnings(true).includes(&library.include_paths);
+    if let Err(error) = build.try_compile(shim) {
+        println!("cargo:warning={package} is installed but its shim does not build: {error}");
+        return;
+    }
+    for path in &library.link_paths {
+        println!("cargo:rustc-link-search=native={}", path.display());
+    }
+    for name in &library.libs {
+        println!("cargo:rustc-link-lib={name}");
+    }
+    println!("cargo:rustc-cfg={cfg}");
+}
+
+/// Has cargo run this again once packages were installed: Debian's record of them changes then.
+fn look_again_after_installs() {
+    const PACKAGES: &str = "/var/lib/dpkg/status";
+    if std::path::Path::new(PACKAGES).exists() {
+        println!("cargo:rerun-if-changed={PACKAGES}");
+    }
+}

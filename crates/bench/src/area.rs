@@ -1,0 +1,170 @@
+//! Raw pool memory, to measure what the medium itself costs.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use remanent_pmem::{Durability, Emulation, LINE_LEN, Mapped, Medium, PAGE_LEN, Pool};
+
+use crate::cleanup::Scratch;
+use crate::measure::{Samples, mean_ns};
+use crate::peers::remanent_map;
+use crate::report::Ground;
+use crate::workloads::keys::{cycle, mix};
+
+/// A stretch of pool memory that no structure uses, opened as NVRAM: every flush and fence is real.
+pub(crate) struct Area {
+    pool: Pool,
+    start: u64,
+    len: u64,
+    /// Removed after the pool is closed.
+    _scratch: Scratch,
+}
+
+impl Area {
+    /// `len` bytes, a power of two and at least a page, in a new pool in `directory`; each page has
+    /// been touched.
+    ///
+    /// # Errors
+    ///
+    /// When there is not enough memory.
+    pub(crate) fn new(directory: &Path, len: u64) -> Result<Self> {
+        assert!(len.is_power_of_two() && len >= PAGE_LEN, "places are drawn by a mask");
+        let scratch = Scratch::new(directory)?;
+        let options = Pool::options().size_max(4 * len + (1 << 30)).durability(Durability::Process);
+        let pool = options.emulation(Emulation::Nvram).create(scratch.path().join("area.pool"))?;
+        let start = pool.medium().len().next_multiple_of(PAGE_LEN);
+        let medium = pool.medium();
+        medium.grow(start + len).context("cannot grow the pool for raw memory")?;
+        medium.commit(start, len).context("not enough memory for the raw area")?;
+        for page in 0..len / PAGE_LEN {
+            medium.store(start + page * PAGE_LEN, page);
+        }
+        Ok(Area { pool, start, len, _scratch: scratch })
+    }
+
+    /// The medium.
+    pub(crate) fn medium(&self) -> &Mapped {
+        self.pool.medium()
+    }
+
+    /// What the pool says about itself.
+    pub(crate) fn ground(&self) -> Ground {
+        remanent_map::ground(&self.pool)
+    }
+
+    /// Number of places of `unit` bytes, a power of two.
+    pub(crate) fn places(&self, unit: u64) -> u64 {
+        self.len / unit
+    }
+
+    /// Pool offset of a place of `unit` bytes; places repeat beyond the end.
+    pub(crate) fn place(&self, unit: u64, index: u64) -> u64 {
+        self.start + index % self.places(unit) * unit
+    }
+
+    /// Pool offset of the `turn`-th place in this order of visits.
+    pub(crate) fn visit(&self, order: Order, unit: u64, turn: u64) -> u64 {
+        match order {
+            Order::Same => self.start,
+            Order::Sequential => self.place(unit, turn),
+            Order::Random => self.place(unit, mix(turn)),
+        }
+    }
+}
+
+/// The order in which places are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    Same,
+    Sequential,
+    Random,
+}
+
+impl Order {
+    pub(crate) const ALL: [Order; 3] = [Order::Same, Order::Sequential, Order::Random];
+
+    /// Name of the order in rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Order::Same => "same line",
+            Order::Sequential => "sequential",
+            Order::Random => "random",
+        }
+    }
+}
+
+/// Bytes over which the floor is measured: far more than any cache holds.
+pub(crate) const FLOOR_LEN: u64 = 1 << 30;
+/// Fences a sample: a few milliseconds.
+const FENCES: u64 = 20_000;
+
+/// Name in rows of what [`FenceCost`] measures.
+pub(crate) const PERSIST: &str = "store + flush + fence";
+
+/// The floor under durable operations: what it takes to bring one line to the medium.
+#[derive(Clone, Debug)]
+pub(crate) struct FenceCost([Samples; 3]);
+
+impl FenceCost {
+    /// Measures store + flush + fence, one line at a time, `rounds` times in each order.
+    pub(crate) fn measure(area: &Area, rounds: usize) -> Self {
+        let mut samples: [Samples; 3] = Default::default();
+        for round in 0..rounds as u64 {
+            for (order, samples) in Order::ALL.into_iter().zip(&mut samples) {
+                samples.push(mean_ns(FENCES, |turn| {
+                    let offset = area.visit(order, LINE_LEN, round * FENCES + turn);
+                    area.medium().store(offset, turn);
+                    area.medium().persist(offset, 8);
+                }));
+            }
+        }
+        FenceCost(samples)
+    }
+
+    /// Nanoseconds a line, in this order of visits.
+    pub(crate) fn samples(&self, order: Order) -> &Samples {
+        let [same, sequential, random] = &self.0;
+        match order {
+            Order::Same => same,
+            Order::Sequential => sequential,
+            Order::Random => random,
+        }
+    }
+}
+
+#[derive(Clone)]
+#[repr(align(64))]
+struct Line(u32);
+
+/// Nanoseconds of a load from a random line of a working set of `len` bytes, when each load depends
+/// on the one before: a cache miss that nothing hides.
+pub(crate) fn chase_ns(len: usize, rounds: usize) -> Samples {
+    let next = cycle((len / size_of::<Line>()).max(2), 1);
+    let lines: Vec<Line> = next.into_iter().map(Line).collect();
+    let mut at = 0;
+    load_ns(lines.len(), rounds, |_| {
+        at = lines[at as usize].0;
+        at
+    })
+}
+
+/// Nanoseconds of a load from a random line of a working set of `len` bytes, a power of two, when the
+/// CPU may overlap it with the next ones: the least that a lookup in so much memory can take.
+pub(crate) fn random_load_ns(len: usize, rounds: usize) -> Samples {
+    let lines = vec![Line(1); (len / size_of::<Line>()).next_power_of_two()];
+    load_ns(lines.len(), rounds, |turn| lines[mix(turn) as usize & (lines.len() - 1)].0)
+}
+
+fn load_ns(lines: usize, rounds: usize, mut load: impl FnMut(u64) -> u32) -> Samples {
+    let steps = (2 * lines as u64).clamp(200_000, 2_000_000);
+    let mut round = || {
+        let mut sum = 0u64;
+        let ns = mean_ns(steps, |turn| sum += u64::from(load(turn)));
+        // The sum is used, so the loads cannot be left out.
+        std::hint::black_box(sum);
+        ns
+    };
+    // The first round warms the caches with as much of the set as fits.
+    round();
+    (0..rounds).map(|_| round()).collect()
+}

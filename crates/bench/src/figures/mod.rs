@@ -1,0 +1,6 @@
+//! One module a bench: what is run, in which order, and which claims follow.
+
+pub(crate) mod hashmap;
+pub(crate) mod kv;
+pub(crate) mod primitives;
+pub(crate) mod restart;

@@ -1,0 +1,99 @@
+//! `remanent-bench`: Remanent measured beside its rivals, and the papers' figures for this machine.
+//!
+//! `figures` has one module a bench; `peers` the contenders, each behind the interface of what it is
+//! compared by; `workloads` the keys. A bench answers with a [`report::Report`].
+
+#![deny(unsafe_code)]
+
+mod area;
+mod cleanup;
+mod figures;
+mod machine;
+mod measure;
+mod peers;
+mod plot;
+mod report;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+/// Measures Remanent beside its rivals, interleaved in one run.
+///
+/// Prints a table on stdout and writes NAME.json and SVG plots. On a shared machine only the ratios
+/// mean something; they are the medians of ratios taken round by round.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    /// What to measure.
+    #[arg(value_name = "NAME")]
+    bench: Bench,
+
+    /// End within a minute: fewer rounds and smaller data sets (claims say so in their names).
+    #[arg(long)]
+    quick: bool,
+
+    /// Directory for NAME.json and the plots; made when absent.
+    #[arg(long, value_name = "DIR", default_value = "bench-results")]
+    out: PathBuf,
+
+    /// Where pools and other data in memory lie: a tmpfs.
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    dir: PathBuf,
+
+    /// Where the data of rivals that sync to a real disk lies.
+    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
+    disk: PathBuf,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remanent-bench primitives --quick          what a fence costs on this machine
+  remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
+  REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";
+
+/// The benches, by the names they are called with.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Bench {
+    /// Ordering methods, fences, bandwidth and latency of memory (nvramdisk, Tables 4 and 5, Figure 7).
+    Primitives,
+    /// The hash map beside TBB's and one on libpmemobj (NVC-Hashmap, section 5).
+    Hashmap,
+    /// Time from exec to the first correct GET after a SIGKILL, beside Redis.
+    Restart,
+    /// Throughput and memory of the server beside Redis, by redis-benchmark.
+    Kv,
+}
+
+/// How a bench is to run.
+struct Setup {
+    quick: bool,
+    dir: PathBuf,
+    disk: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<()> {
+    cleanup::install()?;
+    let setup = Setup { quick: arguments.quick, dir: arguments.dir, disk: arguments.disk };
+    let report = match arguments.bench {
+        Bench::Primitives => figures::primitives::run(&setup),
+        Bench::Hashmap => figures::hashmap::run(&setup),
+        Bench::Restart => figures::restart::run(&setup),
+        Bench::Kv => figures::kv::run(&setup),
+    }?;
+    report.finish(&arguments.out)
+}

@@ -1,0 +1,177 @@
+//! The contenders: Remanent itself and its rivals, behind the same interfaces.
+
+#[cfg(has_pmemobj)]
+#[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
+pub(crate) mod pmemobj;
+pub(crate) mod redis;
+pub(crate) mod remanent_map;
+pub(crate) mod remanent_serve;
+pub(crate) mod resp;
+pub(crate) mod server;
+#[cfg(has_tbb)]
+#[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]
+pub(crate) mod tbb;
+/// Without the library any key will do.
+#[cfg(not(has_tbb))]
+pub(crate) mod tbb {
+    pub(crate) trait TbbKey {}
+    impl<K> TbbKey for K {}
+}
+
+use anyhow::{Result, ensure};
+
+use crate::workloads::keys::BenchKey;
+
+/// What a map is asked to do with each key of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(i32)]
+pub(crate) enum Operation {
+    /// Inserts the absent key with its value.
+    Insert = 0,
+    /// Finds the present key.
+    Lookup = 1,
+    /// Replaces the present key's value by its complement.
+    Update = 2,
+    /// Looks up the first key of each pair and inserts the second.
+    Mixed = 3,
+    /// Removes the present key.
+    Remove = 4,
+}
+
+impl Operation {
+    /// All, in the order in which a round performs them.
+    pub(crate) const ALL: [Operation; 5] = [
+        Operation::Insert,
+        Operation::Lookup,
+        Operation::Update,
+        Operation::Mixed,
+        Operation::Remove,
+    ];
+
+    /// Name of the operation in rows.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Operation::Insert => "insert",
+            Operation::Lookup => "lookup",
+            Operation::Update => "update",
+            Operation::Mixed => "mixed",
+            Operation::Remove => "remove",
+        }
+    }
+}
+
+/// What a batch of operations came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Operations that did what they were asked to.
+    pub(crate) done: u64,
+    /// Wrapping sum of the values found.
+    pub(crate) sum: u64,
+}
+
+impl Answer {
+    /// What a correct map answers for `keys`, given whether they were updated before.
+    fn expected<K: BenchKey>(operation: Operation, keys: &[K], updated: bool) -> Self {
+        let step = match operation {
+            Operation::Lookup => 1,
+            Operation::Mixed => 2,
+            _ => return Answer { done: keys.len() as u64, sum: 0 },
+        };
+        let values = keys.iter().step_by(step).map(|key| key.value());
+        let values = values.map(|value| if updated { !value } else { value });
+        Answer { done: keys.len() as u64, sum: values.fold(0, u64::wrapping_add) }
+    }
+}
+
+/// A map under test, shared by the threads of a run.
+pub(crate) trait Map<K>: Sync {
+    /// Performs one operation on every key of a batch.
+    ///
+    /// # Errors
+    ///
+    /// Where the map reports one.
+    fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer>;
+
+    /// Whether the operation may run on so many threads.
+    fn allows(&self, operation: Operation, threads: usize) -> bool {
+        let _ = (operation, threads);
+        true
+    }
+}
+
+/// Refuses a measurement whose answers are wrong.
+///
+/// # Errors
+///
+/// When the answers, all threads together, are not what the keys demand.
+pub(crate) fn verify<K: BenchKey>(
+    operation: Operation,
+    keys: &[K],
+    updated: bool,
+    answers: &[Answer],
+) -> Result<()> {
+    let total = answers.iter().fold(Answer::default(), |total, answer| Answer {
+        done: total.done + answer.done,
+        sum: total.sum.wrapping_add(answer.sum),
+    });
+    let expected = Answer::expected(operation, keys, updated);
+    ensure!(
+        total == expected,
+        "wrong answers to {}: got {total:?}, expected {expected:?}",
+        operation.name()
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::keys::{Key40, distinct};
+
+    /// Every rival must pass the verification that it is measured with.
+    pub(super) fn exercise<K: BenchKey>(map: &dyn Map<K>) {
+        let (old, new) = (distinct::<K>(0, 1000), distinct::<K>(1000, 1000));
+        let pairs: Vec<K> = old.iter().zip(&new).flat_map(|(old, new)| [*old, *new]).collect();
+        let mut updated = false;
+        for operation in Operation::ALL {
+            let keys = if operation == Operation::Mixed { &pairs } else { &old };
+            let answer = map.run(operation, keys).expect("the map works");
+            verify(operation, keys, updated, &[answer]).expect("the answers are right");
+            updated |= operation == Operation::Update;
+        }
+        let gone = map.run(Operation::Lookup, &old).expect("the map works");
+        assert_eq!(gone, Answer::default(), "removed keys are gone");
+        assert!(verify(Operation::Lookup, &old, true, &[gone]).is_err());
+    }
+
+    #[cfg(has_tbb)]
+    #[test]
+    fn tbb_answers_correctly() {
+        exercise(&tbb::TbbMap::<u64>::new());
+        exercise(&tbb::TbbMap::<Key40>::new());
+    }
+
+    #[cfg(has_pmemobj)]
+    #[test]
+    fn pmemobj_answers_correctly() {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        exercise(
+            &pmemobj::PmemobjMap::<u64>::create(scratch.path(), 4000).expect("there is space"),
+        );
+        exercise(
+            &pmemobj::PmemobjMap::<Key40>::create(scratch.path(), 4000).expect("there is space"),
+        );
+    }
+
+    #[test]
+    fn remanent_answers_correctly() {
+        use remanent_pmem::Emulation;
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        let words =
+            remanent_map::RemanentMap::<u64>::create(scratch.path(), 1 << 30, Emulation::None);
+        exercise(&words.expect("there is space"));
+        let bytes =
+            remanent_map::RemanentMap::<Key40>::create(scratch.path(), 1 << 30, Emulation::Nvram);
+        exercise(&bytes.expect("there is space"));
+    }
+}

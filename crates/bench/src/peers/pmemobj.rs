@@ -1,0 +1,112 @@
+//! A chained hash map over transactions of libpmemobj (PMDK): what persistence costs its users.
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::marker::PhantomData;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use anyhow::{Result, bail};
+
+use super::remanent_map::PROMISE_NVRAM;
+use super::{Answer, Map, Operation};
+use crate::machine::backing_of;
+use crate::report::Ground;
+use crate::workloads::keys::BenchKey;
+
+// The functions of cpp/pmemobj_map.c.
+unsafe extern "C" {
+    fn pmemobj_map_new(
+        path: *const c_char,
+        pool_len: usize,
+        bucket_count: u64,
+        key_len: usize,
+    ) -> *mut c_void;
+    fn pmemobj_map_free(map: *mut c_void);
+    fn pmemobj_map_run(
+        map: *mut c_void,
+        operation: i32,
+        keys: *const u8,
+        n: usize,
+        sum: *mut u64,
+    ) -> u64;
+    fn pmemobj_map_error() -> *const c_char;
+}
+
+/// Space for the pool's own logs and lanes.
+const POOL_LEN_BASE: usize = 64 << 20;
+/// A generous bound on what an entry takes beyond its key: object header, links, value, bucket head
+/// and rounding to a size class.
+const ENTRY_LEN_EXTRA: usize = 160;
+
+/// A map in a pool file of its own, removed when dropped.
+pub(crate) struct PmemobjMap<K: BenchKey> {
+    map: NonNull<c_void>,
+    path: PathBuf,
+    keys: PhantomData<K>,
+}
+
+// SAFETY: the shim takes the lock of a key's stripe around every operation.
+unsafe impl<K: BenchKey> Sync for PmemobjMap<K> {}
+
+impl<K: BenchKey> PmemobjMap<K> {
+    /// A new pool in `directory` for about `capacity` entries, with as many buckets.
+    ///
+    /// # Errors
+    ///
+    /// What libpmemobj says when it cannot make the pool.
+    pub(crate) fn create(directory: &Path, capacity: usize) -> Result<Self> {
+        let path = directory.join(format!("pmemobj-{}.pool", K::NAME));
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        let pool_len = POOL_LEN_BASE + capacity * (ENTRY_LEN_EXTRA + size_of::<K>());
+        let buckets = capacity.next_power_of_two() as u64;
+        // SAFETY: the name is a C string that outlives the call.
+        let map = unsafe { pmemobj_map_new(name.as_ptr(), pool_len, buckets, size_of::<K>()) };
+        let Some(map) = NonNull::new(map) else {
+            bail!("libpmemobj cannot make a pool at {}: {}", path.display(), last_error());
+        };
+        Ok(PmemobjMap { map, path, keys: PhantomData })
+    }
+
+    /// What it stands on: the same as a pool of ours opened as NVRAM.
+    ///
+    /// # Errors
+    ///
+    /// When its file is gone.
+    pub(crate) fn ground(&self) -> Result<Ground> {
+        Ok(Ground::new(backing_of(&self.path)?, "process", "nvram", PROMISE_NVRAM))
+    }
+}
+
+fn last_error() -> String {
+    // SAFETY: the library returns a C string of the calling thread, never null.
+    let text = unsafe { pmemobj_map_error() };
+    // SAFETY: it stays valid until this thread's next call of the library.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+impl<K: BenchKey> Map<K> for PmemobjMap<K> {
+    fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer> {
+        let mut sum = 0;
+        // SAFETY: the map lives until `drop`; keys are plain bytes, `size_of::<K>()` each as `create`
+        // told the shim.
+        let done = unsafe {
+            pmemobj_map_run(
+                self.map.as_ptr(),
+                operation as i32,
+                keys.as_ptr().cast(),
+                keys.len(),
+                &raw mut sum,
+            )
+        };
+        Ok(Answer { done, sum })
+    }
+}
+
+impl<K: BenchKey> Drop for PmemobjMap<K> {
+    fn drop(&mut self) {
+        // SAFETY: made by `create`, and nobody uses it after this.
+        unsafe { pmemobj_map_free(self.map.as_ptr()) };
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

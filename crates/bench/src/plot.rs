@@ -1,0 +1,240 @@
+//! SVG plots: grouped bars over names, lines over numbers.
+
+use std::path::Path;
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
+use plotters::prelude::*;
+
+/// How a chart is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// A group of bars for each x, one bar a series.
+    Bars,
+    /// Bars on a logarithmic scale, for values that differ by powers of ten.
+    BarsLog,
+    /// A line for each series; x is a number and the scale logarithmic.
+    LinesLogX,
+}
+
+/// Points of several series, to be drawn in one plot.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    file: String,
+    title: String,
+    unit: String,
+    shape: Shape,
+    /// In order of appearance.
+    series: Vec<String>,
+    /// In order of appearance.
+    places: Vec<String>,
+    /// Index of the series, index of the place, value.
+    points: Vec<(usize, usize, f64)>,
+}
+
+const SIZE: (u32, u32) = (1000, 560);
+const COLORS: [RGBColor; 8] = [
+    RGBColor(31, 98, 160),
+    RGBColor(222, 125, 36),
+    RGBColor(62, 146, 74),
+    RGBColor(178, 54, 60),
+    RGBColor(122, 92, 165),
+    RGBColor(130, 130, 130),
+    RGBColor(191, 160, 24),
+    RGBColor(42, 160, 165),
+];
+
+impl Chart {
+    /// A chart without points, to be written to `BENCH-file.svg`.
+    pub(crate) fn new(file: &str, title: &str, unit: &str, shape: Shape) -> Self {
+        Chart {
+            file: file.to_owned(),
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            shape,
+            series: Vec::new(),
+            places: Vec::new(),
+            points: Vec::new(),
+        }
+    }
+
+    /// Adds the point of `series` at `x`.
+    pub(crate) fn add(&mut self, series: &str, x: &str, value: f64) {
+        let series = position(&mut self.series, series);
+        let place = position(&mut self.places, x);
+        self.points.push((series, place, value));
+    }
+
+    /// Whether there is nothing to draw.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// Name of the file in the output directory.
+    pub(crate) fn file_name(&self, bench: &str) -> String {
+        format!("{bench}-{}.svg", self.file)
+    }
+
+    /// Draws the chart as SVG.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written, or an x of a line chart is not a number.
+    pub(crate) fn draw(&self, path: &Path) -> Result<()> {
+        let area = SVGBackend::new(path, SIZE).into_drawing_area();
+        fail(area.fill(&WHITE))?;
+        let max = self.points.iter().map(|point| point.2).fold(f64::MIN_POSITIVE, f64::max);
+        match self.shape {
+            Shape::Bars => self.draw_bars(&area, 0.0..max * 1.1, 0.0)?,
+            Shape::BarsLog => {
+                let min = self.points.iter().map(|point| point.2).fold(max, f64::min);
+                let bottom = 10f64.powf((min.max(max * 1e-9) * 0.7).log10().floor());
+                self.draw_bars(&area, (bottom..max * 2.0).log_scale(), bottom)?;
+            }
+            Shape::LinesLogX => self.draw_lines(&area, max)?,
+        }
+        fail(area.present())
+    }
+
+    fn draw_bars<Y>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        y: impl AsRangedCoord<CoordDescType = Y, Value = f64>,
+        bottom: f64,
+    ) -> Result<()>
+    where
+        Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
+        let mut chart = fail(
+            ChartBuilder::on(area)
+                .caption(&self.title, ("sans-serif", 20))
+                .margin(12)
+                .x_label_area_size(40)
+                .y_label_area_size(80)
+                .build_cartesian_2d(Places(self.places.len()), y),
+        )?;
+        let label = |place: &f64| self.places.get(*place as usize).cloned().unwrap_or_default();
+        fail(
+            chart
+                .configure_mesh()
+                .disable_x_mesh()
+                .y_desc(&self.unit)
+                .light_line_style(WHITE)
+                .x_labels(self.places.len())
+                .x_label_formatter(&label)
+                .y_label_formatter(&tick)
+                .draw(),
+        )?;
+        let width = 0.8 / self.series.len() as f64;
+        for (index, name) in self.series.iter().enumerate() {
+            let color = COLORS[index % COLORS.len()];
+            let bars = self.points.iter().filter(|point| point.0 == index).map(|point| {
+                let left = point.1 as f64 + 0.1 + index as f64 * width;
+                Rectangle::new([(left, bottom), (left + width * 0.95, point.2)], color.filled())
+            });
+            fail(chart.draw_series(bars))?.label(name).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled())
+            });
+        }
+        fail(
+            chart
+                .configure_series_labels()
+                .background_style(WHITE.mix(0.8))
+                .border_style(BLACK)
+                .draw(),
+        )
+    }
+
+    fn draw_lines(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, max: f64) -> Result<()> {
+        let places =
+            self.places.iter().map(|place| place.parse()).collect::<Result<Vec<f64>, _>>()?;
+        let first = places.iter().copied().fold(f64::INFINITY, f64::min);
+        let last = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut chart = fail(
+            ChartBuilder::on(area)
+                .caption(&self.title, ("sans-serif", 20))
+                .margin(12)
+                .x_label_area_size(40)
+                .y_label_area_size(80)
+                .build_cartesian_2d((first..last).log_scale(), 0.0..max * 1.1),
+        )?;
+        fail(
+            chart
+                .configure_mesh()
+                .y_desc(&self.unit)
+                .light_line_style(WHITE)
+                .x_label_formatter(&tick)
+                .y_label_formatter(&tick)
+                .draw(),
+        )?;
+        for (index, name) in self.series.iter().enumerate() {
+            let color = COLORS[index % COLORS.len()];
+            let line = self.points.iter().filter(|point| point.0 == index);
+            let line = line.map(|point| (places[point.1], point.2));
+            fail(chart.draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3)))?
+                .label(name)
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 12, y)], color.stroke_width(2))
+                });
+        }
+        fail(
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperLeft)
+                .background_style(WHITE.mix(0.8))
+                .border_style(BLACK)
+                .draw(),
+        )
+    }
+}
+
+/// A number as it stands beside an axis.
+fn tick(value: &f64) -> String {
+    let text = crate::report::number(*value);
+    if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
+    }
+}
+
+/// Index of `name` in `names`, appended when it is new.
+fn position(names: &mut Vec<String>, name: &str) -> usize {
+    names.iter().position(|known| known == name).unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
+}
+
+/// Drawing errors borrow the backend; only their text can be passed on.
+fn fail<T, E: std::error::Error>(result: Result<T, E>) -> Result<T> {
+    result.map_err(|error| anyhow!("{error}"))
+}
+
+/// An axis of named places: each is one unit wide and labelled in its middle. To the right of the last
+/// there is room for the legend.
+struct Places(usize);
+
+impl Places {
+    /// Share of the axis that the places take; the rest is the legend's.
+    const SHARE: f64 = 0.82;
+}
+
+impl Ranged for Places {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = value / self.0 as f64 * Self::SHARE;
+        limit.0 + (f64::from(limit.1 - limit.0) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        (0..self.0).map(|place| place as f64 + 0.5).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        0.0..self.0 as f64 / Self::SHARE
+    }
+}

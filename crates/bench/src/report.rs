@@ -1,0 +1,354 @@
+//! What a bench hands over: a table on stdout, `NAME.json` and plots beside it.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::machine::Machine;
+use crate::measure::Samples;
+use crate::plot::{self, Chart};
+
+/// What a series of rows stands on: where its data lies and what would survive.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Ground {
+    /// `dax`, `memory`, `file`, as for pools, or `heap` for a volatile rival.
+    pub(crate) backing: String,
+    /// `process`, `power`, or `none`.
+    pub(crate) durability: String,
+    /// What DRAM was made to stand for, or `none`.
+    pub(crate) emulation: String,
+    /// In words, what an acknowledged operation survives.
+    pub(crate) promise: String,
+}
+
+impl Ground {
+    /// The ground described by these words.
+    pub(crate) fn new(backing: &str, durability: &str, emulation: &str, promise: &str) -> Self {
+        Ground {
+            backing: backing.to_owned(),
+            durability: durability.to_owned(),
+            emulation: emulation.to_owned(),
+            promise: promise.to_owned(),
+        }
+    }
+
+    /// Ordinary memory of the process.
+    pub(crate) fn volatile() -> Self {
+        Ground::new("heap", "none", "none", "nothing survives")
+    }
+}
+
+/// One measured quantity.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) series: String,
+    pub(crate) x: String,
+    #[serde(flatten)]
+    pub(crate) ground: Ground,
+    pub(crate) unit: String,
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) runs: usize,
+}
+
+/// A ratio or count by which an issue judges, never a verdict.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Claim {
+    id: String,
+    value: f64,
+    unit: String,
+    /// What the value is compared with, and both sides' medians.
+    against: String,
+    /// The value, in the same unit, that the claim would have if we took no longer than the machine
+    /// needs for the fences (or the cache miss, or the bytes) that the operation cannot do without.
+    floor: Option<f64>,
+}
+
+/// Everything a bench has found out.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    bench: String,
+    machine: Machine,
+    rows: Vec<Row>,
+    claims: Vec<Claim>,
+    #[serde(skip)]
+    tables: Vec<Table>,
+    #[serde(skip)]
+    charts: Vec<Chart>,
+}
+
+/// A table in the form that a paper gave it, made from rows and printed after them.
+#[derive(Debug)]
+struct Table {
+    title: String,
+    /// The head first.
+    lines: Vec<Vec<String>>,
+}
+
+impl Report {
+    /// An empty report of the bench `name` on the running machine.
+    ///
+    /// # Errors
+    ///
+    /// When the machine cannot be inspected.
+    pub(crate) fn new(name: &str) -> Result<Self> {
+        Ok(Report {
+            bench: name.to_owned(),
+            machine: Machine::detect()?,
+            rows: Vec::new(),
+            claims: Vec::new(),
+            tables: Vec::new(),
+            charts: Vec::new(),
+        })
+    }
+
+    /// Adds a row; one without samples is left out.
+    pub(crate) fn row(
+        &mut self,
+        series: &str,
+        x: &str,
+        ground: &Ground,
+        unit: &str,
+        samples: &Samples,
+    ) {
+        if samples.runs() == 0 {
+            return;
+        }
+        self.rows.push(Row {
+            series: series.to_owned(),
+            x: x.to_owned(),
+            ground: ground.clone(),
+            unit: unit.to_owned(),
+            median: samples.median(),
+            min: samples.min(),
+            max: samples.max(),
+            runs: samples.runs(),
+        });
+    }
+
+    /// Adds a claim: the median over the rounds; one without samples is left out.
+    pub(crate) fn claim(
+        &mut self,
+        id: &str,
+        value: &Samples,
+        unit: &str,
+        against: String,
+        floor: Option<f64>,
+    ) {
+        if value.runs() == 0 {
+            return;
+        }
+        let (id, unit) = (id.to_owned(), unit.to_owned());
+        self.claims.push(Claim { id, value: value.median(), unit, against, floor });
+    }
+
+    /// Adds a table in the form that a paper gave it; the first line is its head.
+    pub(crate) fn table(&mut self, title: &str, lines: Vec<Vec<String>>) {
+        self.tables.push(Table { title: title.to_owned(), lines });
+    }
+
+    /// The median of a row that was added before, or NaN.
+    pub(crate) fn median(&self, series: &str, x: &str) -> f64 {
+        let row = self.rows.iter().find(|row| row.series == series && row.x == x);
+        row.map_or(f64::NAN, |row| row.median)
+    }
+
+    /// Plots the rows of `unit` whose `x` begins with `prefix`, which is cut off in the plot.
+    pub(crate) fn chart(
+        &mut self,
+        file: &str,
+        title: &str,
+        unit: &str,
+        prefix: &str,
+        shape: plot::Shape,
+    ) {
+        let mut chart = Chart::new(file, title, unit, shape);
+        for row in self.rows.iter().filter(|row| row.unit == unit) {
+            if let Some(x) = row.x.strip_prefix(prefix) {
+                chart.add(&row.series, x.trim(), row.median);
+            }
+        }
+        if !chart.is_empty() {
+            self.charts.push(chart);
+        }
+    }
+
+    /// Prints the tables on stdout and writes `NAME.json` and the plots into `out`.
+    ///
+    /// # Errors
+    ///
+    /// When `out` cannot be made or written to.
+    pub(crate) fn finish(&self, out: &Path) -> Result<()> {
+        self.print();
+        fs::create_dir_all(out)
+            .with_context(|| format!("cannot make the output directory {}", out.display()))?;
+        let path = out.join(format!("{}.json", self.bench));
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        println!("\nwritten: {}", path.display());
+        for chart in &self.charts {
+            let path = out.join(chart.file_name(&self.bench));
+            chart.draw(&path).with_context(|| format!("cannot write {}", path.display()))?;
+            println!("written: {}", path.display());
+        }
+        Ok(())
+    }
+
+    fn print(&self) {
+        println!("{} on {}\n", self.bench, self.machine.summary());
+        let head = [
+            "series",
+            "x",
+            "backing",
+            "durability",
+            "emulation",
+            "median",
+            "min",
+            "max",
+            "unit",
+            "runs",
+        ];
+        let mut lines = vec![head.map(str::to_owned).to_vec()];
+        for row in &self.rows {
+            lines.push(vec![
+                row.series.clone(),
+                row.x.clone(),
+                row.ground.backing.clone(),
+                row.ground.durability.clone(),
+                row.ground.emulation.clone(),
+                number(row.median),
+                number(row.min),
+                number(row.max),
+                row.unit.clone(),
+                row.runs.to_string(),
+            ]);
+        }
+        print_columns(&lines);
+        for table in &self.tables {
+            println!("\n{}", table.title);
+            print_columns(&table.lines);
+        }
+        println!();
+        for (series, promise) in self.promises() {
+            println!("{series}: {promise}");
+        }
+        println!();
+        for claim in &self.claims {
+            let floor =
+                claim.floor.map_or(String::new(), |floor| format!("; floor {}", number(floor)));
+            println!(
+                "[{}] {} {} against {}{floor}",
+                claim.id,
+                number(claim.value),
+                claim.unit,
+                claim.against
+            );
+        }
+    }
+
+    /// What each series promises, once.
+    fn promises(&self) -> Vec<(&str, &str)> {
+        let mut promises: Vec<(&str, &str)> = Vec::new();
+        for row in &self.rows {
+            let promise = (row.series.as_str(), row.ground.promise.as_str());
+            if !promises.contains(&promise) {
+                promises.push(promise);
+            }
+        }
+        promises
+    }
+}
+
+/// Four significant digits, without an exponent.
+pub(crate) fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// Prints lines in aligned columns: words to the left, numbers to the right.
+fn print_columns(lines: &[Vec<String>]) {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..columns).filter_map(width).collect();
+    for line in lines {
+        let cells: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| match cell.parse::<f64>() {
+                Ok(_) => format!("{cell:>width$}"),
+                Err(_) => format!("{cell:<width$}"),
+            })
+            .collect();
+        println!("{}", cells.join("  ").trim_end());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn report() -> Report {
+        let mut report = Report::new("sample").expect("the machine can be inspected");
+        let samples = Samples::from_iter([2.0, 1.0, 3.0]);
+        report.row("ours", "insert", &Ground::volatile(), "ns", &samples);
+        report.row("absent", "insert", &Ground::volatile(), "ns", &Samples::default());
+        report.claim("sample.insert", &samples, "x", "theirs".to_owned(), Some(4.0));
+        report.claim("sample.absent", &Samples::default(), "x", "nobody".to_owned(), None);
+        report.chart("insert", "Inserts", "ns", "", plot::Shape::Bars);
+        report
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().expect("it is an object").keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_file_has_the_format_that_was_agreed() {
+        let out = tempfile::tempdir().expect("the temporary directory is writable");
+        report().finish(out.path()).expect("the directory is writable");
+        let text = fs::read_to_string(out.path().join("sample.json")).expect("it was written");
+        let json: Value = serde_json::from_str(&text).expect("it is JSON");
+        assert_eq!(keys(&json), ["bench", "claims", "machine", "rows"]);
+        assert_eq!(
+            json["rows"].as_array().map(Vec::len),
+            Some(1),
+            "a row without samples is absent"
+        );
+        let expected = [
+            "backing",
+            "durability",
+            "emulation",
+            "max",
+            "median",
+            "min",
+            "promise",
+            "runs",
+            "series",
+            "unit",
+            "x",
+        ];
+        assert_eq!(keys(&json["rows"][0]), expected);
+        assert_eq!(json["rows"][0]["median"], 2.0);
+        assert_eq!(json["claims"].as_array().map(Vec::len), Some(1), "so is a claim");
+        assert_eq!(keys(&json["claims"][0]), ["against", "floor", "id", "unit", "value"]);
+        let plot = fs::read_to_string(out.path().join("sample-insert.svg")).expect("it was drawn");
+        assert!(plot.starts_with("<svg") && plot.contains("Inserts"));
+    }
+
+    #[test]
+    fn numbers_keep_four_digits() {
+        assert_eq!(number(1234567.0), "1234567");
+        assert_eq!(number(12.3456), "12.35");
+        assert_eq!(number(0.012345), "0.01235");
+        assert_eq!(number(0.0), "0");
+    }
+}

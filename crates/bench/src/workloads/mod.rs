@@ -1,0 +1,3 @@
+//! What the benches ask of a store: keys, values, and the order in which they come.
+
+pub(crate) mod keys;

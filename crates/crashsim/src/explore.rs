@@ -1,0 +1,479 @@
+//! From a recorded run to its crash points, from a crash point to its images.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, Points};
+use crate::fault::{Injected, Places};
+use crate::image::{Choice, Images};
+use crate::judge::{Allowed, Judgement, Life, Treatment, judge};
+use crate::oracle::{Call, Linearizer};
+use crate::pending::Pending;
+use crate::prune::Prune;
+use crate::record::{Recording, record};
+use crate::report::{self, Broken, Hashes, Report, Violation};
+use crate::rng::{Rng, mix};
+use crate::sim::{Class, Sim};
+use crate::subject::{Subject, Workload};
+use crate::trace::{Event, StoreKind, digest};
+
+/// Runs generated workloads, one for each seed, crashes them, and judges what is left.
+pub fn explore<S: Subject>(subject: &S, config: &Config) -> Report {
+    explore_with(subject, config, |_| ControlFlow::Continue(()))
+}
+
+/// Like [`explore`]; `observer` sees the report grow, ten times a second, and may break off.
+pub fn explore_with<S: Subject>(
+    subject: &S,
+    config: &Config,
+    observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
+) -> Report {
+    let generate =
+        |seed| Workload::generate(subject, seed, config.setup, config.threads.max(1), config.ops);
+    explore_each(subject, config, &generate, observer)
+}
+
+/// Like [`explore`], with one workload for all seeds; they differ in their schedules and samples.
+pub fn explore_workload<S: Subject>(
+    subject: &S,
+    config: &Config,
+    workload: &Workload<S::Op>,
+) -> Report {
+    explore_each(subject, config, &|_| workload.clone(), |_| ControlFlow::Continue(()))
+}
+
+fn explore_each<S: Subject>(
+    subject: &S,
+    config: &Config,
+    workload: &(impl Fn(u64) -> Workload<S::Op> + Sync),
+    observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
+) -> Report {
+    let started = Instant::now();
+    let next = AtomicU64::new(config.seeds.start);
+    let total = Total {
+        stop: AtomicBool::new(false),
+        violations_max: config.violations_max.max(1),
+        report: Mutex::new((Report::default(), Box::new(observer))),
+    };
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= config.seeds.end || total.stop.load(Ordering::Relaxed) {
+                return;
+            }
+            Explorer::new(subject, config, seed, &total).run(&workload(seed));
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..config.jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let (mut report, _) = total.report.into_inner().unwrap_or_else(PoisonError::into_inner);
+    report.violations.sort_by_key(|violation| violation.seed);
+    report.seconds = started.elapsed().as_secs_f64();
+    report
+}
+
+type Observer<'a> = Box<dyn FnMut(&Report) -> ControlFlow<()> + Send + 'a>;
+
+/// What all seeds found so far.
+struct Total<'a> {
+    stop: AtomicBool,
+    violations_max: usize,
+    report: Mutex<(Report, Observer<'a>)>,
+}
+
+impl Total<'_> {
+    fn add(&self, report: Report) {
+        let (total, observer) = &mut *self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        total.merge(report);
+        if total.violations.len() >= self.violations_max || observer(total).is_break() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The exploration of one seed.
+struct Explorer<'a, 't, S: Subject> {
+    subject: &'a S,
+    config: &'a Config,
+    seed: u64,
+    total: &'a Total<'t>,
+    sim: Arc<Sim>,
+    report: Report,
+    told_at: Instant,
+    /// Images judged, by hash of the medium and of what was allowed.
+    seen: Hashes,
+    /// Where we are: one frame for each crash that is being explored.
+    frames: Vec<Frame>,
+    calls: Arc<Vec<Call<S>>>,
+}
+
+/// One crash, for messages.
+struct Frame {
+    point: u64,
+    image: u64,
+    event: Option<Event>,
+    /// Left empty as long as nobody may ask.
+    survived: String,
+}
+
+/// A run, or a life after a crash, to be crashed everywhere.
+struct Walk<'a> {
+    events: &'a [Event],
+    /// Hash of the medium before the first event.
+    hash: u64,
+    /// The first crash point.
+    first: usize,
+    /// Crashes that may follow in the life after one of these.
+    depth: u32,
+}
+
+/// One image of a crash point.
+struct Crash<'a> {
+    position: usize,
+    number: u64,
+    choice: &'a Choice,
+    hash: u64,
+    injected: Option<Injected>,
+}
+
+impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
+    fn new(subject: &'a S, config: &'a Config, seed: u64, total: &'a Total<'t>) -> Self {
+        Explorer {
+            subject,
+            config,
+            seed,
+            total,
+            sim: Arc::new(Sim::new(config.sim.clone())),
+            report: Report::default(),
+            told_at: Instant::now(),
+            seen: Hashes::default(),
+            frames: Vec::new(),
+            calls: Arc::default(),
+        }
+    }
+
+    fn run(mut self, workload: &Workload<S::Op>) {
+        self.sim.keep_undo();
+        let start = self.sim.mark();
+        let recording = record(self.subject, self.config, self.seed, workload, &self.sim);
+        self.sim.roll_back(start);
+        let Recording { events, created, calls, failure } = recording;
+        self.calls = Arc::new(calls);
+        self.report.schedules = 1;
+        self.report.digest = mix(digest(&events) ^ mix(self.seed));
+        let calls = Arc::clone(&self.calls);
+        let linearizer = || Linearizer::new(self.subject, self.config.oracle, &calls);
+        if let Some(failure) = failure {
+            self.violation(Broken::Run, failure, usize::MAX);
+        } else if linearizer().states(usize::MAX).is_empty() {
+            let what = "no order of the operations explains their answers".to_owned();
+            self.violation(Broken::Linearizability, what, usize::MAX);
+        } else {
+            self.crash_run(&events, created, linearizer());
+        }
+        self.report.sites = self.sim.sites();
+        self.total.add(self.report);
+    }
+
+    /// Crashes the recorded run at each of its points.
+    fn crash_run(&mut self, events: &[Event], created: usize, mut linearizer: Linearizer<'_, S>) {
+        let explores_creation = self.config.creation && self.seed == self.config.seeds.start;
+        let first = if explores_creation { 0 } else { created };
+        let walk = Walk { events, hash: 0, first, depth: self.config.nested.depth };
+        let calls = Arc::clone(&self.calls);
+        let mut met = None;
+        let mut allowed = Allowed::new(vec![S::State::default()], true);
+        self.walk(&walk, &mut |position| {
+            let begun = calls.iter().filter(|call| call.has_begun(position)).count();
+            let ended = calls.iter().filter(|call| call.acknowledged(position).is_some()).count();
+            if position >= created && met != Some((begun, ended)) {
+                met = Some((begun, ended));
+                allowed = Allowed::new(linearizer.states(position), false);
+            }
+            Arc::clone(&allowed)
+        });
+    }
+
+    /// Follows the events and crashes at each point; `allowed` says what may be found there.
+    fn walk(&mut self, walk: &Walk<'_>, allowed: &mut dyn FnMut(usize) -> Arc<Allowed<S::State>>) {
+        let mut pending = Pending::new(self.sim.options(), walk.hash);
+        let mut written = Written::default();
+        for position in 0..=walk.events.len() {
+            let event = walk.events.get(position);
+            if position >= walk.first && self.is_point(event) && self.is_wanted(position) {
+                let allowed = allowed(position);
+                let written = written.lines();
+                let point = Point { position, event, allowed, depth: walk.depth, written };
+                self.crash_at(&pending, &point);
+                self.tell();
+                if self.is_over() {
+                    return;
+                }
+            }
+            if let Some(event) = event {
+                pending.advance(event, &self.sim);
+                if self.config.faults.images() > 0 {
+                    written.note(event);
+                }
+            }
+        }
+    }
+
+    /// Whether a crash before this event, or at the end, is explored.
+    fn is_point(&self, event: Option<&Event>) -> bool {
+        let Some(event) = event else { return true };
+        let in_pair = matches!(event, Event::Store { kind: StoreKind::PairSecond, .. });
+        let between_stores =
+            self.config.points == Points::Stores || self.config.sim.class == Class::Process;
+        event.is_boundary() || between_stores && !in_pair
+    }
+
+    /// Whether this crash point is asked for, when one alone is.
+    fn is_wanted(&self, position: usize) -> bool {
+        self.wanted().is_none_or(|(point, _)| point == position as u64)
+    }
+
+    /// The crash point and image that alone are asked for at this depth.
+    fn wanted(&self) -> Option<(u64, u64)> {
+        self.config.only.as_ref()?.path.get(self.frames.len()).copied()
+    }
+
+    fn crash_at(&mut self, pending: &Pending, point: &Point<'_, S::State>) {
+        let nested = !self.frames.is_empty();
+        let (full_max, samples) = if nested {
+            (self.config.nested.samples, self.config.nested.samples)
+        } else {
+            (self.config.full_max, self.config.samples)
+        };
+        let sample_seed = mix(self.seed ^ mix(point.position as u64 ^ point.allowed.hash));
+        let images = Images::new(pending, &self.sim, full_max, samples, sample_seed);
+        self.report.crash_points += 1;
+        self.report.sampled_points += u64::from(images.is_sampled());
+        let mut prune =
+            Prune::new(if nested || !self.config.prune { Vec::new() } else { images.lines() });
+        let mut choice = Choice::default();
+        let faulty = if nested { 0 } else { self.config.faults.images() };
+        for number in 0..images.total() + faulty {
+            if self.wanted().is_some_and(|(_, image)| image != number) {
+                continue;
+            }
+            let injected = match number.checked_sub(images.total()) {
+                None => {
+                    images.choice(number, &mut choice);
+                    None
+                }
+                Some(fault) => {
+                    let mut rng = Rng::from_parts(&[sample_seed, number, 1]);
+                    images.choice(rng.below(images.total()), &mut choice);
+                    let Some(injected) = self.choose_fault(fault, pending, point, &mut rng) else {
+                        continue;
+                    };
+                    Some(injected)
+                }
+            };
+            let hash = images.hash(&choice, pending.hash, &self.sim);
+            if injected.is_none() && self.wanted().is_none() {
+                if !self.seen.insert(mix(hash ^ point.allowed.hash)) {
+                    self.report.duplicates += 1;
+                    continue;
+                }
+                if prune.covers(&choice) {
+                    self.report.pruned += 1;
+                    continue;
+                }
+            }
+            let crash = Crash { position: point.position, number, choice: &choice, hash, injected };
+            self.crash(&images, &mut prune, &crash, point);
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn choose_fault(
+        &self,
+        number: u64,
+        pending: &Pending,
+        point: &Point<'_, S::State>,
+        rng: &mut Rng,
+    ) -> Option<Injected> {
+        let in_flight = pending.in_flight();
+        let unit_words = pending.unit_words();
+        let places = Places { in_flight: &in_flight, unit_words, written: point.written };
+        self.config.faults.choose(number, &places, &self.sim, rng)
+    }
+
+    /// Makes one image, judges it, crashes its recovery, and undoes it all.
+    fn crash(
+        &mut self,
+        images: &Images,
+        prune: &mut Prune,
+        crash: &Crash<'_>,
+        point: &Point<'_, S::State>,
+    ) {
+        let before = self.sim.mark();
+        images.materialise(crash.choice, &self.sim);
+        let mut rng = Rng::from_parts(&[self.seed, crash.hash, crash.number]);
+        if let Some(injected) = crash.injected {
+            injected.inject(&self.sim, &mut rng);
+        }
+        let thorough = crash.injected.is_none()
+            && (self.wanted().is_some() || rng.one_in(self.config.nested.one_in));
+        let errors_excused = crash.injected.is_some_and(Injected::excuses_errors);
+        let after = self.sim.mark();
+        let is_pruning = crash.injected.is_none() && self.wanted().is_none();
+        if is_pruning {
+            prune.watch(&self.sim);
+        }
+        let treatment = Treatment { seed: self.seed, errors_excused, thorough };
+        let judgement = judge(self.subject, self.config, &self.sim, &point.allowed, treatment);
+        if is_pruning {
+            prune.note(&self.sim, crash.choice);
+        }
+        if let Some(injected) = crash.injected {
+            injected.heal(&self.sim);
+        }
+        self.sim.roll_back(after);
+        self.count(crash, &judgement);
+        let mut survived = String::new();
+        if judgement.failure.is_some() || thorough {
+            survived = images.describe(crash.choice);
+            if let Some(injected) = crash.injected {
+                survived += &format!("; {}", injected.describe());
+            }
+        }
+        let (position, image) = (crash.position as u64, crash.number);
+        let event = point.event.copied();
+        self.frames.push(Frame { point: position, image, event, survived });
+        if let Some((broken, what)) = judgement.failure {
+            self.violation(broken, what, point.position);
+        } else if thorough && point.depth > 0 {
+            self.crash_life(&judgement.life, crash.hash, point);
+        }
+        self.frames.pop();
+        self.sim.roll_back(before);
+    }
+
+    /// Crashes recovery, and what followed it.
+    fn crash_life(&mut self, life: &Life<S::State>, hash: u64, point: &Point<'_, S::State>) {
+        // A crash before the first event leaves the image that recovery started from.
+        let walk = Walk { events: &life.events, hash, first: 1, depth: point.depth - 1 };
+        let oracle = self.config.oracle;
+        self.walk(&walk, &mut |position| life.allowed(position, &point.allowed, oracle));
+    }
+
+    fn count(&mut self, crash: &Crash<'_>, judgement: &Judgement<S::State>) {
+        self.report.images += 1;
+        self.report.nested_images += u64::from(!self.frames.is_empty());
+        self.report.faulty_images += u64::from(crash.injected.is_some());
+        self.report.distinct_states.hashes.extend(judgement.state);
+    }
+
+    fn violation(&mut self, broken: Broken, what: String, position: usize) {
+        let crashes: Vec<_> = self
+            .frames
+            .iter()
+            .map(|frame| report::Crash {
+                point: frame.point,
+                image: frame.image,
+                event: frame.event.map_or_else(|| "the end".to_owned(), |event| event.to_string()),
+                survived: frame.survived.clone(),
+            })
+            .collect();
+        let mut command = format!("{} --seed {}", self.config.command, self.seed);
+        for crash in &crashes {
+            command += &format!(" --point {} --image {}", crash.point, crash.image);
+        }
+        // The position in a second life says nothing about the run.
+        let position = crashes.first().map_or(position, |crash| crash.point as usize);
+        let ops = self.last_ops(position);
+        let config = self.config.summary();
+        let violation = Violation { seed: self.seed, broken, what, crashes, ops, config, command };
+        self.report.violations.push(violation);
+    }
+
+    /// The last operations before a position, the ones in flight included.
+    fn last_ops(&self, position: usize) -> Vec<String> {
+        let met =
+            |call: &&Call<S>| call.has_begun(position) || call.acknowledged(position).is_some();
+        let mut ops: Vec<String> = self
+            .calls
+            .iter()
+            .rev()
+            .filter(met)
+            .take(OPS_SHOWN)
+            .map(|call| {
+                let answer = match (&call.ended, call.acknowledged(position)) {
+                    (Some((_, ret)), Some(_)) => format!("answered {ret:?}"),
+                    _ => "in flight".to_owned(),
+                };
+                format!("thread {}: {:?} {answer}", call.thread, call.op)
+            })
+            .collect();
+        ops.reverse();
+        ops
+    }
+
+    fn tell(&mut self) {
+        if self.told_at.elapsed() > TOLD_EVERY {
+            self.told_at = Instant::now();
+            self.total.add(std::mem::take(&mut self.report));
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.report.violations.len() >= self.total.violations_max
+            || self.total.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// A crash point.
+struct Point<'a, State> {
+    position: usize,
+    /// The event that did not happen.
+    event: Option<&'a Event>,
+    allowed: Arc<Allowed<State>>,
+    /// Crashes that may follow in the life after this one.
+    depth: u32,
+    /// Lines that were ever written, when faults are injected.
+    written: &'a [u32],
+}
+
+/// Lines that were ever written.
+#[derive(Debug, Default)]
+struct Written {
+    lines: Vec<u32>,
+    is_sorted: bool,
+}
+
+impl Written {
+    fn note(&mut self, event: &Event) {
+        if let Event::Store { word, .. } = event
+            && self.lines.last() != Some(&(word / 8))
+        {
+            self.lines.push(word / 8);
+            self.is_sorted = false;
+        }
+    }
+
+    fn lines(&mut self) -> &[u32] {
+        if !self.is_sorted {
+            self.lines.sort_unstable();
+            self.lines.dedup();
+            self.is_sorted = true;
+        }
+        &self.lines
+    }
+}
+
+/// Operations that a violation lists.
+const OPS_SHOWN: usize = 8;
+/// How often an observer sees the report.
+const TOLD_EVERY: Duration = Duration::from_millis(100);

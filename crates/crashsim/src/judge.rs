@@ -1,0 +1,256 @@
+//! One image: recovered, observed, used, and closed.
+
+use std::error::Error;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+
+use crate::config::Config;
+use crate::oracle::Oracle;
+use crate::panics;
+use crate::report::Broken;
+use crate::rng::Rng;
+use crate::sim::Sim;
+use crate::subject::Subject;
+use crate::trace::Event;
+
+/// What may be found in an image.
+#[derive(Clone, Debug)]
+pub(crate) struct Allowed<State> {
+    /// The states that are right.
+    pub(crate) states: Vec<State>,
+    /// Whether `open` may refuse, since nothing was created yet.
+    pub(crate) may_be_missing: bool,
+    /// Depends on the two above, and on nothing else.
+    pub(crate) hash: u64,
+}
+
+impl<State: Hash> Allowed<State> {
+    pub(crate) fn new(states: Vec<State>, may_be_missing: bool) -> Arc<Self> {
+        let hash = hash_of(&(&states, may_be_missing));
+        Arc::new(Allowed { states, may_be_missing, hash })
+    }
+}
+
+/// How an image is treated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Treatment {
+    /// The seed of the run.
+    pub(crate) seed: u64,
+    /// Errors are right answers, for a fault was injected.
+    pub(crate) errors_excused: bool,
+    /// The second life is recorded, and the structure opened once more after its clean close.
+    pub(crate) thorough: bool,
+}
+
+/// What came of an image.
+pub(crate) struct Judgement<State> {
+    pub(crate) failure: Option<(Broken, String)>,
+    /// What happened from recovery to clean close, when it was recorded.
+    pub(crate) life: Life<State>,
+    /// Hash of the state that was observed.
+    pub(crate) state: Option<u64>,
+}
+
+/// A life after a crash: recovery, a few operations, clean close.
+#[derive(Debug)]
+pub(crate) struct Life<State> {
+    pub(crate) events: Vec<Event>,
+    /// Events of the recovery.
+    opened: usize,
+    /// The state that was recovered, and that after each operation.
+    states: Vec<State>,
+    /// Events before each operation and after it, and whether it makes everything durable.
+    calls: Vec<(usize, usize, bool)>,
+}
+
+impl<State: Clone + Hash> Life<State> {
+    fn new() -> Self {
+        Life { events: Vec::new(), opened: usize::MAX, states: Vec::new(), calls: Vec::new() }
+    }
+
+    /// What a crash in this life may leave, when recovery was allowed to find `found`.
+    pub(crate) fn allowed(
+        &self,
+        position: usize,
+        found: &Arc<Allowed<State>>,
+        oracle: Oracle,
+    ) -> Arc<Allowed<State>> {
+        if position < self.opened || self.states.is_empty() {
+            return Arc::clone(found);
+        }
+        let begun = self.calls.iter().filter(|(began, _, _)| *began < position).count();
+        let ended = || self.calls.iter().filter(|(_, end, _)| *end <= position);
+        let first = match oracle {
+            Oracle::Durable => ended().count(),
+            Oracle::Buffered => (1..)
+                .zip(ended())
+                .filter(|(_, call)| call.2)
+                .map(|(end, _)| end)
+                .last()
+                .unwrap_or(0),
+        };
+        let end = begun.max(ended().count()).min(self.states.len() - 1);
+        Allowed::new(self.states[first..=end].to_vec(), false)
+    }
+}
+
+/// Recovers the image that `sim` holds and compares what is found with what is allowed.
+pub(crate) fn judge<S: Subject>(
+    subject: &S,
+    config: &Config,
+    sim: &Arc<Sim>,
+    allowed: &Allowed<S::State>,
+    treatment: Treatment,
+) -> Judgement<S::State> {
+    sim.begin_run(config.steps_max);
+    if treatment.thorough {
+        sim.record();
+    }
+    let mut judge = Judge { subject, config, sim, treatment, life: Life::new(), state: None };
+    let verdict = panics::catch(|| judge.run(allowed));
+    // What a verdict cut short is of no interest.
+    sim.take_events();
+    let failure = match verdict {
+        Ok(Ok(())) => None,
+        Ok(Err(failure)) => Some(failure),
+        Err(panic) => Some((Broken::Panic, panic)),
+    };
+    Judgement { failure, life: judge.life, state: judge.state }
+}
+
+struct Judge<'a, S: Subject> {
+    subject: &'a S,
+    config: &'a Config,
+    sim: &'a Arc<Sim>,
+    treatment: Treatment,
+    life: Life<S::State>,
+    state: Option<u64>,
+}
+
+/// A failure, or nothing more to say.
+type Verdict<T = ()> = Result<T, (Broken, String)>;
+
+impl<S: Subject> Judge<'_, S> {
+    fn run(&mut self, allowed: &Allowed<S::State>) -> Verdict {
+        let opened = self.subject.open(Arc::clone(self.sim));
+        self.life.opened = self.sim.recorded();
+        let handle = match opened {
+            Ok(handle) => handle,
+            Err(_) if allowed.may_be_missing || self.treatment.errors_excused => {
+                self.life.events = self.sim.take_events();
+                return Ok(());
+            }
+            Err(error) => return Err((Broken::Open, format!("recovery failed: {error}"))),
+        };
+        let found = self.look(&handle, &allowed.states, Broken::State, "")?;
+        let Some(mut state) = found else { return Ok(()) };
+        self.state = Some(hash_of(&state));
+        if !self.go_on(&handle, &mut state)? {
+            return Ok(());
+        }
+        drop(handle);
+        if self.treatment.thorough {
+            self.life.events = self.sim.take_events();
+            self.reopen(&state)?;
+        }
+        Ok(())
+    }
+
+    /// What is observed, when it is one of the right states and sound; `None` when an excused error ends
+    /// the inspection.
+    fn look(
+        &self,
+        handle: &S::Handle,
+        right: &[S::State],
+        broken: Broken,
+        when: &str,
+    ) -> Verdict<Option<S::State>> {
+        let failed = |broken: Broken, error: Box<dyn Error + Send + Sync>| {
+            if self.treatment.errors_excused { Ok(None) } else { Err((broken, error.to_string())) }
+        };
+        let state = match self.subject.observe(handle) {
+            Ok(state) => state,
+            Err(error) => return failed(Broken::Open, error),
+        };
+        self.reject_fault()?;
+        if !right.contains(&state) {
+            return Err((broken, format!("{when}{}", mismatch(&state, right))));
+        }
+        match self.subject.check(handle) {
+            Ok(()) => self.reject_fault().map(|()| Some(state)),
+            Err(error) => failed(Broken::Check, error),
+        }
+    }
+
+    /// Does a few operations more; false when an excused error ends the inspection.
+    fn go_on(&mut self, handle: &S::Handle, state: &mut S::State) -> Verdict<bool> {
+        self.life.states.push(state.clone());
+        // The same operations for every image of a run, so that images can be compared.
+        let mut rng = Rng::from_parts(&[self.treatment.seed, 0xaf7e]);
+        for _ in 0..self.config.after {
+            let op = self.subject.op(&mut rng);
+            let began = self.sim.recorded();
+            let ret = self.subject.apply(handle, &op);
+            if self.subject.is_refused(&ret) {
+                if self.treatment.errors_excused {
+                    return Ok(false);
+                }
+                continue;
+            }
+            self.reject_fault()?;
+            let expected = self.subject.model(state, &op);
+            if ret != expected {
+                let what =
+                    format!("after recovery {op:?} answered {ret:?} instead of {expected:?}");
+                return Err((Broken::After, what));
+            }
+            self.life.states.push(state.clone());
+            self.life.calls.push((began, self.sim.recorded(), self.subject.is_sync(&op)));
+        }
+        if self.config.after == 0 {
+            return Ok(true);
+        }
+        let right = std::slice::from_ref(&*state);
+        let found = self.look(handle, right, Broken::After, "after more operations: ")?;
+        Ok(found.is_some())
+    }
+
+    fn reopen(&self, state: &S::State) -> Verdict {
+        let handle = self
+            .subject
+            .open(Arc::clone(self.sim))
+            .map_err(|error| (Broken::Open, format!("open after a clean close failed: {error}")))?;
+        let right = std::slice::from_ref(state);
+        self.look(&handle, right, Broken::After, "after a clean close: ").map(drop)
+    }
+
+    fn reject_fault(&self) -> Verdict {
+        match self.sim.fault() {
+            None => Ok(()),
+            Some(fault) => Err((
+                Broken::Fault,
+                format!("an answer was given although the medium had reported {fault:?}"),
+            )),
+        }
+    }
+}
+
+pub(crate) fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn mismatch<State: std::fmt::Debug>(found: &State, allowed: &[State]) -> String {
+    let shown: Vec<_> = allowed.iter().take(SHOWN_MAX).map(|state| format!("{state:?}")).collect();
+    let more = match allowed.len() - shown.len() {
+        0 => String::new(),
+        more => format!(", or one of {more} more"),
+    };
+    format!("found {found:?}; expected {}{more}", shown.join(", or "))
+}
+
+/// Expected states that a message lists.
+const SHOWN_MAX: usize = 4;

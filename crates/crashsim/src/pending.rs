@@ -1,0 +1,255 @@
+//! The persistency model: what is durable for certain, and what is still on its way.
+//!
+//! The assumptions are those of the medium's documentation:
+//!
+//! 1. An aligned word of 8 bytes is stored whole or not at all.
+//! 2. Ordinary stores to one line become durable in program order: a crash leaves a *prefix* of them.
+//! 3. Different lines are unordered, unless the first was flushed and fenced before the second was stored.
+//! 4. Any line may become durable at any time, flushed or not.
+//! 5. Streaming stores are ordered by a fence alone; each of their words is on its own.
+//! 6. A locked instruction does not make its own line durable.
+//! 7. With [`Granularity::Page`] the flushed unit is the page and the atomic one a sector of 512 bytes.
+//!
+//! [`Pending`] follows a trace and keeps the words of the medium at what is durable *for certain*;
+//! [`image`](crate::image) enumerates what else a crash may leave.
+
+use std::collections::BTreeMap;
+
+use crate::rng::mix;
+use crate::sim::{Class, Granularity, Sim, SimOptions};
+use crate::trace::{Event, StoreKind};
+
+/// Words of a page.
+pub(crate) const PAGE_WORDS: u32 = 512;
+
+/// A store that is not durable for certain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stored {
+    pub(crate) seq: u64,
+    pub(crate) word: u32,
+    pub(crate) value: u64,
+    pub(crate) kind: StoreKind,
+    /// Whether a later store to the same word is durable already, so that this one is history.
+    pub(crate) is_past: bool,
+    thread: u16,
+}
+
+/// A page that was given back, but not durably.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Punched {
+    pub(crate) seq: u64,
+    thread: u16,
+}
+
+/// What one thread waits for at its next fence.
+#[derive(Clone, Debug, Default)]
+struct Waiting {
+    /// Units, each with the last store that the flush covered.
+    flushed: Vec<(u32, u64)>,
+    streamed: Vec<u32>,
+    punched: Vec<u32>,
+}
+
+/// Everything that is not durable for certain at one moment of a trace.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    class: Class,
+    granularity: Granularity,
+    seq: u64,
+    /// By unit (line or sector), the ordinary stores in coherence order.
+    pub(crate) units: BTreeMap<u32, Vec<Stored>>,
+    /// By word, the streaming stores in coherence order.
+    pub(crate) streams: BTreeMap<u32, Vec<Stored>>,
+    /// By page.
+    pub(crate) punched: BTreeMap<u32, Punched>,
+    waiting: Vec<Waiting>,
+    /// Depends on the durable words, and on nothing else.
+    pub(crate) hash: u64,
+}
+
+impl Pending {
+    /// Nothing is pending, and the durable words hash to `hash`.
+    pub(crate) fn new(options: &SimOptions, hash: u64) -> Self {
+        Pending {
+            class: options.class,
+            granularity: options.granularity,
+            seq: 0,
+            units: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            punched: BTreeMap::new(),
+            waiting: Vec::new(),
+            hash,
+        }
+    }
+
+    /// The unit of a word: its line or sector.
+    pub(crate) fn unit_of(&self, word: u32) -> u32 {
+        word / self.unit_words()
+    }
+
+    /// Words of a unit.
+    pub(crate) fn unit_words(&self) -> u32 {
+        match self.granularity {
+            Granularity::Line => 8,
+            Granularity::Page => 64,
+        }
+    }
+
+    /// Units that are being written back: flushed by some thread that did not fence yet.
+    pub(crate) fn in_flight(&self) -> Vec<u32> {
+        let mut units: Vec<u32> = self
+            .waiting
+            .iter()
+            .flat_map(|waiting| {
+                let streamed = waiting.streamed.iter().map(|&word| self.unit_of(word));
+                waiting.flushed.iter().map(|&(unit, _)| unit).chain(streamed)
+            })
+            .collect();
+        units.sort_unstable();
+        units.dedup();
+        units
+    }
+
+    /// Takes the next event of the trace; what it makes durable is written to `sim`.
+    pub(crate) fn advance(&mut self, event: &Event, sim: &Sim) {
+        self.seq += 1;
+        match *event {
+            Event::Grow { pages } => sim.set_len(pages),
+            Event::Store { word, value, .. } if self.class == Class::Process => {
+                self.make_durable(sim, word, value);
+            }
+            Event::Store { word, thread, kind, value } => {
+                let seq = self.seq;
+                let stored = Stored { seq, word, value, kind, is_past: false, thread };
+                if kind == StoreKind::Streaming {
+                    self.streams.entry(word).or_default().push(stored);
+                    self.waiting_mut(thread).streamed.push(word);
+                } else {
+                    self.units.entry(self.unit_of(word)).or_default().push(stored);
+                }
+            }
+            Event::Flush { line, lines, thread, .. } => self.flush(line, lines, thread),
+            Event::Fence { thread, .. } | Event::Order { thread } => self.fence(thread, sim),
+            Event::Release { page, pages, thread } => {
+                for page in page..page + pages {
+                    self.punched.insert(page, Punched { seq: self.seq, thread });
+                    if self.class == Class::Process {
+                        self.settle_page(page, sim);
+                    } else {
+                        self.waiting_mut(thread).punched.push(page);
+                    }
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, line: u32, lines: u32, thread: u16) {
+        let (first, end) = match self.granularity {
+            Granularity::Line => (line, line + lines),
+            // Whole pages: 64 lines or 8 sectors each.
+            Granularity::Page => (line / 64 * 8, (line + lines).div_ceil(64) * 8),
+        };
+        let seq = self.seq;
+        let units: Vec<_> = self.units.range(first..end).map(|(&unit, _)| (unit, seq)).collect();
+        self.waiting_mut(thread).flushed.extend(units);
+    }
+
+    fn fence(&mut self, thread: u16, sim: &Sim) {
+        let waiting = std::mem::take(self.waiting_mut(thread));
+        for page in waiting.punched {
+            if self.punched.get(&page).is_some_and(|punched| punched.thread == thread) {
+                self.settle_page(page, sim);
+            }
+        }
+        for (unit, seq) in waiting.flushed {
+            self.settle_unit(unit, seq, sim);
+        }
+        for word in waiting.streamed {
+            self.settle_stream(word, thread, sim);
+        }
+    }
+
+    /// Makes the stores of a unit up to `seq` durable.
+    fn settle_unit(&mut self, unit: u32, seq: u64, sim: &Sim) {
+        let Some(stores) = self.units.get_mut(&unit) else { return };
+        let count = stores.partition_point(|stored| stored.seq <= seq);
+        let settled: Vec<Stored> = stores.drain(..count).collect();
+        if stores.is_empty() {
+            self.units.remove(&unit);
+        }
+        for stored in settled {
+            let page = stored.word / PAGE_WORDS;
+            // What was stored to a page after it was given back cannot be durable without that.
+            if self.punched.get(&page).is_some_and(|punched| punched.seq < stored.seq) {
+                self.settle_page(page, sim);
+            }
+            if stored.is_past {
+                continue;
+            }
+            self.make_durable(sim, stored.word, stored.value);
+            if let Some(streamed) = self.streams.get_mut(&stored.word) {
+                streamed.retain(|other| other.seq > stored.seq);
+                if streamed.is_empty() {
+                    self.streams.remove(&stored.word);
+                }
+            }
+        }
+    }
+
+    /// Makes the streaming stores that `thread` did to a word durable, and those before them.
+    fn settle_stream(&mut self, word: u32, thread: u16, sim: &Sim) {
+        let Some(streamed) = self.streams.get_mut(&word) else { return };
+        let Some(last) = streamed.iter().rposition(|stored| stored.thread == thread) else {
+            return;
+        };
+        let Stored { seq, value, .. } = streamed[last];
+        streamed.drain(..=last);
+        if streamed.is_empty() {
+            self.streams.remove(&word);
+        }
+        self.make_durable(sim, word, value);
+        let unit = self.unit_of(word);
+        for stored in self.units.get_mut(&unit).into_iter().flatten() {
+            stored.is_past |= stored.word == word && stored.seq < seq;
+        }
+    }
+
+    /// Makes it durable that a page was given back.
+    fn settle_page(&mut self, page: u32, sim: &Sim) {
+        let Some(Punched { seq, .. }) = self.punched.remove(&page) else { return };
+        let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
+        for word in words.clone() {
+            self.make_durable(sim, word, 0);
+        }
+        let units = self.unit_of(words.start)..self.unit_of(words.end);
+        for stores in self.units.range_mut(units).map(|(_, stores)| stores) {
+            stores.retain(|stored| stored.seq > seq);
+        }
+        for streamed in self.streams.range_mut(words).map(|(_, streamed)| streamed) {
+            streamed.retain(|stored| stored.seq > seq);
+        }
+        self.units.retain(|_, stores| !stores.is_empty());
+        self.streams.retain(|_, streamed| !streamed.is_empty());
+    }
+
+    fn make_durable(&mut self, sim: &Sim, word: u32, value: u64) {
+        let old = sim.peek(word);
+        if old != value {
+            self.hash ^= word_hash(word, old) ^ word_hash(word, value);
+            sim.poke_all([(word, value)]);
+        }
+    }
+
+    fn waiting_mut(&mut self, thread: u16) -> &mut Waiting {
+        let thread = usize::from(thread);
+        if thread >= self.waiting.len() {
+            self.waiting.resize_with(thread + 1, Waiting::default);
+        }
+        &mut self.waiting[thread]
+    }
+}
+
+/// What a word contributes to the hash of a medium: nothing when it is zero.
+pub(crate) fn word_hash(word: u32, value: u64) -> u64 {
+    if value == 0 { 0 } else { mix(mix(u64::from(word)) ^ value) }
+}

@@ -1,0 +1,123 @@
+//! What the explorer does to a medium behind the back of the structure on it.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::{PAGE_LEN, WORD_LEN};
+
+use super::{SEEN, Sim, State, UNMARKED, WATCHED};
+use crate::trace::{Event, Site};
+
+/// A moment to go back to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    undo: usize,
+    len: u64,
+}
+
+impl Sim {
+    /// From now on every change can be undone.
+    pub(crate) fn keep_undo(&self) {
+        self.state().undo.get_or_insert_default();
+    }
+
+    /// The present moment.
+    pub(crate) fn mark(&self) -> Mark {
+        let undo = self.state().undo.as_ref().map_or(0, Vec::len);
+        Mark { undo, len: self.len.load(Ordering::Relaxed) }
+    }
+
+    /// Undoes every change since `mark`, at a cost that depends on their number alone.
+    pub(crate) fn roll_back(&self, mark: Mark) {
+        let mut state = self.state();
+        if let Some(undo) = &mut state.undo {
+            for (word, old) in undo.drain(mark.undo..).rev() {
+                self.words[word as usize].store(old, Ordering::Relaxed);
+            }
+        }
+        self.len.store(mark.len, Ordering::Relaxed);
+    }
+
+    /// Starts a run of a structure: no fault yet, and an end after `steps_max` steps.
+    pub(crate) fn begin_run(&self, steps_max: u64) {
+        let mut state = self.state();
+        state.fault = None;
+        state.grows = 0;
+        self.steps.store(0, Ordering::Relaxed);
+        self.steps_max.store(steps_max, Ordering::Relaxed);
+    }
+
+    /// Records events from here.
+    pub(crate) fn record(&self) {
+        self.state().events = Some(Vec::new());
+    }
+
+    /// Events recorded so far; 0 when none are.
+    pub(crate) fn recorded(&self) -> usize {
+        self.state().events.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Ends the recording and gives it out.
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        self.state().events.take().unwrap_or_default()
+    }
+
+    /// Every flush and fence site that was called so far.
+    pub(crate) fn sites(&self) -> BTreeSet<Site> {
+        self.state().sites.iter().map(|&(kind, at)| Site::new(kind, at)).collect()
+    }
+
+    /// The word at an index, unseen by the structure.
+    pub(crate) fn peek(&self, word: u32) -> u64 {
+        self.words[word as usize].load(Ordering::Relaxed)
+    }
+
+    /// Changes words without a trace, but for the undo.
+    pub(crate) fn poke_all(&self, words: impl IntoIterator<Item = (u32, u64)>) {
+        let mut state = self.state();
+        for (word, value) in words {
+            self.poke(&mut state, word, value);
+        }
+    }
+
+    pub(super) fn poke(&self, state: &mut State, word: u32, value: u64) {
+        let old = self.words[word as usize].load(Ordering::Relaxed);
+        if old != value {
+            if let Some(undo) = &mut state.undo {
+                undo.push((word, old));
+            }
+            self.words[word as usize].store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the accessible length, also below what it was.
+    pub(crate) fn set_len(&self, pages: u32) {
+        self.len.store(u64::from(pages) * PAGE_LEN, Ordering::Relaxed);
+    }
+
+    /// Words up to the accessible length.
+    pub(crate) fn words_len(&self) -> u32 {
+        (self.len.load(Ordering::Relaxed) / WORD_LEN) as u32
+    }
+
+    /// Notes from now on whether these lines are read.
+    pub(crate) fn watch(&self, lines: impl IntoIterator<Item = u32>) {
+        for line in lines {
+            self.marks[line as usize].store(WATCHED, Ordering::Relaxed);
+            self.marked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a watched line was read since it was watched.
+    pub(crate) fn was_read(&self, line: u32) -> bool {
+        self.marks[line as usize].load(Ordering::Relaxed) & SEEN != 0
+    }
+
+    /// Forgets marks on these lines; nothing else may be marked.
+    pub(crate) fn unmark(&self, lines: impl IntoIterator<Item = u32>) {
+        for line in lines {
+            self.marks[line as usize].store(UNMARKED, Ordering::Relaxed);
+        }
+        self.marked.store(false, Ordering::Relaxed);
+    }
+}

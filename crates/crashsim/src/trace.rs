@@ -1,0 +1,159 @@
+//! What happened to the medium, in order.
+
+use std::fmt;
+use std::panic::Location;
+
+use serde::Serialize;
+
+use crate::rng::mix;
+
+/// Whether a site flushes or fences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SiteKind {
+    /// A call of `flush`, or the flush of a `persist`.
+    Flush,
+    /// A call of `fence`, or the fence of a `persist`.
+    Fence,
+}
+
+/// A place in the source that flushes or fences.
+///
+/// A `persist` is two sites at one place: its flush and its fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct Site {
+    /// Source file, as the compiler was given it.
+    pub file: &'static str,
+    /// Line in the file, from 1.
+    pub line: u32,
+    /// Column in the line, from 1.
+    pub column: u32,
+    /// Which of the two it is.
+    pub kind: SiteKind,
+}
+
+impl Site {
+    pub(crate) fn new(kind: SiteKind, at: &'static Location<'static>) -> Self {
+        Site { file: at.file(), line: at.line(), column: at.column(), kind }
+    }
+
+    pub(crate) fn is(&self, kind: SiteKind, at: &Location<'_>) -> bool {
+        self.kind == kind
+            && self.line == at.line()
+            && self.column == at.column()
+            && self.file == at.file()
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            SiteKind::Flush => "flush",
+            SiteKind::Fence => "fence",
+        };
+        write!(f, "{kind} at {}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// How a word came to be stored, which decides what a crash may leave of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum StoreKind {
+    /// In program order with the other ordinary stores of its line.
+    Ordinary,
+    /// The first of two neighbouring words that were replaced at once; the second follows.
+    PairFirst,
+    /// The second word of a pair.
+    PairSecond,
+    /// Past the cache: ordered by a fence alone.
+    Streaming,
+}
+
+/// One thing that happened to the medium. Words, lines and pages are indexes, not offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    Store {
+        word: u32,
+        thread: u16,
+        kind: StoreKind,
+        value: u64,
+    },
+    Flush {
+        line: u32,
+        lines: u32,
+        thread: u16,
+        at: Option<&'static Location<'static>>,
+    },
+    Fence {
+        thread: u16,
+        at: &'static Location<'static>,
+    },
+    /// A locked instruction on a machine where it orders flushes.
+    Order {
+        thread: u16,
+    },
+    Release {
+        page: u32,
+        pages: u32,
+        thread: u16,
+    },
+    Grow {
+        pages: u32,
+    },
+}
+
+impl Event {
+    /// Whether a crash before this event belongs to the coarse set of crash points.
+    pub(crate) fn is_boundary(&self) -> bool {
+        match self {
+            Event::Flush { at, .. } => at.is_some(),
+            Event::Fence { .. } | Event::Order { .. } => true,
+            Event::Store { .. } | Event::Release { .. } | Event::Grow { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Event::Store { word, thread, kind, value } => {
+                let offset = u64::from(word) * 8;
+                write!(f, "thread {thread}: {kind:?} store of {value:#x} at offset {offset:#x}")
+            }
+            Event::Flush { line, lines, thread, at } => {
+                let offset = u64::from(line) * 64;
+                write!(f, "thread {thread}: flush of {lines} lines at offset {offset:#x}")?;
+                at.map_or(Ok(()), |at| write!(f, ", {at}"))
+            }
+            Event::Fence { thread, at } => write!(f, "thread {thread}: fence, {at}"),
+            Event::Order { thread } => write!(f, "thread {thread}: locked instruction"),
+            Event::Release { page, pages, thread } => {
+                let offset = u64::from(page) * 4096;
+                write!(f, "thread {thread}: release of {pages} pages at offset {offset:#x}")
+            }
+            Event::Grow { pages } => write!(f, "growth to {} bytes", u64::from(pages) * 4096),
+        }
+    }
+}
+
+/// A number that differs, but for chance, when the events differ.
+pub(crate) fn digest(events: &[Event]) -> u64 {
+    events.iter().fold(events.len() as u64, |digest, event| {
+        let (head, tail) = match *event {
+            Event::Store { word, thread, kind, value } => {
+                (u64::from(word) << 24 | u64::from(thread) << 8 | kind as u64, value)
+            }
+            Event::Flush { line, lines, thread, .. } => {
+                (u64::from(line) << 24 | u64::from(thread) << 8 | 4, u64::from(lines))
+            }
+            Event::Fence { thread, at } => {
+                (u64::from(thread) << 8 | 5, u64::from(at.line()) << 16 | u64::from(at.column()))
+            }
+            Event::Order { thread } => (u64::from(thread) << 8 | 6, 0),
+            Event::Release { page, pages, thread } => {
+                (u64::from(page) << 24 | u64::from(thread) << 8 | 7, u64::from(pages))
+            }
+            Event::Grow { pages } => (8, u64::from(pages)),
+        };
+        mix(digest ^ mix(head ^ mix(tail)))
+    })
+}

@@ -1,0 +1,12 @@
+//! Small structures, sound and broken, and what the simulator says of them.
+
+mod suite {
+    mod buffered;
+    mod faults;
+    mod litmus;
+    mod log;
+    mod medium;
+    mod mutation;
+    mod recovery;
+    mod threads;
+}

@@ -1,0 +1,172 @@
+//! What can go wrong with a pool, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::medium::Fault;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything the medium, the pool and its allocator report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something.
+    #[error("cannot {action} {path}: {source}", path = path.display())]
+    Io {
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file does not begin with a pool's superblock.
+    #[error(
+        "{path} is not a Remanent pool: {reason}; create one with `remanent pool create`",
+        path = path.display()
+    )]
+    NotAPool {
+        /// The file.
+        path: PathBuf,
+        /// What is missing, and where.
+        reason: String,
+    },
+    /// The pool was written by a version this one cannot read.
+    #[error(
+        "pool format version {found} cannot be opened: this build reads version {expected}; \
+         open it with the release that wrote it"
+    )]
+    Version {
+        /// The version in the superblock.
+        found: u32,
+        /// The version this build writes.
+        expected: u32,
+    },
+    /// Another process holds the pool.
+    #[error(
+        "{path} is in use by process {pid}; stop it, or wait for it with `--wait`",
+        path = path.display(), pid = holder.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string())
+    )]
+    Locked {
+        /// The pool file.
+        path: PathBuf,
+        /// The holder's process id, when it could be learnt.
+        holder: Option<u32>,
+    },
+    /// The backing cannot give what was asked for.
+    #[error("{path} cannot give {asked}: {reason}", path = path.display())]
+    Unsupported {
+        /// The pool file.
+        path: PathBuf,
+        /// The guarantee that was asked for.
+        asked: &'static str,
+        /// Why it cannot be had here, and what to choose instead.
+        reason: String,
+    },
+    /// No room is left for an allocation.
+    #[error(
+        "pool is full: {needed} bytes asked for, {size} of at most {size_max} bytes in use; \
+         remove entries, or create the pool with a larger `--size`"
+    )]
+    Full {
+        /// Bytes of the allocation that failed.
+        needed: u64,
+        /// Present size of the pool in bytes.
+        size: u64,
+        /// Size in bytes beyond which the pool may not grow, or could not.
+        size_max: u64,
+    },
+    /// An allocation larger than any extent.
+    #[error("{needed} bytes is more than one allocation can hold ({limit} bytes)")]
+    TooLarge {
+        /// Bytes asked for.
+        needed: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A root of that name is missing.
+    #[error("the pool has no root named {name:?}; it has: {present}")]
+    NoSuchRoot {
+        /// The name asked for.
+        name: String,
+        /// The names that exist, comma-separated.
+        present: String,
+    },
+    /// A root of that name exists already.
+    #[error("the pool already has a root named {name:?}, of type {found}")]
+    RootExists {
+        /// The name asked for.
+        name: String,
+        /// Type of the root that has it.
+        found: String,
+    },
+    /// A root was opened as another type than it was created with.
+    #[error("root {name:?} is a {found}, not a {expected}; open it with the type it was made with")]
+    WrongType {
+        /// The root's name.
+        name: String,
+        /// Type stored in the pool.
+        found: String,
+        /// Type asked for.
+        expected: String,
+    },
+    /// The root directory is full, or a name does not fit in it.
+    #[error("cannot name a root {name:?}: {reason}")]
+    RootName {
+        /// The name asked for.
+        name: String,
+        /// Which limit it breaks.
+        reason: String,
+    },
+    /// Something in the pool contradicts itself.
+    #[error("pool is damaged at offset {offset:#x}: {what}; run `remanent pool check`")]
+    Corrupt {
+        /// Pool offset of the contradiction.
+        offset: u64,
+        /// What was found, and what was expected.
+        what: String,
+    },
+    /// The medium met memory it could not read, write back, or address.
+    #[error("{}", fault_text(*.0))]
+    Medium(Fault),
+}
+
+impl Error {
+    /// Whether the pool had no room: nothing was changed, and freeing entries helps.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Full { .. })
+    }
+
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl Into<PathBuf>,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Error::Io { action, path: path.into(), source: source.into() }
+    }
+
+    /// A contradiction found at `offset`.
+    pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
+        Error::Corrupt { offset, what: what.into() }
+    }
+}
+
+fn fault_text(fault: Fault) -> String {
+    match fault {
+        Fault::Poisoned(offset) => format!(
+            "pool memory at offset {offset:#x} cannot be read: uncorrectable memory error, or the \
+             file was truncated while open; restore from a backup, or salvage what is readable"
+        ),
+        Fault::OutOfRange(offset) => format!(
+            "a link leads to offset {offset:#x}, outside the pool: it is damaged; \
+             run `remanent pool check`"
+        ),
+        Fault::WriteBack(offset, errno) => format!(
+            "pool page at offset {offset:#x} could not be written back: {}; \
+             what was not acknowledged may be lost, reopen the pool when the device is well",
+            io::Error::from_raw_os_error(errno)
+        ),
+    }
+}

@@ -1,0 +1,462 @@
+//! Allocating, retiring, reclaiming.
+
+use std::sync::atomic::Ordering;
+
+use super::layout::{self, Class};
+use super::{Block, Cursor, Heap, HeapChunks, LaneState, Retired};
+use crate::medium::{LINE_LEN, Medium, WORD_LEN};
+use crate::pool::chunks::Purpose;
+use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
+use crate::{Error, Result};
+
+/// Retired blocks that are worth a batch: its two fences cost a sixteenth of a fence a block.
+const BATCH: usize = 32;
+/// Free suspect slots that an operation finds when it begins; none needs more.
+const SLOTS_RESERVED: usize = 32;
+/// Chunks that one search for a used chunk looks at.
+const SCAN_MAX: u32 = 256;
+
+/// A thread's place inside a [`Heap`], held for the length of one operation.
+///
+/// Dropping it ends the promise that nothing reachable is freed.
+#[derive(Debug)]
+pub struct Lane<'h, M: Medium> {
+    pub(super) heap: &'h Heap<M>,
+    pub(super) index: usize,
+    pub(super) state: &'h mut LaneState,
+    pub(super) thread: u64,
+}
+
+/// A block that recovery will ask about, until it is cancelled or retired and freed.
+#[derive(Debug)]
+#[must_use = "a suspect occupies one of the lane's slots until it is retired or cancelled"]
+pub struct Suspect {
+    offset: u64,
+    slot: u16,
+}
+
+impl<'h, M: Medium> Lane<'h, M> {
+    #[inline(always)]
+    pub(super) fn new(
+        heap: &'h Heap<M>,
+        index: usize,
+        state: &'h mut LaneState,
+        thread: u64,
+    ) -> Self {
+        Lane { heap, index, state, thread }
+    }
+
+    /// The heap this lane belongs to.
+    #[inline(always)]
+    pub fn heap(&self) -> &'h Heap<M> {
+        self.heap
+    }
+
+    /// Number of this lane, below [`LANE_COUNT`](layout::LANE_COUNT); nobody else has it meanwhile.
+    #[inline(always)]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    #[inline(always)]
+    pub(super) fn medium(&self) -> &'h M {
+        self.heap.medium()
+    }
+
+    #[inline(always)]
+    fn lane_offset(&self) -> u64 {
+        layout::lane(self.heap.chunk, self.index)
+    }
+
+    /// Makes the lane fit to write: room for suspects, and the last holder's flushes repeated when
+    /// they were another thread's. Waits for readers when too much is retired, which only a reader
+    /// stopped in the middle of an operation can bring about.
+    #[inline]
+    #[track_caller]
+    pub fn prepare_to_write(mut self) -> Self {
+        if self.state.last_thread != self.thread {
+            for &line in &self.state.unfenced {
+                // Flush: again, by the thread whose fence will have to cover it.
+                self.medium().flush(line, LINE_LEN);
+            }
+            self.state.last_thread = self.thread;
+        }
+        if self.state.retired.len() >= BATCH {
+            self.reclaim();
+        }
+        while self.state.free_slots.len() < SLOTS_RESERVED {
+            // Our own announcement may be what holds the epoch back: leave, and come again.
+            let (heap, thread, index) = (self.heap, self.thread, self.index);
+            drop(self);
+            heap.medium().pause();
+            heap.try_advance();
+            self = heap.wait_for(index, thread);
+            self.reclaim();
+        }
+        self
+    }
+
+    /// Allocates at least `len` bytes, their content unspecified.
+    ///
+    /// Free after a crash unless the structure links it: nothing needs to be undone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] or [`Error::TooLarge`]; nothing was changed then.
+    #[inline]
+    pub fn allocate(&mut self, len: u64) -> Result<Block> {
+        match Class::for_len(len) {
+            Some(class) => self.allocate_small(class),
+            None => self.allocate_large(len, false),
+        }
+    }
+
+    /// Allocates whole chunks, aligned to 64 KiB and full of zeros, even when `len` is small.
+    ///
+    /// # Errors
+    ///
+    /// As for [`allocate`](Lane::allocate).
+    pub fn allocate_zeroed(&mut self, len: u64) -> Result<Block> {
+        self.allocate_large(len, true)
+    }
+
+    #[inline]
+    fn allocate_small(&mut self, class: Class) -> Result<Block> {
+        loop {
+            let cursor = &mut self.state.cursors[class.0 as usize];
+            if let (Some(chunk), true) = (cursor.chunk, cursor.available != 0) {
+                let bit = cursor.available.trailing_zeros();
+                cursor.available &= cursor.available - 1;
+                let word = cursor.word - 1;
+                let at = chunk.bitmap() + u64::from(word) * WORD_LEN;
+                // Not flushed: the bits of an active chunk are not trusted after a crash.
+                self.medium().fetch_or(at, 1 << bit);
+                let index = u64::from(word * 64 + bit);
+                let len = class.block_len();
+                return Ok(Block { offset: chunk.offset() + index * len, len });
+            }
+            self.refill(class)?;
+        }
+    }
+
+    /// Loads the next bitmap word with free bits, from the active chunk or from a new one.
+    fn refill(&mut self, class: Class) -> Result<()> {
+        let medium = self.medium();
+        let cursor = &mut self.state.cursors[class.0 as usize];
+        if let Some(chunk) = cursor.chunk {
+            while cursor.word < class.bitmap_words() {
+                let word = cursor.word;
+                cursor.word += 1;
+                let used = medium.load(chunk.bitmap() + u64::from(word) * WORD_LEN);
+                cursor.available = !used & class.valid_bits(word);
+                if cursor.available != 0 {
+                    return Ok(());
+                }
+            }
+        }
+        self.activate(class)
+    }
+
+    /// Takes a chunk to allocate from, and durably says so before the first block is handed out.
+    #[cold]
+    fn activate(&mut self, class: Class) -> Result<()> {
+        let medium = self.medium();
+        let chunk = match self.heap.pick_chunk(class) {
+            Err(error) if error.is_full() => self.pick_when_full(class).ok_or(error)?,
+            picked => picked?,
+        };
+        let previous = self.state.cursors[class.0 as usize].chunk;
+        if let Some(previous) = previous {
+            // Flush: by the fence below the old chunk's bits are durable. Until then the lane names
+            // both chunks.
+            medium.flush(previous.bitmap(), u64::from(class.bitmap_words()) * WORD_LEN);
+        }
+        let at = layout::active(self.lane_offset(), class);
+        let named = medium.load(at);
+        medium.store(at, named << 32 | u64::from(chunk.0));
+        medium.flush(at, WORD_LEN);
+        // Fence: from here on recovery asks about every block of the chunk, so its bits need no flush.
+        self.fence();
+        self.state.cursors[class.0 as usize] = Cursor { chunk: Some(chunk), word: 0, available: 0 };
+        if let Some(previous) = previous {
+            self.heap.leave_chunk(previous, class);
+        }
+        Ok(())
+    }
+
+    /// The pool is full: frees what can be freed, and takes any chunk with a free block.
+    #[cold]
+    fn pick_when_full(&mut self, class: Class) -> Option<ChunkId> {
+        self.reclaim();
+        self.heap.pick_chunk(class).or_else(|_| self.heap.pick_scarce(class)).ok()
+    }
+
+    #[cold]
+    fn allocate_large(&mut self, len: u64, zeroed: bool) -> Result<Block> {
+        let limit = u64::from(crate::pool::layout::RUN_MAX) * CHUNK_LEN;
+        if len > limit {
+            return Err(Error::TooLarge { needed: len, limit });
+        }
+        let run = len.div_ceil(CHUNK_LEN) as u32;
+        let purpose = Purpose::Large { run, zeroed };
+        let (pool, owner) = (self.heap.pool.clone(), self.heap.owner);
+        let chunk = pool.take_chunks_announced(purpose, owner, |chunk| {
+            let suspect = self.suspect(chunk.offset());
+            // Fence: recovery knows where to look before a state word says that the run is taken.
+            self.fence();
+            self.state.large.push(suspect.slot);
+        })?;
+        Ok(Block { offset: chunk.offset(), len: u64::from(run) * CHUNK_LEN })
+    }
+
+    /// Gives back a block that was never published.
+    pub fn give_back(&mut self, block: Block) {
+        match self.heap.locate(block.offset) {
+            Some((chunk, class, index)) => {
+                let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+                let bit = 1 << (index % 64);
+                self.medium().fetch_and(at, !bit);
+                let cursor = &mut self.state.cursors[class.0 as usize];
+                if cursor.chunk == Some(chunk) && cursor.word == index / 64 + 1 {
+                    cursor.available |= bit;
+                }
+            }
+            None => {
+                let run = (block.len / CHUNK_LEN) as u32;
+                self.heap.pool.give_back_chunks(ChunkId::containing(block.offset), run);
+            }
+        }
+    }
+
+    /// Suspects that this operation may still note.
+    #[inline]
+    pub fn suspects_left(&self) -> usize {
+        self.state.free_slots.len()
+    }
+
+    /// Notes that `offset` is about to be unlinked. Flushed, not fenced: the fence that makes the
+    /// unlinking's cause durable covers it.
+    #[inline]
+    #[track_caller]
+    pub fn suspect(&mut self, offset: u64) -> Suspect {
+        let slot = self.state.free_slots.pop_front().expect("an operation finds slots reserved");
+        let at = layout::suspect(self.lane_offset(), slot);
+        self.medium().store(at, offset);
+        // Flush: fenced by the caller before the block becomes unreachable.
+        self.medium().flush(at, WORD_LEN);
+        Suspect { offset, slot }
+    }
+
+    /// Takes a suspicion back: the block stays linked, or somebody else retires it.
+    #[inline]
+    pub fn cancel(&mut self, suspect: Suspect) {
+        // The word may stay: recovery asks the structure, which says that the block is linked.
+        self.state.free_slots.push_back(suspect.slot);
+    }
+
+    /// Hands over a block that new operations cannot reach any more; it is freed when nobody can.
+    #[inline]
+    pub fn retire(&mut self, suspect: Suspect) {
+        // SeqCst: read after the unlinking, so that whoever announced a later epoch cannot see it.
+        let epoch = self.heap.epoch.load(Ordering::SeqCst);
+        let Suspect { offset, slot } = suspect;
+        self.state.retired.push_back(Retired { offset, slot, epoch });
+        if self.state.retired.len().is_multiple_of(BATCH / 2) {
+            self.heap.try_advance();
+        }
+    }
+
+    /// Flushes a line whose fence may come later, in another operation of this lane.
+    #[inline]
+    #[track_caller]
+    pub fn flush_later(&mut self, offset: u64) {
+        if self.medium().needs_flush() {
+            // Flush: covered by the lane's next fence, which precedes the freeing of what it unlinks.
+            self.medium().flush(offset, WORD_LEN);
+            self.state.unfenced.push(offset & !(LINE_LEN - 1));
+        }
+    }
+
+    /// Fences everything this lane has flushed.
+    #[inline]
+    #[track_caller]
+    pub fn fence(&mut self) {
+        self.medium().fence();
+        self.state.unfenced.clear();
+    }
+
+    /// Notes that this thread has fenced by other means, such as [`fence`](crate::fence).
+    #[inline]
+    pub fn note_fence(&mut self) {
+        self.state.unfenced.clear();
+    }
+
+    /// Frees what was retired long enough ago. Two fences for a batch of any size.
+    pub(super) fn reclaim(&mut self) {
+        self.heap.try_advance();
+        // Relaxed: an old value frees less.
+        let epoch = self.heap.epoch.load(Ordering::Relaxed);
+        let ready = self.state.retired.iter().take_while(|r| r.epoch + 2 <= epoch).count();
+        if ready == 0 {
+            return;
+        }
+        if !self.state.unfenced.is_empty() {
+            // Fence: unlinked for good before the block counts as free.
+            self.fence();
+        }
+        let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
+        let freed: Vec<Retired> = self.state.retired.drain(..ready).collect();
+        for retired in &freed {
+            match self.heap.locate(retired.offset) {
+                Some((chunk, class, index)) => {
+                    let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+                    self.medium().fetch_and(at, !(1 << (index % 64)));
+                    // Flush: fenced below, before the suspect's slot is used again.
+                    self.medium().flush(at, WORD_LEN);
+                    emptied.push((chunk, class));
+                }
+                None => self.heap.free_large(ChunkId::containing(retired.offset)),
+            }
+        }
+        // Fence: the bits are durable before anything forgets that the blocks were suspects.
+        self.fence();
+        self.state.free_slots.extend(freed.iter().map(|retired| retired.slot));
+        emptied.sort_unstable();
+        emptied.dedup();
+        self.heap.consider_all(emptied);
+    }
+}
+
+impl<M: Medium> Drop for Lane<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Large blocks of this operation are linked by now, or were given back.
+        self.state.free_slots.extend(self.state.large.drain(..));
+        // Release: hands the lane's state to the next holder (SeqCst in `Heap::try_enter`).
+        self.heap.lanes[self.index].announced.store(0, Ordering::Release);
+    }
+}
+
+impl<M: Medium> Heap<M> {
+    /// Chunk, class and index of a small block of ours; `None` for anything else.
+    #[inline]
+    pub(super) fn locate(&self, offset: u64) -> Option<(ChunkId, Class, u32)> {
+        let chunk = ChunkId::containing(offset);
+        let class = self.class_of(chunk).ok()??;
+        let index = (offset - chunk.offset()) / class.block_len();
+        Some((chunk, class, index as u32))
+    }
+
+    fn free_large(&self, chunk: ChunkId) {
+        if let Ok(state) = self.pool.chunk_state(chunk)
+            && state.kind == ChunkKind::LargeHead
+            && state.owner == self.owner.0
+        {
+            self.pool.give_back_chunks(chunk, state.run);
+        }
+    }
+
+
+    /// A chunk with free blocks: a used one when it is worth it, else a fresh one.
+    fn pick_chunk(&self, class: Class) -> Result<ChunkId> {
+        let mut chunks = self.chunks.lock(self.medium());
+        if chunks.partial[class.0 as usize].is_empty() {
+            self.scan_some(&mut chunks)?;
+        }
+        while let Some(chunk) = chunks.partial[class.0 as usize].pop() {
+            // A chunk that was given back since it was listed is not in `listed` any more.
+            if chunks.listed.remove(&chunk) {
+                chunks.active.insert(chunk);
+                return Ok(chunk);
+            }
+        }
+        let chunk = self.pool.take_chunks(Purpose::Small(class.0), self.owner)?;
+        chunks.active.insert(chunk);
+        Ok(chunk)
+    }
+
+    /// A chunk of ours with any free block at all. Looks at the whole pool, but not again before
+    /// something was freed.
+    #[cold]
+    fn pick_scarce(&self, class: Class) -> Result<ChunkId> {
+        let end = self.pool.chunk_end();
+        let mut chunks = self.chunks.lock(self.medium());
+        let mut at = ChunkId(0).next_data();
+        while !chunks.exhausted && at < end {
+            let state = self.pool.chunk_state(at)?;
+            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            if self.class_of(at)? == Some(class)
+                && !chunks.active.contains(&at)
+                && self.free_count(at, class) > 0
+            {
+                chunks.listed.remove(&at);
+                chunks.active.insert(at);
+                return Ok(at);
+            }
+            at = ChunkId(at.0.saturating_add(run)).next_data();
+        }
+        chunks.exhausted = true;
+        let size = end.offset();
+        Err(Error::Full { needed: class.block_len(), size, size_max: self.pool.size_max() })
+    }
+
+    /// Looks at a few chunks that were filled before the heap was opened.
+    fn scan_some(&self, chunks: &mut HeapChunks) -> Result<()> {
+        let end = self.pool.chunk_end();
+        for _ in 0..SCAN_MAX {
+            let chunk = chunks.scanned.next_data();
+            if chunk >= end {
+                return Ok(());
+            }
+            let state = self.pool.chunk_state(chunk)?;
+            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            chunks.scanned = ChunkId(chunk.0 + run);
+            if let Some(class) = self.class_of(chunk)? {
+                self.consider(chunks, chunk, class);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a chunk with room, and gives one back in which nothing is left.
+    fn consider(&self, chunks: &mut HeapChunks, chunk: ChunkId, class: Class) {
+        if chunks.active.contains(&chunk) {
+            return;
+        }
+        let free = self.free_count(chunk, class);
+        if free == class.block_count() {
+            chunks.listed.remove(&chunk);
+            self.pool.give_back_chunks(chunk, 1);
+        } else if free >= class.worthwhile() && chunks.listed.insert(chunk) {
+            chunks.partial[class.0 as usize].push(chunk);
+        }
+    }
+
+    pub(super) fn free_count(&self, chunk: ChunkId, class: Class) -> u32 {
+        (0..class.bitmap_words())
+            .map(|word| {
+                let used = self.medium().load(chunk.bitmap() + u64::from(word) * WORD_LEN);
+                (!used & class.valid_bits(word)).count_ones()
+            })
+            .sum()
+    }
+
+    /// A lane allocates from another chunk now.
+    pub(super) fn leave_chunk(&self, chunk: ChunkId, class: Class) {
+        let mut chunks = self.chunks.lock(self.medium());
+        chunks.active.remove(&chunk);
+        self.consider(&mut chunks, chunk, class);
+    }
+
+    /// Blocks of these chunks became free.
+    fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
+        let mut chunks = self.chunks.lock(self.medium());
+        chunks.exhausted = false;
+        for (chunk, class) in emptied {
+            // Another lane may have given the chunk back meanwhile.
+            if self.class_of(chunk).ok().flatten() == Some(class) {
+                self.consider(&mut chunks, chunk, class);
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! After a crash: making the bits of active chunks and suspects true again. At a clean end: leaving
+//! nothing to do.
+
+use super::layout::{self, CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
+use super::{Block, Cursor, Heap};
+use crate::medium::{Medium, WORD_LEN};
+use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
+use crate::Result;
+
+impl<M: Medium> Heap<M> {
+    /// Decides every block whose bit a crash may have left wrong, by asking the structure whether the
+    /// block is linked.
+    ///
+    /// Called once, when the structure is opened and before anyone uses it. Bounded by the lanes that
+    /// were in use: at most 2 × 32 chunks and 224 suspects each. A crash on the way changes nothing
+    /// about what has to be done. Blocks are passed with whatever they hold: it may be garbage.
+    ///
+    /// # Errors
+    ///
+    /// When a state word is damaged.
+    pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
+        let mut any = false;
+        for index in 0..LANE_COUNT {
+            let lane = layout::lane(self.chunk, index);
+            any |= self.recover_active(lane, &mut is_linked)?;
+            any |= self.recover_suspects(lane, &mut is_linked)?;
+        }
+        if any {
+            // Fence: every bit is true before the lanes forget what was doubtful.
+            self.medium().fence();
+            self.forget();
+        }
+        Ok(())
+    }
+
+    fn recover_active(
+        &self,
+        lane: u64,
+        is_linked: &mut impl FnMut(Block) -> bool,
+    ) -> Result<bool> {
+        let medium = self.medium();
+        let mut any = false;
+        for class in (0..CLASS_COUNT as u8).map(Class) {
+            let named = medium.load(layout::active(lane, class));
+            for number in [named as u32, (named >> 32) as u32] {
+                let chunk = ChunkId(number);
+                any |= number != 0;
+                // A chunk that changed hands since is none of ours; one that changed class is asked
+                // about under the class it has.
+                if number != 0
+                    && chunk.is_data()
+                    && chunk < self.pool.chunk_end()
+                    && let Some(class) = self.class_of(chunk)?
+                {
+                    self.recover_chunk(chunk, class, is_linked);
+                }
+            }
+        }
+        Ok(any)
+    }
+
+    fn recover_chunk(
+        &self,
+        chunk: ChunkId,
+        class: Class,
+        is_linked: &mut impl FnMut(Block) -> bool,
+    ) {
+        let len = class.block_len();
+        for word in 0..class.bitmap_words() {
+            let mut bits = 0;
+            for bit in 0..64.min(class.block_count() - word * 64) {
+                let offset = chunk.offset() + u64::from(word * 64 + bit) * len;
+                if is_linked(Block { offset, len }) {
+                    bits |= 1 << bit;
+                }
+            }
+            self.medium().store(chunk.bitmap() + u64::from(word) * WORD_LEN, bits);
+        }
+        // Flush: fenced once for all chunks, before the lanes forget them.
+        self.medium().flush(chunk.bitmap(), u64::from(class.bitmap_words()) * WORD_LEN);
+    }
+
+    fn recover_suspects(
+        &self,
+        lane: u64,
+        is_linked: &mut impl FnMut(Block) -> bool,
+    ) -> Result<bool> {
+        let medium = self.medium();
+        let mut any = false;
+        for slot in 0..SUSPECT_COUNT {
+            let offset = medium.load(layout::suspect(lane, slot));
+            if offset == 0 {
+                continue;
+            }
+            any = true;
+            let chunk = ChunkId::containing(offset);
+            if !chunk.is_data() || chunk >= self.pool.chunk_end() {
+                continue;
+            }
+            match self.locate(offset) {
+                Some((chunk, class, index)) => {
+                    self.recover_block(chunk, class, index, offset, is_linked);
+                }
+                None if offset == chunk.offset() => self.recover_large(chunk, is_linked)?,
+                None => {}
+            }
+        }
+        Ok(any)
+    }
+
+    fn recover_block(
+        &self,
+        chunk: ChunkId,
+        class: Class,
+        index: u32,
+        offset: u64,
+        is_linked: &mut impl FnMut(Block) -> bool,
+    ) {
+        let len = class.block_len();
+        // A suspicion may be old and the chunk of another class by now: then no block begins there.
+        if chunk.offset() + u64::from(index) * len != offset || index >= class.block_count() {
+            return;
+        }
+        let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+        let bit = 1 << (index % 64);
+        if is_linked(Block { offset, len }) {
+            self.medium().fetch_or(at, bit);
+        } else {
+            self.medium().fetch_and(at, !bit);
+        }
+        // Flush: fenced once for all suspects, before the lanes forget them.
+        self.medium().flush(at, WORD_LEN);
+    }
+
+    fn recover_large(
+        &self,
+        chunk: ChunkId,
+        is_linked: &mut impl FnMut(Block) -> bool,
+    ) -> Result<()> {
+        let state = self.pool.chunk_state(chunk)?;
+        match state.kind {
+            ChunkKind::LargeHead if state.owner == self.owner.0 => {
+                let len = u64::from(state.run) * CHUNK_LEN;
+                if !is_linked(Block { offset: chunk.offset(), len }) {
+                    self.pool.give_back_chunks(chunk, state.run);
+                }
+            }
+            ChunkKind::Free | ChunkKind::FreeDirty => {
+                self.pool.give_back_orphans(chunk, self.owner)?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Clears what the lanes name, durably.
+    fn forget(&self) {
+        let medium = self.medium();
+        for index in 0..LANE_COUNT {
+            let lane = layout::lane(self.chunk, index);
+            let words = (0..CLASS_COUNT as u8)
+                .map(|class| layout::active(lane, Class(class)))
+                .chain((0..SUSPECT_COUNT).map(|slot| layout::suspect(lane, slot)));
+            for at in words.filter(|&at| medium.load(at) != 0).collect::<Vec<_>>() {
+                medium.store(at, 0);
+                // Flush: fenced once, below.
+                medium.flush(at, WORD_LEN);
+            }
+        }
+        // Fence: the next open finds nothing to do.
+        medium.fence();
+    }
+
+    /// Runs `action` while no operation is in progress: every lane is held. New operations wait.
+    ///
+    /// `action` gets the number of blocks that are unlinked but not yet free.
+    pub fn quiesced<R>(&self, action: impl FnOnce(u64) -> R) -> R {
+        let thread = self.medium().thread();
+        let lanes: Vec<_> = (0..LANE_COUNT).map(|index| self.wait_for(index, thread)).collect();
+        action(lanes.iter().map(|lane| lane.state.retired.len() as u64).sum())
+    }
+
+    pub(super) fn wait_for(&self, index: usize, thread: u64) -> super::Lane<'_, M> {
+        loop {
+            match self.try_enter(index, thread) {
+                Some(lane) => return lane,
+                None => self.medium().pause(),
+            }
+        }
+    }
+
+    /// Frees everything retired and makes every bit durable, so that the next open has nothing to
+    /// recover. Only while no operation is in progress.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault: the pool is then left for recovery.
+    pub fn settle(&self) -> Result<()> {
+        self.verify()?;
+        for index in 0..LANE_COUNT {
+            let thread = self.medium().thread();
+            self.wait_for(index, thread).settle();
+        }
+        // Fence: bits that the lanes flushed are durable before the lanes forget their chunks.
+        self.medium().fence();
+        self.forget();
+        self.verify()
+    }
+}
+
+impl<M: Medium> super::Lane<'_, M> {
+    /// Frees what is retired and flushes the bits of the active chunks.
+    fn settle(mut self) {
+        while !self.state.retired.is_empty() {
+            let (heap, index, thread) = (self.heap, self.index, self.thread);
+            drop(self.prepare_to_write());
+            heap.medium().pause();
+            self = heap.wait_for(index, thread);
+            self.reclaim();
+        }
+        for class in (0..CLASS_COUNT as u8).map(Class) {
+            let cursor = std::mem::replace(&mut self.state.cursors[class.0 as usize], Cursor::default());
+            if let Some(chunk) = cursor.chunk {
+                let len = u64::from(class.bitmap_words()) * WORD_LEN;
+                // Flush: fenced in `Heap::settle`, before the lane forgets the chunk.
+                self.medium().flush(chunk.bitmap(), len);
+                self.heap.leave_chunk(chunk, class);
+            }
+        }
+    }
+}

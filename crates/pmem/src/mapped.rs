@@ -1,0 +1,420 @@
+//! The medium of production: each call is the bare instruction on mapped memory.
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
+use std::sync::{Mutex, PoisonError};
+
+use portable_atomic::AtomicU128;
+
+use crate::backing::{Backing, Durability, Emulation};
+use crate::isa::{self, FlushInstruction, isa, lines};
+use crate::mapping::Mapping;
+use crate::medium::{Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
+use crate::{PAGE_LEN, Result, sigbus};
+
+/// What `flush` and `fence` do on this pool, decided when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// Memory outlives the process: program order is all that is needed.
+    None,
+    /// Lines are written back by an instruction.
+    Lines(FlushInstruction),
+    /// Pages are written back by `msync`.
+    Pages,
+}
+
+/// Copies at least this long go past the cache when streamed; below it they lose to flushes.
+const STREAM_LEN_MIN: usize = 256;
+
+/// A mapped pool file.
+///
+/// `flush` and `fence` execute what the backing needs for the durability asked for: nothing for
+/// memory that only has to outlive the process, CLWB and SFENCE for persistent memory, `msync` of the
+/// flushed pages for a file that has to survive a power loss.
+#[derive(Debug)]
+pub struct Mapped {
+    mapping: Mapping,
+    policy: Policy,
+    /// First fault, encoded by [`encode_fault`]; boxed because the SIGBUS handler keeps its address.
+    fault: Box<AtomicU64>,
+    /// Page ranges flushed but not yet written back, under [`Policy::Pages`].
+    unsynced: Mutex<Vec<(u64, u64)>>,
+}
+
+impl Mapped {
+    pub(crate) fn new(mapping: Mapping, durability: Durability, emulation: Emulation) -> Self {
+        let instruction = isa().flush.unwrap_or(FlushInstruction::Clflush);
+        let policy = match (mapping.backing(), durability, emulation) {
+            (_, _, Emulation::Nvram) => Policy::Lines(instruction),
+            (_, _, Emulation::Latency(_)) => Policy::None,
+            (Backing::Memory, _, _) | (Backing::File, Durability::Process, _) => Policy::None,
+            // On DAX the process outlives nothing that its caches hold only if power stays; the
+            // instructions are what `Power` buys.
+            (Backing::Dax, Durability::Process, _) => Policy::None,
+            (Backing::Dax, Durability::Power, _) => Policy::Lines(instruction),
+            (Backing::File, Durability::Power, _) => Policy::Pages,
+        };
+        let fault = Box::new(AtomicU64::new(0));
+        sigbus::register(mapping.base(), mapping.reserved(), &fault);
+        Mapped { mapping, policy, fault, unsynced: Mutex::new(Vec::new()) }
+    }
+
+    /// The pool file.
+    pub fn path(&self) -> &Path {
+        self.mapping.path()
+    }
+
+    /// Bytes of storage that the file occupies, holes not counted.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot inspect the file.
+    pub fn physical_len(&self) -> Result<u64> {
+        self.mapping.physical_len()
+    }
+
+    /// Address of `len` bytes at `offset`, or of zeros, with the fault noted, when they lie outside.
+    #[inline(always)]
+    pub(crate) fn address(&self, offset: u64, len: u64) -> *mut u8 {
+        let in_range = offset.checked_add(len).is_some_and(|end| end <= self.mapping.reserved());
+        if !in_range {
+            return self.out_of_range(offset);
+        }
+        // SAFETY: the range was just checked to lie inside the mapping.
+        unsafe { self.mapping.base().add(offset as usize) }
+    }
+
+    /// A damaged link was followed: answer from the scratch page at the end of every pool header.
+    #[cold]
+    fn out_of_range(&self, offset: u64) -> *mut u8 {
+        self.note_fault(Fault::OutOfRange(offset));
+        scratch()
+    }
+
+    #[inline(always)]
+    fn word(&self, offset: u64) -> &AtomicU64 {
+        let aligned = offset & !(WORD_LEN - 1);
+        let address = self.address(aligned, WORD_LEN).cast::<AtomicU64>();
+        // SAFETY: the address is valid for 8 bytes, aligned, and only ever accessed atomically or by
+        // copies of unpublished memory.
+        unsafe { &*address }
+    }
+
+    #[inline(always)]
+    fn pair(&self, offset: u64) -> &AtomicU128 {
+        let aligned = offset & !(2 * WORD_LEN - 1);
+        let address = self.address(aligned, 2 * WORD_LEN).cast::<AtomicU128>();
+        // SAFETY: as in `word`, for 16 bytes aligned to 16.
+        unsafe { &*address }
+    }
+
+    fn note_fault(&self, fault: Fault) {
+        // Relaxed: the first fault wins; it publishes nothing else.
+        let _ = self.fault.compare_exchange(
+            0,
+            encode_fault(fault),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    #[cold]
+    fn flush_pages(&self, offset: u64, len: u64) {
+        let start = offset & !(PAGE_LEN - 1);
+        let end = (offset + len).next_multiple_of(PAGE_LEN);
+        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).push((start, end));
+    }
+
+    /// Writes back every range flushed so far, by any thread. The lock is held meanwhile: a thread
+    /// whose range another one took must not return before it is on the disk.
+    #[cold]
+    fn sync_pages(&self) {
+        let mut ranges = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
+        ranges.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
+        for (start, end) in ranges.drain(..) {
+            match merged.last_mut() {
+                Some(last) if start <= last.1 => last.1 = last.1.max(end),
+                _ => merged.push((start, end)),
+            }
+        }
+        for (start, end) in merged {
+            if let Err(errno) = self.mapping.sync(start, end - start) {
+                self.note_fault(Fault::WriteBack(start, errno.raw_os_error()));
+            }
+        }
+    }
+}
+
+/// Memory that stands in for addresses outside a pool: 64 KiB, so that no copy runs over its end.
+fn scratch() -> *mut u8 {
+    use std::cell::UnsafeCell;
+    #[repr(C, align(4096))]
+    struct Scratch(UnsafeCell<[u8; SCRATCH_LEN]>);
+    // SAFETY: its content means nothing; it is accessed like pool memory, through atomics and copies.
+    unsafe impl Sync for Scratch {}
+    static SCRATCH: Scratch = Scratch(UnsafeCell::new([0; SCRATCH_LEN]));
+    SCRATCH.0.get().cast()
+}
+
+const SCRATCH_LEN: usize = 65_536;
+
+const OUT_OF_RANGE: u64 = 1 << 62;
+const WRITE_BACK: u64 = 1 << 61;
+const ERRNO_SHIFT: u32 = 48;
+const OFFSET_MASK: u64 = (1 << ERRNO_SHIFT) - 1;
+
+fn encode_fault(fault: Fault) -> u64 {
+    match fault {
+        Fault::Poisoned(offset) => sigbus::POISONED | (offset & OFFSET_MASK),
+        Fault::OutOfRange(offset) => OUT_OF_RANGE | (offset & OFFSET_MASK),
+        Fault::WriteBack(offset, errno) => {
+            WRITE_BACK | ((errno as u64 & 0xfff) << ERRNO_SHIFT) | (offset & OFFSET_MASK)
+        }
+    }
+}
+
+fn decode_fault(word: u64) -> Option<Fault> {
+    let offset = word & OFFSET_MASK;
+    match word {
+        0 => None,
+        _ if word & sigbus::POISONED != 0 => Some(Fault::Poisoned(offset)),
+        _ if word & OUT_OF_RANGE != 0 => Some(Fault::OutOfRange(offset)),
+        _ => Some(Fault::WriteBack(offset, (word >> ERRNO_SHIFT & 0xfff) as i32)),
+    }
+}
+
+impl Medium for Mapped {
+    #[inline(always)]
+    fn len(&self) -> u64 {
+        self.mapping.len()
+    }
+
+    #[inline(always)]
+    fn needs_flush(&self) -> bool {
+        self.policy != Policy::None
+    }
+
+    #[inline(always)]
+    fn load(&self, offset: u64) -> u64 {
+        // Acquire: pairs with the Release of `store` and of the compare-exchanges.
+        u64::from_le(self.word(offset).load(Ordering::Acquire))
+    }
+
+    #[inline(always)]
+    fn store(&self, offset: u64, value: u64) {
+        // Release: pairs with the Acquire of `load`.
+        self.word(offset).store(value.to_le(), Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        // SeqCst: a locked instruction in any case, and pins rely on its total order.
+        self.word(offset)
+            .compare_exchange(current.to_le(), new.to_le(), Ordering::SeqCst, Ordering::SeqCst)
+            .map(u64::from_le)
+            .map_err(u64::from_le)
+    }
+
+    #[inline(always)]
+    fn compare_exchange_pair(
+        &self,
+        offset: u64,
+        current: [u64; 2],
+        new: [u64; 2],
+    ) -> Result<[u64; 2], [u64; 2]> {
+        // SeqCst: as for single words.
+        self.pair(offset)
+            .compare_exchange(join(current), join(new), Ordering::SeqCst, Ordering::SeqCst)
+            .map(split)
+            .map_err(split)
+    }
+
+    #[inline(always)]
+    fn fetch_or(&self, offset: u64, mask: u64) -> u64 {
+        // SeqCst: as for compare_exchange.
+        u64::from_le(self.word(offset).fetch_or(mask.to_le(), Ordering::SeqCst))
+    }
+
+    #[inline(always)]
+    fn fetch_and(&self, offset: u64, mask: u64) -> u64 {
+        // SeqCst: as for compare_exchange.
+        u64::from_le(self.word(offset).fetch_and(mask.to_le(), Ordering::SeqCst))
+    }
+
+    #[inline]
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        let mut at = offset;
+        for part in bytes.chunks_mut(SCRATCH_LEN) {
+            let from = self.address(at, part.len() as u64);
+            // SAFETY: the source is valid for the length; concurrent stores to it are atomic words of
+            // our own protocol, whose torn copies the callers validate or never see.
+            unsafe { std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
+            at += part.len() as u64;
+        }
+    }
+
+    #[inline]
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let mut at = offset;
+        for part in bytes.chunks(SCRATCH_LEN) {
+            let to = self.address(at, part.len() as u64);
+            // SAFETY: the target is valid for the length and not yet published, so nobody else
+            // accesses it.
+            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) };
+            at += part.len() as u64;
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    fn write_streaming(&self, offset: u64, bytes: &[u8]) {
+        let Policy::Lines(_) = self.policy else {
+            self.write(offset, bytes);
+            self.flush(offset, bytes.len() as u64);
+            return;
+        };
+        if bytes.len() < STREAM_LEN_MIN {
+            self.write(offset, bytes);
+            self.flush(offset, bytes.len() as u64);
+            return;
+        }
+        // The misaligned ends go through the cache, the whole lines between past it.
+        let head_len = (offset.next_multiple_of(LINE_LEN) - offset) as usize;
+        let (head, rest) = bytes.split_at(head_len);
+        let (body, tail) = rest.split_at(rest.len() / LINE_LEN as usize * LINE_LEN as usize);
+        self.write(offset, head);
+        self.flush(offset, head.len() as u64);
+        let body_at = offset + head.len() as u64;
+        let mut at = body_at;
+        for part in body.chunks(SCRATCH_LEN) {
+            let to = self.address(at, part.len() as u64);
+            // SAFETY: the target is aligned to a line, valid for the length and not yet published.
+            unsafe { isa::stream_lines(to, part.as_ptr(), part.len() / LINE_LEN as usize) };
+            at += part.len() as u64;
+        }
+        self.write(at, tail);
+        self.flush(at, tail.len() as u64);
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) {
+        let mut at = offset;
+        while at < offset + len {
+            let part = (offset + len - at).min(SCRATCH_LEN as u64);
+            let to = self.address(at, part);
+            // SAFETY: the target is valid for the length and not yet published.
+            unsafe { std::ptr::write_bytes(to, 0, part as usize) };
+            at += part;
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn view(&self, range: Frozen) -> Cow<'_, [u8]> {
+        let end = range.offset().checked_add(range.len());
+        if end.is_none_or(|end| end > self.mapping.reserved()) {
+            self.note_fault(Fault::OutOfRange(range.offset()));
+            return Cow::Owned(vec![0; range.len().min(SCRATCH_LEN as u64) as usize]);
+        }
+        let from = self.address(range.offset(), range.len());
+        // SAFETY: the range lies inside the mapping, and whoever made the `Frozen` promised that
+        // nobody writes it while the view lives.
+        Cow::Borrowed(unsafe { slice::from_raw_parts(from, range.len() as usize) })
+    }
+
+    #[inline]
+    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
+        // SAFETY: callers compare published, immutable bytes, and the view ends with this call.
+        let range = unsafe { Frozen::new(offset, bytes.len() as u64) };
+        *self.view(range) == *bytes
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn flush(&self, offset: u64, len: u64) {
+        match self.policy {
+            // Compiler order is all that process death needs: the caches survive it.
+            Policy::None => compiler_fence(Ordering::SeqCst),
+            Policy::Lines(instruction) => {
+                let (first, count) = lines(offset, len);
+                for line in 0..count {
+                    let address = self.address(first + line * LINE_LEN, LINE_LEN);
+                    // SAFETY: the address is mapped, and the instruction was detected.
+                    unsafe { isa::flush_line(instruction, address) };
+                }
+            }
+            Policy::Pages => self.flush_pages(offset, len),
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn fence(&self) {
+        match self.policy {
+            Policy::None => compiler_fence(Ordering::SeqCst),
+            Policy::Lines(instruction) => isa::store_fence(instruction),
+            Policy::Pages => self.sync_pages(),
+        }
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.mapping.grow(len)
+    }
+
+    fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        self.mapping.commit(offset, len)
+    }
+
+    fn release(&self, offset: u64, len: u64) -> bool {
+        self.mapping.release(offset, len)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, offset: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.mapping.base().wrapping_add(offset as usize);
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
+    }
+
+    #[inline]
+    fn pause(&self) {
+        std::hint::spin_loop();
+        std::thread::yield_now();
+    }
+
+    #[inline(always)]
+    fn thread(&self) -> u64 {
+        thread_number()
+    }
+
+    #[inline(always)]
+    fn fault(&self) -> Option<Fault> {
+        // Relaxed: faults of this thread's own accesses are visible to it by program order.
+        decode_fault(self.fault.load(Ordering::Relaxed))
+    }
+}
+
+fn join(words: [u64; 2]) -> u128 {
+    u128::from(words[0].to_le()) | u128::from(words[1].to_le()) << 64
+}
+
+fn split(pair: u128) -> [u64; 2] {
+    [u64::from_le(pair as u64), u64::from_le((pair >> 64) as u64)]
+}
+
+/// Numbers the threads of the process from 1.
+pub(crate) fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        // Relaxed: only uniqueness matters.
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}

@@ -1,0 +1,191 @@
+//! The pool file, mapped: one reserved address range, in which the file grows.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+
+use crate::backing::Backing;
+use crate::{Error, PAGE_LEN, Result};
+
+/// A shared mapping of `reserved` bytes of a file, of which the first `len` exist.
+///
+/// The whole range is mapped at once. Growing only lengthens the file, so no address changes and no
+/// pointer is invalidated.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    reserved: u64,
+    len: AtomicU64,
+    file: File,
+    path: PathBuf,
+    backing: Backing,
+}
+
+// SAFETY: the mapping is plain shared memory; all access to it goes through atomics or through copies
+// whose callers promise exclusion.
+unsafe impl Send for Mapping {}
+// SAFETY: as for Send.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `reserved` bytes of `file`, whose present length is what may be accessed.
+    pub(crate) fn new(file: File, path: &Path, backing: Backing, reserved: u64) -> Result<Self> {
+        let len = file_len(&file, path, backing)?;
+        let reserved = reserved.max(len).next_multiple_of(PAGE_LEN);
+        let flags = if backing == Backing::Dax {
+            MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+        } else {
+            MapFlags::SHARED | MapFlags::NORESERVE
+        };
+        // SAFETY: no address is asked for, so no existing mapping is replaced.
+        let address = unsafe {
+            mmap(
+                ptr::null_mut(),
+                reserved as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                file.as_fd(),
+                0,
+            )
+        }
+        .map_err(|e| Error::io("map", path, e))?;
+        let base = NonNull::new(address.cast::<u8>()).expect("mmap never returns a null address");
+        Ok(Mapping {
+            base,
+            reserved,
+            len: AtomicU64::new(len),
+            file,
+            path: path.to_owned(),
+            backing,
+        })
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        // Acquire: pairs with the Release in `grow`, so that whoever learns the length may use it.
+        self.len.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of storage that the file really occupies.
+    pub(crate) fn physical_len(&self) -> Result<u64> {
+        let stat = fstat(&self.file).map_err(|e| Error::io("inspect", &self.path, e))?;
+        Ok(stat.st_blocks as u64 * 512)
+    }
+
+    /// Lengthens the file to `len` bytes.
+    pub(crate) fn grow(&self, len: u64) -> Result<()> {
+        let present = self.len();
+        if len <= present {
+            return Ok(());
+        }
+        let full = || Error::Full { needed: len - present, size: present, size_max: self.reserved };
+        if len > self.reserved {
+            return Err(full());
+        }
+        match ftruncate(&self.file, len) {
+            Ok(()) => {}
+            Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => return Err(full()),
+            Err(e) => return Err(Error::io("grow", &self.path, e)),
+        }
+        // Release: pairs with the Acquire in `len`.
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    /// Fills the holes of a range, so that a store to it cannot meet a full file system.
+    pub(crate) fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
+            Ok(()) => Ok(()),
+            // A file system without preallocation: the first store to a page allocates it.
+            Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
+            Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
+                Err(Error::Full { needed: len, size: self.len(), size_max: self.reserved })
+            }
+            Err(e) => Err(Error::io("allocate space for", &self.path, e)),
+        }
+    }
+
+    /// Punches a hole: the range reads as zero and takes no space.
+    pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fallocate(&self.file, flags, offset, len).is_ok()
+    }
+
+    /// Writes back the pages of a range and waits for them.
+    pub(crate) fn sync(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let start = offset & !(PAGE_LEN - 1);
+        let end = (offset + len).next_multiple_of(PAGE_LEN).min(self.reserved);
+        // SAFETY: the caller passes ranges inside the pool, so `start` is inside the mapping.
+        let address = unsafe { self.base.as_ptr().add(start as usize) };
+        // SAFETY: the range lies inside the mapping, which lives as long as `self`.
+        unsafe { msync(address.cast(), (end - start) as usize, MsyncFlags::SYNC) }
+    }
+
+    pub(crate) fn backing(&self) -> Backing {
+        self.backing
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        crate::sigbus::unregister(self.base.as_ptr());
+        // SAFETY: the range was mapped by `new` and nothing borrows from it any more.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        debug_assert!(unmapped.is_ok(), "unmapping our own range cannot fail");
+    }
+}
+
+fn file_len(file: &File, path: &Path, backing: Backing) -> Result<u64> {
+    let stat = fstat(file).map_err(|e| Error::io("inspect", path, e))?;
+    if backing == Backing::Dax && stat.st_size == 0 {
+        return device_len(stat.st_rdev, path);
+    }
+    Ok(stat.st_size as u64)
+}
+
+/// Length of a devdax device, which `stat` does not tell.
+fn device_len(device: u64, path: &Path) -> Result<u64> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let attribute = format!("/sys/dev/char/{major}:{minor}/size");
+    let text = std::fs::read_to_string(&attribute).map_err(|e| Error::io("size", path, e))?;
+    text.trim().parse().map_err(|_| Error::NotAPool {
+        path: path.to_owned(),
+        reason: format!("{attribute} holds {text:?}, not a size"),
+    })
+}
+
+/// Whether the kernel grants `MAP_SYNC` on this file, which only DAX file systems do.
+pub(crate) fn supports_map_sync(file: &File) -> bool {
+    // SAFETY: no address is asked for, so no existing mapping is replaced.
+    let trial = unsafe {
+        mmap(
+            ptr::null_mut(),
+            PAGE_LEN as usize,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            file.as_fd(),
+            0,
+        )
+    };
+    let Ok(address) = trial else { return false };
+    // SAFETY: just mapped, and nothing refers to it.
+    let unmapped = unsafe { munmap(address, PAGE_LEN as usize) };
+    unmapped.is_ok()
+}

@@ -1,0 +1,321 @@
+//! The one way to touch pool memory.
+//!
+//! Every load, store, flush and fence of Remanent goes through [`Medium`], by pool offset. The same
+//! structure code therefore runs on real memory ([`Mapped`](crate::Mapped), where each call is the
+//! bare instruction), on memory with the latency of another technology
+//! ([`Emulated`](crate::Emulated)), and on the crash simulator's medium.
+//!
+//! The rules a medium obeys are the numbered assumptions of `docs/model.md`.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::Result;
+
+/// Bytes that a crash tears at the finest: an aligned word of 8 bytes is written whole or not at all.
+pub const WORD_LEN: u64 = 8;
+/// Bytes of a cache line, the unit of [`Medium::flush`].
+pub const LINE_LEN: u64 = 64;
+/// Bytes of a page, the unit of `msync`.
+pub const PAGE_LEN: u64 = 4096;
+
+/// A range of pool memory that was published and will not change while it is viewed.
+///
+/// [`Medium::view`] hands out slices into such ranges, so making one is a promise.
+#[derive(Clone, Copy, Debug)]
+pub struct Frozen {
+    offset: u64,
+    len: u64,
+}
+
+impl Frozen {
+    /// Promises that `len` bytes at `offset` are initialised and are not written for as long as
+    /// any view made from this value lives.
+    ///
+    /// # Safety
+    ///
+    /// No store to the range, by any thread, may happen between this call and the end of the last
+    /// view: the range is published and immutable, and its memory is not reclaimed meanwhile.
+    pub const unsafe fn new(offset: u64, len: u64) -> Self {
+        Frozen { offset, len }
+    }
+
+    /// Pool offset of the first byte.
+    pub const fn offset(self) -> u64 {
+        self.offset
+    }
+
+    /// Length in bytes.
+    pub const fn len(self) -> u64 {
+        self.len
+    }
+
+    /// Whether the range holds no byte.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+/// Something the medium could not do that a plain load or store cannot report.
+///
+/// Loads and stores have no error path of their own: they would pay for it on every access. A medium
+/// that meets a fault answers zeros, remembers the first one, and the operation asks with
+/// [`Medium::fault`] before it acknowledges anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The page at this offset cannot be read: uncorrectable memory, or the file was truncated.
+    Poisoned(u64),
+    /// An offset beyond the pool was followed: a damaged link.
+    OutOfRange(u64),
+    /// Write-back of the page at this offset failed (`msync` answered with this errno).
+    WriteBack(u64, i32),
+}
+
+/// Pool memory: loads, stores, compare-exchanges, bulk copies, flushes and fences by offset.
+///
+/// Orderings are fixed, not chosen: every load is an acquire load, every store a release store, and
+/// every read-modify-write is both and totally ordered (a locked instruction on x86-64). Words are
+/// little-endian and aligned to 8 bytes.
+///
+/// # What a crash leaves
+///
+/// A store survives for certain once its line was flushed *after* the store and a fence by the same
+/// thread followed the flush. Before that it may survive or not; within one line, what survives is a
+/// prefix of the ordinary stores in program order; different lines are independent.
+///
+/// `flush` and `fence` carry `#[track_caller]`, so that a simulator can name, and leave out, a single
+/// site in the source. Wrappers around them carry it too.
+pub trait Medium: Sized + Send + Sync + 'static {
+    /// Bytes that may be accessed at present; grows only through [`grow`](Medium::grow).
+    fn len(&self) -> u64;
+
+    /// Whether there is no byte to access.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a line needs a flush and a fence before it is durable in this medium's class.
+    ///
+    /// False for memory that outlives the process when only process death is to be survived:
+    /// structures then skip link-and-persist marks.
+    fn needs_flush(&self) -> bool;
+
+    /// Loads the word at `offset`.
+    fn load(&self, offset: u64) -> u64;
+
+    /// Stores a word at `offset`.
+    fn store(&self, offset: u64, value: u64);
+
+    /// Replaces `current` by `new` at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// The word found there, when it is not `current`.
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64>;
+
+    /// Replaces two neighbouring words at once; `offset` is aligned to 16 bytes.
+    ///
+    /// Indivisible to other threads. A crash sees two stores to one line, in no promised order.
+    ///
+    /// # Errors
+    ///
+    /// The words found there, when they are not `current`.
+    fn compare_exchange_pair(
+        &self,
+        offset: u64,
+        current: [u64; 2],
+        new: [u64; 2],
+    ) -> Result<[u64; 2], [u64; 2]>;
+
+    /// Sets the bits of `mask` at `offset` and returns the word before.
+    fn fetch_or(&self, offset: u64, mask: u64) -> u64 {
+        self.fetch_update(offset, |word| word | mask)
+    }
+
+    /// Keeps only the bits of `mask` at `offset` and returns the word before.
+    fn fetch_and(&self, offset: u64, mask: u64) -> u64 {
+        self.fetch_update(offset, |word| word & mask)
+    }
+
+    /// Adds `addend` at `offset`, wrapping, and returns the word before.
+    fn fetch_add(&self, offset: u64, addend: u64) -> u64 {
+        self.fetch_update(offset, |word| word.wrapping_add(addend))
+    }
+
+    /// Replaces the word at `offset` by a function of it, retrying until no other thread intervened,
+    /// and returns the word before.
+    fn fetch_update(&self, offset: u64, update: impl Fn(u64) -> u64) -> u64 {
+        let mut current = self.load(offset);
+        loop {
+            match self.compare_exchange(offset, current, update(current)) {
+                Ok(previous) => return previous,
+                Err(found) => current = found,
+            }
+        }
+    }
+
+    /// Copies bytes out of the pool.
+    ///
+    /// Words that other threads store meanwhile are read whole but in no particular order.
+    fn read(&self, offset: u64, bytes: &mut [u8]);
+
+    /// Copies bytes into the pool with ordinary stores, ascending.
+    ///
+    /// Bytes around a misaligned end keep their values; nobody else may write those words meanwhile.
+    fn write(&self, offset: u64, bytes: &[u8]);
+
+    /// Copies bytes into the pool with non-temporal stores where that is faster.
+    ///
+    /// Needs no flush, only a fence; assumption 2 (prefix within a line) does not cover it.
+    fn write_streaming(&self, offset: u64, bytes: &[u8]);
+
+    /// Stores zeros; like [`write`](Medium::write).
+    fn write_zeros(&self, offset: u64, len: u64);
+
+    /// A slice of a published, immutable range: borrowed where memory is mapped, copied elsewhere.
+    fn view(&self, range: Frozen) -> Cow<'_, [u8]>;
+
+    /// Whether the bytes at `offset` are `bytes`, without copying them.
+    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
+        let mut found = vec![0; bytes.len()];
+        self.read(offset, &mut found);
+        found == bytes
+    }
+
+    /// Starts writing back every line that overlaps `offset .. offset + len`.
+    ///
+    /// Complete only after the next [`fence`](Medium::fence) of the same thread.
+    #[track_caller]
+    fn flush(&self, offset: u64, len: u64);
+
+    /// Waits until all earlier flushes and streaming writes of this thread are durable.
+    #[track_caller]
+    fn fence(&self);
+
+    /// Flushes a range and fences: durable when it returns.
+    #[track_caller]
+    fn persist(&self, offset: u64, len: u64) {
+        self.flush(offset, len);
+        self.fence();
+    }
+
+    /// Makes at least `len` bytes accessible; offsets stay valid. New bytes are zero.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot grow: the disk or the reserved range is full.
+    fn grow(&self, len: u64) -> Result<()>;
+
+    /// Makes sure that storing to a range below [`len`](Medium::len) cannot fail for want of space:
+    /// the file's holes in it are filled.
+    ///
+    /// # Errors
+    ///
+    /// When the file system is full.
+    fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        let _ = (offset, len);
+        Ok(())
+    }
+
+    /// Gives whole pages back to the file system; they read as zero afterwards, durably after the
+    /// next fence. Returns false where that is impossible, and then nothing was changed.
+    fn release(&self, offset: u64, len: u64) -> bool;
+
+    /// Hints that the line at `offset` is about to be read.
+    fn prefetch(&self, offset: u64) {
+        let _ = offset;
+    }
+
+    /// Called in every loop that waits for another thread: a spin hint, or a schedule point.
+    fn pause(&self);
+
+    /// A small number that is this thread's own while it lives, used to spread threads over lanes.
+    fn thread(&self) -> u64;
+
+    /// The first fault since the medium was opened, if any.
+    fn fault(&self) -> Option<Fault>;
+}
+
+/// A medium shared by reference counting is a medium: tests keep a handle to what a pool runs on.
+impl<M: Medium> Medium for Arc<M> {
+    fn len(&self) -> u64 {
+        self.deref().len()
+    }
+    fn needs_flush(&self) -> bool {
+        self.deref().needs_flush()
+    }
+    fn load(&self, offset: u64) -> u64 {
+        self.deref().load(offset)
+    }
+    fn store(&self, offset: u64, value: u64) {
+        self.deref().store(offset, value);
+    }
+    fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        self.deref().compare_exchange(offset, current, new)
+    }
+    fn compare_exchange_pair(
+        &self,
+        offset: u64,
+        current: [u64; 2],
+        new: [u64; 2],
+    ) -> Result<[u64; 2], [u64; 2]> {
+        self.deref().compare_exchange_pair(offset, current, new)
+    }
+    fn fetch_or(&self, offset: u64, mask: u64) -> u64 {
+        self.deref().fetch_or(offset, mask)
+    }
+    fn fetch_and(&self, offset: u64, mask: u64) -> u64 {
+        self.deref().fetch_and(offset, mask)
+    }
+    fn fetch_add(&self, offset: u64, addend: u64) -> u64 {
+        self.deref().fetch_add(offset, addend)
+    }
+    fn read(&self, offset: u64, bytes: &mut [u8]) {
+        self.deref().read(offset, bytes);
+    }
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        self.deref().write(offset, bytes);
+    }
+    fn write_streaming(&self, offset: u64, bytes: &[u8]) {
+        self.deref().write_streaming(offset, bytes);
+    }
+    fn write_zeros(&self, offset: u64, len: u64) {
+        self.deref().write_zeros(offset, len);
+    }
+    fn view(&self, range: Frozen) -> Cow<'_, [u8]> {
+        self.deref().view(range)
+    }
+    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
+        self.deref().equals(offset, bytes)
+    }
+    #[track_caller]
+    fn flush(&self, offset: u64, len: u64) {
+        self.deref().flush(offset, len);
+    }
+    #[track_caller]
+    fn fence(&self) {
+        self.deref().fence();
+    }
+    fn grow(&self, len: u64) -> Result<()> {
+        self.deref().grow(len)
+    }
+    fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        self.deref().commit(offset, len)
+    }
+    fn release(&self, offset: u64, len: u64) -> bool {
+        self.deref().release(offset, len)
+    }
+    fn prefetch(&self, offset: u64) {
+        self.deref().prefetch(offset);
+    }
+    fn pause(&self) {
+        self.deref().pause();
+    }
+    fn thread(&self) -> u64 {
+        self.deref().thread()
+    }
+    fn fault(&self) -> Option<Fault> {
+        self.deref().fault()
+    }
+}

@@ -1,0 +1,312 @@
+//! Who has which chunk: taking runs of free chunks, giving them back, and growing the file.
+
+use crate::medium::{Medium, WORD_LEN};
+use crate::pool::Pool;
+use crate::pool::layout::{
+    BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, RUN_MAX, RootId, ZONE_CHUNKS,
+};
+use crate::{Error, Result};
+
+/// Chunks by which a file grows at least: 16 MiB.
+const GROW_MIN: u32 = 256;
+/// Chunks by which a file grows at most: 1 GiB. Growing only lengthens a sparse file.
+const GROW_MAX: u32 = 16_384;
+
+/// Where to look for free chunks; volatile.
+#[derive(Debug)]
+pub(crate) struct Search {
+    /// Next chunk to look at.
+    next: ChunkId,
+    /// Whether chunks before `next` may have become free.
+    freed_behind: bool,
+    /// One past the last chunk of the file.
+    end: ChunkId,
+}
+
+impl Search {
+    pub(crate) fn new(first: ChunkId, end: ChunkId) -> Self {
+        Search { next: first, freed_behind: true, end }
+    }
+}
+
+/// What a chunk is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Blocks of a size class.
+    Small(u8),
+    /// One allocation of so many chunks; zeroed when asked.
+    Large { run: u32, zeroed: bool },
+    /// A heap's header and lanes, zeroed.
+    Heap,
+}
+
+impl Purpose {
+    fn run(self) -> u32 {
+        match self {
+            Purpose::Large { run, .. } => run,
+            Purpose::Small(_) | Purpose::Heap => 1,
+        }
+    }
+
+    fn head_state(self, owner: RootId) -> ChunkState {
+        let (kind, class) = match self {
+            Purpose::Small(class) => (ChunkKind::Small, class),
+            Purpose::Large { .. } => (ChunkKind::LargeHead, 0),
+            Purpose::Heap => (ChunkKind::Heap, 0),
+        };
+        ChunkState { kind, class, owner: owner.0, run: self.run() }
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// The state word of a chunk.
+    ///
+    /// # Errors
+    ///
+    /// When the word is of no known kind.
+    pub(crate) fn chunk_state(&self, chunk: ChunkId) -> Result<ChunkState> {
+        let word = self.medium().load(chunk.state());
+        ChunkState::decode(word).map_err(|kind| {
+            Error::corrupt(chunk.state(), format!("chunk {} has unknown kind {kind}", chunk.0))
+        })
+    }
+
+    /// One past the last chunk of the file.
+    pub(crate) fn chunk_end(&self) -> ChunkId {
+        self.search().lock(self.medium()).end
+    }
+
+    /// Takes a run of free chunks. Its state words are flushed; the caller's fence makes them durable,
+    /// and must come before anything durable refers to the run.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`] when there is no such run and the file cannot grow; then nothing was changed.
+    #[track_caller]
+    pub(crate) fn take_chunks(&self, purpose: Purpose, owner: RootId) -> Result<ChunkId> {
+        self.take_chunks_announced(purpose, owner, |_| {})
+    }
+
+    /// As [`take_chunks`](Pool::take_chunks), and calls `announce` with the run before any state word
+    /// says that it is taken.
+    #[track_caller]
+    pub(crate) fn take_chunks_announced(
+        &self,
+        purpose: Purpose,
+        owner: RootId,
+        announce: impl FnOnce(ChunkId),
+    ) -> Result<ChunkId> {
+        let run = purpose.run();
+        if run > RUN_MAX {
+            return Err(Error::TooLarge {
+                needed: u64::from(run) * CHUNK_LEN,
+                limit: u64::from(RUN_MAX) * CHUNK_LEN,
+            });
+        }
+        let mut search = self.search().lock(self.medium());
+        let first = loop {
+            if let Some(first) = self.find_run(&mut search, run)? {
+                break first;
+            }
+            self.grow(&mut search, run)?;
+        };
+        self.prepare(first, purpose)?;
+        announce(first);
+        let medium = self.medium();
+        let body = ChunkState { kind: ChunkKind::LargeBody, owner: owner.0, class: 0, run: 0 };
+        // Bodies first: a head that is durable describes a run that recovery can give back whole.
+        for index in (1..run).rev() {
+            medium.store(ChunkId(first.0 + index).state(), body.encode());
+        }
+        medium.store(first.state(), purpose.head_state(owner).encode());
+        medium.flush(first.state(), u64::from(run) * WORD_LEN);
+        search.next = ChunkId(first.0 + run).next_data();
+        Ok(first)
+    }
+
+    /// Fills the holes of a run and brings its bytes to what the purpose needs.
+    #[track_caller]
+    fn prepare(&self, first: ChunkId, purpose: Purpose) -> Result<()> {
+        let medium = self.medium();
+        let len = u64::from(purpose.run()) * CHUNK_LEN;
+        medium.commit(first.offset(), len)?;
+        if let Purpose::Small(_) = purpose {
+            self.clear_bitmap(first.bitmap());
+            return Ok(());
+        }
+        if let Purpose::Large { zeroed: false, .. } = purpose {
+            return Ok(());
+        }
+        for index in 0..purpose.run() {
+            let chunk = ChunkId(first.0 + index);
+            if self.chunk_state(chunk)?.kind == ChunkKind::FreeDirty {
+                medium.write_zeros(chunk.offset(), CHUNK_LEN);
+                medium.flush(chunk.offset(), CHUNK_LEN);
+            }
+        }
+        Ok(())
+    }
+
+    /// Zeroes a bitmap that the chunk's last owner left behind when its root was dropped.
+    #[track_caller]
+    fn clear_bitmap(&self, bitmap: u64) {
+        let medium = self.medium();
+        let mut words = (0..BITMAP_LEN / WORD_LEN).map(|word| bitmap + word * WORD_LEN);
+        if words.any(|at| medium.load(at) != 0) {
+            medium.write_zeros(bitmap, BITMAP_LEN);
+            // Flush and fence: no old bit may meet the new state word after a crash.
+            medium.persist(bitmap, BITMAP_LEN);
+        }
+    }
+
+    /// First fit from where the last search ended; from the start once when that fails.
+    fn find_run(&self, search: &mut Search, run: u32) -> Result<Option<ChunkId>> {
+        if let Some(found) = self.scan(search.next, search.end, run)? {
+            return Ok(Some(found));
+        }
+        if !std::mem::take(&mut search.freed_behind) {
+            return Ok(None);
+        }
+        self.scan(ChunkId(0).next_data(), search.end, run)
+    }
+
+    fn scan(&self, from: ChunkId, end: ChunkId, run: u32) -> Result<Option<ChunkId>> {
+        let mut at = from.next_data();
+        let mut first = at;
+        while at < end {
+            let state = self.chunk_state(at)?;
+            if !state.is_free() {
+                let taken = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+                at = ChunkId(at.0.saturating_add(taken)).next_data();
+                first = at;
+                continue;
+            }
+            if at.0 - first.0 + 1 == run {
+                return Ok(Some(first));
+            }
+            let next = ChunkId(at.0 + 1);
+            at = next.next_data();
+            if at != next {
+                // A run does not cross the metadata of the next zone.
+                first = at;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Lengthens the file so that a run of `run` chunks fits behind its end.
+    fn grow(&self, search: &mut Search, run: u32) -> Result<()> {
+        let medium = self.medium();
+        let limit = ChunkId((self.size_max() / CHUNK_LEN) as u32);
+        let step = (search.end.0 / 8).clamp(GROW_MIN, GROW_MAX).max(run);
+        let start = search.end.next_data();
+        let wanted = start.0.saturating_add(step);
+        let zone_end = start.0 - start.0 % ZONE_CHUNKS + ZONE_CHUNKS;
+        let end = ChunkId(if run <= zone_end - start.0 {
+            wanted.min(zone_end)
+        } else {
+            // The run needs a zone of its own: the rest of this one is found by smaller runs.
+            ChunkId(zone_end).next_data().0 + step
+        })
+        .min(limit);
+        if end <= search.end {
+            return Err(self.full(u64::from(run) * CHUNK_LEN, search.end));
+        }
+        medium.grow(end.offset())?;
+        self.commit_metadata(search.end, end)?;
+        let first_chunk = search.next.0;
+        self.update_superblock(|superblock| {
+            superblock.size = end.offset();
+            superblock.first_chunk = first_chunk;
+        });
+        search.end = end;
+        Ok(())
+    }
+
+    /// Fills the holes under the state words and bitmaps of the chunks `from .. to`.
+    pub(crate) fn commit_metadata(&self, from: ChunkId, to: ChunkId) -> Result<()> {
+        let medium = self.medium();
+        let mut at = from.next_data();
+        while at < to {
+            let zone_end = ChunkId(at.0 - at.0 % ZONE_CHUNKS + ZONE_CHUNKS);
+            let count = u64::from(zone_end.min(to).0 - at.0);
+            medium.commit(at.state(), count * WORD_LEN)?;
+            medium.commit(at.bitmap(), count * BITMAP_LEN)?;
+            at = zone_end.next_data();
+        }
+        Ok(())
+    }
+
+    fn full(&self, needed: u64, end: ChunkId) -> Error {
+        Error::Full { needed, size: end.offset(), size_max: self.size_max() }
+    }
+
+    /// Gives the run that begins at `first` back, durably when it returns.
+    ///
+    /// Whole large runs also go back to the file system. A crash on the way leaves a run that giving
+    /// back again completes.
+    #[track_caller]
+    pub(crate) fn give_back_chunks(&self, first: ChunkId, run: u32) {
+        let medium = self.medium();
+        let len = u64::from(run) * CHUNK_LEN;
+        let punched = run > 1 && medium.release(first.offset(), len);
+        if punched {
+            // Fence: the zeros are durable before a state word says that they are there.
+            medium.fence();
+        }
+        let kind = if punched { ChunkKind::Free } else { ChunkKind::FreeDirty };
+        let free = ChunkState { kind, ..ChunkState::FREE }.encode();
+        if run > 1 {
+            for index in 1..run {
+                medium.store(ChunkId(first.0 + index).state(), free);
+            }
+            // Flush and fence: the head goes last, it is what says how long the run is.
+            medium.persist(ChunkId(first.0 + 1).state(), u64::from(run - 1) * WORD_LEN);
+        }
+        medium.store(first.state(), free);
+        // Flush and fence: free for good before anyone may take it.
+        medium.persist(first.state(), WORD_LEN);
+        let mut search = self.search().lock(medium);
+        search.freed_behind |= first < search.next;
+    }
+
+    /// Frees body chunks behind `first` whose head never became durable.
+    #[track_caller]
+    pub(crate) fn give_back_orphans(&self, first: ChunkId, owner: RootId) -> Result<()> {
+        let end = self.chunk_end();
+        let mut at = ChunkId(first.0 + 1);
+        while at < end && at.is_data() {
+            let state = self.chunk_state(at)?;
+            if state.kind != ChunkKind::LargeBody || state.owner != owner.0 {
+                break;
+            }
+            at.0 += 1;
+        }
+        let count = at.0 - first.0 - 1;
+        if count > 0 {
+            for index in 1..=count {
+                let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
+                self.medium().store(ChunkId(first.0 + index).state(), free.encode());
+            }
+            // Flush and fence: as for any chunk that is given back.
+            self.medium().persist(ChunkId(first.0 + 1).state(), u64::from(count) * WORD_LEN);
+        }
+        Ok(())
+    }
+
+    /// Gives back every chunk of a root, which is being dropped or was never finished.
+    #[track_caller]
+    pub(crate) fn give_back_all(&self, owner: RootId) -> Result<()> {
+        let end = self.chunk_end();
+        let mut at = ChunkId(0).next_data();
+        while at < end {
+            let state = self.chunk_state(at)?;
+            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            if !state.is_free() && state.owner == owner.0 {
+                self.give_back_chunks(at, run);
+            }
+            at = ChunkId(at.0.saturating_add(run)).next_data();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! Where things lie in a pool file.
+//!
+//! A file is a row of chunks of 64 KiB, grouped in zones of 4 GiB. Each zone begins with its own
+//! metadata, so a file of any length is described without moving anything:
+//!
+//! ```text
+//! chunk   0         1 … 8            9 … 264            265 … 65535
+//!         header    state words      bitmaps            data
+//!         (zone 0   8 B a chunk      256 B a chunk
+//!          only)    512 KiB          16 MiB
+//! ```
+//!
+//! The file is sparse: metadata of chunks that were never used takes no space.
+//!
+//! Header chunk of zone 0:
+//!
+//! ```text
+//! byte 0        4096          8192                                    65536
+//!      superblock  superblock    root directory: 224 entries of 256 B
+//!      copy A      copy B
+//! ```
+
+use crate::medium::{LINE_LEN, WORD_LEN};
+
+/// Version of everything described here and in `heap/layout.rs`.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Bytes of a chunk, the unit of space that changes hands between heaps.
+pub const CHUNK_LEN: u64 = 64 << 10;
+/// Chunks of a zone.
+pub const ZONE_CHUNKS: u32 = 65_536;
+/// Smallest block of a chunk; a bitmap has a bit for each.
+pub const BLOCK_LEN_MIN: u64 = 32;
+/// Bytes of a chunk's bitmap.
+pub const BITMAP_LEN: u64 = CHUNK_LEN / BLOCK_LEN_MIN / 8;
+
+const STATE_FIRST: u32 = 1;
+const STATE_CHUNKS: u32 = (ZONE_CHUNKS as u64 * WORD_LEN / CHUNK_LEN) as u32;
+const BITMAP_FIRST: u32 = STATE_FIRST + STATE_CHUNKS;
+const BITMAP_CHUNKS: u32 = (ZONE_CHUNKS as u64 * BITMAP_LEN / CHUNK_LEN) as u32;
+/// Index of a zone's first data chunk.
+pub const DATA_FIRST: u32 = BITMAP_FIRST + BITMAP_CHUNKS;
+
+/// Largest run of chunks that one allocation can take.
+pub const RUN_MAX: u32 = ZONE_CHUNKS - DATA_FIRST;
+
+/// Offset of the second superblock copy; the first is at 0.
+pub(crate) const SUPERBLOCK_B: u64 = 4096;
+pub(crate) const ROOTS: u64 = 8192;
+pub(crate) const ROOT_LEN: u64 = 256;
+/// Roots that a pool can have.
+pub const ROOT_COUNT: u16 = ((CHUNK_LEN - ROOTS) / ROOT_LEN) as u16;
+
+/// Number of a chunk, counted over the whole file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChunkId(pub u32);
+
+impl ChunkId {
+    /// The chunk that holds the byte at `offset`.
+    pub const fn containing(offset: u64) -> Self {
+        ChunkId((offset / CHUNK_LEN) as u32)
+    }
+
+    /// Offset of the chunk's first byte.
+    pub const fn offset(self) -> u64 {
+        self.0 as u64 * CHUNK_LEN
+    }
+
+    const fn zone_offset(self) -> u64 {
+        ChunkId(self.0 - self.0 % ZONE_CHUNKS).offset()
+    }
+
+    /// Whether the chunk can hold data; zone metadata cannot.
+    pub const fn is_data(self) -> bool {
+        self.0 % ZONE_CHUNKS >= DATA_FIRST
+    }
+
+    /// This chunk, or the first data chunk after it.
+    pub const fn next_data(self) -> ChunkId {
+        if self.is_data() { self } else { ChunkId(self.0 - self.0 % ZONE_CHUNKS + DATA_FIRST) }
+    }
+
+    /// Offset of the chunk's state word.
+    pub const fn state(self) -> u64 {
+        self.zone_offset()
+            + STATE_FIRST as u64 * CHUNK_LEN
+            + (self.0 % ZONE_CHUNKS) as u64 * WORD_LEN
+    }
+
+    /// Offset of the chunk's bitmap.
+    pub const fn bitmap(self) -> u64 {
+        self.zone_offset()
+            + BITMAP_FIRST as u64 * CHUNK_LEN
+            + (self.0 % ZONE_CHUNKS) as u64 * BITMAP_LEN
+    }
+}
+
+/// Number of a root, and of the heap that belongs to it: its place in the directory plus one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RootId(pub u16);
+
+impl RootId {
+    pub(crate) const fn entry(self) -> u64 {
+        ROOTS + (self.0 as u64 - 1) * ROOT_LEN
+    }
+}
+
+/// What a chunk is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ChunkKind {
+    /// Nothing, and its bytes read as zero.
+    Free = 0,
+    /// Nothing, but old bytes are still there.
+    FreeDirty = 1,
+    /// Blocks of one size class.
+    Small = 2,
+    /// First chunk of a run that is one allocation.
+    LargeHead = 3,
+    /// Another chunk of such a run.
+    LargeBody = 4,
+    /// Header and lanes of a heap.
+    Heap = 5,
+}
+
+/// A chunk's state word: kind (8 bits) | size class (8) | owner (16) | chunks in the run (32).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkState {
+    /// What the chunk is used for.
+    pub kind: ChunkKind,
+    /// Size class of its blocks, when small.
+    pub class: u8,
+    /// Root whose heap it belongs to; 0 when free.
+    pub owner: u16,
+    /// Chunks of the run, for its head.
+    pub run: u32,
+}
+
+impl ChunkState {
+    /// An unused chunk of zeros: the word 0.
+    pub const FREE: ChunkState = ChunkState { kind: ChunkKind::Free, class: 0, owner: 0, run: 0 };
+
+    /// Reads a state word; a kind that does not exist is an error.
+    ///
+    /// # Errors
+    ///
+    /// The number of the unknown kind.
+    pub fn decode(word: u64) -> Result<Self, u8> {
+        let kind = match word as u8 {
+            0 => ChunkKind::Free,
+            1 => ChunkKind::FreeDirty,
+            2 => ChunkKind::Small,
+            3 => ChunkKind::LargeHead,
+            4 => ChunkKind::LargeBody,
+            5 => ChunkKind::Heap,
+            unknown => return Err(unknown),
+        };
+        Ok(ChunkState {
+            kind,
+            class: (word >> 8) as u8,
+            owner: (word >> 16) as u16,
+            run: (word >> 32) as u32,
+        })
+    }
+
+    /// The word for this state.
+    pub const fn encode(self) -> u64 {
+        self.kind as u64
+            | (self.class as u64) << 8
+            | (self.owner as u64) << 16
+            | (self.run as u64) << 32
+    }
+
+    /// Whether the chunk may be taken.
+    pub fn is_free(self) -> bool {
+        matches!(self.kind, ChunkKind::Free | ChunkKind::FreeDirty)
+    }
+}
+
+const _: () = assert!(LINE_LEN.is_multiple_of(WORD_LEN) && CHUNK_LEN.is_multiple_of(LINE_LEN));
+const _: () = assert!(DATA_FIRST == 265 && ROOT_COUNT == 224);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_of_neighbouring_zones_does_not_overlap() {
+        for zone in [0, 1, 7] {
+            let first = ChunkId(zone * ZONE_CHUNKS);
+            let last = ChunkId(first.0 + ZONE_CHUNKS - 1);
+            assert_eq!(first.state(), first.offset() + CHUNK_LEN);
+            assert_eq!(last.state() + WORD_LEN, first.bitmap());
+            assert_eq!(last.bitmap() + BITMAP_LEN, ChunkId(first.0 + DATA_FIRST).offset());
+        }
+    }
+
+    #[test]
+    fn state_words_survive_encoding() {
+        let state =
+            ChunkState { kind: ChunkKind::LargeHead, class: 7, owner: 224, run: RUN_MAX };
+        assert_eq!(ChunkState::decode(state.encode()), Ok(state));
+        assert_eq!(ChunkState::decode(0), Ok(ChunkState::FREE));
+        assert_eq!(ChunkState::decode(9), Err(9));
+    }
+}

@@ -1,0 +1,282 @@
+//! The pool: one file, whole again the moment it is opened.
+
+pub mod check;
+pub(crate) mod chunks;
+pub mod layout;
+mod options;
+mod roots;
+mod superblock;
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use options::{Format, Options};
+pub use roots::{RootInfo, RootObject, RootType};
+
+use self::chunks::Search;
+use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, RootId};
+use self::superblock::Superblock;
+use crate::medium::Medium;
+use crate::sync::PauseMutex;
+use crate::{Backing, Durability, Emulation, Error, Mapped, Result};
+
+/// A pool of persistent memory.
+///
+/// A pool holds structures under named roots, and the space they live in. Opening it takes the same
+/// time whatever it holds. Clones share one pool; it is closed when the last one, and the last
+/// structure opened from it, is dropped.
+///
+/// ```
+/// use remanent_pmem::Pool;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("example.pool");
+/// let pool = Pool::options().size_max(1 << 30).create(&path)?;
+/// assert_eq!(pool.info()?.roots.len(), 0);
+/// drop(pool);
+/// let pool = Pool::options().open(&path)?;
+/// assert!(pool.info()?.was_clean);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool<M: Medium = Mapped>(Arc<Inner<M>>);
+
+impl<M: Medium> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        Pool(Arc::clone(&self.0))
+    }
+}
+
+type Registry = HashMap<RootId, Weak<dyn Any + Send + Sync>>;
+
+#[derive(Debug)]
+struct Inner<M: Medium> {
+    medium: M,
+    superblock: PauseMutex<Superblock>,
+    search: PauseMutex<Search>,
+    /// Objects of the roots that are open in this process.
+    registry: PauseMutex<Registry>,
+    size_max: u64,
+    was_clean: bool,
+    guarantee: Guarantee,
+}
+
+/// What a pool lies on and promises.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guarantee {
+    /// The pool file; empty when the medium is no file.
+    pub path: PathBuf,
+    /// What it lies on.
+    pub backing: Backing,
+    /// What survives, for certain, once a call has returned.
+    pub durability: Durability,
+    /// Whether DRAM stands in for persistent memory.
+    pub emulation: Emulation,
+}
+
+impl Default for Guarantee {
+    fn default() -> Self {
+        Guarantee {
+            path: PathBuf::new(),
+            backing: Backing::Memory,
+            durability: Durability::Process,
+            emulation: Emulation::None,
+        }
+    }
+}
+
+/// What a pool is and holds.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// What it lies on and promises.
+    pub guarantee: Guarantee,
+    /// Identity, as 16 bytes of a random (version 4) UUID.
+    pub uuid: [u8; 16],
+    /// Version of the format.
+    pub format_version: u32,
+    /// Length of the file in bytes, holes included.
+    pub size: u64,
+    /// Length in bytes beyond which the file does not grow.
+    pub size_max: u64,
+    /// When it was created, in seconds since 1970.
+    pub created_unix_s: u64,
+    /// How often it was opened.
+    pub opens: u64,
+    /// Whether it had been closed properly before this opening.
+    pub was_clean: bool,
+    /// Its roots.
+    pub roots: Vec<RootInfo>,
+}
+
+impl Pool<Mapped> {
+    /// How to create or open a pool file.
+    pub fn options() -> Options {
+        Options::new()
+    }
+}
+
+impl<M: Medium> Pool<M> {
+    /// Makes a pool on a medium whose content does not matter.
+    ///
+    /// # Errors
+    ///
+    /// When the medium cannot grow to the smallest pool (17.4 MiB, nearly all of it holes).
+    pub fn format(medium: M, format: &Format) -> Result<Self> {
+        let end = ChunkId(DATA_FIRST);
+        if format.size_max < end.offset() + CHUNK_LEN {
+            return Err(Error::Full {
+                needed: end.offset() + CHUNK_LEN,
+                size: 0,
+                size_max: format.size_max,
+            });
+        }
+        medium.grow(end.offset())?;
+        medium.commit(0, CHUNK_LEN)?;
+        medium.write_zeros(0, CHUNK_LEN);
+        // Flush and fence: no old superblock or root survives beside the new ones.
+        medium.persist(0, CHUNK_LEN);
+        let mut superblock = Superblock {
+            uuid: format.uuid,
+            durability: format.guarantee.durability,
+            sequence: 0,
+            size_max: format.size_max,
+            size: end.offset(),
+            created_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            clean: false,
+            first_chunk: DATA_FIRST,
+            opens: 1,
+        };
+        superblock.write(&medium);
+        Ok(Self::assemble(medium, superblock, format.guarantee.clone(), true))
+    }
+
+    /// Opens the pool on a medium, whatever state a crash left it in.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAPool`], [`Error::Version`], or [`Error::Corrupt`] when the file is shorter than its
+    /// superblock says.
+    pub fn recover(medium: M) -> Result<Self> {
+        Self::recover_with(medium, Guarantee::default())
+    }
+
+    fn recover_with(medium: M, guarantee: Guarantee) -> Result<Self> {
+        let mut superblock = Superblock::read(&medium)?;
+        if medium.len() < superblock.size {
+            return Err(Error::corrupt(
+                medium.len(),
+                format!(
+                    "the file ends here but has {} bytes by its superblock: it was truncated",
+                    superblock.size
+                ),
+            ));
+        }
+        let was_clean = superblock.clean;
+        superblock.clean = false;
+        superblock.opens += 1;
+        superblock.write(&medium);
+        let pool = Self::assemble(medium, superblock, guarantee, was_clean);
+        pool.recover_roots()?;
+        match pool.medium().fault() {
+            Some(fault) => Err(Error::Medium(fault)),
+            None => Ok(pool),
+        }
+    }
+
+    fn assemble(medium: M, superblock: Superblock, guarantee: Guarantee, was_clean: bool) -> Self {
+        let end = ChunkId((superblock.size / CHUNK_LEN) as u32);
+        Pool(Arc::new(Inner {
+            medium,
+            search: PauseMutex::new(Search::new(superblock.first_data(), end)),
+            registry: PauseMutex::new(HashMap::new()),
+            size_max: superblock.size_max,
+            superblock: PauseMutex::new(superblock),
+            was_clean,
+            guarantee,
+        }))
+    }
+
+    /// The medium under the pool.
+    #[inline(always)]
+    pub fn medium(&self) -> &M {
+        &self.0.medium
+    }
+
+    /// What the pool lies on and promises.
+    pub fn guarantee(&self) -> &Guarantee {
+        &self.0.guarantee
+    }
+
+    /// Whether the pool had been closed properly before it was opened; true for a new one.
+    pub fn was_clean(&self) -> bool {
+        self.0.was_clean
+    }
+
+    /// Length in bytes beyond which the file does not grow.
+    pub fn size_max(&self) -> u64 {
+        self.0.size_max
+    }
+
+    /// Identity of the pool.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.0.superblock.lock(self.medium()).uuid
+    }
+
+    /// How often the pool was opened, this time included.
+    pub fn opens(&self) -> u64 {
+        self.0.superblock.lock(self.medium()).opens
+    }
+
+    /// What the pool is and holds.
+    ///
+    /// # Errors
+    ///
+    /// When a root's entry is damaged.
+    pub fn info(&self) -> Result<PoolInfo> {
+        let superblock = self.0.superblock.lock(self.medium()).clone();
+        Ok(PoolInfo {
+            guarantee: self.guarantee().clone(),
+            uuid: superblock.uuid,
+            format_version: layout::FORMAT_VERSION,
+            size: superblock.size,
+            size_max: superblock.size_max,
+            created_unix_s: superblock.created_unix_s,
+            opens: superblock.opens,
+            was_clean: self.0.was_clean,
+            roots: self.roots()?,
+        })
+    }
+
+    /// The pool file.
+    pub fn path(&self) -> &Path {
+        &self.0.guarantee.path
+    }
+
+    pub(crate) fn search(&self) -> &PauseMutex<Search> {
+        &self.0.search
+    }
+
+    fn registry(&self) -> &PauseMutex<Registry> {
+        &self.0.registry
+    }
+
+    fn update_superblock(&self, update: impl FnOnce(&mut Superblock)) {
+        let mut superblock = self.0.superblock.lock(self.medium());
+        update(&mut superblock);
+        superblock.write(self.medium());
+    }
+}
+
+impl<M: Medium> Drop for Inner<M> {
+    /// Marks the pool as closed properly. Every heap has settled by now: each holds a clone of the pool.
+    fn drop(&mut self) {
+        if self.medium.fault().is_none() && !std::thread::panicking() {
+            let superblock = self.superblock.get_mut();
+            superblock.clean = true;
+            superblock.write(&self.medium);
+        }
+    }
+}

@@ -1,0 +1,342 @@
+//! How a pool file is created and opened.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+
+use super::layout::CHUNK_LEN;
+use super::superblock::Superblock;
+use super::{Guarantee, Pool};
+use crate::mapping::Mapping;
+use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result, backing};
+
+/// Default of [`Options::size_max`]: 64 GiB of address range, none of it used before it is needed.
+const SIZE_MAX_DEFAULT: u64 = 64 << 30;
+/// How often a waiting opener tries the lock.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What a new pool is to be, on any medium.
+#[derive(Clone, Debug)]
+pub struct Format {
+    /// Length in bytes beyond which the pool does not grow.
+    pub size_max: u64,
+    /// Identity of the pool.
+    pub uuid: [u8; 16],
+    /// What it lies on and promises.
+    pub guarantee: Guarantee,
+}
+
+impl Format {
+    /// A pool of at most `size_max` bytes, with the guarantee of plain memory and no identity.
+    pub fn new(size_max: u64) -> Self {
+        Format { size_max, uuid: [0; 16], guarantee: Guarantee::default() }
+    }
+}
+
+/// Builder for creating and opening pool files; see [`Pool::options`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    size_max: u64,
+    durability: Durability,
+    emulation: Emulation,
+    wait: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults: at most 64 GiB, durability `process`, no emulation, no waiting for the lock.
+    pub fn new() -> Self {
+        Options {
+            size_max: SIZE_MAX_DEFAULT,
+            durability: Durability::Process,
+            emulation: Emulation::None,
+            wait: Duration::ZERO,
+        }
+    }
+
+    /// Length in bytes beyond which a new pool does not grow. An existing pool keeps its own.
+    pub fn size_max(mut self, bytes: u64) -> Self {
+        self.size_max = bytes;
+        self
+    }
+
+    /// What is to survive once a call has returned. What the backing cannot give is an error.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Treats DRAM as persistent memory, for research and tests.
+    pub fn emulation(mut self, emulation: Emulation) -> Self {
+        self.emulation = emulation;
+        self
+    }
+
+    /// How long to wait for another process to release the pool.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Creates a pool file, for its owner alone (mode 0600). It appears under its name only when it is
+    /// whole.
+    ///
+    /// # Errors
+    ///
+    /// When the file exists, or the backing cannot give what was asked for. Under
+    /// [`Emulation::Latency`] use [`create_emulated`](Options::create_emulated).
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Pool> {
+        self.refuse_latency(path.as_ref())?;
+        self.create_on(path.as_ref(), |mapped| mapped)
+    }
+
+    /// Opens a pool file, whatever state a crash left it in.
+    ///
+    /// # Errors
+    ///
+    /// When it is no pool, of another version, truncated, locked, or cannot give what was asked for.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
+        self.refuse_latency(path.as_ref())?;
+        self.open_on(path.as_ref(), |mapped| mapped)
+    }
+
+    /// Opens a pool file, or creates it when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Options::open) and [`create`](Options::create).
+    pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Pool> {
+        match self.open(path.as_ref()) {
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                match self.create(path.as_ref()) {
+                    // Another process was quicker: what it made is as good.
+                    Err(Error::Io { source, .. })
+                        if source.kind() == io::ErrorKind::AlreadyExists =>
+                    {
+                        self.open(path.as_ref())
+                    }
+                    created => created,
+                }
+            }
+            opened => opened,
+        }
+    }
+
+    /// Creates a pool file whose accesses cost what an [`Emulation::Latency`] says.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Options::create), and when the emulation is another one.
+    pub fn create_emulated(&self, path: impl AsRef<Path>) -> Result<Pool<Emulated>> {
+        let latency = self.latency(path.as_ref())?;
+        self.create_on(path.as_ref(), |mapped| Emulated::new(mapped, latency))
+    }
+
+    /// Opens a pool file whose accesses cost what an [`Emulation::Latency`] says.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Options::open), and when the emulation is another one.
+    pub fn open_emulated(&self, path: impl AsRef<Path>) -> Result<Pool<Emulated>> {
+        let latency = self.latency(path.as_ref())?;
+        self.open_on(path.as_ref(), |mapped| Emulated::new(mapped, latency))
+    }
+
+    pub(crate) fn create_emulated_in(&self, file: File) -> Result<Pool<Emulated>> {
+        let path = Path::new("memfd");
+        let latency = self.latency(path)?;
+        let (mapped, guarantee) = self.map(file, path, self.size_max)?;
+        self.format(Emulated::new(mapped, latency), guarantee)
+    }
+
+    fn latency(&self, path: &Path) -> Result<Latency> {
+        match self.emulation {
+            Emulation::Latency(latency) => Ok(latency),
+            Emulation::None | Emulation::Nvram => Err(Error::Unsupported {
+                path: path.to_owned(),
+                asked: "an emulated medium",
+                reason: "no latency was given; set `Emulation::Latency`".to_owned(),
+            }),
+        }
+    }
+
+    fn refuse_latency(&self, path: &Path) -> Result<()> {
+        match self.emulation {
+            Emulation::None | Emulation::Nvram => Ok(()),
+            Emulation::Latency(_) => Err(Error::Unsupported {
+                path: path.to_owned(),
+                asked: "emulated latency on the plain medium",
+                reason: "use `create_emulated` or `open_emulated`".to_owned(),
+            }),
+        }
+    }
+
+    fn create_on<M: crate::Medium>(
+        &self,
+        path: &Path,
+        wrap: impl FnOnce(Mapped) -> M,
+    ) -> Result<Pool<M>> {
+        if is_device(path) {
+            let file = open_file(path)?;
+            self.lock(&file, path)?;
+            let (mapped, guarantee) = self.map(file, path, 0)?;
+            return self.format(wrap(mapped), guarantee);
+        }
+        // Written under another name and renamed: a crash leaves no half pool under this one.
+        let temporary = temporary_path(path);
+        let _ = std::fs::remove_file(&temporary);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)
+            .map_err(|e| Error::io("create", path, e))?;
+        let made = self.lock(&file, path).and_then(|()| {
+            let (mapped, guarantee) = self.map(file, path, self.size_max)?;
+            let pool = self.format(wrap(mapped), guarantee)?;
+            renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)
+                .map_err(|e| Error::io("create", path, e))?;
+            self.sync_directory(path)?;
+            Ok(pool)
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(&temporary);
+        }
+        made
+    }
+
+    fn open_on<M: crate::Medium>(
+        &self,
+        path: &Path,
+        wrap: impl FnOnce(Mapped) -> M,
+    ) -> Result<Pool<M>> {
+        let file = open_file(path)?;
+        self.lock(&file, path)?;
+        let size_max = stored_size_max(&file, path)?;
+        let (mapped, guarantee) = self.map(file, path, size_max)?;
+        Pool::recover_with(wrap(mapped), guarantee).map_err(|error| name_file(error, path))
+    }
+
+    fn map(&self, file: File, path: &Path, reserved: u64) -> Result<(Mapped, Guarantee)> {
+        let backing = backing::detect(&file, path)?;
+        backing::permit(backing, self.durability, self.emulation, path)?;
+        let guarantee = Guarantee {
+            path: path.to_owned(),
+            backing,
+            durability: self.durability,
+            emulation: self.emulation,
+        };
+        let mapping = Mapping::new(file, path, backing, reserved)?;
+        Ok((Mapped::new(mapping, self.durability, self.emulation), guarantee))
+    }
+
+    fn format<M: crate::Medium>(&self, medium: M, guarantee: Guarantee) -> Result<Pool<M>> {
+        let device_len = (guarantee.backing == Backing::Dax).then(|| medium.len());
+        let size_max = match device_len {
+            Some(len) if len >= CHUNK_LEN => self.size_max.min(len),
+            _ => self.size_max,
+        };
+        Pool::format(medium, &Format { size_max, uuid: random_uuid(), guarantee })
+    }
+
+    /// Takes the exclusive lock, waiting as long as allowed.
+    fn lock(&self, file: &File, path: &Path) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if start.elapsed() < self.wait => {
+                    std::thread::sleep(LOCK_INTERVAL);
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    return Err(Error::Locked { path: path.to_owned(), holder: holder(file) });
+                }
+                Err(e) => return Err(Error::io("lock", path, e)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the new name itself survive a power loss.
+    fn sync_directory(&self, path: &Path) -> Result<()> {
+        if self.durability == Durability::Process {
+            return Ok(());
+        }
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let synced = File::open(parent).and_then(|directory| directory.sync_all());
+        synced.map_err(|e| Error::io("make durable the directory of", path, e))
+    }
+}
+
+fn open_file(path: &Path) -> Result<File> {
+    OpenOptions::new().read(true).write(true).open(path).map_err(|e| Error::io("open", path, e))
+}
+
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_char_device())
+}
+
+fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    path.with_file_name(name)
+}
+
+/// How much address range the pool in `file` was created for.
+fn stored_size_max(file: &File, path: &Path) -> Result<u64> {
+    let backing = backing::detect(file, path)?;
+    let file = file.try_clone().map_err(|e| Error::io("open", path, e))?;
+    let mapping = Mapping::new(file, path, backing, CHUNK_LEN)?;
+    let header = Mapped::new(mapping, Durability::Process, Emulation::None);
+    let superblock = Superblock::read(&header).map_err(|error| name_file(error, path))?;
+    Ok(superblock.size_max)
+}
+
+/// Puts the file's name into errors that were found below the level of files.
+fn name_file(error: Error, path: &Path) -> Error {
+    match error {
+        Error::NotAPool { reason, .. } => Error::NotAPool { path: path.to_owned(), reason },
+        other => other,
+    }
+}
+
+/// The process that holds the lock on `file`, as the kernel lists it.
+fn holder(file: &File) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = file.metadata().ok()?;
+    let (major, minor) =
+        (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let wanted = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    // One line a lock: "1: FLOCK  ADVISORY  WRITE 4242 00:1a:5 0 EOF".
+    std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields.get(5) == Some(&wanted.as_str())).then(|| fields[4].parse().ok())?
+    })
+}
+
+/// A random UUID, version 4.
+fn random_uuid() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    let mut uuid = [0; 16];
+    let (high, low) = uuid.split_at_mut(8);
+    high.copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
+    low.copy_from_slice(&RandomState::new().hash_one(Instant::now()).to_le_bytes());
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}

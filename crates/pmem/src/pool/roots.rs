@@ -1,0 +1,283 @@
+//! The root directory: name → (type, layout, heap).
+//!
+//! ```text
+//! entry, 256 bytes
+//! byte   0  state: 0 none, 1 being created, 2 live, 3 being dropped
+//!        8  heap chunk                    64  name, UTF-8, zero-padded (64 bytes)
+//!       16  layout hash                  128  type name, UTF-8, zero-padded (128 bytes)
+//!       24  CRC32C of bytes 8 … 23 and 64 … 255
+//! ```
+//!
+//! The state word is stored last and alone decides. A crash while a root is created or dropped leaves
+//! state 1 or 3, and the next open gives back everything its heap had taken.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::heap::Heap;
+use crate::medium::{LINE_LEN, Medium, WORD_LEN};
+use crate::pool::Pool;
+use crate::pool::layout::{ChunkId, ROOT_COUNT, ROOT_LEN, RootId};
+use crate::{Error, Result};
+
+const STATE: u64 = 0;
+const HEAP: u64 = 8;
+const LAYOUT: u64 = 16;
+const CRC: u64 = 24;
+const NAME: u64 = 64;
+const NAME_LEN: u64 = 64;
+const TYPE: u64 = 128;
+const TYPE_LEN: u64 = 128;
+
+const NONE: u64 = 0;
+const CREATING: u64 = 1;
+const LIVE: u64 = 2;
+const DROPPING: u64 = 3;
+
+/// The type of a root, compared when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootType {
+    /// Name a person recognises, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
+    pub name: String,
+    /// Hash of everything that makes two layouts incompatible.
+    pub layout: u64,
+}
+
+/// A root as the directory lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootInfo {
+    /// Its number.
+    pub id: RootId,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub root_type: RootType,
+    /// Chunk with the header of its heap.
+    pub(crate) heap: ChunkId,
+}
+
+/// A structure that lives under a root and is shared by everyone who opened it in this process.
+pub trait RootObject<M: Medium>: Send + Sync + Sized + 'static {
+    /// Name and layout, compared with what the directory holds.
+    fn root_type() -> RootType;
+
+    /// Fills a fresh heap. Everything written must be durable when this returns.
+    ///
+    /// # Errors
+    ///
+    /// Any; the root then does not come into being.
+    fn create(heap: Heap<M>) -> Result<Self>;
+
+    /// Recovers from an existing heap.
+    ///
+    /// # Errors
+    ///
+    /// When the structure is damaged.
+    fn open(heap: Heap<M>) -> Result<Self>;
+}
+
+impl<M: Medium> Pool<M> {
+    /// Every live root.
+    ///
+    /// # Errors
+    ///
+    /// When an entry fails its checksum.
+    pub fn roots(&self) -> Result<Vec<RootInfo>> {
+        let mut roots = Vec::new();
+        for id in (1..=ROOT_COUNT).map(RootId) {
+            if self.medium().load(id.entry() + STATE) == LIVE {
+                roots.push(self.read_entry(id)?);
+            }
+        }
+        Ok(roots)
+    }
+
+    /// Creates the structure `T` under a new root.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RootExists`], [`Error::RootName`], or what creating the structure reports; then the
+    /// pool is as before.
+    pub fn create_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
+        let mut registry = self.registry().lock(self.medium());
+        if let Some(root) = self.find(name)? {
+            return Err(Error::RootExists { name: name.to_owned(), found: root.root_type.name });
+        }
+        let root_type = T::root_type();
+        check_name(name, &root_type)?;
+        let id = self.vacant_entry(name)?;
+        let created = self
+            .write_entry(id, name, &root_type)
+            .and_then(|heap| T::create(Heap::create(self.clone(), id, heap)?));
+        let object = match created {
+            Ok(object) => Arc::new(object),
+            Err(error) => {
+                self.clear_entry(id)?;
+                return Err(error);
+            }
+        };
+        self.medium().store(id.entry() + STATE, LIVE);
+        // Flush and fence: the root is there for good once it is handed out. What it leads to was made
+        // durable by `T::create`.
+        self.medium().persist(id.entry() + STATE, WORD_LEN);
+        let shared: Arc<dyn Any + Send + Sync> = object.clone();
+        registry.insert(id, Arc::downgrade(&shared));
+        Ok(object)
+    }
+
+    /// Opens the structure `T` under an existing root.
+    ///
+    /// Opening a root twice yields the same object: its volatile part exists once a process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRoot`], [`Error::WrongType`], or what recovery reports.
+    pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
+        let mut registry = self.registry().lock(self.medium());
+        let Some(root) = self.find(name)? else {
+            let present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
+            let present =
+                if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+            return Err(Error::NoSuchRoot { name: name.to_owned(), present });
+        };
+        let expected = T::root_type();
+        if root.root_type != expected {
+            let describe = |t: &RootType| format!("{} (layout {:016x})", t.name, t.layout);
+            return Err(Error::WrongType {
+                name: name.to_owned(),
+                found: describe(&root.root_type),
+                expected: describe(&expected),
+            });
+        }
+        let open = registry.get(&root.id).and_then(|weak| weak.upgrade());
+        if let Some(Ok(object)) = open.map(Arc::downcast::<T>) {
+            return Ok(object);
+        }
+        let object = Arc::new(T::open(Heap::open(self.clone(), root.id, root.heap)?)?);
+        let shared: Arc<dyn Any + Send + Sync> = object.clone();
+        registry.insert(root.id, Arc::downgrade(&shared));
+        Ok(object)
+    }
+
+    /// Removes a root and gives back all its space, in time proportional to the pool.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchRoot`]; [`Error::RootExists`] while somebody has it open.
+    pub fn remove_root(&self, name: &str) -> Result<()> {
+        let registry = self.registry().lock(self.medium());
+        let Some(root) = self.find(name)? else {
+            return Err(Error::NoSuchRoot { name: name.to_owned(), present: String::new() });
+        };
+        if registry.get(&root.id).is_some_and(|weak| weak.strong_count() > 0) {
+            return Err(Error::RootExists { name: name.to_owned(), found: "open structure".into() });
+        }
+        self.medium().store(root.id.entry() + STATE, DROPPING);
+        // Flush and fence: from here on the root is gone, and recovery goes on where a crash stops.
+        self.medium().persist(root.id.entry() + STATE, WORD_LEN);
+        self.clear_entry(root.id)
+    }
+
+    /// Finishes what a crash interrupted: roots being created or dropped.
+    pub(crate) fn recover_roots(&self) -> Result<()> {
+        for id in (1..=ROOT_COUNT).map(RootId) {
+            match self.medium().load(id.entry() + STATE) {
+                NONE | LIVE => {}
+                CREATING | DROPPING => self.clear_entry(id)?,
+                unknown => {
+                    let what = format!("root {} has unknown state {unknown}", id.0);
+                    return Err(Error::corrupt(id.entry(), what));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> Result<Option<RootInfo>> {
+        Ok(self.roots()?.into_iter().find(|root| root.name == name))
+    }
+
+    fn vacant_entry(&self, name: &str) -> Result<RootId> {
+        (1..=ROOT_COUNT)
+            .map(RootId)
+            .find(|id| self.medium().load(id.entry() + STATE) == NONE)
+            .ok_or_else(|| Error::RootName {
+                name: name.to_owned(),
+                reason: format!("the directory has no room for more than {ROOT_COUNT} roots"),
+            })
+    }
+
+    /// Writes everything but the final state, and takes the heap's chunk.
+    fn write_entry(&self, id: RootId, name: &str, root_type: &RootType) -> Result<ChunkId> {
+        let medium = self.medium();
+        let entry = id.entry();
+        medium.store(entry + STATE, CREATING);
+        // Flush and fence: from here on recovery gives back whatever this root has taken.
+        medium.persist(entry + STATE, WORD_LEN);
+        let heap = self.take_chunks(crate::pool::chunks::Purpose::Heap, id)?;
+        medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
+        medium.write(entry + NAME, name.as_bytes());
+        medium.write(entry + TYPE, root_type.name.as_bytes());
+        medium.store(entry + HEAP, u64::from(heap.0));
+        medium.store(entry + LAYOUT, root_type.layout);
+        medium.store(entry + CRC, self.entry_checksum(id));
+        // Flush: fenced together with the heap's header, before the state says that the root is live.
+        medium.flush(entry, ROOT_LEN);
+        Ok(heap)
+    }
+
+    fn clear_entry(&self, id: RootId) -> Result<()> {
+        self.give_back_all(id)?;
+        self.medium().store(id.entry() + STATE, NONE);
+        // Flush and fence: the entry may be used again only when nothing belongs to it any more.
+        self.medium().persist(id.entry() + STATE, WORD_LEN);
+        Ok(())
+    }
+
+    fn read_entry(&self, id: RootId) -> Result<RootInfo> {
+        let entry = id.entry();
+        let stored = self.medium().load(entry + CRC);
+        let computed = self.entry_checksum(id);
+        if stored != computed {
+            let what = format!(
+                "root entry {} has checksum {stored:#x}, its fields give {computed:#x}",
+                id.0
+            );
+            return Err(Error::corrupt(entry, what));
+        }
+        Ok(RootInfo {
+            id,
+            name: self.read_text(entry + NAME, NAME_LEN),
+            root_type: RootType {
+                name: self.read_text(entry + TYPE, TYPE_LEN),
+                layout: self.medium().load(entry + LAYOUT),
+            },
+            heap: ChunkId(self.medium().load(entry + HEAP) as u32),
+        })
+    }
+
+    fn entry_checksum(&self, id: RootId) -> u64 {
+        let mut bytes = [0; (ROOT_LEN - LINE_LEN + 16) as usize];
+        self.medium().read(id.entry() + HEAP, &mut bytes[..16]);
+        self.medium().read(id.entry() + NAME, &mut bytes[16..]);
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes)
+    }
+
+    fn read_text(&self, offset: u64, len: u64) -> String {
+        let mut bytes = vec![0; len as usize];
+        self.medium().read(offset, &mut bytes);
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+fn check_name(name: &str, root_type: &RootType) -> Result<()> {
+    let refuse = |reason: String| Err(Error::RootName { name: name.to_owned(), reason });
+    if name.is_empty() || name.len() as u64 > NAME_LEN || name.contains('\0') {
+        return refuse(format!("a name has 1 to {NAME_LEN} bytes and no NUL"));
+    }
+    if root_type.name.len() as u64 > TYPE_LEN {
+        return refuse(format!("its type name has more than {TYPE_LEN} bytes"));
+    }
+    Ok(())
+}

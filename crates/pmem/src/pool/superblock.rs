@@ -1,0 +1,155 @@
+//! The superblock: who the pool is, in two copies.
+//!
+//! The copies are written in turn, each with a higher sequence number and a CRC32C over its fields. A
+//! crash can tear the one being written; the other is whole.
+//!
+//! ```text
+//! byte  0  magic "REMANENT"        40  sequence number       80  state (1 clean, 2 open)
+//!       8  format version (u32)    48  size_max in bytes     88  first chunk to look at
+//!      12  reserved (u32)          56  size in bytes         96  number of opens
+//!      16  uuid (16 bytes)         64  created, unix s      104  CRC32C of bytes 0 … 103
+//!      32  durability (u64)        72  reserved             108  zeros to 112
+//! ```
+
+use crate::medium::Medium;
+use crate::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, FORMAT_VERSION, SUPERBLOCK_B};
+use crate::{Durability, Error, Result};
+
+const MAGIC: [u8; 8] = *b"REMANENT";
+const LEN: usize = 112;
+const CRC_AT: usize = 104;
+const CLEAN: u64 = 1;
+const OPEN: u64 = 2;
+
+/// Fields of a superblock that passed its checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) durability: Durability,
+    pub(crate) sequence: u64,
+    pub(crate) size_max: u64,
+    pub(crate) size: u64,
+    pub(crate) created_unix_s: u64,
+    pub(crate) clean: bool,
+    /// Every data chunk before this one was in use when the pool last grew.
+    pub(crate) first_chunk: u32,
+    pub(crate) opens: u64,
+}
+
+/// Why a copy cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fault {
+    Magic,
+    Version(u32),
+    Checksum,
+    Field(&'static str),
+}
+
+impl Superblock {
+    /// Reads the newer valid copy.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAPool`] or [`Error::Version`] when neither copy can be used.
+    pub(crate) fn read<M: Medium>(medium: &M) -> Result<Self> {
+        let not_a_pool = |reason: String| Error::NotAPool { path: "the file".into(), reason };
+        if medium.len() < CHUNK_LEN {
+            return Err(not_a_pool(format!(
+                "it has {} bytes, fewer than the {CHUNK_LEN} of a pool's header",
+                medium.len()
+            )));
+        }
+        let copies = [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)];
+        match copies {
+            [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
+            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
+            [Err(Fault::Version(found)), Err(_)] | [Err(_), Err(Fault::Version(found))] => {
+                Err(Error::Version { found, expected: FORMAT_VERSION })
+            }
+            [Err(Fault::Magic), Err(Fault::Magic)] => {
+                Err(not_a_pool("neither superblock (offset 0 and 4096) has the magic".to_owned()))
+            }
+            [Err(a), Err(b)] => Err(Error::corrupt(
+                0,
+                format!("both superblocks are damaged (at 0: {a:?}, at {SUPERBLOCK_B}: {b:?})"),
+            )),
+        }
+    }
+
+    fn read_copy<M: Medium>(medium: &M, offset: u64) -> Result<Self, Fault> {
+        let mut bytes = [0; LEN];
+        medium.read(offset, &mut bytes);
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+        if bytes[..8] != MAGIC {
+            return Err(Fault::Magic);
+        }
+        if word(CRC_AT) != checksum(&bytes) {
+            return Err(Fault::Checksum);
+        }
+        let version = word(8) as u32;
+        if version != FORMAT_VERSION {
+            return Err(Fault::Version(version));
+        }
+        Ok(Superblock {
+            uuid: bytes[16..32].try_into().expect("16 bytes"),
+            durability: match word(32) {
+                0 => Durability::Process,
+                1 => Durability::Power,
+                _ => return Err(Fault::Field("durability")),
+            },
+            sequence: word(40),
+            size_max: word(48),
+            size: word(56),
+            created_unix_s: word(64),
+            clean: match word(80) {
+                CLEAN => true,
+                OPEN => false,
+                _ => return Err(Fault::Field("state")),
+            },
+            first_chunk: u32::try_from(word(88)).map_err(|_| Fault::Field("first chunk"))?,
+            opens: word(96),
+        })
+    }
+
+    /// Writes this superblock over the older copy, with the next sequence number.
+    #[track_caller]
+    pub(crate) fn write<M: Medium>(&mut self, medium: &M) {
+        self.sequence += 1;
+        let offset = if self.sequence.is_multiple_of(2) { 0 } else { SUPERBLOCK_B };
+        medium.write(offset, &self.encode());
+        // Flush and fence: this copy is whole before the next write may touch the other one.
+        medium.persist(offset, LEN as u64);
+    }
+
+    fn encode(&self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.uuid);
+        let words = [
+            (32, u64::from(self.durability == Durability::Power)),
+            (40, self.sequence),
+            (48, self.size_max),
+            (56, self.size),
+            (64, self.created_unix_s),
+            (80, if self.clean { CLEAN } else { OPEN }),
+            (88, u64::from(self.first_chunk)),
+            (96, self.opens),
+        ];
+        for (at, word) in words {
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        let crc = checksum(&bytes);
+        bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// The first data chunk that may be free.
+    pub(crate) fn first_data(&self) -> ChunkId {
+        ChunkId(self.first_chunk.max(DATA_FIRST)).next_data()
+    }
+}
+
+fn checksum(bytes: &[u8; LEN]) -> u64 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..CRC_AT])
+}

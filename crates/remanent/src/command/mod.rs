@@ -1,0 +1,46 @@
+//! The subcommands, one module each.
+
+mod default_pool;
+mod pool;
+mod serve;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Data structures and a server in memory that survives.
+///
+/// One pool file holds everything; it is whole again the moment it is opened, whatever killed the
+/// process that wrote it.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    subcommand: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Serve),
+    Pool(pool::Pool),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  remanent serve                              serve Redis clients on 127.0.0.1:6380
+  redis-cli -p 6380 set greeting hello        durable before OK is answered
+  remanent serve --pool /mnt/pmem/my.pool --durability power
+  remanent pool info /mnt/pmem/my.pool        what it holds and what it survives
+  remanent pool check /mnt/pmem/my.pool       prove that it is whole
+
+Set REMANENT_LOG=info (or debug) for more messages on standard error.";
+
+impl Arguments {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.subcommand {
+            Command::Serve(serve) => serve.run(),
+            Command::Pool(pool) => pool.run(),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! `remanent pool`: create, describe and check pools.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use remanent::pmem::heap::Violation;
+use remanent::pmem::pool::RootInfo;
+use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
+use serde_json::json;
+
+use super::units::{human_size, parse_duration, parse_size};
+
+/// Create, describe or check a pool file
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pool {
+    #[command(subcommand)]
+    subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Make an empty pool
+    #[command(
+        after_help = "Example:\n  remanent pool create /mnt/pmem/my.pool --size 8G --durability power"
+    )]
+    Create {
+        #[command(flatten)]
+        target: Target,
+        /// Size beyond which the pool does not grow, such as 512M or 8G
+        #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
+        size: u64,
+        /// What a write is to survive: the death of the `process`, or the loss of `power`
+        #[arg(long, value_name = "CLASS", default_value = "process")]
+        durability: Durability,
+    },
+    /// Say what a pool lies on, what it survives and what it holds
+    #[command(after_help = "Example:\n  remanent pool info /mnt/pmem/my.pool --json")]
+    Info {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Prove that a pool is whole: nothing lost, nothing leaked, nothing damaged
+    ///
+    /// Ends with status 1 and names every violation with its offset when it is not.
+    #[command(after_help = "Example:\n  remanent pool check /mnt/pmem/my.pool && echo whole")]
+    Check {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Target {
+    /// Pool file
+    path: PathBuf,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+    /// How long to wait while another process holds the pool, such as 500ms or 30s
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    wait: Duration,
+}
+
+impl Pool {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.subcommand {
+            Subcommand::Create { target, size, durability } => {
+                let options = remanent::Pool::options().size_max(size).durability(durability);
+                let pool = options.wait(target.wait).create(&target.path)?;
+                describe(&pool.info()?, &target);
+                Ok(ExitCode::SUCCESS)
+            }
+            Subcommand::Info { target } => {
+                describe(&target.open()?.info()?, &target);
+                Ok(ExitCode::SUCCESS)
+            }
+            Subcommand::Check { target } => check(&target),
+        }
+    }
+}
+
+impl Target {
+    fn open(&self) -> anyhow::Result<remanent::Pool> {
+        Ok(remanent::Pool::options().wait(self.wait).open(&self.path)?)
+    }
+}
+
+fn describe(info: &PoolInfo, target: &Target) {
+    let uuid = uuid(&info.uuid);
+    let physical = physical_bytes(&target.path);
+    let roots = info.roots.iter();
+    if target.json {
+        let roots: Vec<_> =
+            roots.map(|root| json!({"name": root.name, "type": root.root_type.name})).collect();
+        println!(
+            "{:#}",
+            json!({
+                "path": target.path,
+                "backing": info.guarantee.backing.to_string(),
+                "durability": info.guarantee.durability.to_string(),
+                "uuid": uuid,
+                "format_version": info.format_version,
+                "size_bytes": info.size,
+                "size_max_bytes": info.size_max,
+                "physical_bytes": physical,
+                "created_unix_s": info.created_unix_s,
+                "opens": info.opens,
+                "clean": info.was_clean,
+                "roots": roots,
+            })
+        );
+        return;
+    }
+    println!("pool        {}", target.path.display());
+    println!("backing     {}", info.guarantee.backing);
+    println!("durability  {}", info.guarantee.durability);
+    println!("uuid        {uuid}");
+    println!("format      {}", info.format_version);
+    println!(
+        "size        {} of at most {}, {} in use on the medium",
+        human_size(info.size),
+        human_size(info.size_max),
+        human_size(physical)
+    );
+    println!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
+    for root in roots {
+        println!("root        {}: {}", root.name, root.root_type.name);
+    }
+}
+
+fn check(target: &Target) -> anyhow::Result<ExitCode> {
+    let progress = progress("checking the pool");
+    let pool = target.open()?;
+    let report = pool.check()?;
+    let mut violations = report.violations;
+    let mut skipped = Vec::new();
+    for root in pool.info()?.roots {
+        progress.set_message(format!("checking {}", root.name));
+        match check_root(&pool, &root)? {
+            Some(found) => violations.extend(found),
+            None => skipped.push(root),
+        }
+    }
+    progress.finish_and_clear();
+    for root in &skipped {
+        eprintln!(
+            "warning: the content of root {} was not checked: type {} is known to its program only",
+            root.name, root.root_type.name
+        );
+    }
+    if target.json {
+        let told = violations.iter().map(|v| json!({"offset": v.offset, "what": v.what}));
+        println!(
+            "{:#}",
+            json!({
+                "path": target.path,
+                "chunks": report.chunks,
+                "chunks_used": report.chunks_used,
+                "roots_skipped": skipped.iter().map(|root| &root.name).collect::<Vec<_>>(),
+                "violations": told.collect::<Vec<_>>(),
+            })
+        );
+    } else if violations.is_empty() {
+        println!(
+            "{} is whole: {} chunks, {} in use",
+            target.path.display(),
+            report.chunks,
+            report.chunks_used
+        );
+    } else {
+        violations.iter().for_each(|violation| println!("{violation}"));
+        println!("{} violations in {}", violations.len(), target.path.display());
+    }
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks the structure under a root; `None` when its type is not known here.
+fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<Vec<Violation>>> {
+    let checkers: &[Checker] = &[
+        check_map::<[u8], [u8]>,
+        check_map::<[u8], u64>,
+        check_map::<str, str>,
+        check_map::<str, [u8]>,
+        check_map::<str, u64>,
+        check_map::<u64, u64>,
+        check_map::<u64, [u8]>,
+        check_map::<u64, str>,
+    ];
+    for checker in checkers {
+        if let Some(found) = checker(pool, root)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+type Checker = fn(&remanent::Pool, &RootInfo) -> anyhow::Result<Option<Vec<Violation>>>;
+
+fn check_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &remanent::Pool,
+    root: &RootInfo,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    match HashMap::<K, V>::open(pool, &root.name) {
+        Ok(map) => Ok(Some(map.check()?)),
+        Err(remanent::Error::Pool(remanent::pmem::Error::WrongType { .. })) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Bytes that the file takes; holes take none.
+fn physical_bytes(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// Shown on a terminal, and nowhere else.
+fn progress(message: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(message);
+    bar.set_style(ProgressStyle::default_spinner());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}

@@ -1,0 +1,39 @@
+//! Lock-free data structures in one memory-mapped file that is whole again the moment it is opened,
+//! whatever killed the process that wrote it.
+//!
+//! ```
+//! use remanent::{Change, HashMap, Pool};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("visits.pool");
+//! let pool = Pool::options().size_max(1 << 30).open_or_create(&path)?;
+//! let visits = HashMap::<str, u64>::open_or_create(&pool, "visits")?;
+//!
+//! visits.insert("home", &1)?; // durable when it returns
+//! visits.modify("home", |count| (Change::Put(count.copied().unwrap_or(0) + 1), ()))?;
+//!
+//! drop((visits, pool)); // or be killed: it makes no difference
+//! let pool = Pool::options().open(&path)?;
+//! let visits = HashMap::<str, u64>::open(&pool, "visits")?;
+//! assert_eq!(visits.get("home")?, Some(2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds
+//!   structures under names.
+//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that are
+//!   to survive take their keys and values as plain data: integers, byte arrays, byte strings, text.
+//! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
+//!   build structures of their own. Test them with the crate `remanent-crashsim`.
+//!
+//! # Features
+//!
+//! `command` (default) builds the command `remanent` with its server. A program that uses the library
+//! alone turns it off, and clap, tokio and the rest are not built.
+#![forbid(unsafe_code)]
+
+pub use remanent_pmem as pmem;
+pub use remanent_structures as structures;
+
+pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
+pub use remanent_structures::{Change, Error, HashMap, HashMultiMap, Key, Result, Stored};

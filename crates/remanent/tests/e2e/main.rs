@@ -1,0 +1,9 @@
+//! The command and its server from outside: real processes, real sockets, real files.
+
+mod architecture;
+#[cfg(feature = "client-tests")]
+mod clients;
+mod common;
+mod kill;
+mod pool;
+mod server;

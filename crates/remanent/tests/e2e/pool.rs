@@ -1,0 +1,138 @@
+//! `remanent pool`, and what a server and other openers do to each other.
+
+use serde_json::Value;
+
+use super::common::{Answer, Server, assert_whole, directory, error_of, remanent};
+
+fn info(path: &str) -> Value {
+    let output = remanent(&["pool", "info", path, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn a_pool_is_created_described_and_checked() {
+    let directory = directory();
+    let path = directory.path().join("new.pool");
+    let path = path.to_str().unwrap();
+    let created = remanent(&["pool", "create", path, "--size", "64M"]);
+    assert!(created.status.success(), "{created:?}");
+    let info = info(path);
+    assert_eq!(info["size_max_bytes"], 64 << 20);
+    assert_eq!(info["clean"], true);
+    assert_eq!(info["roots"], Value::Array(Vec::new()));
+    assert!(info["physical_bytes"].as_u64() < info["size_bytes"].as_u64(), "a new pool is sparse");
+    assert_whole(path.as_ref());
+
+    let error = error_of(&["pool", "create", path]);
+    assert!(error.contains("exists"), "{error}");
+}
+
+#[test]
+fn what_is_no_pool_is_refused_and_left_alone() {
+    let directory = directory();
+    let path = directory.path().join("letter.txt");
+    std::fs::write(&path, "Dear pool,\n").unwrap();
+    for command in ["info", "check"] {
+        let error = error_of(&["pool", command, path.to_str().unwrap()]);
+        assert!(error.contains("not a Remanent pool"), "{error}");
+    }
+    let error = error_of(&["serve", "--pool", path.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    assert!(error.contains("not a Remanent pool"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "Dear pool,\n");
+    let missing = directory.path().join("missing.pool");
+    let error = error_of(&["pool", "info", missing.to_str().unwrap()]);
+    assert!(error.contains("cannot open"), "{error}");
+}
+
+#[test]
+fn a_second_opener_learns_who_holds_the_pool() {
+    let directory = directory();
+    let path = directory.path().join("held.pool");
+    let text = path.to_str().unwrap();
+    let server = Server::start(&path, &[]);
+    let holder = format!("in use by process {}", server.pid());
+    for arguments in [
+        &["serve", "--pool", text, "--listen", "127.0.0.1:0"][..],
+        &["pool", "info", text],
+        &["pool", "check", text],
+    ] {
+        let error = error_of(arguments);
+        assert!(error.contains(&holder), "{error}");
+    }
+    // A patient one gets it as soon as the first lets go.
+    let patient = std::thread::spawn({
+        let path = path.clone();
+        move || Server::start(&path, &["--wait", "60s"])
+    });
+    server.connect().call(&["SET", "key", "value"]);
+    server.stop();
+    let successor = patient.join().unwrap();
+    assert_eq!(successor.connect().call(&["GET", "key"]), Answer::bulk("value"));
+}
+
+#[test]
+fn a_pool_tells_whether_it_was_closed_properly() {
+    let directory = directory();
+    let path = directory.path().join("closed.pool");
+    let text = path.to_str().unwrap();
+    Server::start(&path, &[]).stop();
+    assert_eq!(info(text)["clean"], true);
+    let server = Server::start(&path, &[]);
+    assert!(!server.greeting.contains("after a crash"), "{}", server.greeting);
+    server.kill();
+    assert_eq!(info(text)["clean"], false);
+    let server = Server::start(&path, &[]);
+    server.connect().call(&["SET", "key", "value"]);
+    server.kill();
+    let server = Server::start(&path, &[]);
+    assert!(server.greeting.contains(": 1 entry in "), "{}", server.greeting);
+    assert!(server.greeting.contains("after a crash"), "{}", server.greeting);
+    assert!(server.greeting.contains("not a reboot") || !path.starts_with("/dev/shm"));
+}
+
+#[test]
+fn what_the_backing_cannot_give_is_refused() {
+    let directory = directory();
+    if !directory.path().starts_with("/dev/shm") {
+        return; // Only memory is known to lose power; an ordinary disk can promise it.
+    }
+    let path = directory.path().join("power.pool");
+    let path = path.to_str().unwrap();
+    let error = error_of(&["pool", "create", path, "--durability", "power"]);
+    assert!(error.contains("tmpfs"), "{error}");
+    assert!(!std::path::Path::new(path).exists());
+}
+
+#[test]
+fn power_safe_pools_live_on_files() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = directory.path().join("power.pool");
+    let server = Server::start(&path, &["--durability", "power", "--size", "256M"]);
+    assert!(server.greeting.contains("survives the loss of power"), "{}", server.greeting);
+    let mut client = server.connect();
+    for index in 0..20 {
+        assert_eq!(client.call(&["SET".into(), format!("key{index}"), "v".into()]), Answer::ok());
+    }
+    server.kill();
+    let server = Server::start(&path, &["--durability", "power"]);
+    assert_eq!(server.connect().call(&["DBSIZE"]), Answer::Integer(20));
+    server.stop();
+    assert_whole(&path);
+}
+
+#[test]
+fn help_and_mistakes_say_what_to_do() {
+    for arguments in
+        [&["--help"][..], &["serve", "--help"], &["pool", "--help"], &["pool", "check", "--help"]]
+    {
+        let output = remanent(arguments);
+        assert!(output.status.success());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("Usage:"), "{text}");
+    }
+    let output = remanent(&["serve", "--size", "many"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("8G"), "{error}");
+}

@@ -1,0 +1,9 @@
+//! What the server says it is.
+
+/// The Redis version whose commands, answers and error texts are those of this server.
+///
+/// Clients choose by it what they may send; it is not this server's own version.
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+
+/// This server's own version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,81 @@
+//! `CONFIG`: the parameters that clients ask a Redis server for.
+
+use super::{Call, Failure, Outcome, glob};
+use crate::store::Store;
+
+pub(super) const HELP: &[&str] = &[
+    "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "GET <pattern>",
+    "    Return parameters matching the glob-like <pattern> and their values.",
+    "SET <directive> <value>",
+    "    Accepted when <directive> has that <value>: nothing can be changed while serving.",
+    "RESETSTAT",
+    "    Reset statistics reported by the INFO command.",
+    "HELP",
+    "    Prints this help.",
+];
+
+impl<S: Store> Call<'_, S> {
+    /// Parameters by the names that Redis gives them.
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let config = &self.shared.config;
+        let size_max_bytes = self.shared.store.describe().size_max_bytes;
+        vec![
+            ("appendfsync", "always".into()),
+            ("appendonly", "no".into()),
+            ("bind", config.listen.ip().to_string()),
+            ("client-query-buffer-limit", config.limits.request_len.to_string()),
+            ("databases", "1".into()),
+            ("maxclients", config.clients_max.to_string()),
+            ("maxmemory", size_max_bytes.to_string()),
+            ("maxmemory-policy", "noeviction".into()),
+            ("port", config.listen.port().to_string()),
+            ("proto-max-bulk-len", config.limits.bulk_len.to_string()),
+            ("protected-mode", if config.unprotected { "no" } else { "yes" }.into()),
+            ("requirepass", config.password.as_ref().map_or("", |_| "(set)").into()),
+            ("save", "".into()),
+            ("timeout", "0".into()),
+        ]
+    }
+
+    pub(super) fn config_get(&mut self) -> Outcome {
+        let mut parameters = self.parameters();
+        parameters.retain(|(name, _)| {
+            let mut patterns = self.request.iter().skip(2).map(<[u8]>::to_ascii_lowercase);
+            patterns.any(|pattern| glob::matches(&pattern, name.as_bytes()))
+        });
+        self.reply.map(parameters.len());
+        for (name, value) in parameters {
+            self.reply.bulk(name.as_bytes());
+            self.reply.bulk(value.as_bytes());
+        }
+        Ok(())
+    }
+
+    pub(super) fn config_set(&mut self) -> Outcome {
+        let parameters = self.parameters();
+        for index in (2..self.request.len()).step_by(2) {
+            let name = String::from_utf8_lossy(self.request.get(index)).to_lowercase();
+            let parameter = parameters.iter().find(|(known, _)| *known == name);
+            let Some((_, value)) = parameter.filter(|_| index + 1 < self.request.len()) else {
+                return Err(Failure::text(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                )));
+            };
+            if value.as_bytes() != self.request.get(index + 1) {
+                return Err(Failure::text(format!(
+                    "ERR CONFIG SET failed (possibly related to argument '{name}') - \
+                     can't set immutable config"
+                )));
+            }
+        }
+        self.reply.simple("OK");
+        Ok(())
+    }
+
+    pub(super) fn config_reset_stat(&mut self) -> Outcome {
+        self.shared.reset_totals();
+        self.reply.simple("OK");
+        Ok(())
+    }
+}

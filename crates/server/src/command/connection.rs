@@ -1,0 +1,156 @@
+//! Commands about the connection itself: who speaks, and in which protocol.
+
+use subtle::ConstantTimeEq;
+
+use super::{Call, Failure, Outcome, client, wrong_arity};
+use crate::about;
+use crate::resp::{Protocol, parse_i64};
+use crate::session::{Progress, Replies};
+use crate::store::Store;
+
+/// The only user there is.
+const USER: &[u8] = b"default";
+
+impl<S: Store> Call<'_, S> {
+    pub(super) fn ping(&mut self) -> Outcome {
+        match self.request.len() {
+            1 => self.reply.simple("PONG"),
+            2 => self.reply.bulk(self.request.get(1)),
+            _ => return Err(wrong_arity("ping")),
+        }
+        Ok(())
+    }
+
+    pub(super) fn echo(&mut self) -> Outcome {
+        self.reply.bulk(self.request.get(1));
+        Ok(())
+    }
+
+    pub(super) fn select(&mut self) -> Outcome {
+        match parse_i64(self.request.get(1)) {
+            None => Err(Failure::NOT_AN_INTEGER),
+            Some(0) => {
+                self.reply.simple("OK");
+                Ok(())
+            }
+            Some(_) => Err(Failure::text("ERR DB index is out of range")),
+        }
+    }
+
+    pub(super) fn quit(&mut self) -> Outcome {
+        self.reply.simple("OK");
+        self.client.end = Some(Progress::Close);
+        Ok(())
+    }
+
+    pub(super) fn reset(&mut self) -> Outcome {
+        self.set_protocol(Protocol::Resp2);
+        self.client.record.about().name.clear();
+        self.client.replies = Replies::All;
+        self.client.authenticated = self.shared.config.password.is_none();
+        self.reply.simple("RESET");
+        Ok(())
+    }
+
+    pub(super) fn auth(&mut self) -> Outcome {
+        let (user, password) = match self.request.len() {
+            2 => (USER, self.request.get(1)),
+            3 => (self.request.get(1), self.request.get(2)),
+            _ => return Err(Failure::SYNTAX),
+        };
+        if self.shared.config.password.is_none() && self.request.len() == 2 {
+            return Err(Failure::text(
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            ));
+        }
+        self.check_password(user, password)?;
+        self.client.authenticated = true;
+        self.reply.simple("OK");
+        Ok(())
+    }
+
+    /// Takes the same time for every password of the right length.
+    fn check_password(&self, user: &[u8], password: &[u8]) -> Outcome {
+        let right = match &self.shared.config.password {
+            Some(expected) => expected.as_bytes().ct_eq(password).into(),
+            None => true,
+        };
+        if user == USER && right {
+            return Ok(());
+        }
+        Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."))
+    }
+
+    pub(super) fn hello(&mut self) -> Outcome {
+        let protocol = self.hello_protocol()?;
+        let mut authenticated = self.client.authenticated;
+        let mut name = None;
+        let mut index = 2;
+        while index < self.request.len() {
+            let left = self.request.len() - index - 1;
+            if self.is_word(index, "AUTH") && left >= 2 {
+                self.check_password(self.request.get(index + 1), self.request.get(index + 2))?;
+                authenticated = true;
+                index += 3;
+            } else if self.is_word(index, "SETNAME") && left >= 1 {
+                name = Some(client::check_name(self.request.get(index + 1))?);
+                index += 2;
+            } else {
+                let option = String::from_utf8_lossy(self.request.get(index)).into_owned();
+                return Err(Failure::text(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        }
+        if !authenticated {
+            return Err(Failure::text(
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                 HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
+                 the RESP protocol version at the same time",
+            ));
+        }
+        self.client.authenticated = true;
+        if let Some(name) = name {
+            self.client.record.about().name = name;
+        }
+        self.set_protocol(protocol);
+        self.greet();
+        Ok(())
+    }
+
+    fn hello_protocol(&self) -> Result<Protocol, Failure> {
+        if self.request.len() < 2 {
+            return Ok(self.reply.protocol());
+        }
+        match parse_i64(self.request.get(1)) {
+            Some(2) => Ok(Protocol::Resp2),
+            Some(3) => Ok(Protocol::Resp3),
+            Some(_) => Err(Failure::text("NOPROTO unsupported protocol version")),
+            None => Err(Failure::text("ERR Protocol version is not an integer or out of range")),
+        }
+    }
+
+    /// The answer to `HELLO`.
+    fn greet(&mut self) {
+        self.reply.map(7);
+        self.reply.bulk(b"server");
+        self.reply.bulk(b"redis");
+        self.reply.bulk(b"version");
+        self.reply.bulk(about::REDIS_VERSION.as_bytes());
+        self.reply.bulk(b"proto");
+        self.reply.integer(self.reply.protocol().version().into());
+        self.reply.bulk(b"id");
+        self.reply.integer(self.client.record.id as i64);
+        self.reply.bulk(b"mode");
+        self.reply.bulk(b"standalone");
+        self.reply.bulk(b"role");
+        self.reply.bulk(b"master");
+        self.reply.bulk(b"modules");
+        self.reply.array(0);
+    }
+
+    fn set_protocol(&mut self, protocol: Protocol) {
+        self.reply.set_protocol(protocol);
+        let version = protocol.version();
+        self.client.record.protocol.store(version, std::sync::atomic::Ordering::Relaxed);
+    }
+}

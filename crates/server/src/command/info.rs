@@ -1,0 +1,184 @@
+//! `INFO`: the server in numbers.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Call, Outcome};
+use crate::Shared;
+use crate::about::{REDIS_VERSION, VERSION};
+use crate::store::Store;
+
+/// What a section is called, and what writes it.
+type Section<S> = (&'static str, fn(&mut Text, &Shared<S>));
+
+impl<S: Store> Call<'_, S> {
+    /// The sections, in Redis's order.
+    const SECTIONS: [Section<S>; 8] = [
+        ("Server", server),
+        ("Clients", clients),
+        ("Memory", memory),
+        ("Persistence", persistence),
+        ("Stats", stats),
+        ("Replication", replication),
+        ("Cluster", cluster),
+        ("Keyspace", keyspace),
+    ];
+
+    pub(super) fn info(&mut self) -> Outcome {
+        let wants_all = self.request.len() == 1
+            || (1..self.request.len()).any(|index| {
+                ["all", "default", "everything"].iter().any(|word| self.is_word(index, word))
+            });
+        let mut text = Text::default();
+        for (name, write) in Self::SECTIONS {
+            if wants_all || (1..self.request.len()).any(|index| self.is_word(index, name)) {
+                text.section(name);
+                write(&mut text, self.shared);
+            }
+        }
+        self.reply.text(&text.0);
+        Ok(())
+    }
+}
+
+/// Lines as `INFO` has them.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn section(&mut self, name: &str) {
+        if !self.0.is_empty() {
+            self.0.push_str("\r\n");
+        }
+        write!(self.0, "# {name}\r\n").expect("a string takes every character");
+    }
+
+    fn line(&mut self, name: &str, value: impl std::fmt::Display) {
+        write!(self.0, "{name}:{value}\r\n").expect("a string takes every character");
+    }
+
+    /// A number of bytes, and the same for people.
+    fn bytes(&mut self, name: &str, bytes: u64) {
+        self.line(name, bytes);
+        self.line(&format!("{name}_human"), human(bytes));
+    }
+}
+
+/// `1.50M` and the like, as Redis abbreviates bytes.
+fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    if bytes < 1024 {
+        return format!("{bytes}B");
+    }
+    let mut unit = 'B';
+    for next in ['K', 'M', 'G', 'T', 'P'] {
+        if value < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{value:.2}{unit}")
+}
+
+fn server<S>(text: &mut Text, shared: &Shared<S>) {
+    let uptime_s = shared.uptime_s();
+    let now_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros();
+    text.line("redis_version", REDIS_VERSION);
+    text.line("redis_mode", "standalone");
+    text.line("remanent_version", VERSION);
+    text.line("os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    text.line("arch_bits", usize::BITS);
+    text.line("process_id", std::process::id());
+    text.line("run_id", &shared.run_id);
+    text.line("tcp_port", shared.config.listen.port());
+    text.line("server_time_usec", now_us);
+    text.line("uptime_in_seconds", uptime_s);
+    text.line("uptime_in_days", uptime_s / 86_400);
+}
+
+fn clients<S>(text: &mut Text, shared: &Shared<S>) {
+    text.line("connected_clients", shared.clients.len());
+    text.line("maxclients", shared.config.clients_max);
+    text.line("blocked_clients", 0);
+}
+
+fn memory<S: Store>(text: &mut Text, shared: &Shared<S>) {
+    let description = shared.store.describe();
+    text.bytes("used_memory", description.used_bytes);
+    text.bytes("used_memory_rss", resident_bytes());
+    text.bytes("maxmemory", description.size_max_bytes);
+    text.line("maxmemory_policy", "noeviction");
+}
+
+fn persistence<S: Store>(text: &mut Text, shared: &Shared<S>) {
+    let description = shared.store.describe();
+    text.line("loading", 0);
+    text.line("rdb_changes_since_last_save", 0);
+    text.line("rdb_bgsave_in_progress", 0);
+    text.line("rdb_last_bgsave_status", "ok");
+    text.line("aof_enabled", 0);
+    text.line("aof_rewrite_in_progress", 0);
+    text.line("aof_last_write_status", "ok");
+    text.line("pool_path", &description.path);
+    text.line("pool_backing", &description.backing);
+    text.line("pool_durability", &description.durability);
+    text.line("pool_emulation", &description.emulation);
+    text.line("pool_opened_clean", u8::from(description.opened_clean));
+}
+
+fn stats<S>(text: &mut Text, shared: &Shared<S>) {
+    let totals = shared.totals();
+    text.line("total_connections_received", totals.connections);
+    text.line("total_commands_processed", totals.commands);
+    text.line("total_net_input_bytes", totals.bytes_in);
+    text.line("total_net_output_bytes", totals.bytes_out);
+    // Relaxed: a count for people.
+    text.line("rejected_connections", shared.rejected.load(Ordering::Relaxed));
+    text.line("expired_keys", 0);
+    text.line("evicted_keys", 0);
+    text.line("keyspace_hits", totals.hits);
+    text.line("keyspace_misses", totals.misses);
+    text.line("total_error_replies", totals.errors);
+}
+
+fn replication<S>(text: &mut Text, _: &Shared<S>) {
+    text.line("role", "master");
+    text.line("connected_slaves", 0);
+}
+
+fn cluster<S>(text: &mut Text, _: &Shared<S>) {
+    text.line("cluster_enabled", 0);
+}
+
+fn keyspace<S: Store>(text: &mut Text, shared: &Shared<S>) {
+    let keys = shared.store.len().unwrap_or(0);
+    if keys > 0 {
+        text.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+    }
+}
+
+/// Memory of this process that is in RAM; 0 where the system does not say.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn bytes_are_abbreviated_as_in_redis() {
+        for (bytes, expected) in [
+            (0, "0B"),
+            (1023, "1023B"),
+            (1024, "1.00K"),
+            (966_240, "943.59K"),
+            (25_276_502_016, "23.54G"),
+        ] {
+            assert_eq!(super::human(bytes), expected);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Commands on keys of any type, and on all of them.
+
+use super::{Call, Failure, Outcome, glob};
+use crate::resp::{Output, Request, parse_i64, parse_u64};
+use crate::store::{Store, StoreError, Tag};
+
+/// Entries that `SCAN` looks at when it is not told how many.
+const SCAN_COUNT: u64 = 10;
+/// Entries that `KEYS` looks at in one go.
+const KEYS_BATCH: usize = 1024;
+
+/// What `SCAN` was asked besides the cursor.
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: u64,
+    type_name: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    fn parse(request: &'a Request<'_>) -> Result<Self, Failure> {
+        let mut options = ScanOptions { pattern: None, count: SCAN_COUNT, type_name: None };
+        for index in (2..request.len()).step_by(2) {
+            if index + 1 == request.len() {
+                return Err(Failure::SYNTAX);
+            }
+            let value = request.get(index + 1);
+            match request.get(index).to_ascii_lowercase().as_slice() {
+                b"match" => options.pattern = Some(value),
+                b"type" => options.type_name = Some(value),
+                b"count" => {
+                    let count = parse_i64(value).ok_or(Failure::NOT_AN_INTEGER)?;
+                    options.count = u64::try_from(count)
+                        .ok()
+                        .filter(|count| *count > 0)
+                        .ok_or(Failure::SYNTAX)?;
+                }
+                _ => return Err(Failure::SYNTAX),
+            }
+        }
+        Ok(options)
+    }
+
+    fn selects(&self, key: &[u8], stored: &[u8]) -> bool {
+        let named = |name: &[u8]| name.eq_ignore_ascii_case(Tag::of(stored).name().as_bytes());
+        self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
+            && self.type_name.is_none_or(named)
+    }
+}
+
+/// Entries that a `SCAN` asks to be looked at.
+pub(super) fn scan_count(request: &Request<'_>) -> u64 {
+    ScanOptions::parse(request).map_or(0, |options| options.count)
+}
+
+/// Keys, encoded, and how many they are: an array's length goes before what is in it.
+struct Found {
+    keys: Output,
+    len: usize,
+}
+
+impl Found {
+    fn new(len_max: usize) -> Self {
+        Found { keys: Output::new(len_max), len: 0 }
+    }
+
+    fn push(&mut self, key: &[u8]) {
+        self.keys.bulk(key);
+        self.len += 1;
+    }
+
+    fn answer(self, reply: &mut Output) {
+        reply.array(self.len);
+        reply.append(&self.keys);
+    }
+}
+
+impl<S: Store> Call<'_, S> {
+    pub(super) fn del(&mut self) -> Outcome {
+        self.answer_count(S::remove).map(|_| ())
+    }
+
+    pub(super) fn exists(&mut self) -> Outcome {
+        let present = self.answer_count(S::contains)?;
+        self.client.counts.hits += present;
+        self.client.counts.misses += self.request.len() as u64 - 1 - present;
+        Ok(())
+    }
+
+    /// Answers for how many of the keys `test` holds, and returns it.
+    fn answer_count(
+        &mut self,
+        test: impl Fn(&S, &[u8]) -> Result<bool, StoreError>,
+    ) -> Result<u64, Failure> {
+        let mut count = 0;
+        for key in self.request.iter().skip(1) {
+            count += u64::from(test(&self.shared.store, key)?);
+        }
+        self.reply.integer(count as i64);
+        Ok(count)
+    }
+
+    pub(super) fn type_of(&mut self) -> Outcome {
+        let tag = self.shared.store.get_with(self.request.get(1), Tag::of)?;
+        self.reply.simple(tag.map_or("none", Tag::name));
+        Ok(())
+    }
+
+    pub(super) fn db_size(&mut self) -> Outcome {
+        self.reply.integer(self.shared.store.len()? as i64);
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Outcome {
+        match self.request.len() {
+            1 => {}
+            2 if self.is_word(1, "ASYNC") || self.is_word(1, "SYNC") => {}
+            _ => return Err(Failure::SYNTAX),
+        }
+        self.shared.store.clear()?;
+        self.reply.simple("OK");
+        Ok(())
+    }
+
+    pub(super) fn keys(&mut self) -> Outcome {
+        let pattern = self.request.get(1);
+        let mut found = Found::new(self.shared.config.output_len_max);
+        let mut cursor = 0;
+        loop {
+            cursor = self.shared.store.scan(cursor, KEYS_BATCH, |key, _| {
+                if glob::matches(pattern, key) {
+                    found.push(key);
+                }
+            })?;
+            if cursor == 0 {
+                break;
+            }
+        }
+        found.answer(self.reply);
+        Ok(())
+    }
+
+    pub(super) fn scan(&mut self) -> Outcome {
+        let cursor = parse_u64(self.request.get(1));
+        let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
+        let options = ScanOptions::parse(&self.request)?;
+        let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
+        let mut found = Found::new(self.shared.config.output_len_max);
+        let next = self.shared.store.scan(cursor, limit, |key, stored| {
+            if options.selects(key, stored) {
+                found.push(key);
+            }
+        })?;
+        self.reply.array(2);
+        self.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
+        found.answer(self.reply);
+        Ok(())
+    }
+}

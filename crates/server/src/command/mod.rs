@@ -1,0 +1,226 @@
+//! The commands: what each does to the store, and answers.
+
+mod about;
+mod client;
+mod config;
+mod connection;
+mod glob;
+mod info;
+mod keyspace;
+mod server;
+mod string;
+pub(crate) mod table;
+
+use std::borrow::Cow;
+
+use crate::Shared;
+use crate::resp::{Output, Request};
+use crate::session::{Client, Progress};
+use crate::store::{Store, StoreError};
+
+pub(crate) use table::{Command, Verb};
+
+/// Arguments beyond which a request holds up other connections for too long.
+const LONG_ARGUMENTS: usize = 4096;
+/// Bytes of arguments beyond which copying them holds up other connections for too long.
+const LONG_BYTES: usize = 1 << 20;
+
+/// Whether the request may take so long that other connections should not wait for it.
+pub(crate) fn is_long(command: &Command, request: &Request<'_>) -> bool {
+    match command.verb {
+        Verb::Keys | Verb::FlushAll | Verb::FlushDb => true,
+        Verb::Scan => keyspace::scan_count(request) > LONG_ARGUMENTS as u64,
+        _ => request.len() > LONG_ARGUMENTS || request.bytes_len() > LONG_BYTES,
+    }
+}
+
+/// Why a command does not do what it was asked, in words for the client.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A text that begins with an error code.
+    Text(Cow<'static, str>),
+    /// The store's own reason.
+    Store(StoreError),
+}
+
+impl Failure {
+    pub(crate) const SYNTAX: Failure = Failure::Text(Cow::Borrowed("ERR syntax error"));
+    pub(crate) const NOT_AN_INTEGER: Failure =
+        Failure::Text(Cow::Borrowed("ERR value is not an integer or out of range"));
+    pub(crate) const WRONG_TYPE: Failure = Failure::Text(Cow::Borrowed(
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ));
+
+    /// A text that begins with an error code.
+    pub(crate) fn text(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::Text(text.into())
+    }
+
+    fn to_line(&self) -> Cow<'_, str> {
+        match self {
+            Failure::Text(text) => Cow::Borrowed(text),
+            Failure::Store(StoreError::Full) => {
+                Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Failure::Store(StoreError::Failed(reason)) => Cow::Owned(format!("ERR {reason}")),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
+
+/// Whether a command did what it was asked. Where it did not, what it had answered is taken back.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// One call of a command.
+pub(crate) struct Call<'a, S> {
+    pub(crate) shared: &'a Shared<S>,
+    pub(crate) client: &'a mut Client,
+    pub(crate) request: Request<'a>,
+    pub(crate) reply: &'a mut Output,
+}
+
+impl<S: Store> Call<'_, S> {
+    /// Runs `command`, which the request's first word named, and answers.
+    pub(crate) fn execute(&mut self, command: Option<&'static Command>) {
+        self.client.counts.commands += 1;
+        let start = self.reply.len();
+        if let Err(failure) = self.dispatch(command) {
+            self.client.counts.errors += 1;
+            self.reply.truncate(start);
+            self.reply.error(&failure.to_line());
+        }
+    }
+
+    fn dispatch(&mut self, command: Option<&'static Command>) -> Outcome {
+        let Some(mut command) = command else { return Err(self.unknown_command()) };
+        if !command.subcommands.is_empty() && self.request.len() > 1 {
+            command = command
+                .subcommand(self.request.get(1))
+                .ok_or_else(|| self.unknown_subcommand(command))?;
+        }
+        if !command.accepts(self.request.len()) {
+            return Err(wrong_arity(command.text));
+        }
+        if !self.client.authenticated && !command.needs_no_auth() {
+            return Err(Failure::text("NOAUTH Authentication required."));
+        }
+        self.run(command)
+    }
+
+    fn run(&mut self, command: &'static Command) -> Outcome {
+        match command.verb {
+            Verb::Append => self.append(),
+            Verb::Auth => self.auth(),
+            Verb::Client => Err(wrong_arity(command.text)),
+            Verb::ClientGetName => self.client_get_name(),
+            Verb::ClientHelp => self.help(client::HELP),
+            Verb::ClientId => self.client_id(),
+            Verb::ClientInfo => self.client_info(command),
+            Verb::ClientList => self.client_list(command),
+            Verb::ClientNoEvict => self.client_no_evict(),
+            Verb::ClientReply => self.client_reply(),
+            Verb::ClientSetInfo => self.client_set_info(),
+            Verb::ClientSetName => self.client_set_name(),
+            Verb::Command => self.command_all(),
+            Verb::CommandCount => self.command_count(),
+            Verb::CommandDocs => self.command_docs(),
+            Verb::CommandHelp => self.help(about::HELP),
+            Verb::CommandInfo => self.command_info(),
+            Verb::CommandList => self.command_list(),
+            Verb::Config => Err(wrong_arity(command.text)),
+            Verb::ConfigGet => self.config_get(),
+            Verb::ConfigHelp => self.help(config::HELP),
+            Verb::ConfigResetStat => self.config_reset_stat(),
+            Verb::ConfigSet => self.config_set(),
+            Verb::DbSize => self.db_size(),
+            Verb::Decr => self.add(|_| Ok(-1)),
+            Verb::DecrBy => self.decr_by(),
+            Verb::Del | Verb::Unlink => self.del(),
+            Verb::Echo => self.echo(),
+            Verb::Exists => self.exists(),
+            Verb::FlushAll | Verb::FlushDb => self.flush(),
+            Verb::Get => self.get(),
+            Verb::GetDel => self.get_del(),
+            Verb::GetSet => self.get_set(),
+            Verb::Hello => self.hello(),
+            Verb::Incr => self.add(|_| Ok(1)),
+            Verb::IncrBy => self.incr_by(),
+            Verb::Info => self.info(),
+            Verb::Keys => self.keys(),
+            Verb::MGet => self.mget(),
+            Verb::MSet => self.mset(),
+            Verb::Ping => self.ping(),
+            Verb::Quit => self.quit(),
+            Verb::Reset => self.reset(),
+            Verb::Scan => self.scan(),
+            Verb::Select => self.select(),
+            Verb::Set => self.set(),
+            Verb::SetNx => self.set_nx(),
+            Verb::Shutdown => self.shutdown(),
+            Verb::StrLen => self.str_len(),
+            Verb::Time => self.time(),
+            Verb::Type => self.type_of(),
+            Verb::Wait => self.wait(),
+        }
+    }
+
+    /// The error for a name that is none, with the beginning of the arguments, as Redis words it.
+    fn unknown_command(&mut self) -> Failure {
+        let name = self.request.get(0);
+        if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+            // What a browser was tricked into sending here is no command, and neither is the rest.
+            tracing::warn!(client = %self.client.record.address, "an HTTP request was refused");
+            self.client.end = Some(Progress::Close);
+        }
+        let mut arguments = String::new();
+        for argument in self.request.iter().skip(1) {
+            if arguments.len() >= QUOTED_LEN_MAX {
+                break;
+            }
+            let quoted = quote(argument, QUOTED_LEN_MAX - arguments.len());
+            arguments.push_str(&format!("'{quoted}' "));
+        }
+        Failure::text(format!(
+            "ERR unknown command '{}', with args beginning with: {arguments}",
+            quote(name, QUOTED_LEN_MAX)
+        ))
+    }
+
+    fn unknown_subcommand(&self, container: &Command) -> Failure {
+        Failure::text(format!(
+            "ERR unknown subcommand '{}'. Try {} HELP.",
+            quote(self.request.get(1), QUOTED_LEN_MAX),
+            container.text.to_uppercase()
+        ))
+    }
+
+    fn help(&mut self, lines: &[&str]) -> Outcome {
+        self.reply.array(lines.len());
+        for line in lines {
+            self.reply.simple(line);
+        }
+        Ok(())
+    }
+
+    /// Whether the argument at `index` is `word`, in any case.
+    fn is_word(&self, index: usize, word: &str) -> bool {
+        self.request.get(index).eq_ignore_ascii_case(word.as_bytes())
+    }
+}
+
+/// Bytes of a client's own words that an error repeats, at most.
+const QUOTED_LEN_MAX: usize = 128;
+
+/// The beginning of a client's own words, as text.
+fn quote(word: &[u8], len_max: usize) -> String {
+    String::from_utf8_lossy(&word[..word.len().min(len_max)]).into_owned()
+}
+
+fn wrong_arity(command: &str) -> Failure {
+    Failure::text(format!("ERR wrong number of arguments for '{command}' command"))
+}

@@ -1,0 +1,266 @@
+//! Commands on one string, or several.
+
+use super::{Call, Failure, Outcome, wrong_arity};
+use crate::resp::{Output, parse_i64};
+use crate::store::{Change, Store, Tag};
+
+/// The bytes of a stored string.
+fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
+    match stored.split_first() {
+        Some((tag, payload)) if Tag(*tag) == Tag::STRING => Ok(payload),
+        _ => Err(Failure::WRONG_TYPE),
+    }
+}
+
+/// A string as it is stored.
+fn stored(payloads: [&[u8]; 2]) -> Vec<u8> {
+    let [first, second] = payloads;
+    let mut stored = Vec::with_capacity(1 + first.len() + second.len());
+    stored.push(Tag::STRING.0);
+    stored.extend_from_slice(first);
+    stored.extend_from_slice(second);
+    stored
+}
+
+/// What `SET` was asked besides the key and the value.
+#[derive(Clone, Copy, Default)]
+struct SetOptions {
+    only_missing: bool,
+    only_present: bool,
+    answer_old: bool,
+    keep_expiry: bool,
+    expiry: bool,
+}
+
+impl<S: Store> Call<'_, S> {
+    pub(super) fn get(&mut self) -> Outcome {
+        self.answer_value(1)
+    }
+
+    /// Answers the string at the key that is argument `index`.
+    fn answer_value(&mut self, index: usize) -> Outcome {
+        let reply = &mut *self.reply;
+        let found = self.shared.store.get_with(self.request.get(index), |stored| {
+            payload(stored).map(|payload| reply.bulk(payload))
+        })?;
+        match found {
+            Some(answered) => {
+                self.client.counts.hits += 1;
+                answered
+            }
+            None => {
+                self.client.counts.misses += 1;
+                self.reply.null();
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn mget(&mut self) -> Outcome {
+        self.reply.array(self.request.len() - 1);
+        for index in 1..self.request.len() {
+            match self.answer_value(index) {
+                Err(Failure::Text(_)) => self.reply.null(),
+                outcome => outcome?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn str_len(&mut self) -> Outcome {
+        let len = self
+            .shared
+            .store
+            .get_with(self.request.get(1), |stored| payload(stored).map(<[u8]>::len))?;
+        match len {
+            Some(_) => self.client.counts.hits += 1,
+            None => self.client.counts.misses += 1,
+        }
+        self.reply.integer(len.transpose()?.unwrap_or(0) as i64);
+        Ok(())
+    }
+
+    pub(super) fn set(&mut self) -> Outcome {
+        let options = self.set_options()?;
+        self.request.tag(2, Tag::STRING.0);
+        if options.answer_old {
+            return self.set_and_answer_old(options);
+        }
+        let (key, value) = (self.request.get(1), self.request.tagged(2));
+        let done = match options {
+            SetOptions { only_missing: true, .. } => self.shared.store.insert(key, value)?,
+            SetOptions { only_present: true, .. } => self.shared.store.replace(key, value)?,
+            _ => self.shared.store.put(key, value).map(|()| true)?,
+        };
+        if done {
+            self.reply.simple("OK")
+        } else {
+            self.reply.null()
+        }
+        Ok(())
+    }
+
+    fn set_options(&self) -> Result<SetOptions, Failure> {
+        let mut options = SetOptions::default();
+        let mut index = 3;
+        while index < self.request.len() {
+            let followed = index + 1 < self.request.len();
+            let expires = ["EX", "PX", "EXAT", "PXAT"].iter().any(|word| self.is_word(index, word));
+            if self.is_word(index, "NX") && !options.only_present {
+                options.only_missing = true;
+            } else if self.is_word(index, "XX") && !options.only_missing {
+                options.only_present = true;
+            } else if self.is_word(index, "GET") {
+                options.answer_old = true;
+            } else if self.is_word(index, "KEEPTTL") && !options.expiry {
+                options.keep_expiry = true;
+            } else if expires && followed && !options.keep_expiry && !options.expiry {
+                options.expiry = true;
+                index += 1;
+            } else {
+                return Err(Failure::SYNTAX);
+            }
+            index += 1;
+        }
+        if options.expiry {
+            return Err(Failure::text(
+                "ERR expiry is not supported: a key stays until it is deleted; \
+                 leave out EX, PX, EXAT and PXAT",
+            ));
+        }
+        Ok(options)
+    }
+
+    fn set_and_answer_old(&mut self, options: SetOptions) -> Outcome {
+        let value = self.request.tagged(2);
+        answering_old(self.reply, &self.shared.store, self.request.get(1), |old| {
+            match (options.only_missing, options.only_present, old) {
+                (true, _, true) | (_, true, false) => Change::Keep,
+                _ => Change::Put(value.to_vec()),
+            }
+        })
+        .map(|_| ())
+    }
+
+    pub(super) fn get_set(&mut self) -> Outcome {
+        let value = stored([self.request.get(2), b""]);
+        let key = self.request.get(1);
+        let found =
+            answering_old(self.reply, &self.shared.store, key, |_| Change::Put(value.clone()))?;
+        self.count(found);
+        Ok(())
+    }
+
+    pub(super) fn get_del(&mut self) -> Outcome {
+        let key = self.request.get(1);
+        let found = answering_old(self.reply, &self.shared.store, key, |old| {
+            if old { Change::Remove } else { Change::Keep }
+        })?;
+        self.count(found);
+        Ok(())
+    }
+
+    fn count(&mut self, found: bool) {
+        match found {
+            true => self.client.counts.hits += 1,
+            false => self.client.counts.misses += 1,
+        }
+    }
+
+    pub(super) fn set_nx(&mut self) -> Outcome {
+        self.request.tag(2, Tag::STRING.0);
+        let done = self.shared.store.insert(self.request.get(1), self.request.tagged(2))?;
+        self.reply.integer(done.into());
+        Ok(())
+    }
+
+    /// Sets one key after the other: each is atomic and durable, all of them together are not.
+    pub(super) fn mset(&mut self) -> Outcome {
+        if self.request.len().is_multiple_of(2) {
+            return Err(wrong_arity("mset"));
+        }
+        for index in (1..self.request.len()).step_by(2) {
+            self.request.tag(index + 1, Tag::STRING.0);
+            self.shared.store.put(self.request.get(index), self.request.tagged(index + 1))?;
+        }
+        self.reply.simple("OK");
+        Ok(())
+    }
+
+    pub(super) fn incr_by(&mut self) -> Outcome {
+        self.add(|call| parse_i64(call.request.get(2)).ok_or(Failure::NOT_AN_INTEGER))
+    }
+
+    pub(super) fn decr_by(&mut self) -> Outcome {
+        self.add(|call| {
+            let taken = parse_i64(call.request.get(2)).ok_or(Failure::NOT_AN_INTEGER)?;
+            taken.checked_neg().ok_or(Failure::text("ERR decrement would overflow"))
+        })
+    }
+
+    /// Adds to the number at a key and answers the sum.
+    pub(super) fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
+        let addend = addend(self)?;
+        let sum =
+            self.shared.store.modify(self.request.get(1), |old| match sum(old, addend) {
+                Ok(sum) => {
+                    let change = stored([itoa::Buffer::new().format(sum).as_bytes(), b""]);
+                    (Change::Put(change), Ok(sum))
+                }
+                Err(failure) => (Change::Keep, Err(failure)),
+            })??;
+        self.reply.integer(sum);
+        Ok(())
+    }
+
+    pub(super) fn append(&mut self) -> Outcome {
+        let (key, tail) = (self.request.get(1), self.request.get(2));
+        let len_max = self.shared.config.limits.bulk_len;
+        let len = self.shared.store.modify(key, |old| {
+            let head = match old.map_or(Ok(&b""[..]), payload) {
+                Ok(head) => head,
+                Err(failure) => return (Change::Keep, Err(failure)),
+            };
+            let len = head.len() + tail.len();
+            if len > len_max {
+                return (Change::Keep, Err(Failure::text(TOO_LONG)));
+            }
+            (Change::Put(stored([head, tail])), Ok(len))
+        })??;
+        self.reply.integer(len as i64);
+        Ok(())
+    }
+}
+
+const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
+    let number = match old {
+        None => 0,
+        Some(stored) => parse_i64(payload(stored)?).ok_or(Failure::NOT_AN_INTEGER)?,
+    };
+    let sum = number.checked_add(addend);
+    sum.ok_or(Failure::text("ERR increment or decrement would overflow"))
+}
+
+/// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is one;
+/// returns that as well.
+fn answering_old<S: Store>(
+    reply: &mut Output,
+    store: &S,
+    key: &[u8],
+    change: impl Fn(bool) -> Change,
+) -> Result<bool, Failure> {
+    let start = reply.len();
+    store.modify(key, |old| {
+        // The store may call again when another client came between.
+        reply.truncate(start);
+        match old.map(payload).transpose() {
+            Err(failure) => (Change::Keep, Err(failure)),
+            Ok(payload) => {
+                reply.bulk_or_null(payload);
+                (change(payload.is_some()), Ok(payload.is_some()))
+            }
+        }
+    })?
+}

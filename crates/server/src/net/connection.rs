@@ -1,0 +1,56 @@
+//! One connection: reads, lets the session run, sends.
+
+use std::io;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::Ending;
+use crate::{Progress, Session, Store};
+
+/// Serves a connection until the client or the server ends it.
+///
+/// Answers are sent before more is read, so a client that does not read its answers is read from no
+/// more, and costs others nothing.
+pub(super) async fn serve<S: Store>(
+    mut socket: TcpStream,
+    mut session: Session<S>,
+    mut ending: Ending,
+) -> io::Result<()> {
+    let mut progress = Progress::Read;
+    loop {
+        if !session.output().is_empty() {
+            socket.write_all(session.output()).await?;
+            session.sent();
+        }
+        progress = match progress {
+            Progress::Read => {
+                let received = tokio::select! {
+                    biased;
+                    received = socket.read_buf(session.input()) => received?,
+                    _ = ending.stop.wait_for(|stop| *stop) => 0,
+                };
+                if received == 0 {
+                    break;
+                }
+                session.run()
+            }
+            Progress::Yield => {
+                tokio::task::yield_now().await;
+                session.run()
+            }
+            Progress::Long => {
+                let long = move || (session.run_long(), session);
+                let progress;
+                (progress, session) = tokio::task::spawn_blocking(long).await?;
+                progress
+            }
+            Progress::Close => break,
+            Progress::ShutDown => {
+                ending.shutdown.notify_one();
+                break;
+            }
+        };
+    }
+    socket.shutdown().await
+}

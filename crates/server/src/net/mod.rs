@@ -1,0 +1,183 @@
+//! The sockets: one thread accepts connections, one a core serves them.
+
+mod connection;
+mod worker;
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::sync::{Notify, watch};
+
+use crate::{Config, Shared, Store};
+use worker::Worker;
+
+/// Connections that the system keeps for us until we accept them.
+const BACKLOG: i32 = 1024;
+/// After so much silence a peer is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+/// Pause after the system refused a connection for want of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Files besides connections that the process may need at a time.
+const OTHER_FILES: u64 = 64;
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Other machines could reach the server and nothing would be asked of them.
+    #[error(
+        "refusing to listen on {0} without a password: any machine that reaches it could read and \
+         delete everything; set a password with --password-file, listen on 127.0.0.1, or pass \
+         --unprotected if the network is trusted"
+    )]
+    Unprotected(SocketAddr),
+    /// The system refused the address.
+    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A store that listens for clients.
+#[derive(Debug)]
+pub struct Server<S: Store> {
+    shared: Arc<Shared<S>>,
+    listener: std::net::TcpListener,
+}
+
+/// What tells a connection to end, and the server.
+#[derive(Clone, Debug)]
+struct Ending {
+    /// Becomes true when connections are to finish.
+    stop: watch::Receiver<bool>,
+    /// Told by a connection whose client asked for the end of the server.
+    shutdown: Arc<Notify>,
+}
+
+impl<S: Store> Server<S> {
+    /// Listens; clients that connect wait until [`run`](Server::run).
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, or would let strangers in.
+    pub fn bind(store: S, mut config: Config) -> Result<Self, BindError> {
+        let address = config.listen;
+        if !address.ip().is_loopback() && config.password.is_none() && !config.unprotected {
+            return Err(BindError::Unprotected(address));
+        }
+        let listener = listen(address).map_err(|source| BindError::Listen { address, source })?;
+        if let Ok(bound) = listener.local_addr() {
+            config.listen = bound;
+        }
+        raise_file_limit(config.clients_max as u64 + OTHER_FILES);
+        Ok(Server { shared: Arc::new(Shared::new(store, config)), listener })
+    }
+
+    /// The address that clients connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.config.listen
+    }
+
+    /// What the connections share.
+    pub fn shared(&self) -> &Arc<Shared<S>> {
+        &self.shared
+    }
+
+    /// Serves clients until `stop` is done or a client sends `SHUTDOWN`, then lets every connection
+    /// finish what it has read, and returns when all are closed.
+    ///
+    /// Runs within a tokio runtime with I/O and time enabled.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses what the threads need.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let (stopper, stopped) = watch::channel(false);
+        let shutdown = Arc::new(Notify::new());
+        let ending = Ending { stop: stopped, shutdown: Arc::clone(&shutdown) };
+        let threads = match self.shared.config.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let workers = (0..threads)
+            .map(|index| Worker::start(index, Arc::clone(&self.shared), ending.clone()))
+            .collect::<io::Result<Vec<_>>>()?;
+        tokio::select! {
+            accepted = self.accept(&workers) => accepted?,
+            () = stop => {}
+            () = shutdown.notified() => {}
+        }
+        drop(self.listener);
+        stopper.send_replace(true);
+        tokio::task::spawn_blocking(move || workers.into_iter().for_each(Worker::join)).await?;
+        Ok(())
+    }
+
+    /// Hands each new connection to the worker that has fewest.
+    async fn accept(&self, workers: &[Worker]) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        loop {
+            let (socket, address) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let connected = workers.iter().map(Worker::connections).sum::<usize>();
+            if connected >= self.shared.config.clients_max {
+                // Relaxed: a count for people.
+                self.shared.rejected.fetch_add(1, Ordering::Relaxed);
+                // Best effort: whoever does not take the explanation is closed without it.
+                let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+                continue;
+            }
+            let worker = workers.iter().min_by_key(|worker| worker.connections());
+            let worker = worker.expect("there is at least one worker");
+            if let Err(error) = prepare(socket).map(|socket| worker.hand_over(socket, address)) {
+                tracing::warn!(%error, client = %address, "cannot prepare a connection");
+            }
+        }
+    }
+}
+
+/// A socket that belongs to no runtime yet, with the options of a connection.
+fn prepare(socket: tokio::net::TcpStream) -> io::Result<TcpStream> {
+    let socket = socket.into_std()?;
+    socket.set_nodelay(true)?;
+    SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for connections of the previous run to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+/// Asks the system for as many open files as the clients need; it may allow fewer.
+fn raise_file_limit(wanted: u64) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= wanted) {
+        return;
+    }
+    let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
+    if raised.is_err() || current < wanted {
+        tracing::warn!(wanted, allowed = current, "few open files are allowed; see `ulimit -n`");
+    }
+}

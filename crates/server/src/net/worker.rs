@@ -1,0 +1,131 @@
+//! A thread with connections of its own.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinSet;
+
+use super::{Ending, connection};
+use crate::{Session, Shared, Store};
+
+/// Threads for requests that take long, for each worker.
+const LONG_THREADS: usize = 2;
+/// How long connections may take to finish when the server ends: long enough for any client that
+/// reads, and an end for those that do not.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A thread that serves connections.
+#[derive(Debug)]
+pub(super) struct Worker {
+    arrivals: UnboundedSender<(TcpStream, SocketAddr)>,
+    /// Connections handed over and not closed yet.
+    connections: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    pub(super) fn start<S: Store>(
+        index: usize,
+        shared: Arc<Shared<S>>,
+        ending: Ending,
+    ) -> io::Result<Self> {
+        let (arrivals, arrived) = mpsc::unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(LONG_THREADS)
+            .thread_name("remanent-long")
+            .build()?;
+        let open = Arc::clone(&connections);
+        let thread =
+            std::thread::Builder::new().name(format!("remanent-{index}")).spawn(move || {
+                runtime.block_on(serve(shared, arrived, open, ending));
+                runtime.shutdown_timeout(GRACE);
+            })?;
+        Ok(Worker { arrivals, connections, thread })
+    }
+
+    /// Gives a connection to this worker.
+    pub(super) fn hand_over(&self, socket: TcpStream, address: SocketAddr) {
+        // Relaxed: only the accepting thread decides by it, and an estimate does.
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        // Fails only when the worker has ended, and then the connection is to be closed.
+        let _ = self.arrivals.send((socket, address));
+    }
+
+    /// Connections it serves.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Waits until all its connections are closed.
+    pub(super) fn join(self) {
+        drop(self.arrivals);
+        if self.thread.join().is_err() {
+            tracing::error!("a worker thread panicked");
+        }
+    }
+}
+
+async fn serve<S: Store>(
+    shared: Arc<Shared<S>>,
+    mut arrived: UnboundedReceiver<(TcpStream, SocketAddr)>,
+    open: Arc<AtomicUsize>,
+    ending: Ending,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            arrival = arrived.recv() => {
+                let Some((socket, address)) = arrival else { break };
+                let shared = Arc::clone(&shared);
+                let ending = ending.clone();
+                tasks.spawn(connect(shared, socket, address, ending, Open(Arc::clone(&open))));
+            }
+            Some(ended) = tasks.join_next() => {
+                // The runtime has closed that connection, and that one alone.
+                if ended.is_err() {
+                    tracing::error!("a request made the server panic; its connection was closed");
+                }
+            }
+        }
+    }
+    let all_ended = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, all_ended).await.is_err() {
+        tracing::warn!(left = tasks.len(), "connections did not finish and are cut");
+    }
+}
+
+/// Counts an open connection for as long as it lives, however it ends.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn connect<S: Store>(
+    shared: Arc<Shared<S>>,
+    socket: TcpStream,
+    address: SocketAddr,
+    ending: Ending,
+    _open: Open,
+) {
+    let served = async {
+        let socket = tokio::net::TcpStream::from_std(socket)?;
+        let session = Session::new(shared, address, socket.local_addr()?);
+        connection::serve(socket, session, ending).await
+    };
+    if let Err(error) = served.await {
+        // A peer that goes away in the middle is everyday life.
+        tracing::debug!(%error, client = %address, "connection lost");
+    }
+}

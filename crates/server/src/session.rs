@@ -1,0 +1,244 @@
+//! One connection, apart from its socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::clients::{Record, Totals};
+use crate::command::{self, Call, Command};
+use crate::resp::{Output, Parser};
+use crate::{Shared, Store};
+
+/// Bytes of answers after which they are sent before more requests are run.
+const FLUSH_LEN: usize = 64 << 10;
+/// Requests after which other connections get a turn.
+const TURN_REQUESTS: usize = 1024;
+/// Bytes of room for a read, at least.
+const READ_LEN: usize = 16 << 10;
+/// Bytes of buffer that an idle connection keeps for each direction, at most.
+const KEPT_LEN: usize = 64 << 10;
+
+/// What a connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// All requests were run: send the answers, then read more.
+    Read,
+    /// Send the answers, let others have a turn, then go on.
+    Yield,
+    /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
+    Long,
+    /// Send the answers, then close the connection.
+    Close,
+    /// As [`Close`](Progress::Close), and then end the server.
+    ShutDown,
+}
+
+/// One connection without its socket: bytes in, answers out.
+///
+/// The owner of the socket reads into [`input`](Session::input), calls [`run`](Session::run), sends
+/// [`output`](Session::output), says so with [`sent`](Session::sent), and does what the
+/// [`Progress`] asks for.
+///
+/// ```
+/// use std::sync::Arc;
+/// use remanent_server::{Config, Progress, Session, Shared, Volatile};
+///
+/// let shared = Arc::new(Shared::new(Volatile::new(1 << 20), Config::default()));
+/// let address = "127.0.0.1:50000".parse()?;
+/// let mut session = Session::new(shared, address, address);
+/// session.input().extend_from_slice(b"SET key value\r\nGET key\r\nGET oth");
+/// assert_eq!(session.run(), Progress::Read);
+/// assert_eq!(session.output(), b"+OK\r\n$5\r\nvalue\r\n");
+/// session.sent();
+/// session.input().extend_from_slice(b"er\r\n");
+/// session.run();
+/// assert_eq!(session.output(), b"$-1\r\n");
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Debug)]
+pub struct Session<S: Store> {
+    shared: Arc<Shared<S>>,
+    client: Client,
+    input: Vec<u8>,
+    /// Bytes of `input` whose requests were run.
+    done: usize,
+    /// Length of a request that was found but left for `run_long`.
+    long: Option<usize>,
+    /// Length of `input` when its new bytes were last counted.
+    counted: usize,
+    parser: Parser,
+    output: Output,
+}
+
+/// What a connection remembers from one request to the next.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) record: Arc<Record>,
+    pub(crate) authenticated: bool,
+    pub(crate) replies: Replies,
+    /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
+    pub(crate) end: Option<Progress>,
+    /// What was done since it was last added to the record.
+    pub(crate) counts: Totals,
+}
+
+/// Which answers a client wants, as it said with `CLIENT REPLY`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replies {
+    All,
+    None,
+    /// All, but the answer to the next request.
+    SkipNext,
+}
+
+impl<S: Store> Session<S> {
+    /// A connection that was just accepted from `address` on `local`.
+    pub fn new(shared: Arc<Shared<S>>, address: SocketAddr, local: SocketAddr) -> Self {
+        let authenticated = shared.config.password.is_none();
+        let mut limits = shared.config.limits;
+        limits.authenticated = authenticated;
+        let client = Client {
+            record: shared.clients.connect(address, local),
+            authenticated,
+            replies: Replies::All,
+            end: None,
+            counts: Totals::default(),
+        };
+        let output = Output::new(shared.config.output_len_max);
+        Session {
+            shared,
+            client,
+            input: Vec::new(),
+            done: 0,
+            long: None,
+            counted: 0,
+            parser: Parser::new(limits),
+            output,
+        }
+    }
+
+    /// Where bytes that were read are to be appended; it has room for some.
+    ///
+    /// What was run already is dropped first. Room grows with what has arrived, not with what a
+    /// client announces, so announcing much costs the server nothing.
+    pub fn input(&mut self) -> &mut Vec<u8> {
+        self.input.drain(..self.done);
+        self.done = 0;
+        let missing = self.parser.wanted().saturating_sub(self.input.len());
+        let room = missing.min(self.input.len()).max(READ_LEN);
+        if self.input.len() + room <= KEPT_LEN {
+            self.input.shrink_to(KEPT_LEN);
+        }
+        self.input.reserve_exact(room);
+        self.counted = self.input.len();
+        &mut self.input
+    }
+
+    /// Answers that wait to be sent.
+    pub fn output(&self) -> &[u8] {
+        self.output.as_bytes()
+    }
+
+    /// Forgets the answers: they were sent.
+    pub fn sent(&mut self) {
+        self.output.clear(KEPT_LEN);
+    }
+
+    /// Runs the requests that are whole, until something else is needed.
+    pub fn run(&mut self) -> Progress {
+        self.client.counts.bytes_in += (self.input.len() - self.counted) as u64;
+        self.counted = self.input.len();
+        let sent_before = self.output.len();
+        let progress = self.run_turn();
+        self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
+        self.report();
+        progress
+    }
+
+    /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as long as
+    /// it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
+    pub fn run_long(&mut self) -> Progress {
+        let Some(len) = self.long.take() else { return Progress::Yield };
+        let sent_before = self.output.len();
+        let request = &mut self.input[self.done..self.done + len];
+        let command = command::table::find(self.parser.request(request).get(0));
+        self.execute(len, command);
+        self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
+        self.report();
+        self.client.end.unwrap_or(Progress::Yield)
+    }
+
+    fn run_turn(&mut self) -> Progress {
+        for _ in 0..TURN_REQUESTS {
+            if let Some(end) = self.client.end {
+                return end;
+            }
+            if self.output.len() >= FLUSH_LEN {
+                return Progress::Yield;
+            }
+            let rest = &mut self.input[self.done..];
+            let len = match self.parser.parse(rest) {
+                Ok(Some(len)) => len,
+                Ok(None) => return Progress::Read,
+                Err(error) => {
+                    self.output.error(&format!("ERR Protocol error: {error}"));
+                    self.client.end = Some(Progress::Close);
+                    return Progress::Close;
+                }
+            };
+            let request = self.parser.request(&mut rest[..len]);
+            if request.is_empty() {
+                self.done += len;
+                continue;
+            }
+            let command = command::table::find(request.get(0));
+            if command.is_some_and(|command| command::is_long(command, &request)) {
+                self.long = Some(len);
+                return Progress::Long;
+            }
+            self.execute(len, command);
+        }
+        Progress::Yield
+    }
+
+    /// Runs the request of `len` bytes that the parser has found, and passes it by.
+    fn execute(&mut self, len: usize, command: Option<&'static Command>) {
+        let start = self.output.len();
+        let replies = self.client.replies;
+        let request = self.parser.request(&mut self.input[self.done..self.done + len]);
+        let mut call = Call {
+            shared: &self.shared,
+            client: &mut self.client,
+            request,
+            reply: &mut self.output,
+        };
+        call.execute(command);
+        self.done += len;
+        if replies != Replies::All && self.client.replies != Replies::All {
+            self.output.truncate(start);
+        }
+        if replies == Replies::SkipNext && self.client.replies == Replies::SkipNext {
+            self.client.replies = Replies::All;
+        }
+        self.parser.set_authenticated(self.client.authenticated);
+        if self.output.overflowed() {
+            tracing::warn!(client = %self.client.record.address, "an answer is too long to send");
+            self.output.truncate(0);
+            self.client.end = Some(Progress::Close);
+        }
+    }
+
+    fn report(&mut self) {
+        let record = &self.client.record;
+        let active_ms = record.connected.elapsed().as_millis() as u64;
+        // Relaxed: an estimate for people who list the clients.
+        record.last_active_ms.store(active_ms, Ordering::Relaxed);
+        record.counters.report(&mut self.client.counts);
+    }
+}
+
+impl<S: Store> Drop for Session<S> {
+    fn drop(&mut self) {
+        self.shared.clients.disconnect(&self.client.record);
+    }
+}

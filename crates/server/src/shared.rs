@@ -1,0 +1,106 @@
+//! What all connections of a server share: the store, the configuration, the list of clients.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::clients::{Clients, Totals};
+use crate::resp::Limits;
+
+/// How a server is to behave; none of it can be changed while it runs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Address to listen on; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What `AUTH` asks for. Without one, every client is trusted.
+    pub password: Option<String>,
+    /// Whether to serve other machines without a password.
+    pub unprotected: bool,
+    /// Connections at a time; further ones are told so and closed.
+    pub clients_max: usize,
+    /// Threads that serve connections; 0 takes one a core.
+    pub threads: usize,
+    /// What a client may send.
+    pub limits: Limits,
+    /// Bytes of answers that may wait for a client to read them; one that needs more is closed.
+    pub output_len_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 6380)),
+            password: None,
+            unprotected: false,
+            clients_max: 10_000,
+            threads: 0,
+            limits: Limits::default(),
+            output_len_max: 1 << 30,
+        }
+    }
+}
+
+/// What all connections of a server share.
+#[derive(Debug)]
+pub struct Shared<S> {
+    pub(crate) store: S,
+    pub(crate) config: Config,
+    pub(crate) clients: Clients,
+    /// Totals at the last `CONFIG RESETSTAT`.
+    baseline: Mutex<Totals>,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) started: Instant,
+    /// Names this run of the server, as Redis's `run_id` does.
+    pub(crate) run_id: String,
+    shutting_down: AtomicBool,
+}
+
+impl<S> Shared<S> {
+    /// What the connections of one server share, before there are any.
+    pub fn new(store: S, config: Config) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let run_id = format!("{:032x}{:08x}", since_epoch.as_nanos(), std::process::id());
+        Shared {
+            store,
+            config,
+            clients: Clients::default(),
+            baseline: Mutex::default(),
+            rejected: AtomicU64::new(0),
+            started: Instant::now(),
+            run_id,
+            shutting_down: AtomicBool::new(false),
+        }
+    }
+
+    /// The store that is served.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Whether a client has asked for the end with `SHUTDOWN`.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn shut_down(&self) {
+        self.shutting_down.store(true, Ordering::Release);
+    }
+
+    /// What was counted since the last `CONFIG RESETSTAT`.
+    pub(crate) fn totals(&self) -> Totals {
+        let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clients.totals().since(&baseline)
+    }
+
+    /// Counts from 0 again.
+    pub(crate) fn reset_totals(&self) {
+        *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.clients.totals();
+        self.rejected.store(0, Ordering::Relaxed);
+    }
+
+    /// Seconds since the server was started.
+    pub(crate) fn uptime_s(&self) -> u64 {
+        self.started.elapsed().as_secs()
+    }
+}

@@ -1,0 +1,266 @@
+//! Walking all entries, and clearing.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::Lane;
+use remanent_pmem::{Link, Medium};
+
+use super::Core;
+use super::layout::{
+    BITS_MIN, DUMMY, GENERATION, Order, SWEPT, Shape, TAG, dummy_of, tag_generation, tag_order,
+};
+use super::list::{Edge, Found, RUN_MAX};
+use crate::Result;
+use crate::stored::{Key, Stored};
+
+/// Entries fetched at a time by an [`Iter`].
+const BATCH: usize = 64;
+/// Entries that a writer sweeps out in passing after an interrupted clear.
+const SWEEP: usize = 64;
+
+/// An entry met on a walk.
+pub(super) struct Visited {
+    pub(super) found: Found,
+    pub(super) order: Order,
+    pub(super) generation: u16,
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
+    pub(super) fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        mut visit: impl FnMut(&K, &V),
+    ) -> Result<u64> {
+        let _lane = self.heap.enter();
+        let generation = self.generation();
+        let next = self.walk_from(cursor, limit, |visited| {
+            if Self::is_alive(visited.generation, generation) {
+                self.with_key(visited.found.node, |key| {
+                    self.value(visited.found).with(|value| visit(key, value));
+                });
+            }
+        });
+        self.heap.verify()?;
+        Ok(next)
+    }
+
+    /// Visits unmarked nodes from order `cursor` on: about `limit`, but always all of one order. Returns
+    /// the order to go on at, 0 at the end. What is visited is durable.
+    pub(super) fn walk_from(
+        &self,
+        cursor: u64,
+        limit: usize,
+        mut visit: impl FnMut(Visited),
+    ) -> u64 {
+        let medium = self.medium();
+        let from = Order(cursor);
+        let (at, _) = self.start(from.hash_bits());
+        let mut link = Link::at(medium, at).load_durable();
+        let mut visited = 0;
+        let mut last = from;
+        loop {
+            if link.has(DUMMY) {
+                link = Link::at(medium, self.slot(dummy_of(link))).load_durable();
+                continue;
+            }
+            if link.is_null() {
+                return 0;
+            }
+            let node = link.offset();
+            let tag = medium.load(node + TAG);
+            let order = tag_order(tag);
+            if visited >= limit && order > last {
+                return last.0 + 1;
+            }
+            link = Link::at(medium, node).load_durable();
+            if !link.is_marked() && order >= from {
+                let found = Found { node, link };
+                visit(Visited { found, order, generation: tag_generation(tag) });
+                visited += 1;
+                last = last.max(order);
+            }
+        }
+    }
+
+    pub(super) fn with_key<R>(&self, node: u64, use_key: impl FnOnce(&K) -> R) -> R {
+        let shape = Shape::read::<K, V, M>(self.medium(), node);
+        // SAFETY: a published node's key never changes, and the caller's lane keeps the node.
+        let range = unsafe { remanent_pmem::Frozen::new(node + shape.key_at, shape.key_len) };
+        K::with_stored(&self.medium().view(range), use_key)
+    }
+
+    /// Makes every entry dead by one word, then frees them.
+    pub(super) fn clear(&self) -> Result<u64> {
+        let at = self.heap.header() + GENERATION;
+        let medium = self.medium();
+        loop {
+            // Generations are told apart by their low 16 bits: none may linger.
+            self.sweep_all()?;
+            let before = self.len()?;
+            let generation = medium.load(at);
+            if medium.compare_exchange(at, generation, generation + 1).is_ok() {
+                // Flush and fence: the clearing is durable before any thread answers as if it were. A
+                // crash in between counts it as done, which it may be: it was asked for.
+                medium.persist(at, 8);
+                // Release: pairs with the Acquire in `generation`.
+                self.generation.fetch_max(generation + 1, Ordering::Release);
+                self.sweep_all()?;
+                return Ok(before);
+            }
+        }
+    }
+
+    /// Whether no dead entry is left but those that their own writers sweep out.
+    pub(super) fn is_swept(&self) -> bool {
+        // Acquire: pairs with the Release in `sweep_some`, and with that in `clear`.
+        self.swept.load(Ordering::Acquire) == self.generation.load(Ordering::Acquire)
+    }
+
+    fn sweep_all(&self) -> Result<()> {
+        while !self.is_swept() {
+            let mut lane = self.heap.enter().prepare_to_write();
+            self.sweep_some(&mut lane);
+            drop(lane);
+            self.heap.verify()?;
+            self.medium().pause();
+        }
+        Ok(())
+    }
+
+    /// Sweeps some dead entries out, where the last sweep ended; notes when it reaches the end.
+    pub(super) fn sweep_some(&self, lane: &mut Lane<'_, M>) {
+        // A thread that finds another one sweeping leaves it to that.
+        let Ok(mut sweep) = self.sweep.try_lock() else { return };
+        // Acquire: entries of earlier generations are to go.
+        let generation = self.generation.load(Ordering::Acquire);
+        if sweep.generation != generation {
+            *sweep = Sweep { generation, cursor: 0 };
+        }
+        let mut dead = Vec::new();
+        let next = self.walk_from(sweep.cursor, SWEEP, |visited| {
+            if !Self::is_alive(visited.generation, generation as u16) {
+                dead.push(visited.order);
+            }
+        });
+        for order in dead {
+            if !self.sweep_order(lane, order) {
+                // No room for more in this operation: come again for this order.
+                sweep.cursor = order.0;
+                return;
+            }
+        }
+        sweep.cursor = next;
+        if next == 0 {
+            let at = self.heap.header() + SWEPT;
+            self.medium().store(at, generation);
+            // Flush and fence: the next open need not sweep. What was swept is durably marked.
+            self.medium().persist(at, 8);
+            // Release: pairs with the Acquire in `is_swept`.
+            self.swept.store(generation, Ordering::Release);
+        }
+    }
+
+    /// Unlinks the dead entries of one order. False when the lane has no room for more.
+    pub(super) fn sweep_order(&self, lane: &mut Lane<'_, M>, order: Order) -> bool {
+        let generation = self.generation();
+        loop {
+            if lane.suspects_left() < 2 * RUN_MAX {
+                return false;
+            }
+            let place = self.find(order, Edge::Last, |_, node_generation| {
+                !Self::is_alive(node_generation, generation)
+            });
+            if place.overflow {
+                self.unlink_run(lane, &place);
+                continue;
+            }
+            let Some(found) = place.found else { return true };
+            // Lost: another thread was here; look again.
+            let _ = self.unlink(lane, place, found, order);
+        }
+    }
+
+    pub(super) fn len(&self) -> Result<u64> {
+        // Acquire: pairs with the Release below.
+        let mut base = self.base.load(Ordering::Acquire);
+        if base == UNKNOWN {
+            base = self.count_all()?;
+        }
+        self.heap.verify()?;
+        Ok((base + self.delta()).max(0) as u64)
+    }
+
+    /// Counts what was there when the map was opened, while no operation is in progress.
+    #[cold]
+    fn count_all(&self) -> Result<i64> {
+        self.heap.quiesced(|retired| {
+            let known = self.base.load(Ordering::Acquire);
+            if known != UNKNOWN {
+                return Ok(known);
+            }
+            // Where lines can be lost, an entry may be marked without anyone knowing: walk the list.
+            let count = if self.medium().needs_flush() || !self.is_swept() {
+                let mut count = 0;
+                self.walk_from(0, usize::MAX, |_| count += 1);
+                count
+            } else {
+                let segments = u64::from(self.bits() - BITS_MIN) + 1;
+                self.heap.count_blocks()? - segments - retired
+            };
+            let base = count as i64 - self.delta();
+            // Release: pairs with the Acquire in `len`.
+            self.base.store(base, Ordering::Release);
+            Ok(base)
+        })
+    }
+}
+
+/// Entries when the map was opened, before anybody has counted.
+pub(super) const UNKNOWN: i64 = i64::MIN;
+
+/// How far the sweep of dead entries has come.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    generation: u64,
+    cursor: u64,
+}
+
+/// Copies of a map's entries; see [`HashMap::iter`](super::HashMap::iter).
+pub struct Iter<'m, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
+    map: &'m super::HashMap<K, V, M>,
+    /// Where to go on; `None` once the end was reached.
+    cursor: Option<u64>,
+    entries: VecDeque<(K::Owned, V::Owned)>,
+}
+
+impl<'m, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Iter<'m, K, V, M> {
+    pub(super) fn new(map: &'m super::HashMap<K, V, M>) -> Self {
+        Iter { map, cursor: Some(0), entries: VecDeque::new() }
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Iterator for Iter<'_, K, V, M> {
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(entry) = self.entries.pop_front() {
+                return Some(Ok(entry));
+            }
+            let cursor = self.cursor?;
+            let scanned = self.map.scan(cursor, BATCH, |key, value| {
+                self.entries.push_back((key.to_owned(), value.to_owned()));
+            });
+            match scanned {
+                Ok(0) => self.cursor = None,
+                Ok(next) => self.cursor = Some(next),
+                Err(error) => {
+                    self.cursor = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}

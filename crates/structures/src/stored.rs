@@ -1,0 +1,151 @@
+//! What can be a key or a value.
+
+use remanent_pmem::Medium;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// A type that is stored as bytes: integers, byte arrays, byte slices, strings.
+///
+/// Integers are little-endian. What comes back from the medium is checked: a `str` that is not UTF-8 any
+/// more is replaced by the empty string, which only damage can bring about.
+pub trait Stored: ToOwned {
+    /// Name that a root's type is made of.
+    fn type_name() -> String;
+
+    /// Length in bytes, when all values have the same.
+    const LEN: Option<u32>;
+
+    /// Passes the stored form to `use_bytes`.
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
+
+    /// Passes the value that `bytes` stand for to `use_value`.
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R;
+
+    /// Length of the stored form in bytes.
+    fn stored_len(&self) -> u64 {
+        self.with_bytes(|bytes| bytes.len() as u64)
+    }
+}
+
+/// A [`Stored`] type that can be hashed and compared where it lies.
+pub trait Key: Stored {
+    /// A hash of 64 well-mixed bits. Part of the format: it may not change.
+    fn hash(&self, seed: u64) -> u64 {
+        self.with_bytes(|bytes| xxh3_64_with_seed(bytes, seed))
+    }
+
+    /// Whether the key stored at `offset`, of this key's length, is this one.
+    fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
+        self.with_bytes(|bytes| medium.equals(offset, bytes))
+    }
+}
+
+/// A bijective mix of 64 bits (the finalizer of SplitMix64).
+#[inline(always)]
+fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+macro_rules! stored_integer {
+    ($($integer:ty),*) => {$(
+        impl Stored for $integer {
+            fn type_name() -> String {
+                stringify!($integer).to_owned()
+            }
+
+            const LEN: Option<u32> = Some(size_of::<$integer>() as u32);
+
+            #[inline(always)]
+            fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+                use_bytes(&self.to_le_bytes())
+            }
+
+            #[inline(always)]
+            fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+                let mut whole = [0; size_of::<$integer>()];
+                let len = bytes.len().min(whole.len());
+                whole[..len].copy_from_slice(&bytes[..len]);
+                use_value(&<$integer>::from_le_bytes(whole))
+            }
+        }
+
+        impl Key for $integer {
+            #[inline(always)]
+            fn hash(&self, seed: u64) -> u64 {
+                mix((*self as u64).wrapping_add(seed))
+            }
+
+            #[inline(always)]
+            fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
+                // Keys begin on a word; a shorter integer is stored with zeros up to the next one.
+                medium.load(offset) as $integer == *self
+            }
+        }
+    )*};
+}
+
+stored_integer!(u8, u16, u32, u64, i8, i16, i32, i64);
+
+impl<const N: usize> Stored for [u8; N] {
+    fn type_name() -> String {
+        format!("[u8; {N}]")
+    }
+
+    const LEN: Option<u32> = Some(N as u32);
+
+    #[inline(always)]
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(self)
+    }
+
+    #[inline(always)]
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        match bytes.first_chunk::<N>() {
+            Some(array) => use_value(array),
+            None => use_value(&[0; N]),
+        }
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {}
+
+impl Stored for [u8] {
+    fn type_name() -> String {
+        "[u8]".to_owned()
+    }
+
+    const LEN: Option<u32> = None;
+
+    #[inline(always)]
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(self)
+    }
+
+    #[inline(always)]
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        use_value(bytes)
+    }
+}
+
+impl Key for [u8] {}
+
+impl Stored for str {
+    fn type_name() -> String {
+        "str".to_owned()
+    }
+
+    const LEN: Option<u32> = None;
+
+    #[inline(always)]
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(self.as_bytes())
+    }
+
+    #[inline(always)]
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        use_value(std::str::from_utf8(bytes).unwrap_or_default())
+    }
+}
+
+impl Key for str {}

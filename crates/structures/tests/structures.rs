@@ -1,0 +1,3 @@
+//! Integration tests of the structures, one module a structure, as in `src`.
+
+mod hashmap;
