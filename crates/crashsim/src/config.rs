@@ -27,7 +27,7 @@ pub enum Points {
 pub struct Nested {
     /// How many crashes may follow the first one; 0 for none.
     pub depth: u32,
-    /// One in so many images has its second life crashed, and its clean close checked.
+    /// One in so many images has its second life crashed, and its clean close checked; 0 for none.
     pub one_in: u64,
     /// Images at each crash point of a second life.
     pub samples: u64,

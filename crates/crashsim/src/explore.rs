@@ -112,6 +112,9 @@ struct Explorer<'a, 't, S: Subject> {
     /// Where we are: one frame for each crash that is being explored.
     frames: Vec<Frame>,
     calls: Arc<Vec<Call<S>>>,
+    /// What was found in a second life: kept back, since one crash explains more than two.
+    deeper: Option<Violation>,
+    is_clean: bool,
 }
 
 /// One crash, for messages.
@@ -156,6 +159,8 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
             seen: Hashes::default(),
             frames: Vec::new(),
             calls: Arc::default(),
+            deeper: None,
+            is_clean: true,
         }
     }
 
@@ -178,6 +183,8 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         } else {
             self.crash_run(&events, created, linearizer());
         }
+        let deeper = self.deeper.take().filter(|_| self.is_clean);
+        self.report.violations.extend(deeper);
         self.report.sites = self.sim.sites();
         self.total.add(self.report);
     }
@@ -213,7 +220,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                 let point = Point { position, event, allowed, depth: walk.depth, written };
                 self.crash_at(&pending, &point);
                 self.tell();
-                if self.is_over() {
+                if self.is_over() || !self.frames.is_empty() && self.deeper.is_some() {
                     return;
                 }
             }
@@ -291,7 +298,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
             }
             let crash = Crash { position: point.position, number, choice: &choice, hash, injected };
             self.crash(&images, &mut prune, &crash, point);
-            if self.is_over() {
+            if self.is_over() || nested && self.deeper.is_some() {
                 return;
             }
         }
@@ -354,7 +361,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         self.frames.push(Frame { point: position, image, event, survived });
         if let Some((broken, what)) = judgement.failure {
             self.violation(broken, what, point.position);
-        } else if thorough && point.depth > 0 {
+        } else if thorough && point.depth > 0 && self.deeper.is_none() {
             self.crash_life(&judgement.life, crash.hash, point);
         }
         self.frames.pop();
@@ -396,7 +403,12 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let ops = self.last_ops(position);
         let config = self.config.summary();
         let violation = Violation { seed: self.seed, broken, what, crashes, ops, config, command };
-        self.report.violations.push(violation);
+        if self.frames.len() > 1 {
+            self.deeper = Some(violation);
+        } else {
+            self.is_clean = false;
+            self.report.violations.push(violation);
+        }
     }
 
     /// The last operations before a position, the ones in flight included.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::rng::Rng;
 use crate::sim::Sim;
 
-/// Faults to inject, each in so many more images at every crash point.
+/// Faults to inject, each in so many more images at every crash point of a run.
 ///
 /// With write disturbance the oracle stays as it is: a structure declares to survive it. With the others
 /// an error from `open`, `observe` or `check` is right too, and so is a refused operation; what is never

@@ -13,7 +13,7 @@ pub(crate) struct Log {
     pub(crate) flush_entry: bool,
     pub(crate) fence_entry: bool,
     pub(crate) flush_count: bool,
-    /// Asks for faults before it answers.
+    /// Asks for faults before it answers. It refuses to append when the medium is full in any case.
     pub(crate) report_faults: bool,
 }
 
@@ -22,7 +22,8 @@ pub(crate) const SOUND: Log =
 
 const MAGIC: u64 = 0x10c;
 const COUNT: u64 = 64;
-const ENTRIES: u64 = 128;
+/// Four entries from the end of the first page, so that the fifth needs growth when there is no second one.
+const ENTRIES: u64 = 4096 - 32;
 
 impl Subject for Log {
     type Op = u64;
@@ -48,6 +49,9 @@ impl Subject for Log {
     fn apply(&self, medium: &Arc<Sim>, value: &u64) -> Option<u64> {
         let count = medium.load(COUNT);
         let entry = ENTRIES + count * 8;
+        if medium.grow(entry + 8).is_err() {
+            return None;
+        }
         medium.store(entry, *value);
         if self.flush_entry {
             medium.flush(entry, 8);
