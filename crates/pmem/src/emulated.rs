@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// What an access to the emulated technology costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Latency {
-    /// Nanoseconds from the fence until a flushed line is durable.
+    /// Nanoseconds from the flush of a line until it is durable, which is what a fence waits for.
     pub write_latency_ns: u32,
     /// Nanoseconds that a load which misses the cache waits.
     pub read_latency_ns: u32,
@@ -218,25 +218,27 @@ impl Medium for Emulated {
     #[inline]
     #[track_caller]
     fn flush(&self, offset: u64, len: u64) {
-        let (_, count) = lines(offset, len);
-        let queued_ticks = count * self.line_ticks;
         let now = ticks();
-        // Relaxed: a model of time. The queue is shared, so bandwidth is too.
-        let _ = self.drained_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |drained_at| {
-            Some(drained_at.max(now) + queued_ticks)
-        });
-        PENDING.with(|pending| pending.set(true));
+        PENDING.with(|pending| pending.set(now));
+        if self.line_ticks > 0 {
+            let queued_ticks = lines(offset, len).1 * self.line_ticks;
+            // Relaxed: a model of time. The queue is shared, so bandwidth is too.
+            let _ =
+                self.drained_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |drained_at| {
+                    Some(drained_at.max(now) + queued_ticks)
+                });
+        }
     }
 
     #[inline]
     #[track_caller]
     fn fence(&self) {
-        if PENDING.with(|pending| pending.replace(false)) {
-            let start = ticks();
+        let flushed_at = PENDING.with(|pending| pending.replace(0));
+        if flushed_at != 0 {
             // Relaxed: as in `flush`.
             let drained_at = self.drained_at.load(Ordering::Relaxed);
-            let queue_ticks = drained_at.saturating_sub(start).saturating_sub(self.line_ticks);
-            wait_until(start + self.write_ticks + queue_ticks);
+            let queue_ticks = drained_at.saturating_sub(flushed_at).saturating_sub(self.line_ticks);
+            wait_until(flushed_at + self.write_ticks + queue_ticks);
         }
     }
 
@@ -246,6 +248,10 @@ impl Medium for Emulated {
 
     fn commit(&self, offset: u64, len: u64) -> Result<()> {
         self.mapped.commit(offset, len)
+    }
+
+    fn expect_use(&self, offset: u64, len: u64) {
+        self.mapped.expect_use(offset, len);
     }
 
     fn release(&self, offset: u64, len: u64) -> bool {
@@ -270,8 +276,8 @@ impl Medium for Emulated {
 }
 
 thread_local! {
-    /// Whether this thread flushed since its last fence: a fence with nothing pending is free.
-    static PENDING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// When this thread flushed last, in ticks; 0 when it has fenced since, and a fence is free.
+    static PENDING: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Mean nanoseconds of a persist of one line under `latency`, measured against the real clock.

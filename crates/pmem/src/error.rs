@@ -102,6 +102,12 @@ pub enum Error {
         /// Type of the root that has it.
         found: String,
     },
+    /// A root is open in this process, and what was asked for needs it for itself.
+    #[error("root {name:?} is in use; drop every handle to it first")]
+    RootInUse {
+        /// The root's name.
+        name: String,
+    },
     /// A root was opened as another type than it was created with.
     #[error("root {name:?} is a {found}, not a {expected}; open it with the type it was made with")]
     WrongType {

@@ -55,11 +55,7 @@ fn detect() -> Isa {
     } else {
         None
     };
-    Isa {
-        flush,
-        movdir64b: ecx & (1 << 28) != 0,
-        stream64: is_x86_feature_detected!("avx512f"),
-    }
+    Isa { flush, movdir64b: ecx & (1 << 28) != 0, stream64: is_x86_feature_detected!("avx512f") }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -192,8 +188,10 @@ pub(crate) unsafe fn stream_lines(to: *mut u8, from: *const u8, lines: usize) {
     }
     for word in 0..lines * 8 {
         // SAFETY: `word` counts words inside the range the caller promised.
-        let value = unsafe { from.cast::<u64>().add(word).read_unaligned() };
-        // SAFETY: as above, and `to` is aligned.
+        let source = unsafe { from.cast::<u64>().add(word) };
+        // SAFETY: `source` is inside the promised range; the read needs no alignment.
+        let value = unsafe { source.read_unaligned() };
+        // SAFETY: as for the source, and `to` is aligned.
         let target = unsafe { to.cast::<u64>().add(word) };
         // SAFETY: `target` is inside the promised range, aligned to 8.
         unsafe { stream_word(target, value) };
@@ -261,6 +259,6 @@ pub fn lines(offset: u64, len: u64) -> (u64, u64) {
     if len == 0 {
         return (first, 0);
     }
-    let last = (offset + len - 1) & !(crate::LINE_LEN - 1);
+    let last = offset.saturating_add(len - 1) & !(crate::LINE_LEN - 1);
     (first, (last - first) / crate::LINE_LEN + 1)
 }

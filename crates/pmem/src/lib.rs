@@ -21,6 +21,7 @@ mod emulated;
 pub mod error;
 pub mod fresh;
 pub mod heap;
+mod huge;
 mod isa;
 pub mod link;
 mod mapped;
@@ -45,3 +46,16 @@ pub use off::Off;
 pub use persistent::Persistent;
 pub use pool::{Format, Guarantee, Options, Pool, PoolInfo};
 pub use remanent_macros::Persistent;
+
+/// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
+#[doc(hidden)]
+pub const SOURCES: &[(&str, &str)] = &[
+    ("src/heap/mod.rs", include_str!("heap/mod.rs")),
+    ("src/heap/ops.rs", include_str!("heap/ops.rs")),
+    ("src/heap/recover.rs", include_str!("heap/recover.rs")),
+    ("src/link.rs", include_str!("link.rs")),
+    ("src/pool/chunks.rs", include_str!("pool/chunks.rs")),
+    ("src/pool/mod.rs", include_str!("pool/mod.rs")),
+    ("src/pool/roots.rs", include_str!("pool/roots.rs")),
+    ("src/pool/superblock.rs", include_str!("pool/superblock.rs")),
+];

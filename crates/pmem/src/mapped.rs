@@ -1,14 +1,17 @@
 //! The medium of production: each call is the bare instruction on mapped memory.
 
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use portable_atomic::AtomicU128;
 
 use crate::backing::{Backing, Durability, Emulation};
+use crate::huge::Preparer;
 use crate::isa::{self, FlushInstruction, isa, lines};
 use crate::mapping::Mapping;
 use crate::medium::{Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
@@ -27,6 +30,8 @@ enum Policy {
 
 /// Copies at least this long go past the cache when streamed; below it they lose to flushes.
 const STREAM_LEN_MIN: usize = 256;
+/// Zeros that a view outside of the pool shows at most: its length is likely to be damaged too.
+const ZEROS_MAX: u64 = 65_536;
 
 /// A mapped pool file.
 ///
@@ -35,13 +40,23 @@ const STREAM_LEN_MIN: usize = 256;
 /// flushed pages for a file that has to survive a power loss.
 #[derive(Debug)]
 pub struct Mapped {
-    mapping: Mapping,
+    /// Address and length of the mapping, here because every access needs them.
+    base: *mut u8,
+    reserved: u64,
+    mapping: Arc<Mapping>,
     policy: Policy,
     /// First fault, encoded by [`encode_fault`]; boxed because the SIGBUS handler keeps its address.
     fault: Box<AtomicU64>,
     /// Page ranges flushed but not yet written back, under [`Policy::Pages`].
     unsynced: Mutex<Vec<(u64, u64)>>,
+    /// Makes huge pages ahead of need, once the pool is large enough to want them.
+    preparer: OnceLock<Option<Preparer>>,
 }
+
+// SAFETY: `base` points into the mapping, which is shared memory and Send and Sync itself.
+unsafe impl Send for Mapped {}
+// SAFETY: as for Send.
+unsafe impl Sync for Mapped {}
 
 impl Mapped {
     pub(crate) fn new(mapping: Mapping, durability: Durability, emulation: Emulation) -> Self {
@@ -58,7 +73,15 @@ impl Mapped {
         };
         let fault = Box::new(AtomicU64::new(0));
         sigbus::register(mapping.base(), mapping.reserved(), &fault);
-        Mapped { mapping, policy, fault, unsynced: Mutex::new(Vec::new()) }
+        Mapped {
+            base: mapping.base(),
+            reserved: mapping.reserved(),
+            mapping: Arc::new(mapping),
+            policy,
+            fault,
+            unsynced: Mutex::new(Vec::new()),
+            preparer: OnceLock::new(),
+        }
     }
 
     /// The pool file.
@@ -75,41 +98,49 @@ impl Mapped {
         self.mapping.physical_len()
     }
 
-    /// Address of `len` bytes at `offset`, or of zeros, with the fault noted, when they lie outside.
+    /// Address of `len` bytes at `offset`; `None`, with the fault noted, when they lie outside.
     #[inline(always)]
-    pub(crate) fn address(&self, offset: u64, len: u64) -> *mut u8 {
-        let in_range = offset.checked_add(len).is_some_and(|end| end <= self.mapping.reserved());
+    pub(crate) fn address(&self, offset: u64, len: u64) -> Option<*mut u8> {
+        let in_range = offset.checked_add(len).is_some_and(|end| end <= self.reserved);
         if !in_range {
-            return self.out_of_range(offset);
+            self.note_fault(Fault::OutOfRange(offset));
+            return None;
         }
         // SAFETY: the range was just checked to lie inside the mapping.
-        unsafe { self.mapping.base().add(offset as usize) }
-    }
-
-    /// A damaged link was followed: answer from the scratch page at the end of every pool header.
-    #[cold]
-    fn out_of_range(&self, offset: u64) -> *mut u8 {
-        self.note_fault(Fault::OutOfRange(offset));
-        scratch()
+        Some(unsafe { self.mapping.base().add(offset as usize) })
     }
 
     #[inline(always)]
-    fn word(&self, offset: u64) -> &AtomicU64 {
+    fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let aligned = offset & !(WORD_LEN - 1);
-        let address = self.address(aligned, WORD_LEN).cast::<AtomicU64>();
+        let address = self.address(aligned, WORD_LEN)?.cast::<AtomicU64>();
         // SAFETY: the address is valid for 8 bytes, aligned, and only ever accessed atomically or by
         // copies of unpublished memory.
-        unsafe { &*address }
+        Some(unsafe { &*address })
     }
 
     #[inline(always)]
-    fn pair(&self, offset: u64) -> &AtomicU128 {
+    fn pair(&self, offset: u64) -> Option<&AtomicU128> {
         let aligned = offset & !(2 * WORD_LEN - 1);
-        let address = self.address(aligned, 2 * WORD_LEN).cast::<AtomicU128>();
+        let address = self.address(aligned, 2 * WORD_LEN)?.cast::<AtomicU128>();
         // SAFETY: as in `word`, for 16 bytes aligned to 16.
-        unsafe { &*address }
+        Some(unsafe { &*address })
     }
 
+    #[cold]
+    fn decode_fault(&self, word: u64) -> Fault {
+        let offset = word & OFFSET_MASK;
+        if word & sigbus::POISONED == 0 && word & OUT_OF_RANGE == 0 {
+            return Fault::WriteBack(offset, (word >> ERRNO_SHIFT & 0xfff) as i32);
+        }
+        // Behind the file's end, but inside the reserved range, a wrong offset also raises SIGBUS.
+        if word & OUT_OF_RANGE != 0 || offset >= self.len() {
+            return Fault::OutOfRange(offset);
+        }
+        Fault::Poisoned(offset)
+    }
+
+    #[cold]
     fn note_fault(&self, fault: Fault) {
         // Relaxed: the first fault wins; it publishes nothing else.
         let _ = self.fault.compare_exchange(
@@ -122,6 +153,9 @@ impl Mapped {
 
     #[cold]
     fn flush_pages(&self, offset: u64, len: u64) {
+        if self.address(offset, len).is_none() {
+            return;
+        }
         let start = offset & !(PAGE_LEN - 1);
         let end = (offset + len).next_multiple_of(PAGE_LEN);
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).push((start, end));
@@ -148,19 +182,6 @@ impl Mapped {
     }
 }
 
-/// Memory that stands in for addresses outside a pool: 64 KiB, so that no copy runs over its end.
-fn scratch() -> *mut u8 {
-    use std::cell::UnsafeCell;
-    #[repr(C, align(4096))]
-    struct Scratch(UnsafeCell<[u8; SCRATCH_LEN]>);
-    // SAFETY: its content means nothing; it is accessed like pool memory, through atomics and copies.
-    unsafe impl Sync for Scratch {}
-    static SCRATCH: Scratch = Scratch(UnsafeCell::new([0; SCRATCH_LEN]));
-    SCRATCH.0.get().cast()
-}
-
-const SCRATCH_LEN: usize = 65_536;
-
 const OUT_OF_RANGE: u64 = 1 << 62;
 const WRITE_BACK: u64 = 1 << 61;
 const ERRNO_SHIFT: u32 = 48;
@@ -173,16 +194,6 @@ fn encode_fault(fault: Fault) -> u64 {
         Fault::WriteBack(offset, errno) => {
             WRITE_BACK | ((errno as u64 & 0xfff) << ERRNO_SHIFT) | (offset & OFFSET_MASK)
         }
-    }
-}
-
-fn decode_fault(word: u64) -> Option<Fault> {
-    let offset = word & OFFSET_MASK;
-    match word {
-        0 => None,
-        _ if word & sigbus::POISONED != 0 => Some(Fault::Poisoned(offset)),
-        _ if word & OUT_OF_RANGE != 0 => Some(Fault::OutOfRange(offset)),
-        _ => Some(Fault::WriteBack(offset, (word >> ERRNO_SHIFT & 0xfff) as i32)),
     }
 }
 
@@ -200,20 +211,22 @@ impl Medium for Mapped {
     #[inline(always)]
     fn load(&self, offset: u64) -> u64 {
         // Acquire: pairs with the Release of `store` and of the compare-exchanges.
-        u64::from_le(self.word(offset).load(Ordering::Acquire))
+        self.word(offset).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
     }
 
     #[inline(always)]
     fn store(&self, offset: u64, value: u64) {
-        // Release: pairs with the Acquire of `load`.
-        self.word(offset).store(value.to_le(), Ordering::Release);
+        if let Some(word) = self.word(offset) {
+            // Release: pairs with the Acquire of `load`.
+            word.store(value.to_le(), Ordering::Release);
+        }
     }
 
     #[inline(always)]
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
+        let Some(word) = self.word(offset) else { return exchange_zero(current) };
         // SeqCst: a locked instruction in any case, and pins rely on its total order.
-        self.word(offset)
-            .compare_exchange(current.to_le(), new.to_le(), Ordering::SeqCst, Ordering::SeqCst)
+        word.compare_exchange(current.to_le(), new.to_le(), Ordering::SeqCst, Ordering::SeqCst)
             .map(u64::from_le)
             .map_err(u64::from_le)
     }
@@ -225,47 +238,41 @@ impl Medium for Mapped {
         current: [u64; 2],
         new: [u64; 2],
     ) -> Result<[u64; 2], [u64; 2]> {
+        let Some(pair) = self.pair(offset) else { return exchange_zero(current) };
         // SeqCst: as for single words.
-        self.pair(offset)
-            .compare_exchange(join(current), join(new), Ordering::SeqCst, Ordering::SeqCst)
+        pair.compare_exchange(join(current), join(new), Ordering::SeqCst, Ordering::SeqCst)
             .map(split)
             .map_err(split)
     }
 
     #[inline(always)]
     fn fetch_or(&self, offset: u64, mask: u64) -> u64 {
+        let Some(word) = self.word(offset) else { return 0 };
         // SeqCst: as for compare_exchange.
-        u64::from_le(self.word(offset).fetch_or(mask.to_le(), Ordering::SeqCst))
+        u64::from_le(word.fetch_or(mask.to_le(), Ordering::SeqCst))
     }
 
     #[inline(always)]
     fn fetch_and(&self, offset: u64, mask: u64) -> u64 {
+        let Some(word) = self.word(offset) else { return 0 };
         // SeqCst: as for compare_exchange.
-        u64::from_le(self.word(offset).fetch_and(mask.to_le(), Ordering::SeqCst))
+        u64::from_le(word.fetch_and(mask.to_le(), Ordering::SeqCst))
     }
 
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) {
-        let mut at = offset;
-        for part in bytes.chunks_mut(SCRATCH_LEN) {
-            let from = self.address(at, part.len() as u64);
-            // SAFETY: the source is valid for the length; concurrent stores to it are atomic words of
-            // our own protocol, whose torn copies the callers validate or never see.
-            unsafe { std::ptr::copy_nonoverlapping(from, part.as_mut_ptr(), part.len()) };
-            at += part.len() as u64;
-        }
+        let Some(from) = self.address(offset, bytes.len() as u64) else { return bytes.fill(0) };
+        // SAFETY: the source is valid for the length; concurrent stores to it are atomic words of
+        // our own protocol, whose torn copies the callers validate or never see.
+        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) {
-        let mut at = offset;
-        for part in bytes.chunks(SCRATCH_LEN) {
-            let to = self.address(at, part.len() as u64);
-            // SAFETY: the target is valid for the length and not yet published, so nobody else
-            // accesses it.
-            unsafe { std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len()) };
-            at += part.len() as u64;
-        }
+        let Some(to) = self.address(offset, bytes.len() as u64) else { return };
+        // SAFETY: the target is valid for the length and not yet published, so nobody else
+        // accesses it.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         compiler_fence(Ordering::SeqCst);
     }
 
@@ -280,44 +287,37 @@ impl Medium for Mapped {
             self.flush(offset, bytes.len() as u64);
             return;
         }
+        if self.address(offset, bytes.len() as u64).is_none() {
+            return;
+        }
         // The misaligned ends go through the cache, the whole lines between past it.
         let head_len = (offset.next_multiple_of(LINE_LEN) - offset) as usize;
         let (head, rest) = bytes.split_at(head_len);
         let (body, tail) = rest.split_at(rest.len() / LINE_LEN as usize * LINE_LEN as usize);
+        let body_at = offset + head.len() as u64;
+        let tail_at = body_at + body.len() as u64;
         self.write(offset, head);
         self.flush(offset, head.len() as u64);
-        let body_at = offset + head.len() as u64;
-        let mut at = body_at;
-        for part in body.chunks(SCRATCH_LEN) {
-            let to = self.address(at, part.len() as u64);
+        if let Some(to) = self.address(body_at, body.len() as u64) {
             // SAFETY: the target is aligned to a line, valid for the length and not yet published.
-            unsafe { isa::stream_lines(to, part.as_ptr(), part.len() / LINE_LEN as usize) };
-            at += part.len() as u64;
+            unsafe { isa::stream_lines(to, body.as_ptr(), body.len() / LINE_LEN as usize) };
         }
-        self.write(at, tail);
-        self.flush(at, tail.len() as u64);
+        self.write(tail_at, tail);
+        self.flush(tail_at, tail.len() as u64);
     }
 
     fn write_zeros(&self, offset: u64, len: u64) {
-        let mut at = offset;
-        while at < offset + len {
-            let part = (offset + len - at).min(SCRATCH_LEN as u64);
-            let to = self.address(at, part);
-            // SAFETY: the target is valid for the length and not yet published.
-            unsafe { std::ptr::write_bytes(to, 0, part as usize) };
-            at += part;
-        }
+        let Some(to) = self.address(offset, len) else { return };
+        // SAFETY: the target is valid for the length and not yet published.
+        unsafe { std::ptr::write_bytes(to, 0, len as usize) };
         compiler_fence(Ordering::SeqCst);
     }
 
     #[inline]
     fn view(&self, range: Frozen) -> Cow<'_, [u8]> {
-        let end = range.offset().checked_add(range.len());
-        if end.is_none_or(|end| end > self.mapping.reserved()) {
-            self.note_fault(Fault::OutOfRange(range.offset()));
-            return Cow::Owned(vec![0; range.len().min(SCRATCH_LEN as u64) as usize]);
-        }
-        let from = self.address(range.offset(), range.len());
+        let Some(from) = self.address(range.offset(), range.len()) else {
+            return Cow::Owned(vec![0; range.len().min(ZEROS_MAX) as usize]);
+        };
         // SAFETY: the range lies inside the mapping, and whoever made the `Frozen` promised that
         // nobody writes it while the view lives.
         Cow::Borrowed(unsafe { slice::from_raw_parts(from, range.len() as usize) })
@@ -338,8 +338,10 @@ impl Medium for Mapped {
             Policy::None => compiler_fence(Ordering::SeqCst),
             Policy::Lines(instruction) => {
                 let (first, count) = lines(offset, len);
+                let Some(start) = self.address(first, count * LINE_LEN) else { return };
                 for line in 0..count {
-                    let address = self.address(first + line * LINE_LEN, LINE_LEN);
+                    // SAFETY: the line lies in the range that was just checked.
+                    let address = unsafe { start.add((line * LINE_LEN) as usize) };
                     // SAFETY: the address is mapped, and the instruction was detected.
                     unsafe { isa::flush_line(instruction, address) };
                 }
@@ -366,7 +368,19 @@ impl Medium for Mapped {
         self.mapping.commit(offset, len)
     }
 
+    fn expect_use(&self, offset: u64, len: u64) {
+        if self.mapping.backing() == Backing::Memory {
+            let preparer = self.preparer.get_or_init(|| Preparer::start(&self.mapping).ok());
+            if let Some(preparer) = preparer {
+                preparer.ask(offset, len);
+            }
+        }
+    }
+
     fn release(&self, offset: u64, len: u64) -> bool {
+        if let Some(Some(preparer)) = self.preparer.get() {
+            preparer.forget(offset, len);
+        }
         self.mapping.release(offset, len)
     }
 
@@ -375,7 +389,7 @@ impl Medium for Mapped {
         #[cfg(target_arch = "x86_64")]
         {
             use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let address = self.mapping.base().wrapping_add(offset as usize);
+            let address = self.base.wrapping_add(offset as usize);
             // SAFETY: a prefetch never faults, whatever the address.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
         }
@@ -397,8 +411,18 @@ impl Medium for Mapped {
     #[inline(always)]
     fn fault(&self) -> Option<Fault> {
         // Relaxed: faults of this thread's own accesses are visible to it by program order.
-        decode_fault(self.fault.load(Ordering::Relaxed))
+        match self.fault.load(Ordering::Relaxed) {
+            0 => None,
+            word => Some(self.decode_fault(word)),
+        }
     }
+}
+
+/// A compare-exchange outside of the pool: the word reads as zero and stays so.
+#[cold]
+fn exchange_zero<T: Default + PartialEq>(current: T) -> Result<T, T> {
+    let zero = T::default();
+    if current == zero { Ok(zero) } else { Err(zero) }
 }
 
 fn join(words: [u64; 2]) -> u128 {
@@ -409,12 +433,49 @@ fn split(pair: u128) -> [u64; 2] {
     [u64::from_le(pair as u64), u64::from_le((pair >> 64) as u64)]
 }
 
-/// Numbers the threads of the process from 1.
+/// A number that no other living thread of the process has, from 0, as small as possible.
+#[inline(always)]
 pub(crate) fn thread_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    thread_local! {
-        // Relaxed: only uniqueness matters.
-        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    NUMBER.with(|number| match number.get() {
+        UNNUMBERED => {
+            let fresh = NumberGuard::take();
+            number.set(fresh);
+            fresh
+        }
+        known => known,
+    })
+}
+
+const UNNUMBERED: u64 = u64::MAX;
+
+thread_local! {
+    static NUMBER: Cell<u64> = const { Cell::new(UNNUMBERED) };
+    /// Gives the number back when the thread ends. Apart from the number, whose access stays one load.
+    static GUARD: Cell<Option<NumberGuard>> = const { Cell::new(None) };
+}
+
+/// Numbers that ended threads gave back, and the next one never used.
+static NUMBERS: Mutex<(BTreeSet<u64>, u64)> = Mutex::new((BTreeSet::new(), 0));
+
+struct NumberGuard(u64);
+
+impl NumberGuard {
+    #[cold]
+    fn take() -> u64 {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = numbers.0.pop_first().unwrap_or_else(|| {
+            numbers.1 += 1;
+            numbers.1 - 1
+        });
+        // A thread that is ending already keeps its number for good: nobody can give it back.
+        let _ = GUARD.try_with(|guard| guard.set(Some(NumberGuard(number))));
+        number
     }
-    NUMBER.with(|number| *number)
+}
+
+impl Drop for NumberGuard {
+    fn drop(&mut self) {
+        let _ = NUMBER.try_with(|number| number.set(UNNUMBERED));
+        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).0.insert(self.0);
+    }
 }

@@ -8,19 +8,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
+};
 
 use crate::backing::Backing;
+use crate::huge::HUGE_LEN;
 use crate::{Error, PAGE_LEN, Result};
 
 /// A shared mapping of `reserved` bytes of a file, of which the first `len` exist.
 ///
-/// The whole range is mapped at once. Growing only lengthens the file, so no address changes and no
+/// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens the file, so no address changes and no
 /// pointer is invalidated.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
+    /// What was reserved around the mapping to align it: address and length.
+    slack: (usize, usize),
     len: AtomicU64,
     file: File,
     path: PathBuf,
@@ -43,22 +48,34 @@ impl Mapping {
         } else {
             MapFlags::SHARED | MapFlags::NORESERVE
         };
-        // SAFETY: no address is asked for, so no existing mapping is replaced.
-        let address = unsafe {
+        let slack = reserve(reserved as usize + HUGE_LEN as usize)
+            .map_err(|e| Error::io("reserve addresses for", path, e))?;
+        let aligned = slack.0.next_multiple_of(HUGE_LEN as usize);
+        // SAFETY: the range replaced lies inside what was just reserved, which nobody else knows.
+        let mapped = unsafe {
             mmap(
-                ptr::null_mut(),
+                aligned as *mut _,
                 reserved as usize,
                 ProtFlags::READ | ProtFlags::WRITE,
-                flags,
+                flags | MapFlags::FIXED,
                 file.as_fd(),
                 0,
             )
-        }
-        .map_err(|e| Error::io("map", path, e))?;
+        };
+        let address = mapped.map_err(|e| {
+            unmap(slack);
+            Error::io("map", path, e)
+        })?;
         let base = NonNull::new(address.cast::<u8>()).expect("mmap never returns a null address");
+        if backing == Backing::Memory {
+            // SAFETY: advice changes no content. It is followed where the administrator allows huge
+            // pages in tmpfs (`shmem_enabled`), and ignored elsewhere.
+            let _ = unsafe { madvise(address, reserved as usize, Advice::LinuxHugepage) };
+        }
         Ok(Mapping {
             base,
             reserved,
+            slack,
             len: AtomicU64::new(len),
             file,
             path: path.to_owned(),
@@ -146,10 +163,22 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         crate::sigbus::unregister(self.base.as_ptr());
-        // SAFETY: the range was mapped by `new` and nothing borrows from it any more.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
-        debug_assert!(unmapped.is_ok(), "unmapping our own range cannot fail");
+        unmap(self.slack);
     }
+}
+
+/// Reserves addresses, without memory behind them.
+fn reserve(len: usize) -> Result<(usize, usize), Errno> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: no address is asked for, so no existing mapping is replaced.
+    let address = unsafe { mmap_anonymous(ptr::null_mut(), len, ProtFlags::empty(), flags) }?;
+    Ok((address as usize, len))
+}
+
+fn unmap((address, len): (usize, usize)) {
+    // SAFETY: the range was reserved by `reserve`, and nothing borrows from what was mapped into it.
+    let unmapped = unsafe { munmap(address as *mut _, len) };
+    debug_assert!(unmapped.is_ok(), "unmapping our own range cannot fail");
 }
 
 fn file_len(file: &File, path: &Path, backing: Backing) -> Result<u64> {

@@ -218,6 +218,11 @@ pub trait Medium: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Hints that a range will soon be used much: a medium may bring its pages into shape.
+    fn expect_use(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Gives whole pages back to the file system; they read as zero afterwards, durably after the
     /// next fence. Returns false where that is impossible, and then nothing was changed.
     fn release(&self, offset: u64, len: u64) -> bool;
@@ -302,6 +307,9 @@ impl<M: Medium> Medium for Arc<M> {
     }
     fn commit(&self, offset: u64, len: u64) -> Result<()> {
         self.deref().commit(offset, len)
+    }
+    fn expect_use(&self, offset: u64, len: u64) {
+        self.deref().expect_use(offset, len);
     }
     fn release(&self, offset: u64, len: u64) -> bool {
         self.deref().release(offset, len)

@@ -73,6 +73,9 @@ impl Method {
     pub fn write(self, medium: &Mapped, offset: u64, bytes: &[u8]) {
         assert_eq!(offset % WORD_LEN, 0, "ordering methods write whole words");
         assert_eq!(bytes.len() as u64 % WORD_LEN, 0, "ordering methods write whole words");
+        if medium.address(offset, bytes.len() as u64).is_none() {
+            return;
+        }
         let instruction = isa().flush.unwrap_or(FlushInstruction::Clflush);
         match self {
             Method::Async => medium.write(offset, bytes),
@@ -121,9 +124,11 @@ impl fmt::Display for Method {
 #[inline(always)]
 fn flush_lines(medium: &Mapped, instruction: FlushInstruction, offset: u64, len: u64) {
     let (first, count) = lines(offset, len);
+    let Some(start) = medium.address(first, count * LINE_LEN) else { return };
     for line in 0..count {
-        let address = medium.address(first + line * LINE_LEN, LINE_LEN);
-        // SAFETY: `address` checked the range; the instruction was detected.
+        // SAFETY: the line lies in the range that was just checked.
+        let address = unsafe { start.add((line * LINE_LEN) as usize) };
+        // SAFETY: the address is mapped; the instruction was detected.
         unsafe { isa::flush_line(instruction, address) };
     }
 }
@@ -133,8 +138,9 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 fn stream(medium: &Mapped, offset: u64, bytes: &[u8]) {
-    let whole_lines = offset % LINE_LEN == 0 && bytes.len() as u64 % LINE_LEN == 0;
-    let to = medium.address(offset, bytes.len() as u64);
+    let whole_lines =
+        offset.is_multiple_of(LINE_LEN) && (bytes.len() as u64).is_multiple_of(LINE_LEN);
+    let Some(to) = medium.address(offset, bytes.len() as u64) else { return };
     if whole_lines {
         // SAFETY: the range is checked, aligned to lines, and its caller owns it.
         unsafe { isa::stream_lines(to, bytes.as_ptr(), bytes.len() / LINE_LEN as usize) };
@@ -185,7 +191,7 @@ fn direct(medium: &Mapped, offset: u64, bytes: &[u8]) {
         }
         let start = (at - line) as usize;
         buffer[start..start + part.len()].copy_from_slice(part);
-        let to = medium.address(line, LINE_LEN);
+        let Some(to) = medium.address(line, LINE_LEN) else { return };
         // SAFETY: `Method::available` offers this only where MOVDIR64B was detected; the line is inside
         // the mapping and aligned.
         unsafe { isa::direct_line(to, buffer.as_ptr()) };

@@ -77,8 +77,11 @@ fn install() -> libc::sigaction {
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo to a SA_SIGINFO handler.
-    let address = unsafe { (*info).si_addr() } as usize;
+    // SAFETY: the kernel passes a valid siginfo to a SA_SIGINFO handler, and nobody else writes it.
+    let info_of_signal = unsafe { &*info };
+    // SAFETY: a SIGBUS has an address; one that a process sent has another field there, which is no
+    // address of ours and only compared.
+    let address = unsafe { info_of_signal.si_addr() } as usize;
     for slot in &SLOTS_TABLE {
         // Acquire: pairs with the Release in `register`.
         let base = slot.base.load(Ordering::Acquire);
@@ -122,8 +125,7 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
         handler if previous.is_some_and(|a| a.sa_flags & libc::SA_SIGINFO != 0) => {
-            type Handler =
-                extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
             // SAFETY: the previous action was installed with SA_SIGINFO, so this is its type.
             let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
             handler(signal, info, context);

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::layout::Class;
 use super::Heap;
+use super::layout::Class;
 use crate::Result;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind};
@@ -80,7 +80,8 @@ impl<M: Medium> Heap<M> {
             if let Some((chunk, class, index)) = self.locate(offset) {
                 let begins = chunk.offset() + u64::from(index) * class.block_len();
                 if begins != offset || index >= class.block_count() {
-                    let what = format!("reachable, but no block of {} B begins here", class.block_len());
+                    let what =
+                        format!("reachable, but no block of {} B begins here", class.block_len());
                     violations.push(Violation::new(offset, what));
                     continue;
                 }
@@ -95,8 +96,10 @@ impl<M: Medium> Heap<M> {
             let state = self.pool.chunk_state(chunk)?;
             let owned = state.kind == ChunkKind::LargeHead && state.owner == self.owner.0;
             if !owned || offset != chunk.offset() {
-                let what = format!("reachable, but chunk {} is {:?} of root {}", chunk.0, state.kind,
-                    state.owner);
+                let what = format!(
+                    "reachable, but chunk {} is {:?} of root {}",
+                    chunk.0, state.kind, state.owner
+                );
                 violations.push(Violation::new(offset, what));
             } else if reachable.large.insert(chunk, state.run).is_some() {
                 violations.push(Violation::new(offset, "large block is reachable twice"));
@@ -110,7 +113,7 @@ impl<M: Medium> Heap<M> {
         let mut at = ChunkId(0).next_data();
         while at < end {
             let state = self.pool.chunk_state(at)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             if state.owner == self.owner.0 && !state.is_free() {
                 match (state.kind, Class::from_number(state.class)) {
                     (ChunkKind::Small, Some(class)) => {
@@ -170,7 +173,7 @@ impl<M: Medium> Heap<M> {
         let mut at = ChunkId(0).next_data();
         while at < end {
             let state = self.pool.chunk_state(at)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             if let Some(class) = self.class_of(at)? {
                 count += u64::from(class.block_count() - self.free_count(at, class));
             } else if state.kind == ChunkKind::LargeHead && state.owner == self.owner.0 {
@@ -192,7 +195,7 @@ impl<M: Medium> Heap<M> {
         let mut at = ChunkId(0).next_data();
         while at < end {
             let state = self.pool.chunk_state(at)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             if state.owner == self.owner.0 && !state.is_free() {
                 usage.chunk_bytes += u64::from(run) * CHUNK_LEN;
                 usage.block_bytes += match self.class_of(at)? {

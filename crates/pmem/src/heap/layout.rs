@@ -7,19 +7,21 @@
 //!
 //! lane
 //! byte     0  active chunks: a word a size class, two chunk numbers of 32 bits each
-//!        256  suspects: 224 words, offsets of blocks whose bit may be wrong after a crash
+//!        256  suspects: 224 words, offsets of blocks whose bit may be wrong after a crash; in the upper
+//!             16 bits the length of a run of chunks that was being taken
 //! ```
 
 use crate::medium::WORD_LEN;
-use crate::pool::layout::{BLOCK_LEN_MIN, CHUNK_LEN, ChunkId};
+use crate::pool::layout::{BLOCK_LEN_MIN, CHUNK_LEN, ChunkId, RUN_MAX, SIZE_LIMIT};
 
 /// Bytes that a structure has for its own header.
 pub const HEADER_LEN: u64 = 2048;
-const LANE_LEN: u64 = 2048;
+pub(crate) const LANE_LEN: u64 = 2048;
 /// Lanes of a heap: threads that can be inside it at the same time; more wait for one.
 pub const LANE_COUNT: usize = ((CHUNK_LEN - HEADER_LEN) / LANE_LEN) as usize;
 
-const SUSPECTS: u64 = 256;
+pub(crate) const SUSPECTS: u64 = 256;
+pub(crate) const RUN_SHIFT: u32 = 48;
 /// Suspects that a lane can hold.
 pub(crate) const SUSPECT_COUNT: u16 = ((LANE_LEN - SUSPECTS) / WORD_LEN) as u16;
 
@@ -108,6 +110,17 @@ pub(crate) fn active(lane: u64, class: Class) -> u64 {
     lane + u64::from(class.0) * WORD_LEN
 }
 
+/// The suspect word of a run of chunks that is being taken: its offset, and its length in the upper 16
+/// bits. Until the run has a durable head, nothing else says how long it is.
+pub(crate) fn suspected_run(first: ChunkId, run: u32) -> u64 {
+    first.offset() | u64::from(run) << RUN_SHIFT
+}
+
+/// Offset, and length of the run if it was one, of a suspect word.
+pub(crate) fn read_suspect(word: u64) -> (u64, u32) {
+    (word & ((1 << RUN_SHIFT) - 1), (word >> RUN_SHIFT) as u32)
+}
+
 /// Offset of suspect `slot`. Neighbouring slots lie in different lines, because flushing the line that
 /// was flushed last is the dearest flush of all.
 pub(crate) fn suspect(lane: u64, slot: u16) -> u64 {
@@ -119,6 +132,7 @@ pub(crate) fn suspect(lane: u64, slot: u16) -> u64 {
 const _: () = assert!(CLASS_COUNT as u64 * WORD_LEN <= SUSPECTS);
 const _: () = assert!(SUSPECT_COUNT == 224 && LANE_COUNT == 31);
 const _: () = assert!(CLASS_LEN[0] as u64 == BLOCK_LEN_MIN);
+const _: () = assert!(RUN_MAX < 1 << 16 && SIZE_LIMIT <= 1 << RUN_SHIFT);
 
 #[cfg(test)]
 mod tests {

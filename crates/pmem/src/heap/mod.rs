@@ -15,6 +15,7 @@
 mod check;
 pub mod layout;
 mod ops;
+mod pin;
 mod recover;
 
 use std::cell::UnsafeCell;
@@ -23,8 +24,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use check::{Usage, Violation};
 pub use ops::{Lane, Suspect};
+pub use pin::Pin;
 
 use self::layout::{CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
+use self::pin::Readers;
 use crate::medium::Medium;
 use crate::pool::Pool;
 use crate::pool::layout::{ChunkId, RootId};
@@ -49,6 +52,7 @@ pub struct Heap<M: Medium> {
     lanes: Box<[LaneSlot]>,
     /// One past the highest lane ever entered: the others need no look.
     lanes_used: AtomicUsize,
+    readers: Readers,
     /// Global epoch; what was retired in epoch e is unreachable for all once it is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
@@ -62,10 +66,22 @@ struct HeapChunks {
     /// What is in `partial`, and what lanes allocate from: not to be listed, not to be given back.
     listed: HashSet<ChunkId>,
     active: HashSet<ChunkId>,
+    /// Frees in each chunk until it is to be looked at again; 0 for one that was not looked at.
+    frees_left: Vec<u16>,
     /// Chunks before this one were looked at since the heap was opened.
     scanned: ChunkId,
     /// Whether a search of the whole pool found no free block, and none was freed since.
     exhausted: bool,
+}
+
+impl HeapChunks {
+    fn look_again_after(&mut self, chunk: ChunkId, frees: u32) {
+        let index = chunk.0 as usize;
+        if index >= self.frees_left.len() {
+            self.frees_left.resize(index + 1, 0);
+        }
+        self.frees_left[index] = frees as u16;
+    }
 }
 
 /// A lane's volatile half. Aligned to two lines: the adjacent-line prefetcher fetches pairs.
@@ -85,6 +101,10 @@ struct LaneState {
     cursors: [Cursor; CLASS_COUNT],
     free_slots: VecDeque<u16>,
     retired: VecDeque<Retired>,
+    /// Retired blocks at which freeing is tried next.
+    attempt_at: usize,
+    /// How many of them are runs of chunks.
+    retired_large: usize,
     /// Lines flushed since the last fence in this lane. Whoever enters next on another thread flushes
     /// them again: a fence covers the flushes of its own thread only.
     unfenced: Vec<u64>,
@@ -131,16 +151,20 @@ impl<M: Medium> Heap<M> {
                 cursors: [Cursor::default(); CLASS_COUNT],
                 free_slots: (0..SUSPECT_COUNT).collect(),
                 retired: VecDeque::new(),
+                attempt_at: 0,
+                retired_large: 0,
                 unfenced: Vec::new(),
                 last_thread: 0,
                 large: Vec::new(),
             }),
         });
+        pool.heaps().lock(pool.medium()).insert(owner);
         let scanned = ChunkId(0).next_data();
         let chunks = HeapChunks {
             partial: [const { Vec::new() }; CLASS_COUNT],
             listed: HashSet::new(),
             active: HashSet::new(),
+            frees_left: Vec::new(),
             scanned,
             exhausted: false,
         };
@@ -149,6 +173,7 @@ impl<M: Medium> Heap<M> {
             owner,
             chunk,
             lanes: lanes.collect(),
+            readers: Readers::new(),
             lanes_used: AtomicUsize::new(0),
             epoch: AtomicU64::new(1),
             chunks: PauseMutex::new(chunks),
@@ -229,6 +254,20 @@ impl<M: Medium> Heap<M> {
         Some(Lane::new(self, index, state, thread))
     }
 
+    /// The present epoch; see [`has_passed`](Heap::has_passed).
+    pub fn epoch(&self) -> u64 {
+        // SeqCst: after everything that this thread did before it asks, as in `Lane::retire`.
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Whether every operation has left that was inside the heap when [`epoch`](Heap::epoch) answered
+    /// `epoch`. To be asked again until it says so, and not by one that is inside.
+    pub fn has_passed(&self, epoch: u64) -> bool {
+        self.try_advance();
+        // SeqCst: what those operations did comes before what this thread does next.
+        self.epoch.load(Ordering::SeqCst) >= epoch + 2
+    }
+
     /// Moves the global epoch on when every thread inside has seen it.
     fn try_advance(&self) {
         // SeqCst: the scan comes after the unlinking of what is to be freed, in the total order that
@@ -239,20 +278,17 @@ impl<M: Medium> Heap<M> {
             let announced = slot.announced.load(Ordering::SeqCst);
             announced == 0 || announced / 2 == epoch
         });
-        if seen_by_all {
+        if seen_by_all && self.readers.all_at(epoch, self.medium().thread()) {
             // SeqCst: only one thread moves it on; failing means that another did.
-            let _ = self.epoch.compare_exchange(
-                epoch,
-                epoch + 1,
-                Ordering::SeqCst,
-                Ordering::Relaxed,
-            );
+            let _ =
+                self.epoch.compare_exchange(epoch, epoch + 1, Ordering::SeqCst, Ordering::Relaxed);
         }
     }
 
     fn class_of(&self, chunk: ChunkId) -> Result<Option<Class>> {
         let state = self.pool.chunk_state(chunk)?;
-        let ours = state.kind == crate::pool::layout::ChunkKind::Small && state.owner == self.owner.0;
+        let ours =
+            state.kind == crate::pool::layout::ChunkKind::Small && state.owner == self.owner.0;
         Ok(if ours { Class::from_number(state.class) } else { None })
     }
 }
@@ -266,5 +302,6 @@ impl<M: Medium> Drop for Heap<M> {
     fn drop(&mut self) {
         // An unclean end is what recovery is for; nothing to report to.
         let _ = self.settle();
+        self.pool.heaps().lock(self.medium()).remove(&self.owner);
     }
 }

@@ -9,8 +9,12 @@ use crate::pool::chunks::Purpose;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
 use crate::{Error, Result};
 
-/// Retired blocks that are worth a batch: its two fences cost a sixteenth of a fence a block.
-const BATCH: usize = 32;
+/// Retired blocks that are worth a batch: its two fences cost 1/32 fence a block.
+const BATCH: usize = 64;
+/// Epochs that pass from the retiring of a block until nobody can see it.
+const EPOCHS: u64 = 2;
+/// Retired blocks between two attempts to free a batch; an attempt may interrupt every thread.
+const ATTEMPT: usize = 16;
 /// Free suspect slots that an operation finds when it begins; none needs more.
 const SLOTS_RESERVED: usize = 32;
 /// Chunks that one search for a used chunk looks at.
@@ -72,8 +76,32 @@ impl<'h, M: Medium> Lane<'h, M> {
     /// they were another thread's. Waits for readers when too much is retired, which only a reader
     /// stopped in the middle of an operation can bring about.
     #[inline]
-    #[track_caller]
     pub fn prepare_to_write(mut self) -> Self {
+        self.adopt();
+        if self.state.retired.len() >= self.state.attempt_at {
+            self.reclaim();
+            self.state.attempt_at = BATCH.max(self.state.retired.len() + ATTEMPT);
+        }
+        // Large blocks do not wait for a batch, they may be gigabytes; nor do we wait for their readers.
+        let mut rounds_left = if self.state.retired_large > 0 { EPOCHS } else { 0 };
+        while self.state.free_slots.len() < SLOTS_RESERVED || rounds_left > 0 {
+            rounds_left =
+                if self.state.retired_large > 0 { rounds_left.saturating_sub(1) } else { 0 };
+            // Our own announcement may be what holds the epoch back: leave, and come again.
+            let (heap, thread, index) = (self.heap, self.thread, self.index);
+            drop(self);
+            heap.medium().pause();
+            heap.try_advance();
+            self = heap.wait_for(index, thread);
+            self.adopt();
+            self.reclaim();
+        }
+        self
+    }
+
+    /// Repeats what another thread flushed in this lane and did not fence.
+    #[inline]
+    fn adopt(&mut self) {
         if self.state.last_thread != self.thread {
             for &line in &self.state.unfenced {
                 // Flush: again, by the thread whose fence will have to cover it.
@@ -81,19 +109,6 @@ impl<'h, M: Medium> Lane<'h, M> {
             }
             self.state.last_thread = self.thread;
         }
-        if self.state.retired.len() >= BATCH {
-            self.reclaim();
-        }
-        while self.state.free_slots.len() < SLOTS_RESERVED {
-            // Our own announcement may be what holds the epoch back: leave, and come again.
-            let (heap, thread, index) = (self.heap, self.thread, self.index);
-            drop(self);
-            heap.medium().pause();
-            heap.try_advance();
-            self = heap.wait_for(index, thread);
-            self.reclaim();
-        }
-        self
     }
 
     /// Allocates at least `len` bytes, their content unspecified.
@@ -201,11 +216,13 @@ impl<'h, M: Medium> Lane<'h, M> {
         let purpose = Purpose::Large { run, zeroed };
         let (pool, owner) = (self.heap.pool.clone(), self.heap.owner);
         let chunk = pool.take_chunks_announced(purpose, owner, |chunk| {
-            let suspect = self.suspect(chunk.offset());
+            let suspect = self.suspect(layout::suspected_run(chunk, run));
             // Fence: recovery knows where to look before a state word says that the run is taken.
             self.fence();
             self.state.large.push(suspect.slot);
         })?;
+        // Fence: the state words, before anything is written to chunks that count as zeros.
+        self.fence();
         Ok(Block { offset: chunk.offset(), len: u64::from(run) * CHUNK_LEN })
     }
 
@@ -261,6 +278,9 @@ impl<'h, M: Medium> Lane<'h, M> {
         let epoch = self.heap.epoch.load(Ordering::SeqCst);
         let Suspect { offset, slot } = suspect;
         self.state.retired.push_back(Retired { offset, slot, epoch });
+        if offset.is_multiple_of(CHUNK_LEN) && self.heap.locate(offset).is_none() {
+            self.state.retired_large += 1;
+        }
         if self.state.retired.len().is_multiple_of(BATCH / 2) {
             self.heap.try_advance();
         }
@@ -296,7 +316,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.heap.try_advance();
         // Relaxed: an old value frees less.
         let epoch = self.heap.epoch.load(Ordering::Relaxed);
-        let ready = self.state.retired.iter().take_while(|r| r.epoch + 2 <= epoch).count();
+        let ready = self.state.retired.iter().take_while(|r| r.epoch + EPOCHS <= epoch).count();
         if ready == 0 {
             return;
         }
@@ -315,14 +335,15 @@ impl<'h, M: Medium> Lane<'h, M> {
                     self.medium().flush(at, WORD_LEN);
                     emptied.push((chunk, class));
                 }
-                None => self.heap.free_large(ChunkId::containing(retired.offset)),
+                None => {
+                    self.heap.free_large(ChunkId::containing(retired.offset));
+                    self.state.retired_large = self.state.retired_large.saturating_sub(1);
+                }
             }
         }
         // Fence: the bits are durable before anything forgets that the blocks were suspects.
         self.fence();
         self.state.free_slots.extend(freed.iter().map(|retired| retired.slot));
-        emptied.sort_unstable();
-        emptied.dedup();
         self.heap.consider_all(emptied);
     }
 }
@@ -338,6 +359,23 @@ impl<M: Medium> Drop for Lane<'_, M> {
 }
 
 impl<M: Medium> Heap<M> {
+    /// Frees what every lane holds that was retired and that no reader can see: for a structure that
+    /// found the pool full, outside of any lane.
+    #[cold]
+    pub fn relieve(&self) {
+        let thread = self.medium().thread();
+        for _ in 0..=EPOCHS {
+            self.try_advance();
+            // Relaxed: lanes that are entered for the first time meanwhile hold nothing yet.
+            for index in 0..self.lanes_used.load(Ordering::Relaxed) {
+                if let Some(mut lane) = self.try_enter(index, thread) {
+                    lane.adopt();
+                    lane.reclaim();
+                }
+            }
+        }
+    }
+
     /// Chunk, class and index of a small block of ours; `None` for anything else.
     #[inline]
     pub(super) fn locate(&self, offset: u64) -> Option<(ChunkId, Class, u32)> {
@@ -355,7 +393,6 @@ impl<M: Medium> Heap<M> {
             self.pool.give_back_chunks(chunk, state.run);
         }
     }
-
 
     /// A chunk with free blocks: a used one when it is worth it, else a fresh one.
     fn pick_chunk(&self, class: Class) -> Result<ChunkId> {
@@ -384,7 +421,7 @@ impl<M: Medium> Heap<M> {
         let mut at = ChunkId(0).next_data();
         while !chunks.exhausted && at < end {
             let state = self.pool.chunk_state(at)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             if self.class_of(at)? == Some(class)
                 && !chunks.active.contains(&at)
                 && self.free_count(at, class) > 0
@@ -409,7 +446,7 @@ impl<M: Medium> Heap<M> {
                 return Ok(());
             }
             let state = self.pool.chunk_state(chunk)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             chunks.scanned = ChunkId(chunk.0 + run);
             if let Some(class) = self.class_of(chunk)? {
                 self.consider(chunks, chunk, class);
@@ -424,7 +461,9 @@ impl<M: Medium> Heap<M> {
             return;
         }
         let free = self.free_count(chunk, class);
-        if free == class.block_count() {
+        let used = class.block_count() - free;
+        chunks.look_again_after(chunk, used.min(class.worthwhile().div_ceil(2)));
+        if used == 0 {
             chunks.listed.remove(&chunk);
             self.pool.give_back_chunks(chunk, 1);
         } else if free >= class.worthwhile() && chunks.listed.insert(chunk) {
@@ -448,11 +487,18 @@ impl<M: Medium> Heap<M> {
         self.consider(&mut chunks, chunk, class);
     }
 
-    /// Blocks of these chunks became free.
+    /// A block of each of these chunks became free. Counting a chunk's free blocks reads its whole bitmap,
+    /// so it is done only when enough of them have become free to matter, or all.
     fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
         let mut chunks = self.chunks.lock(self.medium());
         chunks.exhausted = false;
         for (chunk, class) in emptied {
+            if let Some(frees_left) = chunks.frees_left.get_mut(chunk.0 as usize) {
+                *frees_left = frees_left.saturating_sub(1);
+                if *frees_left > 0 {
+                    continue;
+                }
+            }
             // Another lane may have given the chunk back meanwhile.
             if self.class_of(chunk).ok().flatten() == Some(class) {
                 self.consider(&mut chunks, chunk, class);

@@ -2,10 +2,10 @@
 //! nothing to do.
 
 use super::layout::{self, CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
-use super::{Block, Cursor, Heap};
+use super::{Block, Heap};
+use crate::Result;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
-use crate::Result;
 
 impl<M: Medium> Heap<M> {
     /// Decides every block whose bit a crash may have left wrong, by asking the structure whether the
@@ -33,11 +33,7 @@ impl<M: Medium> Heap<M> {
         Ok(())
     }
 
-    fn recover_active(
-        &self,
-        lane: u64,
-        is_linked: &mut impl FnMut(Block) -> bool,
-    ) -> Result<bool> {
+    fn recover_active(&self, lane: u64, is_linked: &mut impl FnMut(Block) -> bool) -> Result<bool> {
         let medium = self.medium();
         let mut any = false;
         for class in (0..CLASS_COUNT as u8).map(Class) {
@@ -88,7 +84,7 @@ impl<M: Medium> Heap<M> {
         let medium = self.medium();
         let mut any = false;
         for slot in 0..SUSPECT_COUNT {
-            let offset = medium.load(layout::suspect(lane, slot));
+            let (offset, run) = layout::read_suspect(medium.load(layout::suspect(lane, slot)));
             if offset == 0 {
                 continue;
             }
@@ -101,7 +97,7 @@ impl<M: Medium> Heap<M> {
                 Some((chunk, class, index)) => {
                     self.recover_block(chunk, class, index, offset, is_linked);
                 }
-                None if offset == chunk.offset() => self.recover_large(chunk, is_linked)?,
+                None if offset == chunk.offset() => self.recover_large(chunk, run, is_linked)?,
                 None => {}
             }
         }
@@ -135,6 +131,7 @@ impl<M: Medium> Heap<M> {
     fn recover_large(
         &self,
         chunk: ChunkId,
+        run: u32,
         is_linked: &mut impl FnMut(Block) -> bool,
     ) -> Result<()> {
         let state = self.pool.chunk_state(chunk)?;
@@ -142,11 +139,14 @@ impl<M: Medium> Heap<M> {
             ChunkKind::LargeHead if state.owner == self.owner.0 => {
                 let len = u64::from(state.run) * CHUNK_LEN;
                 if !is_linked(Block { offset: chunk.offset(), len }) {
+                    // Fence: the structure may just have unlinked it, which has to be durable before
+                    // the bytes are gone.
+                    self.medium().fence();
                     self.pool.give_back_chunks(chunk, state.run);
                 }
             }
             ChunkKind::Free | ChunkKind::FreeDirty => {
-                self.pool.give_back_orphans(chunk, self.owner)?;
+                self.pool.give_back_orphans(chunk, run, self.owner)?;
             }
             _ => {}
         }
@@ -219,7 +219,7 @@ impl<M: Medium> super::Lane<'_, M> {
             self.reclaim();
         }
         for class in (0..CLASS_COUNT as u8).map(Class) {
-            let cursor = std::mem::replace(&mut self.state.cursors[class.0 as usize], Cursor::default());
+            let cursor = std::mem::take(&mut self.state.cursors[class.0 as usize]);
             if let Some(chunk) = cursor.chunk {
                 let len = u64::from(class.bitmap_words()) * WORD_LEN;
                 // Flush: fenced in `Heap::settle`, before the lane forgets the chunk.

@@ -50,7 +50,7 @@ impl<M: Medium> Pool<M> {
                     report.violations.push(Violation::new(at.state(), what));
                 }
                 if state.kind == ChunkKind::LargeHead {
-                    run = state.run.max(1);
+                    run = state.span();
                     self.check_run(at, run, state.owner, &mut report);
                 } else if state.kind == ChunkKind::LargeBody {
                     let what = format!("chunk {} is a body without a head", at.0);
@@ -67,9 +67,9 @@ impl<M: Medium> Pool<M> {
         for index in 1..run {
             let chunk = ChunkId(head.0.saturating_add(index));
             let whole = chunk < end
-                && self.chunk_state(chunk).is_ok_and(|state| {
-                    state.kind == ChunkKind::LargeBody && state.owner == owner
-                });
+                && self
+                    .chunk_state(chunk)
+                    .is_ok_and(|state| state.kind == ChunkKind::LargeBody && state.owner == owner);
             if !whole {
                 let what = format!("chunk {} should be a body of the run at {}", chunk.0, head.0);
                 report.violations.push(Violation::new(head.state(), what));

@@ -3,7 +3,7 @@
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{
-    BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, RUN_MAX, RootId, ZONE_CHUNKS,
+    BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, DATA_FIRST, RUN_MAX, RootId, ZONE_CHUNKS,
 };
 use crate::{Error, Result};
 
@@ -11,6 +11,11 @@ use crate::{Error, Result};
 const GROW_MIN: u32 = 256;
 /// Chunks by which a file grows at most: 1 GiB. Growing only lengthens a sparse file.
 const GROW_MAX: u32 = 16_384;
+
+/// Chunks in use from which on the medium is told what will be used next: 8 MiB.
+const EXPECT_MIN: u32 = 128;
+/// Chunks that it is told of ahead of need at most: 32 MiB.
+const EXPECT_AHEAD_MAX: u32 = 512;
 
 /// Where to look for free chunks; volatile.
 #[derive(Debug)]
@@ -21,11 +26,13 @@ pub(crate) struct Search {
     freed_behind: bool,
     /// One past the last chunk of the file.
     end: ChunkId,
+    /// Chunks before this one were announced to the medium as used soon.
+    expected: ChunkId,
 }
 
 impl Search {
     pub(crate) fn new(first: ChunkId, end: ChunkId) -> Self {
-        Search { next: first, freed_behind: true, end }
+        Search { next: first, freed_behind: true, end, expected: ChunkId(0) }
     }
 }
 
@@ -63,12 +70,18 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the word is of no known kind.
+    /// When the word is of no known kind, or describes a run that does not end in its zone.
     pub(crate) fn chunk_state(&self, chunk: ChunkId) -> Result<ChunkState> {
         let word = self.medium().load(chunk.state());
-        ChunkState::decode(word).map_err(|kind| {
-            Error::corrupt(chunk.state(), format!("chunk {} has unknown kind {kind}", chunk.0))
-        })
+        let damaged =
+            |what: String| Error::corrupt(chunk.state(), format!("chunk {} has {what}", chunk.0));
+        let state =
+            ChunkState::decode(word).map_err(|kind| damaged(format!("unknown kind {kind}")))?;
+        let run_max = ZONE_CHUNKS - chunk.0 % ZONE_CHUNKS;
+        if state.kind == ChunkKind::LargeHead && !(1..=run_max).contains(&state.run) {
+            return Err(damaged(format!("a run of {} chunks, of 1 to {run_max}", state.run)));
+        }
+        Ok(state)
     }
 
     /// One past the last chunk of the file.
@@ -77,19 +90,18 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Takes a run of free chunks. Its state words are flushed; the caller's fence makes them durable,
-    /// and must come before anything durable refers to the run.
+    /// and must come before anything durable refers to the run, and before anything is written to it: a
+    /// chunk whose state is `Free` holds zeros.
     ///
     /// # Errors
     ///
     /// [`Error::Full`] when there is no such run and the file cannot grow; then nothing was changed.
-    #[track_caller]
     pub(crate) fn take_chunks(&self, purpose: Purpose, owner: RootId) -> Result<ChunkId> {
         self.take_chunks_announced(purpose, owner, |_| {})
     }
 
     /// As [`take_chunks`](Pool::take_chunks), and calls `announce` with the run before any state word
     /// says that it is taken.
-    #[track_caller]
     pub(crate) fn take_chunks_announced(
         &self,
         purpose: Purpose,
@@ -120,12 +132,30 @@ impl<M: Medium> Pool<M> {
         }
         medium.store(first.state(), purpose.head_state(owner).encode());
         medium.flush(first.state(), u64::from(run) * WORD_LEN);
+        // A run may have passed over free chunks that were too few for it.
+        search.freed_behind |= run > 1 && first != search.next;
         search.next = ChunkId(first.0 + run).next_data();
+        self.expect_next(&mut search, first, run);
         Ok(first)
     }
 
+    /// Tells the medium what will be used next: the run just taken, and as much ahead as the pool's size
+    /// makes likely. Small pools are left alone.
+    fn expect_next(&self, search: &mut Search, first: ChunkId, run: u32) {
+        let used = first.0.saturating_sub(DATA_FIRST);
+        if used < EXPECT_MIN {
+            return;
+        }
+        let ahead = (used / 16).clamp(EXPECT_MIN / 4, EXPECT_AHEAD_MAX);
+        let wanted = ChunkId((first.0 + run + ahead).min(search.end.0));
+        let from = search.expected.max(first);
+        if wanted > from && (wanted.0 - from.0 >= ahead / 2 || run > ahead) {
+            self.medium().expect_use(from.offset(), wanted.offset() - from.offset());
+            search.expected = wanted;
+        }
+    }
+
     /// Fills the holes of a run and brings its bytes to what the purpose needs.
-    #[track_caller]
     fn prepare(&self, first: ChunkId, purpose: Purpose) -> Result<()> {
         let medium = self.medium();
         let len = u64::from(purpose.run()) * CHUNK_LEN;
@@ -148,7 +178,6 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Zeroes a bitmap that the chunk's last owner left behind when its root was dropped.
-    #[track_caller]
     fn clear_bitmap(&self, bitmap: u64) {
         let medium = self.medium();
         let mut words = (0..BITMAP_LEN / WORD_LEN).map(|word| bitmap + word * WORD_LEN);
@@ -176,7 +205,7 @@ impl<M: Medium> Pool<M> {
         while at < end {
             let state = self.chunk_state(at)?;
             if !state.is_free() {
-                let taken = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+                let taken = state.span();
                 at = ChunkId(at.0.saturating_add(taken)).next_data();
                 first = at;
                 continue;
@@ -245,7 +274,6 @@ impl<M: Medium> Pool<M> {
     ///
     /// Whole large runs also go back to the file system. A crash on the way leaves a run that giving
     /// back again completes.
-    #[track_caller]
     pub(crate) fn give_back_chunks(&self, first: ChunkId, run: u32) {
         let medium = self.medium();
         let len = u64::from(run) * CHUNK_LEN;
@@ -270,38 +298,34 @@ impl<M: Medium> Pool<M> {
         search.freed_behind |= first < search.next;
     }
 
-    /// Frees body chunks behind `first` whose head never became durable.
-    #[track_caller]
-    pub(crate) fn give_back_orphans(&self, first: ChunkId, owner: RootId) -> Result<()> {
-        let end = self.chunk_end();
-        let mut at = ChunkId(first.0 + 1);
-        while at < end && at.is_data() {
+    /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.
+    pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) -> Result<()> {
+        let medium = self.medium();
+        let end = ChunkId(first.0.saturating_add(run)).min(self.chunk_end());
+        let mut at = first;
+        while at < end {
             let state = self.chunk_state(at)?;
-            if state.kind != ChunkKind::LargeBody || state.owner != owner.0 {
-                break;
-            }
-            at.0 += 1;
-        }
-        let count = at.0 - first.0 - 1;
-        if count > 0 {
-            for index in 1..=count {
+            if state.kind == ChunkKind::LargeBody && state.owner == owner.0 {
                 let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
-                self.medium().store(ChunkId(first.0 + index).state(), free.encode());
+                medium.store(at.state(), free.encode());
+                // Flush: fenced below.
+                medium.flush(at.state(), WORD_LEN);
             }
-            // Flush and fence: as for any chunk that is given back.
-            self.medium().persist(ChunkId(first.0 + 1).state(), u64::from(count) * WORD_LEN);
+            // Runs that were taken here since are passed over: they have a head.
+            at.0 += state.span();
         }
+        // Fence: as for any chunk that is given back.
+        medium.fence();
         Ok(())
     }
 
     /// Gives back every chunk of a root, which is being dropped or was never finished.
-    #[track_caller]
     pub(crate) fn give_back_all(&self, owner: RootId) -> Result<()> {
         let end = self.chunk_end();
         let mut at = ChunkId(0).next_data();
         while at < end {
             let state = self.chunk_state(at)?;
-            let run = if state.kind == ChunkKind::LargeHead { state.run.max(1) } else { 1 };
+            let run = state.span();
             if !state.is_free() && state.owner == owner.0 {
                 self.give_back_chunks(at, run);
             }

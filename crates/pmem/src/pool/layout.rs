@@ -41,6 +41,9 @@ const BITMAP_CHUNKS: u32 = (ZONE_CHUNKS as u64 * BITMAP_LEN / CHUNK_LEN) as u32;
 /// Index of a zone's first data chunk.
 pub const DATA_FIRST: u32 = BITMAP_FIRST + BITMAP_CHUNKS;
 
+/// Bytes that no pool exceeds: chunks have numbers of 32 bits, so 256 TiB less a chunk.
+pub const SIZE_LIMIT: u64 = u32::MAX as u64 * CHUNK_LEN;
+
 /// Largest run of chunks that one allocation can take.
 pub const RUN_MAX: u32 = ZONE_CHUNKS - DATA_FIRST;
 
@@ -57,8 +60,11 @@ pub struct ChunkId(pub u32);
 
 impl ChunkId {
     /// The chunk that holds the byte at `offset`.
+    ///
+    /// Offsets beyond [`SIZE_LIMIT`] all give the number after the last.
     pub const fn containing(offset: u64) -> Self {
-        ChunkId((offset / CHUNK_LEN) as u32)
+        let number = offset / CHUNK_LEN;
+        ChunkId(if number < u32::MAX as u64 { number as u32 } else { u32::MAX })
     }
 
     /// Offset of the chunk's first byte.
@@ -171,6 +177,14 @@ impl ChunkState {
             | (self.run as u64) << 32
     }
 
+    /// Chunks from this one to the next that has a meaning of its own: the run of a head, else 1.
+    pub const fn span(self) -> u32 {
+        match self.kind {
+            ChunkKind::LargeHead => self.run,
+            _ => 1,
+        }
+    }
+
     /// Whether the chunk may be taken.
     pub fn is_free(self) -> bool {
         matches!(self.kind, ChunkKind::Free | ChunkKind::FreeDirty)
@@ -197,8 +211,7 @@ mod tests {
 
     #[test]
     fn state_words_survive_encoding() {
-        let state =
-            ChunkState { kind: ChunkKind::LargeHead, class: 7, owner: 224, run: RUN_MAX };
+        let state = ChunkState { kind: ChunkKind::LargeHead, class: 7, owner: 224, run: RUN_MAX };
         assert_eq!(ChunkState::decode(state.encode()), Ok(state));
         assert_eq!(ChunkState::decode(0), Ok(ChunkState::FREE));
         assert_eq!(ChunkState::decode(9), Err(9));

@@ -2,13 +2,15 @@
 
 pub mod check;
 pub(crate) mod chunks;
+#[cfg(test)]
+mod format_document;
 pub mod layout;
 mod options;
 mod roots;
 mod superblock;
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,7 +19,7 @@ pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
 
 use self::chunks::Search;
-use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, RootId};
+use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, RootId, SIZE_LIMIT};
 use self::superblock::Superblock;
 use crate::medium::Medium;
 use crate::sync::PauseMutex;
@@ -59,6 +61,8 @@ struct Inner<M: Medium> {
     search: PauseMutex<Search>,
     /// Objects of the roots that are open in this process.
     registry: PauseMutex<Registry>,
+    /// Roots whose heap exists in this process: those that are open, and those that are settling.
+    heaps: PauseMutex<HashSet<RootId>>,
     size_max: u64,
     was_clean: bool,
     guarantee: Guarantee,
@@ -103,6 +107,8 @@ pub struct PoolInfo {
     pub size_max: u64,
     /// When it was created, in seconds since 1970.
     pub created_unix_s: u64,
+    /// Durability it was created with; that of this opening is in `guarantee`.
+    pub created_durability: Durability,
     /// How often it was opened.
     pub opens: u64,
     /// Whether it had been closed properly before this opening.
@@ -123,7 +129,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the medium cannot grow to the smallest pool (17.4 MiB, nearly all of it holes).
+    /// When the medium cannot grow to the smallest pool (16.6 MiB, nearly all of it holes), or
+    /// `size_max` is below that, or more than [`SIZE_LIMIT`].
     pub fn format(medium: M, format: &Format) -> Result<Self> {
         let end = ChunkId(DATA_FIRST);
         if format.size_max < end.offset() + CHUNK_LEN {
@@ -133,6 +140,7 @@ impl<M: Medium> Pool<M> {
                 size_max: format.size_max,
             });
         }
+        check_size_max(format.size_max, &format.guarantee.path)?;
         medium.grow(end.offset())?;
         medium.commit(0, CHUNK_LEN)?;
         medium.write_zeros(0, CHUNK_LEN);
@@ -192,6 +200,7 @@ impl<M: Medium> Pool<M> {
             medium,
             search: PauseMutex::new(Search::new(superblock.first_data(), end)),
             registry: PauseMutex::new(HashMap::new()),
+            heaps: PauseMutex::new(HashSet::new()),
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
             was_clean,
@@ -244,6 +253,7 @@ impl<M: Medium> Pool<M> {
             size: superblock.size,
             size_max: superblock.size_max,
             created_unix_s: superblock.created_unix_s,
+            created_durability: superblock.durability,
             opens: superblock.opens,
             was_clean: self.0.was_clean,
             roots: self.roots()?,
@@ -263,11 +273,27 @@ impl<M: Medium> Pool<M> {
         &self.0.registry
     }
 
+    pub(crate) fn heaps(&self) -> &PauseMutex<HashSet<RootId>> {
+        &self.0.heaps
+    }
+
     fn update_superblock(&self, update: impl FnOnce(&mut Superblock)) {
         let mut superblock = self.0.superblock.lock(self.medium());
         update(&mut superblock);
         superblock.write(self.medium());
     }
+}
+
+/// Refuses a size that the format cannot describe.
+fn check_size_max(size_max: u64, path: &Path) -> Result<()> {
+    if size_max <= SIZE_LIMIT {
+        return Ok(());
+    }
+    Err(Error::Unsupported {
+        path: path.to_owned(),
+        asked: "so large a `size_max`",
+        reason: format!("{size_max} bytes were asked for, and a pool has at most {SIZE_LIMIT}"),
+    })
 }
 
 impl<M: Medium> Drop for Inner<M> {

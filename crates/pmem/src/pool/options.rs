@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::layout::CHUNK_LEN;
 use super::superblock::Superblock;
-use super::{Guarantee, Pool};
+use super::{Guarantee, Pool, check_size_max};
 use crate::mapping::Mapping;
 use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result, backing};
 
@@ -192,9 +192,9 @@ impl Options {
             let (mapped, guarantee) = self.map(file, path, 0)?;
             return self.format(wrap(mapped), guarantee);
         }
+        check_size_max(self.size_max, path)?;
         // Written under another name and renamed: a crash leaves no half pool under this one.
         let temporary = temporary_path(path);
-        let _ = std::fs::remove_file(&temporary);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -221,8 +221,13 @@ impl Options {
         path: &Path,
         wrap: impl FnOnce(Mapped) -> M,
     ) -> Result<Pool<M>> {
-        let file = open_file(path)?;
+        let mut file = open_file(path)?;
         self.lock(&file, path)?;
+        while !is_still_at(&file, path) {
+            // Removed, and perhaps made anew, while the lock was waited for.
+            file = open_file(path)?;
+            self.lock(&file, path)?;
+        }
         let size_max = stored_size_max(&file, path)?;
         let (mapped, guarantee) = self.map(file, path, size_max)?;
         Pool::recover_with(wrap(mapped), guarantee).map_err(|error| name_file(error, path))
@@ -286,14 +291,24 @@ fn open_file(path: &Path) -> Result<File> {
     OpenOptions::new().read(true).write(true).open(path).map_err(|e| Error::io("open", path, e))
 }
 
+/// Whether `path` still names the file that was opened.
+fn is_still_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
 fn is_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_char_device())
 }
 
+/// A name that nobody else uses: two threads, or processes, may create the same pool at once.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    name.push(format!(".{:032x}.new", u128::from_le_bytes(random_uuid())));
     path.with_file_name(name)
 }
 
@@ -319,8 +334,7 @@ fn name_file(error: Error, path: &Path) -> Error {
 fn holder(file: &File) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     let metadata = file.metadata().ok()?;
-    let (major, minor) =
-        (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
+    let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let wanted = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
     // One line a lock: "1: FLOCK  ADVISORY  WRITE 4242 00:1a:5 0 EOF".
     std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| {

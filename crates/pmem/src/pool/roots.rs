@@ -17,16 +17,16 @@ use std::sync::Arc;
 use crate::heap::Heap;
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::Pool;
-use crate::pool::layout::{ChunkId, ROOT_COUNT, ROOT_LEN, RootId};
+use crate::pool::layout::{ChunkId, ChunkKind, ROOT_COUNT, ROOT_LEN, RootId};
 use crate::{Error, Result};
 
-const STATE: u64 = 0;
-const HEAP: u64 = 8;
-const LAYOUT: u64 = 16;
-const CRC: u64 = 24;
-const NAME: u64 = 64;
+pub(super) const STATE: u64 = 0;
+pub(super) const HEAP: u64 = 8;
+pub(super) const LAYOUT: u64 = 16;
+pub(super) const CRC: u64 = 24;
+pub(super) const NAME: u64 = 64;
 const NAME_LEN: u64 = 64;
-const TYPE: u64 = 128;
+pub(super) const TYPE: u64 = 128;
 const TYPE_LEN: u64 = 128;
 
 const NONE: u64 = 0;
@@ -131,15 +131,11 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRoot`], [`Error::WrongType`], or what recovery reports.
+    /// [`Error::NoSuchRoot`], [`Error::WrongType`], or what recovery reports; [`Error::RootInUse`] when
+    /// it is open as a Rust type that merely shares name and layout with `T`.
     pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
-        let Some(root) = self.find(name)? else {
-            let present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
-            let present =
-                if present.is_empty() { "none".to_owned() } else { present.join(", ") };
-            return Err(Error::NoSuchRoot { name: name.to_owned(), present });
-        };
+        let root = self.find_present(name)?;
         let expected = T::root_type();
         if root.root_type != expected {
             let describe = |t: &RootType| format!("{} (layout {:016x})", t.name, t.layout);
@@ -149,10 +145,12 @@ impl<M: Medium> Pool<M> {
                 expected: describe(&expected),
             });
         }
-        let open = registry.get(&root.id).and_then(|weak| weak.upgrade());
-        if let Some(Ok(object)) = open.map(Arc::downcast::<T>) {
-            return Ok(object);
+        if let Some(open) = registry.get(&root.id).and_then(|weak| weak.upgrade()) {
+            let in_use = |_| Error::RootInUse { name: name.to_owned() };
+            return open.downcast::<T>().map_err(in_use);
         }
+        self.wait_for_heap(root.id);
+        self.check_heap(&root)?;
         let object = Arc::new(T::open(Heap::open(self.clone(), root.id, root.heap)?)?);
         let shared: Arc<dyn Any + Send + Sync> = object.clone();
         registry.insert(root.id, Arc::downgrade(&shared));
@@ -163,15 +161,14 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRoot`]; [`Error::RootExists`] while somebody has it open.
+    /// [`Error::NoSuchRoot`]; [`Error::RootInUse`] while somebody has it open.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let registry = self.registry().lock(self.medium());
-        let Some(root) = self.find(name)? else {
-            return Err(Error::NoSuchRoot { name: name.to_owned(), present: String::new() });
-        };
+        let root = self.find_present(name)?;
         if registry.get(&root.id).is_some_and(|weak| weak.strong_count() > 0) {
-            return Err(Error::RootExists { name: name.to_owned(), found: "open structure".into() });
+            return Err(Error::RootInUse { name: name.to_owned() });
         }
+        self.wait_for_heap(root.id);
         self.medium().store(root.id.entry() + STATE, DROPPING);
         // Flush and fence: from here on the root is gone, and recovery goes on where a crash stops.
         self.medium().persist(root.id.entry() + STATE, WORD_LEN);
@@ -195,6 +192,38 @@ impl<M: Medium> Pool<M> {
 
     fn find(&self, name: &str) -> Result<Option<RootInfo>> {
         Ok(self.roots()?.into_iter().find(|root| root.name == name))
+    }
+
+    fn find_present(&self, name: &str) -> Result<RootInfo> {
+        if let Some(root) = self.find(name)? {
+            return Ok(root);
+        }
+        let present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
+        let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+        Err(Error::NoSuchRoot { name: name.to_owned(), present })
+    }
+
+    fn check_heap(&self, root: &RootInfo) -> Result<()> {
+        let inside = root.heap.is_data() && root.heap < self.chunk_end();
+        if inside {
+            let state = self.chunk_state(root.heap)?;
+            if state.kind == ChunkKind::Heap && state.owner == root.id.0 {
+                return Ok(());
+            }
+        }
+        let what =
+            format!("chunk {} is to be the heap of root {}, and is not", root.heap.0, root.id.0);
+        Err(Error::corrupt(root.id.entry() + HEAP, what))
+    }
+
+    /// Waits until the heap of a root, which nobody can reach any more, has settled.
+    ///
+    /// The last handle of a structure may be dropped by another thread at this moment; what it still
+    /// frees must not meet a second heap over the same chunks.
+    fn wait_for_heap(&self, id: RootId) {
+        while self.heaps().lock(self.medium()).contains(&id) {
+            self.medium().pause();
+        }
     }
 
     fn vacant_entry(&self, name: &str) -> Result<RootId> {

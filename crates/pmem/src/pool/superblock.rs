@@ -8,11 +8,13 @@
 //!       8  format version (u32)    48  size_max in bytes     88  first chunk to look at
 //!      12  reserved (u32)          56  size in bytes         96  number of opens
 //!      16  uuid (16 bytes)         64  created, unix s      104  CRC32C of bytes 0 … 103
-//!      32  durability (u64)        72  reserved             108  zeros to 112
+//!      32  durability (u64)        72  reserved
 //! ```
 
 use crate::medium::Medium;
-use crate::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, FORMAT_VERSION, SUPERBLOCK_B};
+use crate::pool::layout::{
+    CHUNK_LEN, ChunkId, DATA_FIRST, FORMAT_VERSION, SIZE_LIMIT, SUPERBLOCK_B,
+};
 use crate::{Durability, Error, Result};
 
 const MAGIC: [u8; 8] = *b"REMANENT";
@@ -62,10 +64,11 @@ impl Superblock {
         let copies = [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)];
         match copies {
             [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
-            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
-            [Err(Fault::Version(found)), Err(_)] | [Err(_), Err(Fault::Version(found))] => {
+            // Before any other: a copy of our version may be a leftover beside that of a later one.
+            [Err(Fault::Version(found)), _] | [_, Err(Fault::Version(found))] => {
                 Err(Error::Version { found, expected: FORMAT_VERSION })
             }
+            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
             [Err(Fault::Magic), Err(Fault::Magic)] => {
                 Err(not_a_pool("neither superblock (offset 0 and 4096) has the magic".to_owned()))
             }
@@ -90,7 +93,7 @@ impl Superblock {
         if version != FORMAT_VERSION {
             return Err(Fault::Version(version));
         }
-        Ok(Superblock {
+        let superblock = Superblock {
             uuid: bytes[16..32].try_into().expect("16 bytes"),
             durability: match word(32) {
                 0 => Durability::Process,
@@ -108,7 +111,21 @@ impl Superblock {
             },
             first_chunk: u32::try_from(word(88)).map_err(|_| Fault::Field("first chunk"))?,
             opens: word(96),
-        })
+        };
+        superblock.check_sizes()?;
+        Ok(superblock)
+    }
+
+    /// Refuses sizes that no version of this code writes, before anything is mapped by them.
+    fn check_sizes(&self) -> Result<(), Fault> {
+        if self.size_max > SIZE_LIMIT {
+            return Err(Fault::Field("size_max"));
+        }
+        let whole_chunks = self.size.is_multiple_of(CHUNK_LEN);
+        if !whole_chunks || self.size < ChunkId(DATA_FIRST).offset() || self.size > self.size_max {
+            return Err(Fault::Field("size"));
+        }
+        Ok(())
     }
 
     /// Writes this superblock over the older copy, with the next sequence number.
@@ -121,7 +138,7 @@ impl Superblock {
         medium.persist(offset, LEN as u64);
     }
 
-    fn encode(&self) -> [u8; LEN] {
+    pub(super) fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -150,6 +167,6 @@ impl Superblock {
     }
 }
 
-fn checksum(bytes: &[u8; LEN]) -> u64 {
+pub(super) fn checksum(bytes: &[u8; LEN]) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..CRC_AT])
 }

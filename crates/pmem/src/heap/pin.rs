@@ -1,0 +1,148 @@
+//! Readers: a promise that nothing they can see is freed, for the price of two plain stores.
+//!
+//! A reader announces the epoch in a slot of its own thread and loads. For that to be safe the
+//! announcement must be visible before the loads happen, which takes a full fence, dearer than the rest of
+//! a lookup. Here whoever wants to free pays instead: it has the kernel put a fence into every running
+//! thread of the process (`membarrier`), once for a batch of blocks. Where the kernel cannot, readers
+//! fence themselves.
+
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+
+use super::{Heap, Lane};
+use crate::medium::Medium;
+
+/// Threads that can read without a lane; those with higher numbers take one.
+const SLOT_COUNT: usize = 64;
+
+/// The announcements of a heap's readers.
+#[derive(Debug)]
+pub(super) struct Readers {
+    slots: Box<[Slot]>,
+    /// One past the highest slot ever used: the others need no look.
+    used: AtomicUsize,
+    /// Whether `membarrier` fences for the readers.
+    is_asymmetric: bool,
+}
+
+/// Aligned to two lines: the adjacent-line prefetcher fetches pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Slot(AtomicU64);
+
+/// While it lives, nothing that this thread can reach in the heap is freed.
+#[derive(Debug)]
+#[must_use = "what is read is protected only while the pin lives"]
+pub struct Pin<'h, M: Medium> {
+    held: Held<'h, M>,
+    /// A pin belongs to the thread whose slot it uses.
+    not_send: PhantomData<*const ()>,
+}
+
+#[derive(Debug)]
+enum Held<'h, M: Medium> {
+    Slot(&'h AtomicU64),
+    /// An outer pin of the same thread protects this one as well.
+    Outer,
+    Lane {
+        #[expect(dead_code, reason = "held for its drop")]
+        lane: Lane<'h, M>,
+    },
+}
+
+impl Readers {
+    pub(super) fn new() -> Self {
+        Readers {
+            slots: (0..SLOT_COUNT).map(|_| Slot::default()).collect(),
+            used: AtomicUsize::new(0),
+            is_asymmetric: register(),
+        }
+    }
+
+    /// Whether every reader inside has announced `epoch`, as seen by `thread`.
+    ///
+    /// Everything unlinked before this call is invisible to readers that are not inside.
+    pub(super) fn all_at(&self, epoch: u64, thread: u64) -> bool {
+        // Relaxed: pairs, through the barrier below, with the exchange in `announce`.
+        let used = self.used.load(Ordering::Relaxed);
+        let others = (0..used).any(|slot| slot as u64 != thread);
+        if others {
+            self.barrier();
+        }
+        // SeqCst: after the barrier, and in one order with the symmetric readers' fences.
+        let used = self.used.load(Ordering::SeqCst);
+        self.slots[..used].iter().all(|slot| {
+            let announced = slot.0.load(Ordering::SeqCst);
+            announced == 0 || announced / 2 == epoch
+        })
+    }
+
+    fn barrier(&self) {
+        if self.is_asymmetric {
+            membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        } else {
+            // SeqCst: partner of the readers' own fences.
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+impl<M: Medium> Heap<M> {
+    /// Enters the heap for reading. Never waits for other threads, unless there are more than 64.
+    #[inline(always)]
+    pub fn pin(&self) -> Pin<'_, M> {
+        let thread = self.medium().thread();
+        let held = match self.readers.slots.get(thread as usize) {
+            Some(slot) => self.announce(thread as usize, &slot.0),
+            None => Held::Lane { lane: self.enter() },
+        };
+        Pin { held, not_send: PhantomData }
+    }
+
+    #[inline(always)]
+    fn announce<'h>(&self, index: usize, slot: &'h AtomicU64) -> Held<'h, M> {
+        // Relaxed: only this thread writes its slot.
+        if slot.load(Ordering::Relaxed) != 0 {
+            return Held::Outer;
+        }
+        if index >= self.readers.used.load(Ordering::Relaxed) {
+            // SeqCst: a full fence, once, so that whoever frees after this looks at the slot.
+            self.readers.used.fetch_max(index + 1, Ordering::SeqCst);
+        }
+        // Relaxed: an old epoch is announced at worst, which holds reclamation back, never forward.
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        slot.store(epoch * 2 + 1, Ordering::Relaxed);
+        if self.readers.is_asymmetric {
+            // The announcement comes before the loads for the compiler; for the CPU, `Readers::barrier`
+            // of whoever frees sees to it.
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            // SeqCst: the announcement is visible before any load of this reader.
+            fence(Ordering::SeqCst);
+        }
+        Held::Slot(slot)
+    }
+}
+
+impl<M: Medium> Drop for Pin<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Held::Slot(slot) = self.held {
+            // Release: every load of this reader happened before; partner of the loads in `all_at`.
+            slot.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Registers the process for expedited barriers, once. False where the kernel has none.
+fn register() -> bool {
+    static REGISTERED: OnceLock<bool> = OnceLock::new();
+    *REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: the call takes no pointer and changes no memory.
+    let answer = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
+    answer == 0
+}

@@ -1,0 +1,20 @@
+//! The pool on real and on simulated media: one binary, with a module for each part of the source.
+
+mod pool {
+    mod allocator;
+    mod backing;
+    mod damage;
+    mod emulated;
+    mod fixture;
+    mod growth;
+    mod image;
+    mod mapped;
+    mod open_time;
+    mod options;
+    mod order;
+    mod roots;
+    mod sigbus;
+    mod slots;
+    mod superblock;
+    mod support;
+}
