@@ -28,6 +28,11 @@ pub trait Stored: ToOwned {
 
 /// A [`Stored`] type that can be hashed and compared where it lies.
 pub trait Key: Stored {
+    /// Binary logarithm of the number of buckets in a map's first segment. Part of the format: it may
+    /// not change. The default fills a chunk; tests set less, to see a map of few entries grow.
+    #[doc(hidden)]
+    const BUCKET_BITS: u32 = 13;
+
     /// A hash of 64 well-mixed bits. Part of the format: it may not change.
     fn hash(&self, seed: u64) -> u64 {
         self.with_bytes(|bytes| xxh3_64_with_seed(bytes, seed))

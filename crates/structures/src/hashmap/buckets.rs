@@ -6,65 +6,77 @@
 //! one fence, and the slots are marked ready. So a doubling costs 1/32 fence a bucket, and no operation
 //! waits for it. After a crash the groups are gone through again; linked slots are recognised.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::Lane;
 use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
-use super::layout::{
-    BITS_MIN, Order, READY, SEGMENT_COUNT, SEGMENTS, redirect, target, to_dummy,
-};
-use super::list::{Edge, parent};
+use super::layout::{DUMMY, Hint, Order, READY, SEGMENT_COUNT, SEGMENTS, target, to_dummy};
+use super::list::{Edge, RUN_MAX, level, parent};
 use crate::stored::{Key, Stored};
 
 /// Slots linked together under two fences: eight lines of the segment.
 const GROUP: u64 = 64;
-/// Changes in a lane between two looks at growth. A group of 64 buckets every 32 changes links a new
+/// Bits of a group's number in the counter of groups.
+const GROUP_BITS: u32 = 48;
+/// Entries added in a lane between two looks at growth. A group of 64 buckets every 32 changes links a new
 /// segment before the map can have grown by half.
-const MAINTENANCE_INTERVAL: i64 = 32;
+const MAINTENANCE_INTERVAL: u32 = 32;
 /// Most buckets a map can have: 2^40.
 const BITS_MAX: u32 = 40;
 
+/// How a slot gets into the list: the link at `link_at`, which is `link` now, becomes `new`.
+struct Plan {
+    link_at: u64,
+    link: Word,
+    new: Word,
+}
+
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Does a share of the map's own work, now and then: links buckets, sweeps, grows.
+    /// Whether the operation that holds `lane` should do a share of the map's own work after it.
     #[inline(always)]
-    pub(super) fn maintain(&self, lane: &mut Lane<'_, M>) {
-        // Relaxed: only this lane's holder writes it.
-        let changes = self.deltas[lane.index()].0.load(Ordering::Relaxed);
-        if changes % MAINTENANCE_INTERVAL == 0 {
-            self.maintain_now(lane);
+    pub(super) fn is_maintenance_due(&self, lane: &Lane<'_, M>) -> bool {
+        let added = &self.deltas[lane.index()].added;
+        // Relaxed: only the lane's holder touches it.
+        let is_due = added.load(Ordering::Relaxed) >= MAINTENANCE_INTERVAL;
+        if is_due {
+            added.store(0, Ordering::Relaxed);
         }
+        is_due
     }
 
+    /// Links buckets, sweeps, or grows. Not to be called inside a lane.
     #[cold]
-    fn maintain_now(&self, lane: &mut Lane<'_, M>) {
-        if self.swept.load(Ordering::Relaxed) != self.generation.load(Ordering::Relaxed) {
-            self.sweep_some(lane);
+    pub(super) fn maintain(&self) {
+        if !self.is_swept() {
+            self.sweep_some();
         }
-        if self.link_group(lane) {
+        if self.link_group() {
             return;
         }
         let entries = self.base_estimate + self.delta();
         if entries > 1 << self.bits() {
             // Failing to grow makes chains longer, nothing else; a full pool shows elsewhere.
-            let _ = self.grow(lane);
+            let _ = self.grow();
         }
     }
 
     /// Doubles the number of buckets, when every bucket of the last doubling is linked.
-    fn grow(&self, lane: &mut Lane<'_, M>) -> crate::Result<()> {
+    fn grow(&self) -> crate::Result<()> {
         // A thread that finds another one growing goes on with its own work.
         let Ok(_growing) = self.growing.try_lock() else { return Ok(()) };
         let bits = self.bits();
-        let segment = (bits - BITS_MIN + 1) as usize;
+        let segment = (bits - K::BUCKET_BITS + 1) as usize;
         // Acquire: pairs with the Release in `link_group`.
-        let linked = self.groups_done.load(Ordering::Acquire) == self.group_count();
+        let linked = self.groups_done.load(Ordering::Acquire) == Self::group_count(bits);
         let too_small = self.base_estimate + self.delta() <= 1 << bits;
         if !linked || too_small || bits >= BITS_MAX || segment >= SEGMENT_COUNT {
             return Ok(());
         }
         let medium = self.medium();
+        let mut lane = self.heap.enter().prepare_to_write();
         let block = lane.allocate_zeroed(8 << bits)?;
         // Fence: the segment's chunks are taken before the header refers to them.
         lane.fence();
@@ -74,65 +86,90 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // can be linked.
         medium.persist(at, 8);
         self.segments[segment].store(block.offset, Ordering::Relaxed);
-        self.next_group.store(0, Ordering::Relaxed);
         self.groups_done.store(0, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `claim_group`, for the segment and the count of groups.
+        self.next_group.store(Self::first_group(bits + 1), Ordering::Release);
         // Release: pairs with the Acquire in `bits`; whoever sees the new buckets finds their segment.
         self.bits.store(bits + 1, Ordering::Release);
         Ok(())
     }
 
-    /// Groups of the last segment. The first segment is linked when the map is created.
-    pub(super) fn group_count(&self) -> u64 {
-        let bits = self.bits();
-        if bits == BITS_MIN { 0 } else { (1 << (bits - 1)) / GROUP }
+    /// Groups of the last segment of a map with `bits` bits. The first segment is linked when the map is
+    /// created.
+    fn group_count(bits: u32) -> u64 {
+        if bits == K::BUCKET_BITS { 0 } else { (1_u64 << (bits - 1)).div_ceil(GROUP) }
+    }
+
+    /// The counter of groups when none of a map with `bits` bits is taken on: it names the bits as well,
+    /// so that nobody takes on a group of one segment and links that of another.
+    pub(super) const fn first_group(bits: u32) -> u64 {
+        (bits as u64) << GROUP_BITS
+    }
+
+    /// Takes on a group: the bits of the map that it belongs to, and its number.
+    fn claim_group(&self) -> Option<(u32, u64)> {
+        // Acquire: after the segment was published (Release in `grow`).
+        let mut next = self.next_group.load(Ordering::Acquire);
+        loop {
+            let (bits, group) = ((next >> GROUP_BITS) as u32, next & ((1 << GROUP_BITS) - 1));
+            if group >= Self::group_count(bits) {
+                return None;
+            }
+            // Acquire: as above.
+            let claimed = self.next_group.compare_exchange_weak(
+                next,
+                next + 1,
+                Ordering::Acquire,
+                Ordering::Acquire,
+            );
+            match claimed {
+                Ok(_) => return Some((bits, group)),
+                Err(found) => next = found,
+            }
+        }
     }
 
     /// Links the next group of buckets that nobody has taken on. False when none is left.
-    fn link_group(&self, lane: &mut Lane<'_, M>) -> bool {
-        let count = self.group_count();
-        // Relaxed: a first look, to leave the counter alone when all is done.
-        if self.next_group.load(Ordering::Relaxed) >= count {
-            return false;
+    fn link_group(&self) -> bool {
+        let Some((bits, group)) = self.claim_group() else { return false };
+        let medium = self.medium();
+        let first = (1 << (bits - 1)) + group * GROUP;
+        let end = (first + GROUP).min(1 << bits);
+        let mut buckets: VecDeque<u64> = (first..end)
+            .filter(|&bucket| !Link::at(medium, self.slot(bucket)).load().has(READY))
+            .collect();
+        while !buckets.is_empty() {
+            let mut lane = self.heap.enter().prepare_to_write();
+            self.link_buckets(&mut lane, &mut buckets);
         }
-        // Acquire: after the segment was published (Release in `grow`).
-        let group = self.next_group.fetch_add(1, Ordering::Acquire);
-        if group >= count {
-            return false;
-        }
-        let first = (1 << (self.bits() - 1)) + group * GROUP;
-        self.link_buckets(lane, first);
         // Release: pairs with the Acquire in `grow`: all groups are linked before the next doubling.
         self.groups_done.fetch_add(1, Ordering::Release);
         true
     }
 
-    fn link_buckets(&self, lane: &mut Lane<'_, M>, first: u64) {
+    /// Links as many buckets as one stay in a lane allows: all of them, unless many marked nodes are in
+    /// the way.
+    fn link_buckets(&self, lane: &mut Lane<'_, M>, buckets: &mut VecDeque<u64>) {
         let medium = self.medium();
-        let not_ready: Vec<u64> = (first..first + GROUP)
-            .filter(|&bucket| !Link::at(medium, self.slot(bucket)).load().has(READY))
-            .collect();
-        for &bucket in &not_ready {
-            medium.prefetch(Link::at(medium, self.slot(parent(bucket))).load().offset());
-        }
-        let mut planned = Vec::with_capacity(not_ready.len());
-        for &bucket in &not_ready {
-            if let Some(plan) = self.plan(lane, bucket) {
-                planned.push((bucket, plan));
-            }
+        self.prefetch_chains(buckets);
+        let mut planned = Vec::with_capacity(buckets.len());
+        while lane.suspects_left() > 2 * RUN_MAX || planned.is_empty() {
+            let Some(bucket) = buckets.pop_front() else { break };
+            planned.push((bucket, self.plan(lane, bucket)));
         }
         // Fence: every slot leads to its successor before any link leads to a slot.
         lane.fence();
         let mut dirty = Vec::with_capacity(planned.len());
-        for (bucket, (link_at, link)) in planned {
-            let new = redirect(link, to_dummy(bucket));
+        for (bucket, plan) in &planned {
+            let Some(Plan { link_at, link, new }) = plan else { continue };
             let mark = if medium.needs_flush() { Word::DIRTY } else { 0 };
-            match medium.compare_exchange(link_at, link.raw(), new.raw() | mark) {
+            match medium.compare_exchange(*link_at, link.raw(), new.raw() | mark) {
                 Ok(_) => {
                     // Flush: fenced below, before the mark is taken off and before the slot is ready.
-                    medium.flush(link_at, 8);
-                    dirty.push((link_at, new));
+                    medium.flush(*link_at, 8);
+                    dirty.push((*link_at, *new));
                 }
-                Err(_) => self.link_bucket(lane, bucket),
+                Err(_) => self.link_bucket(lane, *bucket),
             }
         }
         // Fence: every slot is in the list for good before operations begin at it.
@@ -143,42 +180,63 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 let _ = medium.compare_exchange(link_at, new.raw() | Word::DIRTY, new.raw());
             }
         }
-        for &bucket in &not_ready {
+        for (bucket, _) in planned {
             // Not flushed: a slot that is linked but not ready after a crash is recognised by `plan`.
             medium.fetch_or(self.slot(bucket), READY);
         }
     }
 
-    /// Gives the slot of `bucket` its successor, flushed. Returns the link that is to lead to it, or
-    /// `None` when one does already.
-    fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Option<(u64, Word)> {
+    /// Brings the first two nodes of the buckets to be split on their way into the cache, all at once:
+    /// waiting for them one after the other would be most of the cost of growing.
+    fn prefetch_chains(&self, buckets: &VecDeque<u64>) {
+        let medium = self.medium();
+        let first = |bucket| Link::at(medium, self.slot(parent(bucket))).load();
+        for &bucket in buckets {
+            medium.prefetch(first(bucket).offset());
+        }
+        for &bucket in buckets {
+            let link = first(bucket);
+            if !link.has(DUMMY) && !link.is_null() {
+                medium.prefetch(Link::at(medium, link.offset()).load().offset());
+            }
+        }
+    }
+
+    /// Gives the slot of `bucket` its successor, flushed. `None` when a link leads to it already.
+    fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Option<Plan> {
         let slot = self.slot(bucket);
         loop {
             let place = self.find(Order::of_bucket(bucket), Edge::First, |_, _| false);
             if place.link_at == slot {
                 return None;
             }
-            if !place.run.nodes().is_empty() {
+            if place.run_len > 0 {
                 // They would end up behind the dummy, where nobody looks for their order.
                 self.unlink_run(lane, &place);
                 continue;
             }
             let medium = self.medium();
-            medium.store(slot, target(place.link).raw());
+            let order = Order::of_bucket(bucket);
+            let bits = level(bucket, K::BUCKET_BITS);
+            let hint = match place.bound(K::BUCKET_BITS) {
+                Some(bound) if bound.shares(order, bits) => Hint::of(bound, bits),
+                _ => Hint::NONE,
+            };
+            medium.store(slot, hint.put(target(place.link)).raw());
             // Flush: fenced by the caller, before a link leads to the slot.
             medium.flush(slot, 8);
-            return Some((place.link_at, place.link));
+            let new = place.led_past(to_dummy(bucket));
+            return Some(Plan { link_at: place.link_at, link: place.link, new });
         }
     }
 
     /// Links one bucket by itself, after its surroundings changed.
     #[cold]
     fn link_bucket(&self, lane: &mut Lane<'_, M>, bucket: u64) {
-        while let Some((link_at, link)) = self.plan(lane, bucket) {
+        while let Some(plan) = self.plan(lane, bucket) {
             // Fence: as in `link_buckets`.
             lane.fence();
-            let link_word = Link::at(self.medium(), link_at);
-            if link_word.replace(link, redirect(link, to_dummy(bucket))).is_ok() {
+            if Link::at(self.medium(), plan.link_at).replace(plan.link, plan.new).is_ok() {
                 return;
             }
         }
@@ -187,8 +245,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Links every slot of the first segment, in a new map.
     pub(super) fn link_first_segment(&self) {
         let medium = self.medium();
-        let count = 1_u64 << BITS_MIN;
-        let by_order = |place: u64| place.reverse_bits() >> (64 - BITS_MIN);
+        let count = 1_u64 << K::BUCKET_BITS;
+        let by_order = |place: u64| place.reverse_bits() >> (64 - K::BUCKET_BITS);
         for place in 0..count {
             let next = if place + 1 < count { to_dummy(by_order(place + 1)) } else { Word::NULL };
             medium.store(self.slot(by_order(place)), next.with(READY).raw());

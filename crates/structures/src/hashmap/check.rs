@@ -36,6 +36,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut at = self.slot(0);
         let mut link = Link::at(medium, at).load();
         let mut last = Order(0);
+        // The bucket that `at` is the slot of, if it is one.
+        let mut slot = Some(0);
         // Unmarked nodes of the present order, to find keys that are there twice.
         let mut same_order: Vec<u64> = Vec::new();
         loop {
@@ -58,6 +60,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                     return false;
                 }
                 last = order;
+                slot = Some(bucket);
                 at = self.slot(bucket);
                 link = Link::at(medium, at).load();
                 continue;
@@ -72,6 +75,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 violations.push(Violation::new(node, "entry is out of order"));
                 return false;
             }
+            if slot.is_some_and(|bucket| Self::is_behind(bucket, link, tag_order(tag))) {
+                violations.push(Violation::new(at, "slot's hint is beyond the entry it leads to"));
+            }
             if tag_order(tag) > last {
                 same_order.clear();
             }
@@ -81,7 +87,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 same_order.push(node);
             }
             nodes.push(node);
-            (at, link) = (node, own);
+            (slot, at, link) = (None, node, own);
         }
     }
 

@@ -3,14 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::heap::Lane;
 use remanent_pmem::{Link, Medium};
 
 use super::Core;
 use super::layout::{
-    BITS_MIN, DUMMY, GENERATION, Order, SWEPT, Shape, TAG, dummy_of, tag_generation, tag_order,
+    DUMMY, GENERATION, Order, SWEPT, Shape, TAG, dummy_of, tag_generation, tag_order,
 };
-use super::list::{Edge, Found, RUN_MAX};
+use super::list::{Edge, Found};
 use crate::Result;
 use crate::stored::{Key, Stored};
 
@@ -33,7 +32,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         limit: usize,
         mut visit: impl FnMut(&K, &V),
     ) -> Result<u64> {
-        let _lane = self.heap.enter();
+        let _pin = self.heap.pin();
         let generation = self.generation();
         let next = self.walk_from(cursor, limit, |visited| {
             if Self::is_alive(visited.generation, generation) {
@@ -56,7 +55,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> u64 {
         let medium = self.medium();
         let from = Order(cursor);
-        let (at, _) = self.start(from.hash_bits());
+        let (_, at, _) = self.start(from);
         let mut link = Link::at(medium, at).load_durable();
         let mut visited = 0;
         let mut last = from;
@@ -112,7 +111,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Whether no dead entry is left but those that their own writers sweep out.
+    /// Whether no dead entry is left.
     pub(super) fn is_swept(&self) -> bool {
         // Acquire: pairs with the Release in `sweep_some`, and with that in `clear`.
         self.swept.load(Ordering::Acquire) == self.generation.load(Ordering::Acquire)
@@ -120,36 +119,37 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     fn sweep_all(&self) -> Result<()> {
         while !self.is_swept() {
-            let mut lane = self.heap.enter().prepare_to_write();
-            self.sweep_some(&mut lane);
-            drop(lane);
+            self.sweep_some();
             self.heap.verify()?;
             self.medium().pause();
         }
         Ok(())
     }
 
-    /// Sweeps some dead entries out, where the last sweep ended; notes when it reaches the end.
-    pub(super) fn sweep_some(&self, lane: &mut Lane<'_, M>) {
+    /// Sweeps some dead entries out, where the last sweep ended; notes when it reaches the end. Not to
+    /// be called inside a lane.
+    pub(super) fn sweep_some(&self) {
         // A thread that finds another one sweeping leaves it to that.
         let Ok(mut sweep) = self.sweep.try_lock() else { return };
         // Acquire: entries of earlier generations are to go.
         let generation = self.generation.load(Ordering::Acquire);
         if sweep.generation != generation {
-            *sweep = Sweep { generation, cursor: 0 };
+            *sweep = Sweep { generation, cursor: 0, epoch: self.heap.epoch() };
+        }
+        if !self.heap.has_passed(sweep.epoch) {
+            // Operations that began before the clearing may still link entries, which are dead then.
+            return;
         }
         let mut dead = Vec::new();
+        let pin = self.heap.pin();
         let next = self.walk_from(sweep.cursor, SWEEP, |visited| {
             if !Self::is_alive(visited.generation, generation as u16) {
                 dead.push(visited.order);
             }
         });
+        drop(pin);
         for order in dead {
-            if !self.sweep_order(lane, order) {
-                // No room for more in this operation: come again for this order.
-                sweep.cursor = order.0;
-                return;
-            }
+            self.sweep_order(order);
         }
         sweep.cursor = next;
         if next == 0 {
@@ -162,27 +162,27 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Unlinks the dead entries of one order. False when the lane has no room for more.
-    pub(super) fn sweep_order(&self, lane: &mut Lane<'_, M>, order: Order) -> bool {
-        let generation = self.generation();
+    /// Unlinks the dead entries of one order, each in a lane of its own.
+    pub(super) fn sweep_order(&self, order: Order) {
         loop {
-            if lane.suspects_left() < 2 * RUN_MAX {
-                return false;
-            }
+            let mut lane = self.heap.enter().prepare_to_write();
+            let generation = self.generation();
             let place = self.find(order, Edge::Last, |_, node_generation| {
                 !Self::is_alive(node_generation, generation)
             });
             if place.overflow {
-                self.unlink_run(lane, &place);
+                self.unlink_run(&mut lane, &place);
                 continue;
             }
-            let Some(found) = place.found else { return true };
+            let Some(found) = place.found else { return };
             // Lost: another thread was here; look again.
-            let _ = self.unlink(lane, place, found, order);
+            let _ = self.unlink(&mut lane, place, found, order);
         }
     }
 
     pub(super) fn len(&self) -> Result<u64> {
+        // Dead entries are counted until they are swept out.
+        self.sweep_all()?;
         // Acquire: pairs with the Release below.
         let mut base = self.base.load(Ordering::Acquire);
         if base == UNKNOWN {
@@ -201,12 +201,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 return Ok(known);
             }
             // Where lines can be lost, an entry may be marked without anyone knowing: walk the list.
-            let count = if self.medium().needs_flush() || !self.is_swept() {
+            let count = if self.medium().needs_flush() {
                 let mut count = 0;
                 self.walk_from(0, usize::MAX, |_| count += 1);
                 count
             } else {
-                let segments = u64::from(self.bits() - BITS_MIN) + 1;
+                let segments = u64::from(self.bits() - K::BUCKET_BITS) + 1;
                 self.heap.count_blocks()? - segments - retired
             };
             let base = count as i64 - self.delta();
@@ -225,6 +225,8 @@ pub(super) const UNKNOWN: i64 = i64::MIN;
 pub(super) struct Sweep {
     generation: u64,
     cursor: u64,
+    /// Epoch of the heap when the sweep was called for.
+    epoch: u64,
 }
 
 /// Copies of a map's entries; see [`HashMap::iter`](super::HashMap::iter).

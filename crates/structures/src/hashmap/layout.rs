@@ -12,14 +12,18 @@
 //! A key of variable length with a value of at most 8 bytes has its length at 24 and begins at 32. A
 //! short integer key is padded with zeros to 8 bytes.
 //!
-//! All entries form one list, sorted by *order*: the low 48 bits of the hash, reversed. A bucket is a
+//! All entries form one list, sorted by *order*: the high 48 bits of the hash. The bucket of an entry is
+//! the low bits of its order reversed, so that a doubling splits each bucket at one point. A bucket is a
 //! place in that list, marked by a dummy. The dummy of bucket *b* is nothing but slot *b* of the bucket
 //! array, one link word: its order follows from *b*. A link to a dummy holds the bucket number instead
 //! of an offset. Compared with the paper's dummies in the heap this saves a cache miss for every
 //! operation and 32 bytes for every bucket.
 //!
-//! Segment 0 has the first 8192 slots, segment *i* the next 8192 · 2^(i−1). The number of segments is
-//! the number of buckets: one word publishes a doubling.
+//! The tag of a node's link is the version of its value; that of a slot tells a search how far off the
+//! first entry is ([`Hint`]).
+//!
+//! Segment 0 has the first 8192 slots ([`Key::BUCKET_BITS`]), segment *i* the next 8192 · 2^(i−1). The
+//! number of segments is the number of buckets: one word publishes a doubling.
 
 use remanent_pmem::{Medium, Word};
 
@@ -31,9 +35,6 @@ pub(super) const SWEPT: u64 = 16;
 pub(super) const COUNT: u64 = 24;
 pub(super) const SEGMENTS: u64 = 64;
 pub(super) const SEGMENT_COUNT: usize = 40;
-
-/// Bits of a bucket number within the first segment: 8192 slots fill one chunk.
-pub(super) const BITS_MIN: u32 = 13;
 
 /// A link whose offset is a bucket number.
 pub(super) const DUMMY: u64 = Word::FLAG_A;
@@ -54,7 +55,7 @@ pub(super) struct Order(pub(super) u64);
 impl Order {
     #[inline(always)]
     pub(super) fn of_hash(hash: u64) -> Self {
-        Order(hash.reverse_bits() >> 16)
+        Order(hash >> 16)
     }
 
     #[inline(always)]
@@ -62,9 +63,15 @@ impl Order {
         Order(bucket.reverse_bits() >> 16)
     }
 
-    /// The low 48 bits of the hashes that have this order.
+    /// Whether this order begins with the first `bits` bits of `other`.
     #[inline(always)]
-    pub(super) fn hash_bits(self) -> u64 {
+    pub(super) fn shares(self, other: Order, bits: u32) -> bool {
+        (self.0 ^ other.0) >> (ORDER_BITS - bits) == 0
+    }
+
+    /// The number whose low bits are the buckets of this order: the order, reversed.
+    #[inline(always)]
+    pub(super) fn bucket_bits(self) -> u64 {
         (self.0 << 16).reverse_bits()
     }
 }
@@ -92,6 +99,48 @@ pub(super) fn target(word: Word) -> Word {
 pub(super) fn redirect(link: Word, target: Word) -> Word {
     Word::from_raw(link.raw() & !(Word::OFFSET_MASK | DUMMY) | target.raw())
 }
+
+/// What the tag of a slot says about the entry it leads to: a lower bound of its order, so that a search
+/// need not fetch an entry that lies behind what it looks for.
+///
+/// All entries that a slot can lead to share the bits of its bucket; a hint is the 15 bits of the order
+/// that come after those, plus one. 0 says nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hint(u16);
+
+impl Hint {
+    /// No bound: what follows has to be looked at.
+    pub(super) const NONE: Hint = Hint(0);
+    const BITS: u32 = 15;
+
+    /// The hint for an entry of `order` in a bucket whose number has `bits` bits.
+    #[inline(always)]
+    pub(super) fn of(order: Order, bits: u32) -> Self {
+        let rest = order.0 << bits & (ORDER_END - 1);
+        Hint((rest >> (ORDER_BITS - Self::BITS)) as u16 + 1)
+    }
+
+    /// The lowest order that this hint allows in a bucket of `bucket_order` and `bits` bits.
+    pub(super) fn bound(self, bucket_order: Order, bits: u32) -> Option<Order> {
+        let above = u64::from(self.0.checked_sub(1)?) << (ORDER_BITS - Self::BITS) >> bits;
+        Some(Order(bucket_order.0 | above))
+    }
+
+    /// The hint in a slot's word.
+    #[inline(always)]
+    pub(super) fn in_slot(word: Word) -> Self {
+        Hint(word.tag())
+    }
+
+    /// The word of a slot with this hint.
+    #[inline(always)]
+    pub(super) fn put(self, word: Word) -> Word {
+        word.with_tag(self.0)
+    }
+}
+
+const ORDER_BITS: u32 = 48;
+const ORDER_END: u64 = 1 << ORDER_BITS;
 
 /// The word that holds a node's order and generation.
 #[inline(always)]
@@ -196,14 +245,37 @@ mod tests {
 
     #[test]
     fn a_dummy_comes_before_the_entries_of_its_bucket() {
-        for bits in [BITS_MIN, 20, 39] {
+        for bits in [<u64 as Key>::BUCKET_BITS, 20, 39] {
             for hash in [0, 1, 0x1234_5678_9abc_def0, u64::MAX] {
-                let bucket = hash & ((1 << bits) - 1);
+                let bucket = Order::of_hash(hash).bucket_bits() & ((1 << bits) - 1);
                 assert!(Order::of_bucket(bucket) <= Order::of_hash(hash));
                 let parent = bucket & !(1 << (63 - bucket.max(1).leading_zeros()));
                 assert!(Order::of_bucket(parent) <= Order::of_bucket(bucket));
             }
         }
+    }
+
+    #[test]
+    fn hints_order_as_the_entries_of_a_bucket_do() {
+        for bits in [1, 13, 20, 40] {
+            let bucket = (1_u64 << bits) - 2;
+            let orders: Vec<Order> = (0..64)
+                .map(|n| Order(Order::of_bucket(bucket).0 | n << (ORDER_BITS - bits) >> 6))
+                .collect();
+            for a in &orders {
+                assert!(a.shares(Order::of_bucket(bucket), bits));
+                for b in &orders {
+                    if Hint::of(*a, bits) < Hint::of(*b, bits) {
+                        assert!(a < b);
+                    }
+                }
+            }
+        }
+        assert!(Hint::NONE < Hint::of(Order(0), 13));
+        let order = Order::of_hash(0x1234_5678_9abc_def0);
+        let bucket = order.bucket_bits() & 0x1fff;
+        let bound = Hint::of(order, 13).bound(Order::of_bucket(bucket), 13).unwrap();
+        assert!(bound <= order && bound.shares(order, 13 + Hint::BITS));
     }
 
     #[test]

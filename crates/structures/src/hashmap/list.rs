@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
-use super::layout::{DUMMY, Order, READY, TAG, dummy_of, tag_generation, tag_order};
+use super::layout::{
+    DUMMY, Hint, Order, READY, TAG, dummy_of, redirect, tag_generation, tag_order, target,
+};
 use crate::stored::{Key, Stored};
 
 /// Marked nodes that one compare-exchange unlinks at most; bounds the suspects an operation needs.
@@ -19,14 +21,57 @@ pub(super) struct Place {
     pub(super) link_at: u64,
     /// That word: clean and unmarked when it was read.
     pub(super) link: Word,
-    /// Marked nodes between that link and `next`, in list order; all of them are frozen.
-    pub(super) run: Run,
+    /// The bucket whose slot the link is, if it is one.
+    pub(super) bucket: Option<u64>,
+    /// Marked nodes between that link and `next`; all of them are frozen.
+    pub(super) run_len: usize,
     /// What follows the place: the first word that does not lead to a marked node.
     pub(super) next: Word,
     /// The node that was looked for, with its clean and unmarked link, when it was found at `next`.
     pub(super) found: Option<Found>,
-    /// Whether `run` is full and more marked nodes follow, so that the search could not go on.
+    /// Whether the run has [`RUN_MAX`] nodes and more follow, so that the search could not go on.
     pub(super) overflow: bool,
+}
+
+impl Place {
+    /// The link's word when a new node of this order is put here.
+    #[inline(always)]
+    pub(super) fn led_to(&self, node: u64, order: Order, bits_min: u32) -> Word {
+        let word = redirect(self.link, Word::to(node));
+        match self.bucket {
+            None => word,
+            Some(bucket) => {
+                let bits = level(bucket, bits_min);
+                let shares = order.shares(Order::of_bucket(bucket), bits);
+                let hint = if shares { Hint::of(order, bits) } else { Hint::NONE };
+                hint.put(word)
+            }
+        }
+    }
+
+    /// The link's word when it leads past what it led to, to something further on. A slot keeps its hint:
+    /// a lower bound stays one.
+    #[inline(always)]
+    pub(super) fn led_past(&self, next: Word) -> Word {
+        redirect(self.link, target(next))
+    }
+
+    /// What is known of the order of the node that the link leads to, when it is a slot's.
+    pub(super) fn bound(&self, bits_min: u32) -> Option<Order> {
+        let bucket = self.bucket?;
+        Hint::in_slot(self.link).bound(Order::of_bucket(bucket), level(bucket, bits_min))
+    }
+
+    /// The marked nodes between the link and `next`, in list order.
+    pub(super) fn run<M: Medium>(&self, medium: &M) -> impl Iterator<Item = u64> {
+        let mut word = self.link;
+        (0..self.run_len).map(move |_| {
+            let node = word.offset();
+            // Marked links never change: this is the run that the walk has seen.
+            word = Link::at(medium, node).load();
+            node
+        })
+    }
 }
 
 /// What a walk does at a live node.
@@ -43,29 +88,6 @@ pub(super) struct Found {
     pub(super) link: Word,
 }
 
-/// Up to [`RUN_MAX`] marked nodes.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    nodes: [u64; RUN_MAX],
-    len: usize,
-}
-
-impl Run {
-    /// Adds a node; false when there is no room.
-    fn push(&mut self, node: u64) -> bool {
-        let room = self.len < RUN_MAX;
-        if room {
-            self.nodes[self.len] = node;
-            self.len += 1;
-        }
-        room
-    }
-
-    pub(super) fn nodes(&self) -> &[u64] {
-        &self.nodes[..self.len]
-    }
-}
-
 /// Where a search stops among nodes of the order it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
@@ -79,31 +101,38 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Offset of the slot of `bucket`, which is its dummy.
     #[inline(always)]
     pub(super) fn slot(&self, bucket: u64) -> u64 {
-        use super::layout::BITS_MIN;
-        let (segment, index) = if bucket < 1 << BITS_MIN {
+        let (segment, index) = if bucket < 1 << K::BUCKET_BITS {
             (0, bucket)
         } else {
             let top = 63 - bucket.leading_zeros();
-            (top - BITS_MIN + 1, bucket - (1 << top))
+            (top - K::BUCKET_BITS + 1, bucket - (1 << top))
         };
         // Relaxed: stored before the number of bits that led to this bucket (Acquire in `bits`), or
         // before the dummy link that names it.
         self.segments[segment as usize].load(Ordering::Relaxed) + index * 8
     }
 
-    /// The slot to begin at for hashes that end in `hash_bits`: of their bucket, or of the nearest
-    /// parent that is linked already.
+    /// The bucket to begin at for this order, and its slot: the order's own, or the nearest parent that
+    /// is linked already.
     #[inline(always)]
-    pub(super) fn start(&self, hash_bits: u64) -> (u64, Word) {
-        let mut bucket = hash_bits & ((1 << self.bits()) - 1);
+    pub(super) fn start(&self, order: Order) -> (u64, u64, Word) {
+        let mut bucket = order.bucket_bits() & ((1 << self.bits()) - 1);
         loop {
             let at = self.slot(bucket);
             let link = Link::at(self.medium(), at).load();
-            if link.has(READY) {
-                return (at, link);
+            // Bucket 0 is always ready, unless its line cannot be read: then `verify` tells.
+            if link.has(READY) || bucket == 0 {
+                return (bucket, at, link);
             }
             bucket = parent(bucket);
         }
+    }
+
+    /// Whether the first entry behind the slot of `bucket`, which is one of the order's buckets, lies
+    /// behind `order` for certain.
+    #[inline(always)]
+    pub(super) fn is_behind(bucket: u64, slot: Word, order: Order) -> bool {
+        Hint::in_slot(slot) > Hint::of(order, level(bucket, K::BUCKET_BITS)) && !slot.has(DUMMY)
     }
 
     /// Whether entries of this generation are still there.
@@ -125,14 +154,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// `is_match` is asked about unmarked nodes of exactly this order, with their generation; the first
     /// one it accepts ends the search. A place that [overflows](Place::overflow) ends it early: it is to be cleared first.
     #[inline]
-    #[track_caller]
     pub(super) fn find(
         &self,
         order: Order,
         edge: Edge,
         mut is_match: impl FnMut(u64, u16) -> bool,
     ) -> Place {
-        self.walk(order, |_, node, tag| {
+        self.walk(order, |node, tag| {
             let node_order = tag_order(tag);
             if node_order == order && is_match(node, tag_generation(tag)) {
                 return Step::Match;
@@ -146,24 +174,41 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// The place whose run holds the marked node `node` of this order, if it is still in the list.
-    #[track_caller]
+    #[cold]
     pub(super) fn find_marked(&self, order: Order, node: u64) -> Option<Place> {
-        let place = self.walk(order, |run, _, tag| {
-            let stop = run.nodes().contains(&node) || tag_order(tag) > order;
-            if stop { Step::Stop } else { Step::Pass }
-        });
-        (place.overflow || place.run.nodes().contains(&node)).then_some(place)
+        let holds = |place: &Place| {
+            place.overflow || place.run(self.medium()).any(|marked| marked == node)
+        };
+        // Each walk stops at a later live node of this order than the one before.
+        for passed in 0.. {
+            let mut seen = 0;
+            let mut ended = true;
+            let place = self.walk(order, |_, tag| {
+                if tag_order(tag) < order {
+                    return Step::Pass;
+                }
+                ended = tag_order(tag) > order;
+                seen += 1;
+                if ended || seen > passed { Step::Stop } else { Step::Pass }
+            });
+            if holds(&place) {
+                return Some(place);
+            }
+            if ended || seen <= passed {
+                return None;
+            }
+        }
+        None
     }
 
     /// Passes the unmarked nodes of `order` to `visit`, with their generation, until it breaks.
-    #[track_caller]
     pub(super) fn visit_order(
         &self,
         order: Order,
         mut visit: impl FnMut(Found, u16) -> ControlFlow<()>,
     ) {
         let medium = self.medium();
-        let (at, _) = self.start(order.hash_bits());
+        let (_, at, _) = self.start(order);
         let mut link = Link::at(medium, at).load_durable();
         loop {
             if link.has(DUMMY) {
@@ -192,14 +237,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Walks the list from the bucket of `order`, and asks `decide` at every node that is not marked,
-    /// with the marked nodes before it. Ends in any case before the first dummy behind `order`.
+    /// with its tag. Ends in any case before the first dummy behind `order`.
     #[inline(always)]
-    #[track_caller]
-    fn walk(&self, order: Order, mut decide: impl FnMut(&Run, u64, u64) -> Step) -> Place {
+    fn walk(&self, order: Order, mut decide: impl FnMut(u64, u64) -> Step) -> Place {
         let medium = self.medium();
-        let (mut link_at, _) = self.start(order.hash_bits());
+        let (start, mut link_at, _) = self.start(order);
+        let mut bucket = Some(start);
         let mut link = Link::at(medium, link_at).load_durable();
-        let mut run = Run::default();
+        let mut run_len = 0;
         let mut next = link;
         let mut found = None;
         let mut overflow = false;
@@ -208,12 +253,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 if Order::of_bucket(dummy_of(next)) > order {
                     break;
                 }
+                bucket = Some(dummy_of(next));
                 link_at = self.slot(dummy_of(next));
                 link = Link::at(medium, link_at).load_durable();
-                (run.len, next) = (0, link);
+                (run_len, next) = (0, link);
                 continue;
             }
-            if next.is_null() {
+            // The hint of a slot that was met on the way may be about other orders.
+            let is_first = bucket == Some(start) && run_len == 0;
+            if next.is_null() || is_first && Self::is_behind(start, link, order) {
                 break;
             }
             let node = next.offset();
@@ -223,14 +271,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 if tag_order(tag) > order {
                     break;
                 }
-                overflow = !run.push(node);
+                overflow = run_len == RUN_MAX;
                 if overflow {
                     break;
                 }
+                run_len += 1;
                 next = own;
                 continue;
             }
-            match decide(&run, node, tag) {
+            match decide(node, tag) {
                 Step::Pass => {}
                 Step::Stop => break,
                 Step::Match => {
@@ -238,11 +287,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                     break;
                 }
             }
-            (link_at, link) = (node, own);
-            (run.len, next) = (0, own);
+            (bucket, link_at, link) = (None, node, own);
+            (run_len, next) = (0, own);
         }
-        Place { link_at, link, run, next, found, overflow }
+        Place { link_at, link, bucket, run_len, next, found, overflow }
     }
+}
+
+/// Bits of a bucket's number when it was made: all entries behind its slot share them.
+#[inline(always)]
+pub(super) fn level(bucket: u64, bits_min: u32) -> u32 {
+    bits_min.max(64 - bucket.leading_zeros())
 }
 
 /// The bucket that `bucket` is split off from: its number without the highest bit.

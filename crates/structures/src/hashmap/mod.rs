@@ -10,9 +10,9 @@
 //! - **Durable linearizability.** When a call returns, its effect survives. A reader that meets a link
 //!   or a value which is not durable yet makes it durable before it answers.
 //! - **Lock-freedom.** No operation waits for another one to finish. Exceptions: more than 31 threads
-//!   inside at once wait for a lane; writers wait when 200 removed entries cannot be freed because a
-//!   reader stands still in the middle of an operation; [`len`](HashMap::len) holds everything up once,
-//!   the first time after a crash.
+//!   that write at once wait for a lane; writers wait when 200 removed entries cannot be freed because a
+//!   reader stands still in the middle of an operation; [`len`](HashMap::len) holds writers up once, the
+//!   first time after a crash.
 //! - **Fences.** `get` 0, `insert` 2, `update` of at most 8 bytes 1, of more 2, `remove` 1.
 //! - **Recovery** looks at what was in flight and at nothing else.
 //!
@@ -98,7 +98,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     /// Binary logarithm of the number of buckets.
     bits: AtomicU32,
     segments: [AtomicU64; SEGMENT_COUNT],
-    /// Next group of buckets of the last segment to link into the list.
+    /// Next group of buckets of the last segment to link into the list, and which segment that is.
     next_group: AtomicU64,
     /// Groups of the last segment that are linked.
     groups_done: AtomicU64,
@@ -116,7 +116,11 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
 /// A counter that one lane writes. Aligned to two lines: the prefetcher fetches pairs.
 #[derive(Default)]
 #[repr(align(128))]
-struct Delta(AtomicI64);
+struct Delta {
+    entries: AtomicI64,
+    /// Entries added since the lane's last share in the map's own work.
+    added: AtomicU32,
+}
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// Creates an empty map under a new root.
@@ -173,7 +177,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
 
     /// Passes the value of `key` to `use_value`, without a copy where memory is mapped. No fence.
     ///
-    /// The value's space is not freed meanwhile, so `use_value` should be quick.
+    /// The value's space is not freed meanwhile, so `use_value` should be quick; and it may not
+    /// [`clear`](HashMap::clear) the map, which would wait for itself.
     ///
     /// # Errors
     ///
@@ -199,7 +204,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     ///
     /// When the pool is full or the entry is too long: nothing was changed.
     #[inline]
-    #[track_caller]
     pub fn insert(&self, key: &K, value: &V) -> Result<bool> {
         self.core.edit(key, |found| match found {
             None => (Change::Put(value), true),
@@ -254,7 +258,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// Reads an entry and decides what becomes of it, as one step that no other thread and no crash
     /// divides.
     ///
-    /// `decide` runs again when another thread was quicker, so it should have no other effect.
+    /// `decide` runs again when another thread was quicker, so it should have no other effect; and it may
+    /// not call [`len`](HashMap::len) or [`clear`](HashMap::clear), which would wait for it.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
@@ -385,17 +390,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.bits.load(Ordering::Acquire)
     }
 
-    /// Counts entries in and out; only the holder of the lane calls this for it.
+    /// Counts an entry in; only the holder of the lane calls this for it.
     #[inline(always)]
-    fn count(&self, lane: usize, difference: i64) {
-        let delta = &self.deltas[lane].0;
+    fn count_in(&self, lane: usize) {
+        let delta = &self.deltas[lane];
         // Relaxed: one writer at a time, handed over with the lane; readers want a recent sum.
-        delta.store(delta.load(Ordering::Relaxed) + difference, Ordering::Relaxed);
+        delta.entries.store(delta.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        delta.added.store(delta.added.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Counts an entry out; only the holder of the lane calls this for it.
+    #[inline(always)]
+    fn count_out(&self, lane: usize) {
+        let delta = &self.deltas[lane];
+        // Relaxed: as in `count_in`.
+        delta.entries.store(delta.entries.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
     fn delta(&self) -> i64 {
-        // Relaxed: as in `count`.
-        self.deltas.iter().map(|delta| delta.0.load(Ordering::Relaxed)).sum()
+        // Relaxed: as in `count_in`.
+        self.deltas.iter().map(|delta| delta.entries.load(Ordering::Relaxed)).sum()
     }
 
     fn new_deltas() -> Box<[Delta]> {

@@ -85,7 +85,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
     /// # Errors
     ///
     /// When the pool is full or the entry is too long: nothing was changed.
-    #[track_caller]
     pub fn insert(&self, key: &K, value: &V) -> Result<()> {
         self.core.add(key, value)
     }
@@ -118,7 +117,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
     /// # Errors
     ///
     /// When the medium met a fault.
-    #[track_caller]
     pub fn remove_one(&self, key: &K, value: &V) -> Result<bool>
     where
         V: PartialEq,
@@ -131,7 +129,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
     /// # Errors
     ///
     /// When the medium met a fault.
-    #[track_caller]
     pub fn remove_all(&self, key: &K) -> Result<u64> {
         let mut removed = 0;
         while self.core.remove_where(key, |_| true)? {
@@ -202,7 +199,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> fmt::Debug for HashMultiMap
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
-    #[track_caller]
     fn add(&self, key: &K, value: &V) -> Result<()> {
         let order = Order::of_hash(self.hash(key));
         let mut lane = self.heap.enter().prepare_to_write();
@@ -218,12 +214,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
                 break;
             }
         }
-        self.finish(&mut lane, order, generation)
+        self.finish(lane)
     }
 
     fn for_each(&self, key: &K, mut visit: impl FnMut(&V) -> ControlFlow<()>) -> Result<()> {
         let order = Order::of_hash(self.hash(key));
-        let _lane = self.heap.enter();
+        let _pin = self.heap.pin();
         let generation = self.generation();
         self.visit_order(order, |found, node_generation| {
             if Self::is_alive(node_generation, generation)
@@ -236,7 +232,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         Ok(self.heap.verify()?)
     }
 
-    #[track_caller]
     fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
         let order = Order::of_hash(self.hash(key));
         let mut lane = self.heap.enter().prepare_to_write();
@@ -258,7 +253,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
                 break true;
             }
         };
-        self.finish(&mut lane, order, generation)?;
+        self.finish(lane)?;
         Ok(removed)
     }
 }

@@ -9,7 +9,7 @@ use super::layout::{
     DUMMY, LEN_MAX, Order, Shape, TAG, VALUE, dummy_of, has_key, in_place, redirect, tag,
     tag_generation, tag_order, target,
 };
-use super::list::{Edge, Found, Place, Run};
+use super::list::{Edge, Found, Place};
 use super::{Change, Core};
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -28,15 +28,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     #[inline]
-    #[track_caller]
     pub(super) fn get_with<R>(
         &self,
         key: &K,
         use_value: impl FnOnce(&V) -> R,
     ) -> Result<Option<R>> {
-        let hash = self.hash(key);
-        let _lane = self.heap.enter();
-        let result = self.search(Order::of_hash(hash), key).map(|found| {
+        let order = Order::of_hash(self.hash(key));
+        let _pin = self.heap.pin();
+        let result = self.search(order, key).map(|found| {
             let value = self.value(found);
             value.with(use_value)
         });
@@ -47,11 +46,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Finds a live entry for reading. Only what decides the answer is made durable: a link to the
     /// entry, its own link (which shares a line with its value), or the mark that says it is gone.
     #[inline]
-    #[track_caller]
     fn search(&self, order: Order, key: &K) -> Option<Found> {
         let medium = self.medium();
         let generation = self.generation();
-        let (mut at, mut link) = self.start(order.hash_bits());
+        let (bucket, mut at, mut link) = self.start(order);
+        if Self::is_behind(bucket, link, order) {
+            return None;
+        }
         loop {
             if link.has(DUMMY) {
                 if Order::of_bucket(dummy_of(link)) > order {
@@ -88,7 +89,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Reads the value of an entry that was found.
     #[inline(always)]
-    #[track_caller]
     pub(super) fn value(&self, found: Found) -> Value<'_> {
         let medium = self.medium();
         if !in_place::<V>() {
@@ -114,16 +114,30 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Changes the entry of `key` as `decide` says, as one step.
     #[inline]
-    #[track_caller]
     pub(super) fn edit<T: Borrow<V>, R>(
         &self,
         key: &K,
         mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
-        let hash = self.hash(key);
-        let order = Order::of_hash(hash);
+        match self.try_edit(key, &mut decide) {
+            Err(error) if error.is_full() => {
+                // Other lanes may hold what was removed but not freed.
+                self.heap.relieve();
+                self.try_edit(key, &mut decide)
+            }
+            edited => edited,
+        }
+    }
+
+    #[inline(always)]
+    fn try_edit<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        decide: &mut impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        let order = Order::of_hash(self.hash(key));
         // The bucket is on its way into the cache while the lane is being entered.
-        self.prefetch(hash);
+        self.prefetch(order);
         let mut lane = self.heap.enter().prepare_to_write();
         let generation = self.generation();
         let result = loop {
@@ -156,31 +170,24 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 break result;
             }
         };
-        self.finish(&mut lane, order, generation)?;
+        self.finish(lane)?;
         Ok(result)
     }
 
     /// What every change ends with.
     #[inline(always)]
-    pub(super) fn finish(
-        &self,
-        lane: &mut Lane<'_, M>,
-        order: Order,
-        generation: u16,
-    ) -> Result<()> {
+    pub(super) fn finish(&self, lane: Lane<'_, M>) -> Result<()> {
         self.heap.verify()?;
-        if self.generation() != generation {
-            // A clear has passed meanwhile: what was linked under the old generation is dead, and the
-            // sweep may have gone by.
-            self.sweep_order(lane, order);
+        let is_due = self.is_maintenance_due(&lane);
+        drop(lane);
+        if is_due {
+            self.maintain();
         }
-        self.maintain(lane);
         Ok(())
     }
 
     /// Links a new entry at `place`. Two fences.
     #[inline]
-    #[track_caller]
     pub(super) fn link(
         &self,
         lane: &mut Lane<'_, M>,
@@ -191,16 +198,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         value: &V,
     ) -> Result<Attempt> {
         let node = self.new_node(lane, target(place.next), tag(order, generation), key, value)?;
-        let mut suspects = Suspects::of_run(lane, &place.run);
+        let mut suspects = self.suspect_run(lane, &place);
         // Flush: the node. Fence: the node and the suspects, before a link can lead to the one and past
         // the others.
         let node = fence(node.flush());
         lane.note_fence();
-        let new = redirect(place.link, Word::to(node.offset()));
+        let new = place.led_to(node.offset(), order, K::BUCKET_BITS);
         match Link::at(self.medium(), place.link_at).publish_as(place.link, node, new) {
             Ok(_) => {
                 suspects.retire(lane);
-                self.count(lane.index(), 1);
+                self.count_in(lane.index());
                 Ok(Attempt::Done)
             }
             Err((_, node)) => {
@@ -213,7 +220,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Stores a value of at most 8 bytes in place. One fence.
     #[inline]
-    #[track_caller]
     fn store_value(&self, found: Found, value: &V) -> Attempt {
         let medium = self.medium();
         let old = medium.load(found.node + VALUE);
@@ -237,7 +243,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Puts a new node in an entry's place: one word marks the old node and leads to the new one. Two
     /// fences.
-    #[track_caller]
     #[allow(clippy::too_many_arguments, reason = "they are what was found and what is to be")]
     fn replace(
         &self,
@@ -250,7 +255,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         value: &V,
     ) -> Result<Attempt> {
         let node = self.new_node(lane, target(found.link), tag(order, generation), key, value)?;
-        let mut suspects = Suspects::of_run(lane, &place.run).with_own(lane, found.node);
+        let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // Flush: the node. Fence: the node and the suspects, as in `link`.
         let node = fence(node.flush());
         lane.note_fence();
@@ -271,7 +276,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Marks an entry as gone and unlinks it. One fence.
     #[inline]
-    #[track_caller]
     pub(super) fn unlink(
         &self,
         lane: &mut Lane<'_, M>,
@@ -280,12 +284,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         order: Order,
     ) -> Attempt {
         let medium = self.medium();
-        let mut suspects = Suspects::of_run(lane, &place.run).with_own(lane, found.node);
+        let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // The fence of `replace` makes the suspects durable together with the mark, before unlinking.
         match Link::at(medium, found.node).replace(found.link, found.link.with_mark()) {
             Ok(_) => {
                 lane.note_fence();
-                self.count(lane.index(), -1);
+                self.count_out(lane.index());
                 self.finish_unlinking(lane, place, suspects, found.link, found.node, order);
                 Attempt::Done
             }
@@ -299,7 +303,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Takes a marked node, and the run before it, out of the list. The node is durably marked, so the
     /// list means the same whether the new link survives a crash or not: no fence.
     #[inline]
-    #[track_caller]
     fn finish_unlinking(
         &self,
         lane: &mut Lane<'_, M>,
@@ -309,7 +312,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         node: u64,
         order: Order,
     ) {
-        let new = redirect(place.link, target(next));
+        let new = place.led_past(next);
         let medium = self.medium();
         if medium.compare_exchange(place.link_at, place.link.raw(), new.raw()).is_ok() {
             lane.flush_later(place.link_at);
@@ -327,12 +330,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Unlinks the run of marked nodes before a place. One fence.
     #[cold]
-    #[track_caller]
     pub(super) fn unlink_run(&self, lane: &mut Lane<'_, M>, place: &Place) {
-        let mut suspects = Suspects::of_run(lane, &place.run);
+        let mut suspects = self.suspect_run(lane, place);
         // Fence: the suspects, before the list leads past them.
         lane.fence();
-        let new = redirect(place.link, target(place.next));
+        let new = place.led_past(place.next);
         let medium = self.medium();
         if medium.compare_exchange(place.link_at, place.link.raw(), new.raw()).is_ok() {
             lane.flush_later(place.link_at);
@@ -340,6 +342,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         } else {
             suspects.cancel(lane);
         }
+    }
+
+    /// Notes that the marked nodes before a place are about to be unlinked.
+    #[inline(always)]
+    #[track_caller]
+    fn suspect_run(&self, lane: &mut Lane<'_, M>, place: &Place) -> Suspects {
+        let mut suspects = Suspects::default();
+        if place.run_len > 0 {
+            suspects.run = place.run(self.medium()).map(|node| lane.suspect(node)).collect();
+        }
+        suspects
     }
 
     /// Fills a node that nobody can reach yet.
@@ -381,8 +394,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     #[inline(always)]
-    fn prefetch(&self, hash: u64) {
-        let bucket = hash & ((1 << self.bits()) - 1);
+    fn prefetch(&self, order: Order) {
+        let bucket = order.bucket_bits() & ((1 << self.bits()) - 1);
         self.medium().prefetch(self.slot(bucket));
     }
 }
@@ -433,13 +446,6 @@ struct Suspects {
 }
 
 impl Suspects {
-    #[inline]
-    #[track_caller]
-    fn of_run<M: Medium>(lane: &mut Lane<'_, M>, run: &Run) -> Self {
-        let run = run.nodes().iter().map(|&node| lane.suspect(node)).collect();
-        Suspects { run, own: None }
-    }
-
     #[inline]
     #[track_caller]
     fn with_own<M: Medium>(mut self, lane: &mut Lane<'_, M>, node: u64) -> Self {

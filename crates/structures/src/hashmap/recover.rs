@@ -11,7 +11,7 @@ use remanent_pmem::{Error as PoolError, Link, Medium};
 use super::Core;
 use super::iterate::{Sweep, UNKNOWN};
 use super::layout::{
-    BITS_MIN, COUNT, DUMMY, GENERATION, Order, SEED, SEGMENT_COUNT, SEGMENTS, SWEPT, TAG, dummy_of,
+    COUNT, DUMMY, GENERATION, Order, SEED, SEGMENT_COUNT, SEGMENTS, SWEPT, TAG, dummy_of,
     redirect, tag_order, target,
 };
 use crate::stored::{Key, Stored};
@@ -46,7 +46,7 @@ where
         medium.store(header + COUNT, COUNT_UNKNOWN);
         let segment = {
             let mut lane = heap.enter().prepare_to_write();
-            lane.allocate_zeroed(8 << BITS_MIN)?.offset
+            lane.allocate_zeroed(8 << K::BUCKET_BITS)?.offset
         };
         medium.store(header + SEGMENTS, segment);
         // Flush: fenced below, together with the first segment.
@@ -89,21 +89,21 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let what = "a hash map's header has no segment of buckets".to_owned();
             return Err(PoolError::corrupt(header + SEGMENTS, what));
         }
-        let bits = BITS_MIN + count - 1;
+        let bits = K::BUCKET_BITS + count - 1;
         Ok(Core {
             seed: medium.load(header + SEED),
             generation: AtomicU64::new(medium.load(header + GENERATION)),
             swept: AtomicU64::new(medium.load(header + SWEPT)),
             bits: AtomicU32::new(bits),
             segments: segments.map(AtomicU64::new),
-            next_group: AtomicU64::new(0),
+            next_group: AtomicU64::new(Self::first_group(bits)),
             groups_done: AtomicU64::new(0),
             growing: Mutex::new(()),
             sweep: Mutex::new(Sweep::default()),
             deltas: Self::new_deltas(),
             base: AtomicI64::new(UNKNOWN),
             // After a crash nobody knows; between two doublings it is this on average.
-            base_estimate: if bits == BITS_MIN { 0 } else { (1 << bits) / 4 * 3 },
+            base_estimate: if bits == K::BUCKET_BITS { 0 } else { (1 << bits) / 4 * 3 },
             types: PhantomData,
             heap,
         })
@@ -123,7 +123,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             return false;
         }
         let order = tag_order(tag);
-        let (mut at, mut link) = self.start(order.hash_bits());
+        let (_, mut at, mut link) = self.start(order);
         loop {
             if link.has(DUMMY) {
                 if Order::of_bucket(dummy_of(link)) > order {
@@ -159,7 +159,7 @@ impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, 
         if base == UNKNOWN || medium.fault().is_some() {
             return;
         }
-        let delta: i64 = self.deltas.iter().map(|delta| delta.0.load(Ordering::Relaxed)).sum();
+        let delta: i64 = self.deltas.iter().map(|delta| delta.entries.load(Ordering::Relaxed)).sum();
         let at = self.heap.header() + COUNT;
         medium.store(at, (base + delta).max(0) as u64);
         // Flush and fence: the count, before the pool is marked as closed properly.
