@@ -109,6 +109,7 @@ impl Record {
     /// The client's line in `CLIENT LIST`.
     pub(crate) fn line(&self, doing: &Command) -> String {
         let about = self.about().clone();
+        // Relaxed, here and below: what people see of a client may be a moment old.
         let age_ms = self.connected.elapsed().as_millis() as u64;
         let idle_ms = age_ms.saturating_sub(self.last_active_ms.load(Ordering::Relaxed));
         format!(
@@ -155,7 +156,7 @@ pub(crate) struct Totals {
 impl Counters {
     /// Adds what a connection did since it last reported, and sets that to nothing.
     pub(crate) fn report(&self, done: &mut Totals) {
-        // Relaxed, and no read-modify-write: there is one writer, and readers want estimates.
+        // Relaxed: there is one writer, which needs no read-modify-write; readers want estimates.
         let add = |counter: &AtomicU64, done: u64| {
             if done > 0 {
                 counter.store(counter.load(Ordering::Relaxed) + done, Ordering::Relaxed);
@@ -171,6 +172,8 @@ impl Counters {
     }
 
     fn add_to(&self, totals: &mut Totals) {
+        // Relaxed: estimates while the client is at work, exact once it has gone: the lock of the
+        // list orders its last report before this.
         totals.commands += self.commands.load(Ordering::Relaxed);
         totals.errors += self.errors.load(Ordering::Relaxed);
         totals.hits += self.hits.load(Ordering::Relaxed);

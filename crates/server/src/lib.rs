@@ -1,8 +1,8 @@
 //! Redis clients served from a Remanent hash map.
 //!
-//! The codec ([`resp`]), the commands and the connection ([`Session`]) contain no networking: they turn
-//! bytes into answers. [`Server`] carries those bytes over TCP. What is stored goes through the
-//! trait [`Store`], which the persistent hash map implements, and [`Volatile`] for tests.
+//! The codec ([`resp`]), the commands and the connection ([`Session`]) contain no networking: they
+//! turn bytes into answers. [`Server`] carries those bytes over TCP. What is stored goes through
+//! the trait [`Store`], which the persistent hash map implements, and [`Volatile`] for tests.
 //!
 //! Every answer to a write is given after the write is durable in the pool's class.
 #![forbid(unsafe_code)]

@@ -155,8 +155,8 @@ impl<S: Store> Session<S> {
         progress
     }
 
-    /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as long as
-    /// it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
+    /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as
+    /// long as it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
     pub fn run_long(&mut self) -> Progress {
         let Some(len) = self.long.take() else { return Progress::Yield };
         let sent_before = self.output.len();

@@ -1,7 +1,7 @@
 //! What all connections of a server share: the store, the configuration, the list of clients.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,8 @@ pub struct Config {
     pub unprotected: bool,
     /// Connections at a time; further ones are told so and closed.
     pub clients_max: usize,
-    /// Threads that serve connections; 0 takes one a core.
+    /// Threads that serve connections; 0 takes one a core but one, which is left to the system's
+    /// network work and to clients on this machine.
     pub threads: usize,
     /// What a client may send.
     pub limits: Limits,
@@ -53,7 +54,6 @@ pub struct Shared<S> {
     pub(crate) started: Instant,
     /// Names this run of the server, as Redis's `run_id` does.
     pub(crate) run_id: String,
-    shutting_down: AtomicBool,
 }
 
 impl<S> Shared<S> {
@@ -69,22 +69,12 @@ impl<S> Shared<S> {
             rejected: AtomicU64::new(0),
             started: Instant::now(),
             run_id,
-            shutting_down: AtomicBool::new(false),
         }
     }
 
     /// The store that is served.
     pub fn store(&self) -> &S {
         &self.store
-    }
-
-    /// Whether a client has asked for the end with `SHUTDOWN`.
-    pub fn is_shutting_down(&self) -> bool {
-        self.shutting_down.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn shut_down(&self) {
-        self.shutting_down.store(true, Ordering::Release);
     }
 
     /// What was counted since the last `CONFIG RESETSTAT`.
@@ -96,6 +86,7 @@ impl<S> Shared<S> {
     /// Counts from 0 again.
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.clients.totals();
+        // Relaxed: a count for people.
         self.rejected.store(0, Ordering::Relaxed);
     }
 

@@ -1,5 +1,7 @@
 //! Commands about the connection itself: who speaks, and in which protocol.
 
+use std::sync::atomic::Ordering;
+
 use subtle::ConstantTimeEq;
 
 use super::{Call, Failure, Outcome, client, wrong_arity};
@@ -150,7 +152,7 @@ impl<S: Store> Call<'_, S> {
 
     fn set_protocol(&mut self, protocol: Protocol) {
         self.reply.set_protocol(protocol);
-        let version = protocol.version();
-        self.client.record.protocol.store(version, std::sync::atomic::Ordering::Relaxed);
+        // Relaxed: for people who list the clients.
+        self.client.record.protocol.store(protocol.version(), Ordering::Relaxed);
     }
 }

@@ -37,8 +37,8 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Length of the class up to and with its `]` if it holds `byte`. A class that is not closed ends with
-/// the pattern.
+/// Length of the class up to and with its `]` if it holds `byte`. A class that is not closed ends
+/// with the pattern.
 fn match_class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

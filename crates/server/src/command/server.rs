@@ -29,7 +29,8 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    /// There is nothing to save: every acknowledged write is durable, so all ways of ending are one.
+    /// There is nothing to save: every acknowledged write is durable, so all ways of ending are
+    /// one.
     pub(super) fn shutdown(&mut self) -> Outcome {
         for index in 1..self.request.len() {
             if self.is_word(index, "ABORT") && self.request.len() == 2 {
@@ -39,7 +40,6 @@ impl<S: Store> Call<'_, S> {
                 return Err(Failure::SYNTAX);
             }
         }
-        self.shared.shut_down();
         self.client.end = Some(Progress::ShutDown);
         Ok(())
     }

@@ -243,8 +243,8 @@ fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
     sum.ok_or(Failure::text("ERR increment or decrement would overflow"))
 }
 
-/// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is one;
-/// returns that as well.
+/// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is
+/// one; returns that as well.
 fn answering_old<S: Store>(
     reply: &mut Output,
     store: &S,

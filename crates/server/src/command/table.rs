@@ -211,7 +211,8 @@ pub(crate) static COMMANDS: &[Command] = commands! {
         "connection" "2.4.0" "Depends on subcommand." "A container for client connection commands"
         with CLIENT;
     Command "command" -1 ANYTIME, SLOW_CONNECTION, NO_KEYS,
-        "server" "2.8.13" "O(N) where N is the number of commands" "Get array of Redis command details"
+        "server" "2.8.13" "O(N) where N is the number of commands"
+        "Get array of Redis command details"
         with COMMAND;
     Config "config" -2 &[], &["@slow"], NO_KEYS,
         "server" "2.0.0" "Depends on subcommand." "A container for server configuration commands"
@@ -227,11 +228,13 @@ pub(crate) static COMMANDS: &[Command] = commands! {
     Echo "echo" 2 &["loading", "stale", "fast"], FAST_CONNECTION, NO_KEYS,
         "connection" "1.0.0" "O(1)" "Echo the given string";
     Exists "exists" -2 READ, KEYSPACE_READ, ALL_KEYS,
-        "generic" "1.0.0" "O(N) where N is the number of keys to check." "Determine if a key exists";
+        "generic" "1.0.0" "O(N) where N is the number of keys to check."
+        "Determine if a key exists";
     FlushAll "flushall" -1 &["write"], KEYSPACE_WIPE, NO_KEYS,
         "server" "1.0.0" "O(N) where N is the number of keys" "Remove all keys from all databases";
     FlushDb "flushdb" -1 &["write"], KEYSPACE_WIPE, NO_KEYS,
-        "server" "1.0.0" "O(N) where N is the number of keys" "Remove all keys from the current database";
+        "server" "1.0.0" "O(N) where N is the number of keys"
+        "Remove all keys from the current database";
     Get "get" 2 READ, STRING_READ, ONE_KEY,
         "string" "1.0.0" "O(1)" "Get the value of a key";
     GetDel "getdel" 2 &["write", "fast"], STRING_WRITE, ONE_KEY,
@@ -247,11 +250,14 @@ pub(crate) static COMMANDS: &[Command] = commands! {
     Info "info" -1 ANYTIME, &["@slow", "@dangerous"], NO_KEYS,
         "server" "1.0.0" "O(1)" "Get information and statistics about the server";
     Keys "keys" 2 &["readonly"], &["@keyspace", "@read", "@slow", "@dangerous"], NO_KEYS,
-        "generic" "1.0.0" "O(N) with N being the number of keys" "Find all keys matching the given pattern";
+        "generic" "1.0.0" "O(N) with N being the number of keys"
+        "Find all keys matching the given pattern";
     MGet "mget" -2 READ, STRING_READ, ALL_KEYS,
-        "string" "1.0.0" "O(N) where N is the number of keys to retrieve." "Get the values of all the given keys";
+        "string" "1.0.0" "O(N) where N is the number of keys to retrieve."
+        "Get the values of all the given keys";
     MSet "mset" -3 &["write", "denyoom"], STRING_WRITE_SLOW, [1, -1, 2],
-        "string" "1.0.1" "O(N) where N is the number of keys to set." "Set multiple keys to multiple values";
+        "string" "1.0.1" "O(N) where N is the number of keys to set."
+        "Set multiple keys to multiple values";
     Ping "ping" -1 &["fast"], FAST_CONNECTION, NO_KEYS,
         "connection" "1.0.0" "O(1)" "Ping the server";
     Quit "quit" -1 CONNECTION, FAST_CONNECTION, NO_KEYS,
@@ -259,14 +265,17 @@ pub(crate) static COMMANDS: &[Command] = commands! {
     Reset "reset" 1 CONNECTION, FAST_CONNECTION, NO_KEYS,
         "connection" "6.2.0" "O(1)" "Reset the connection";
     Scan "scan" -2 &["readonly"], &["@keyspace", "@read", "@slow"], NO_KEYS,
-        "generic" "2.8.0" "O(1) for every call. O(N) for a complete iteration." "Incrementally iterate the keys space";
+        "generic" "2.8.0" "O(1) for every call. O(N) for a complete iteration."
+        "Incrementally iterate the keys space";
     Select "select" 2 &["loading", "stale", "fast"], FAST_CONNECTION, NO_KEYS,
         "connection" "1.0.0" "O(1)" "Change the selected database for the current connection";
     Set "set" -3 &["write", "denyoom"], STRING_WRITE_SLOW, ONE_KEY,
         "string" "1.0.0" "O(1)" "Set the string value of a key";
     SetNx "setnx" 3 WRITE, STRING_WRITE, ONE_KEY,
         "string" "1.0.0" "O(1)" "Set the value of a key, only if the key does not exist";
-    Shutdown "shutdown" -1 &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"], ADMIN_DANGEROUS, NO_KEYS,
+    Shutdown "shutdown" -1
+        &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
+        ADMIN_DANGEROUS, NO_KEYS,
         "server" "1.0.0" "O(1)" "Close the pool and shut down the server";
     StrLen "strlen" 2 READ, STRING_READ, ONE_KEY,
         "string" "2.2.0" "O(1)" "Get the length of the value stored in a key";
@@ -291,7 +300,8 @@ static CLIENT: &[Command] = commands! {
     ClientInfo "client|info" 2 SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
         "connection" "6.2.0" "O(1)" "Returns information about the current client connection.";
     ClientList "client|list" -2 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
-        "connection" "2.4.0" "O(N) where N is the number of client connections" "Get the list of client connections";
+        "connection" "2.4.0" "O(N) where N is the number of client connections"
+        "Get the list of client connections";
     ClientNoEvict "client|no-evict" 3 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
         "connection" "7.0.0" "O(1)" "Set client eviction mode for the current connection";
     ClientReply "client|reply" 3 SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
@@ -307,25 +317,30 @@ static COMMAND: &[Command] = commands! {
     CommandCount "command|count" 2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "2.8.13" "O(1)" "Get total number of Redis commands";
     CommandDocs "command|docs" -2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
-        "server" "7.0.0" "O(N) where N is the number of commands to look up" "Get array of specific Redis command documentation";
+        "server" "7.0.0" "O(N) where N is the number of commands to look up"
+        "Get array of specific Redis command documentation";
     CommandHelp "command|help" 2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
     CommandInfo "command|info" -2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
-        "server" "2.8.13" "O(N) where N is the number of commands to look up" "Get array of specific Redis command details, or all when no argument is given.";
+        "server" "2.8.13" "O(N) where N is the number of commands to look up"
+        "Get array of specific Redis command details, or all when no argument is given.";
     CommandList "command|list" 2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
-        "server" "7.0.0" "O(N) where N is the number of commands" "Get an array of Redis command names";
+        "server" "7.0.0" "O(N) where N is the number of commands"
+        "Get an array of Redis command names";
 };
 
 #[rustfmt::skip]
 static CONFIG: &[Command] = commands! {
     ConfigGet "config|get" -3 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
-        "server" "2.0.0" "O(N) where N is the number of configuration parameters" "Get the values of configuration parameters";
+        "server" "2.0.0" "O(N) where N is the number of configuration parameters"
+        "Get the values of configuration parameters";
     ConfigHelp "config|help" 2 ANYTIME, &["@slow"], NO_KEYS,
         "server" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
     ConfigResetStat "config|resetstat" 2 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
         "server" "2.0.0" "O(1)" "Reset the stats returned by INFO";
     ConfigSet "config|set" -4 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
-        "server" "2.0.0" "O(N) where N is the number of parameters" "Set configuration parameters to the given values";
+        "server" "2.0.0" "O(N) where N is the number of parameters"
+        "Set configuration parameters to the given values";
 };
 
 #[cfg(test)]

@@ -20,10 +20,17 @@ pub(super) async fn serve<S: Store>(
     let mut progress = Progress::Read;
     loop {
         if !session.output().is_empty() {
+            if progress == Progress::Read {
+                // Others that have something to read go first. Answers then leave together, and a
+                // peer that serves several connections is woken once and not for each.
+                tokio::task::yield_now().await;
+            }
             socket.write_all(session.output()).await?;
             session.sent();
         }
         progress = match progress {
+            // A client that never pauses must not keep the server from ending.
+            Progress::Read if ending.stop.has_changed().unwrap_or(true) => break,
             Progress::Read => {
                 let received = tokio::select! {
                     biased;

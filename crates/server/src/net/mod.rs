@@ -1,4 +1,4 @@
-//! The sockets: one thread accepts connections, one a core serves them.
+//! The sockets: one thread accepts connections, the others serve them.
 
 mod connection;
 mod worker;
@@ -104,7 +104,7 @@ impl<S: Store> Server<S> {
         let shutdown = Arc::new(Notify::new());
         let ending = Ending { stop: stopped, shutdown: Arc::clone(&shutdown) };
         let threads = match self.shared.config.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
             threads => threads,
         };
         let workers = (0..threads)

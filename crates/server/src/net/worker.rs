@@ -62,6 +62,7 @@ impl Worker {
 
     /// Connections it serves.
     pub(super) fn connections(&self) -> usize {
+        // Relaxed: as for `hand_over`.
         self.connections.load(Ordering::Relaxed)
     }
 
@@ -108,6 +109,7 @@ struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // Relaxed: as for `hand_over`.
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

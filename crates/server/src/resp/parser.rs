@@ -55,9 +55,9 @@ impl Span {
 /// Finds requests in the bytes of one connection.
 ///
 /// The caller owns the bytes: it calls [`parse`](Parser::parse) with all that it has from the first
-/// byte of a request onwards, again with more when that was not enough, and drops as many bytes as the
-/// parser says once it does say. Nothing is looked at twice, so a request of a million arguments
-/// that arrives in small pieces costs no more than one that arrives at once.
+/// byte of a request onwards, again with more when that was not enough, and drops as many bytes as
+/// the parser says once it does say. Nothing is looked at twice, so a request of a million
+/// arguments that arrives in small pieces costs no more than one that arrives at once.
 ///
 /// ```
 /// use remanent_server::resp::{Limits, Parser};
@@ -99,8 +99,8 @@ impl Parser {
     /// Looks for a whole request at the beginning of `input`.
     ///
     /// Returns its length, framing included, or `None` when more bytes are needed. An empty request
-    /// (an empty line, `*0`) has no arguments and wants no answer. The bytes of an inline request are
-    /// unquoted where they lie.
+    /// (an empty line, `*0`) has no arguments and wants no answer. The bytes of an inline request
+    /// are unquoted where they lie.
     ///
     /// # Errors
     ///
@@ -135,7 +135,8 @@ impl Parser {
         Request { bytes, spans: &self.spans }
     }
 
-    /// Bytes, from the first of the present request, without which nothing more can be found.
+    /// Bytes, from the first of the present request, without which it cannot be whole: more than
+    /// there are while a long argument arrives, else a lower bound.
     pub fn wanted(&self) -> usize {
         self.position + self.bulk_len.map_or(1, |len| len + 2)
     }
@@ -159,7 +160,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// Reads the length line of the next argument, unless that was done; `None` when it is not whole.
+    /// Reads the length line of the next argument, unless that was done; `None` when it is not
+    /// whole.
     fn parse_bulk_len(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if self.bulk_len.is_some() {
             return Ok(self.bulk_len);

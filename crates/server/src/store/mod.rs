@@ -100,8 +100,8 @@ pub trait Store: Send + Sync + 'static {
     /// When the store cannot be written.
     fn remove(&self, key: &[u8]) -> Result<bool, StoreError>;
 
-    /// Replaces the value of `key` by a function of it, as one step. `change` may run several times;
-    /// what its last run returned counts.
+    /// Replaces the value of `key` by a function of it, as one step. `change` may run several
+    /// times; what its last run returned counts.
     ///
     /// # Errors
     ///

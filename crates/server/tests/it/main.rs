@@ -1,0 +1,6 @@
+//! The server without sockets: bytes in, answers out.
+
+mod commands;
+mod net;
+mod parser;
+mod session;

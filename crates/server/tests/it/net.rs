@@ -1,0 +1,163 @@
+//! A server on real sockets whose store misbehaves.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use remanent_server::store::{Change, Description, StoreError};
+use remanent_server::{BindError, Config, Server, Store, Volatile};
+
+/// A store that panics at one key.
+struct Fragile(Volatile);
+
+const POISON: &[u8] = b"poison";
+
+fn touch(key: &[u8]) {
+    assert!(key != POISON, "this panic is part of a test");
+}
+
+impl Store for Fragile {
+    fn get_with<R>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        touch(key);
+        self.0.get_with(key, read)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
+        touch(key);
+        self.0.contains(key)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        touch(key);
+        self.0.put(key, value)
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        touch(key);
+        self.0.insert(key, value)
+    }
+
+    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        touch(key);
+        self.0.replace(key, value)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
+        touch(key);
+        self.0.remove(key)
+    }
+
+    fn modify<R>(
+        &self,
+        key: &[u8],
+        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+    ) -> Result<R, StoreError> {
+        touch(key);
+        self.0.modify(key, change)
+    }
+
+    /// Panics as well: it runs where long requests do.
+    fn clear(&self) -> Result<(), StoreError> {
+        touch(POISON);
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64, StoreError> {
+        self.0.len()
+    }
+
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, StoreError> {
+        self.0.scan(cursor, limit, visit)
+    }
+
+    fn describe(&self) -> Description {
+        self.0.describe()
+    }
+}
+
+/// Serves a fragile store while `test` runs, and ends when it is done.
+fn with_server(test: impl FnOnce(SocketAddr)) {
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), threads: 1, ..Config::default() };
+    let server = Server::bind(Fragile(Volatile::new(1 << 20)), config).expect("a free port");
+    let address = server.address();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let stop = async { _ = stopped.await };
+        runtime.expect("a runtime").block_on(server.run(stop)).expect("the server runs");
+    });
+    test(address);
+    drop(stop);
+    thread.join().expect("the server ends");
+}
+
+/// Sends a line and returns what comes back until the line ends, or the connection does.
+fn exchange(stream: &mut TcpStream, line: &str) -> String {
+    stream.write_all(format!("{line}\r\n").as_bytes()).expect("the server reads");
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n") {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(0) => break,
+            Ok(_) => answer.push(byte[0]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    String::from_utf8(answer).expect("text")
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the server accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket option");
+    stream
+}
+
+#[test]
+fn a_panic_closes_one_connection() {
+    with_server(|address| {
+        let mut bystander = connect(address);
+        assert_eq!(exchange(&mut bystander, "SET key value"), "+OK\r\n");
+        for line in ["GET poison", "INCR poison", "DEL poison", "FLUSHALL"] {
+            let mut unlucky = connect(address);
+            assert_eq!(exchange(&mut unlucky, "PING"), "+PONG\r\n");
+            assert_eq!(exchange(&mut unlucky, line), "", "{line}");
+            assert_eq!(exchange(&mut bystander, "STRLEN key"), ":5\r\n");
+        }
+        assert_eq!(exchange(&mut connect(address), "DBSIZE"), ":1\r\n");
+    });
+}
+
+#[test]
+fn connections_end_with_the_server() {
+    let mut idle = None;
+    with_server(|address| {
+        let mut stream = connect(address);
+        assert_eq!(exchange(&mut stream, "PING"), "+PONG\r\n");
+        idle = Some(stream);
+    });
+    let mut rest = Vec::new();
+    idle.expect("a connection").read_to_end(&mut rest).expect("an orderly end");
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn strangers_are_kept_out() {
+    let open = SocketAddr::from(([0, 0, 0, 0], 0));
+    let bind = |config| Server::bind(Volatile::new(0), config).map(|server| server.address());
+    let refused = bind(Config { listen: open, ..Config::default() });
+    assert!(matches!(refused, Err(BindError::Unprotected(address)) if address == open));
+    let guarded = Config { listen: open, password: Some("secret".into()), ..Config::default() };
+    assert_ne!(bind(guarded).expect("a password is enough").port(), 0);
+    let trusted = Config { listen: open, unprotected: true, ..Config::default() };
+    assert_ne!(bind(trusted).expect("permission is enough").port(), 0);
+}

@@ -1,0 +1,171 @@
+//! A connection's life: what it asks of the owner of its socket, and what it keeps.
+
+use std::sync::Arc;
+
+use remanent_server::resp::encode_request;
+use remanent_server::{Config, Progress, Session, Shared, Volatile};
+
+/// A connection whose socket is this test.
+pub(crate) struct Connection {
+    session: Session<Volatile>,
+}
+
+impl Connection {
+    pub(crate) fn new() -> Self {
+        Self::with_store(1 << 30)
+    }
+
+    pub(crate) fn with_store(bytes_max: u64) -> Self {
+        Self::on(Arc::new(Shared::new(Volatile::new(bytes_max), Config::default())))
+    }
+
+    fn on(shared: Arc<Shared<Volatile>>) -> Self {
+        let address = "127.0.0.1:50000".parse().unwrap();
+        Connection { session: Session::new(shared, address, address) }
+    }
+
+    /// Sends one line; returns the answers.
+    pub(crate) fn exchange(&mut self, line: &str) -> String {
+        let (answer, progress) = self.exchange_bytes(format!("{line}\r\n").as_bytes());
+        assert_eq!(progress, Progress::Read);
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// Sends bytes and does what the session asks for until it wants to read, or ends.
+    fn exchange_bytes(&mut self, bytes: &[u8]) -> (Vec<u8>, Progress) {
+        self.session.input().extend_from_slice(bytes);
+        let mut answers = Vec::new();
+        let mut progress = self.session.run();
+        loop {
+            answers.extend_from_slice(self.session.output());
+            self.session.sent();
+            progress = match progress {
+                Progress::Yield => self.session.run(),
+                Progress::Long => self.session.run_long(),
+                Progress::Read | Progress::Close | Progress::ShutDown => break,
+            };
+        }
+        (answers, progress)
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_and_in_turns() {
+    const REQUESTS: usize = 10_000;
+    let mut connection = Connection::new();
+    let mut bytes = Vec::new();
+    for index in 0..REQUESTS {
+        encode_request(&mut bytes, &["ECHO".to_owned(), index.to_string()]);
+    }
+    connection.session.input().extend_from_slice(&bytes);
+    assert_eq!(connection.session.run(), Progress::Yield, "others get no turn");
+    let (answers, progress) = connection.exchange_bytes(b"");
+    assert_eq!(progress, Progress::Read);
+    let expected: String =
+        (0..REQUESTS).map(|n| format!("${}\r\n{n}\r\n", n.to_string().len())).collect();
+    assert_eq!(String::from_utf8(answers).unwrap(), expected);
+}
+
+#[test]
+fn long_requests_ask_for_a_place_of_their_own() {
+    for line in ["KEYS *", "FLUSHALL", "FLUSHDB ASYNC", "SCAN 0 COUNT 1000000"] {
+        let mut connection = Connection::new();
+        connection
+            .session
+            .input()
+            .extend_from_slice(format!("PING\r\n{line}\r\nPING\r\n").as_bytes());
+        assert_eq!(connection.session.run(), Progress::Long, "{line}");
+        assert_eq!(connection.session.output(), b"+PONG\r\n");
+        connection.session.sent();
+        assert_eq!(connection.session.run_long(), Progress::Yield);
+        assert_ne!(connection.session.output(), b"");
+        connection.session.sent();
+        assert_eq!(connection.session.run(), Progress::Read);
+        assert_eq!(connection.session.output(), b"+PONG\r\n");
+    }
+}
+
+#[test]
+fn ends_are_announced() {
+    for (bytes, answer, end) in [
+        (&b"PING\r\nQUIT\r\nPING\r\n"[..], "+PONG\r\n+OK\r\n", Progress::Close),
+        (b"SHUTDOWN\r\nPING\r\n", "", Progress::ShutDown),
+        (
+            b"PING\r\n*1\r\n:\r\n",
+            "+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n",
+            Progress::Close,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nHost: x\r\n",
+            "-ERR unknown command 'POST', with args beginning with: '/' 'HTTP/1.1' \r\n",
+            Progress::Close,
+        ),
+    ] {
+        let (answers, progress) = Connection::new().exchange_bytes(bytes);
+        assert_eq!(String::from_utf8(answers).unwrap(), answer);
+        assert_eq!(progress, end);
+    }
+}
+
+#[test]
+fn an_answer_that_is_too_long_ends_the_connection() {
+    let config = Config { output_len_max: 1_000, ..Config::default() };
+    let mut connection = Connection::on(Arc::new(Shared::new(Volatile::new(1 << 20), config)));
+    let mut set = Vec::new();
+    encode_request(&mut set, &["SET", "k", &"x".repeat(600)]);
+    assert_eq!(connection.exchange_bytes(&set).1, Progress::Read);
+    assert_eq!(connection.exchange_bytes(b"GET k\r\n").1, Progress::Read);
+    assert_eq!(connection.exchange_bytes(b"MGET k k\r\n"), (Vec::new(), Progress::Close));
+}
+
+/// A client that announces much must not make the server reserve much.
+#[test]
+fn memory_follows_what_arrived() {
+    let mut connection = Connection::new();
+    connection.exchange_bytes(b"*2\r\n$4\r\nECHO\r\n$500000000\r\n");
+    assert!(connection.session.input().capacity() < 1 << 20);
+    let mut connection = Connection::new();
+    let mut request = Vec::new();
+    encode_request(&mut request, &["ECHO", &"x".repeat(8 << 20)]);
+    let (answer, _) = connection.exchange_bytes(&request);
+    assert_eq!(answer.len(), (8 << 20) + "$8388608\r\n\r\n".len());
+    assert!(connection.session.input().capacity() < 1 << 20, "an idle connection keeps its buffer");
+}
+
+#[test]
+fn passwords_guard_every_command_but_those_that_give_one() {
+    let config = Config { password: Some("secret".into()), ..Config::default() };
+    let mut connection = Connection::on(Arc::new(Shared::new(Volatile::new(1 << 20), config)));
+    let noauth = "-NOAUTH Authentication required.\r\n";
+    assert_eq!(connection.exchange("GET k"), noauth);
+    assert_eq!(connection.exchange("CLIENT ID"), noauth);
+    assert_eq!(
+        connection.exchange("NOSUCH"),
+        "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
+    );
+    assert!(connection.exchange("AUTH wrong!").starts_with("-WRONGPASS"));
+    assert!(connection.exchange("AUTH secret2").starts_with("-WRONGPASS"));
+    assert!(connection.exchange("AUTH default secre").starts_with("-WRONGPASS"));
+    assert_eq!(connection.exchange("AUTH default secret"), "+OK\r\n");
+    assert_eq!(connection.exchange("GET k"), "$-1\r\n");
+}
+
+#[test]
+fn clients_are_listed_while_connected() {
+    let shared = Arc::new(Shared::new(Volatile::new(1 << 20), Config::default()));
+    let mut first = Connection::on(Arc::clone(&shared));
+    let mut second = Connection::on(shared);
+    first.exchange("CLIENT SETNAME first");
+    let list = second.exchange("CLIENT LIST");
+    assert!(
+        list.contains("id=1 ") && list.contains("name=first ") && list.contains("id=2 "),
+        "{list}"
+    );
+    drop(first);
+    let list = second.exchange("CLIENT LIST");
+    assert!(!list.contains("id=1 "), "{list}");
+    assert!(second.exchange("INFO stats").contains("total_connections_received:2\r\n"));
+    let own = second.exchange("CLIENT LIST ID 2");
+    assert!(own.contains("id=2 "), "{own}");
+    assert_eq!(second.exchange("CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
+}
