@@ -41,6 +41,20 @@ impl Case {
     }
 }
 
+/// How much is measured.
+struct Effort {
+    rounds: usize,
+    /// The cases' requests are divided by this.
+    divisor: u64,
+    /// Keys that requests are drawn from.
+    keys: u64,
+    /// Entries that are weighed.
+    weighed: u64,
+}
+
+const QUICK: Effort = Effort { rounds: 3, divisor: 5, keys: 100_000, weighed: 1_000_000 };
+const FULL: Effort = Effort { rounds: 5, divisor: 1, keys: 1_000_000, weighed: 10_000_000 };
+
 /// A running server in the competition.
 struct Contender {
     name: &'static str,
@@ -71,8 +85,8 @@ pub(crate) fn run(setup: &Setup) -> Result<Report> {
     let with_redis = redis::is_here();
     let mut report = Report::new("kv")?;
     let mut contenders = start_all(setup, &program, with_redis)?;
-    let (rounds, share, keys) = if setup.quick { (3, 5, 100_000) } else { (5, 1, 1_000_000) };
-    measure_throughput(&mut contenders, rounds, share, keys)?;
+    let effort = if setup.quick { QUICK } else { FULL };
+    measure_throughput(&mut contenders, &effort)?;
     for contender in &contenders {
         for (case, samples) in CASES.iter().zip(&contender.samples) {
             report.row(contender.name, &case.x(), &contender.ground, "kops/s", samples);
@@ -80,8 +94,7 @@ pub(crate) fn run(setup: &Setup) -> Result<Report> {
     }
     add_throughput_claims(&contenders, &mut report);
     drop(contenders);
-    let entries = if setup.quick { 1_000_000 } else { 10_000_000 };
-    weigh(setup, &program, with_redis, entries, &mut report)?;
+    weigh(setup, &program, with_redis, effort.weighed, &mut report)?;
     report.chart("p1", "50 clients, one request at a time", "kops/s", "p1 ", Shape::Bars);
     report.chart("p16", "50 clients, 16 requests at a time", "kops/s", "p16 ", Shape::Bars);
     Ok(report)
@@ -108,7 +121,8 @@ fn start_all(setup: &Setup, program: &Path, with_redis: bool) -> Result<Vec<Cont
         ("redis always disk", always_disk, &setup.disk, Append::Always, 8),
     ] {
         let scratch = Scratch::new(dir)?;
-        let server = redis::start(scratch.path(), append)?;
+        let mut server = redis::start(scratch.path(), append)?;
+        redis::stop_rewrites(&mut server)?;
         contenders.push(Contender::new(name, ground, server, slowness, scratch));
     }
     Ok(contenders)
@@ -126,20 +140,15 @@ impl Contender {
     }
 }
 
-fn measure_throughput(
-    contenders: &mut [Contender],
-    rounds: usize,
-    share: u64,
-    keys: u64,
-) -> Result<()> {
-    let progress = Progress::new("kv", contenders.len() * (1 + rounds * CASES.len()));
+fn measure_throughput(contenders: &mut [Contender], effort: &Effort) -> Result<()> {
+    let progress = Progress::new("kv", contenders.len() * (1 + effort.rounds * CASES.len()));
     for contender in contenders.iter_mut() {
         progress.step(format!("loading {}", contender.name));
         contender.server.ready()?;
         // Every GET is to find its key.
-        contender.server.client()?.load(0..keys).context("cannot load the data")?;
+        contender.server.client()?.load(0..effort.keys).context("cannot load the data")?;
     }
-    for round in 0..rounds {
+    for round in 0..effort.rounds {
         for (index, case) in CASES.into_iter().enumerate() {
             for turn in turns(contenders.len(), round) {
                 if case.test == PING && turn != OURS {
@@ -148,8 +157,9 @@ fn measure_throughput(
                 let contender = &mut contenders[turn];
                 progress.step(format!("{} {}", contender.name, case.x()));
                 let slowness = if case.test == "set" { contender.slowness } else { 1 };
-                let requests = case.requests / share / slowness;
-                let load = Load { test: case.test, pipeline: case.pipeline, requests, keys };
+                let requests = case.requests / effort.divisor / slowness;
+                let load =
+                    Load { test: case.test, pipeline: case.pipeline, requests, keys: effort.keys };
                 let rate = redis::benchmark(contender.server.address(), load)
                     .with_context(|| format!("{} {}", contender.name, case.x()))?;
                 contender.samples[index].push(rate / 1e3);

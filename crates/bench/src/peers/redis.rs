@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::resp::Reply;
 use super::server::{Server, free_address, is_installed};
 
 /// What Redis does with its append-only file.
@@ -47,6 +48,19 @@ pub(crate) fn start(directory: &Path, append: Append) -> Result<Server> {
         Append::Always => command.args(["--appendonly", "yes", "--appendfsync", "always"]),
     };
     Server::start(&mut command, address, &directory.join("redis.log"))
+}
+
+/// Keeps a running server from rewriting its append-only file: that would disturb the others in mid-run.
+///
+/// # Errors
+///
+/// When the server does not start, or refuses.
+pub(crate) fn stop_rewrites(server: &mut Server) -> Result<()> {
+    server.ready()?;
+    let request: [&[u8]; 4] = [b"CONFIG", b"SET", b"auto-aof-rewrite-percentage", b"0"];
+    let reply = server.client()?.call(&request)?;
+    ensure!(reply == Reply::Simple("OK".to_owned()), "Redis refused to stop rewrites: {reply:?}");
+    Ok(())
 }
 
 /// Waits until the append-only file holds everything and no rewrite of it is under way.
