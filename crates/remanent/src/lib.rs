@@ -21,16 +21,20 @@
 //!
 //! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds
 //!   structures under names.
-//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that are
-//!   to survive take their keys and values as plain data: integers, byte arrays, byte strings, text.
+//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
+//!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
+//!   text.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!
 //! # Features
 //!
-//! `command` (default) builds the command `remanent` with its server. A program that uses the library
-//! alone turns it off, and clap, tokio and the rest are not built.
+//! `command` (default) builds the command `remanent` with its server. A program that uses the
+//! library alone turns it off, and clap, tokio and the rest are not built.
 #![forbid(unsafe_code)]
+
+#[cfg(feature = "command")]
+pub mod crash_test;
 
 pub use remanent_pmem as pmem;
 pub use remanent_structures as structures;

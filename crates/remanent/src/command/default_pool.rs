@@ -7,9 +7,9 @@ use anyhow::bail;
 
 /// A file in memory that outlives the process, one for each user.
 ///
-/// `/dev/shm` where there is one: it survives the process, not a restart of the machine, and persisting
-/// costs nothing. Else the user's run-time directory, else the directory for temporary files, which is a
-/// disk on most machines and then survives as much as durability `process` says.
+/// `/dev/shm` where there is one: it survives the process, not a restart of the machine, and
+/// persisting costs nothing. Else the user's run-time directory, else the directory for temporary
+/// files, which is a disk on most machines and then survives as much as durability `process` says.
 pub(crate) fn path() -> anyhow::Result<PathBuf> {
     let user = rustix::process::getuid().as_raw();
     let shared_memory = Path::new("/dev/shm");
@@ -35,4 +35,24 @@ fn refuse_strangers(path: &Path, user: u32) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_a_file_of_ours_is_refused() -> anyhow::Result<()> {
+        let user = rustix::process::getuid().as_raw();
+        let directory = tempfile::tempdir()?;
+        let own = directory.path().join("own.pool");
+        refuse_strangers(&own, user)?;
+        std::fs::write(&own, "")?;
+        refuse_strangers(&own, user)?;
+        assert!(refuse_strangers(&own, user + 1).is_err(), "another user's file");
+        let link = directory.path().join("link.pool");
+        std::os::unix::fs::symlink(&own, &link)?;
+        assert!(refuse_strangers(&link, user).is_err(), "a link may lead anywhere");
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod crash_test;
 mod default_pool;
 mod pool;
 mod serve;
@@ -24,6 +25,7 @@ pub(crate) struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Pool(pool::Pool),
+    CrashTest(crash_test::CrashTest),
 }
 
 const EXAMPLES: &str = "\
@@ -33,6 +35,7 @@ Examples:
   remanent serve --pool /mnt/pmem/my.pool --durability power
   remanent pool info /mnt/pmem/my.pool        what it holds and what it survives
   remanent pool check /mnt/pmem/my.pool       prove that it is whole
+  remanent crash-test                         crash its own code everywhere, in simulation
 
 Set REMANENT_LOG=info (or debug) for more messages on standard error.";
 
@@ -41,6 +44,7 @@ impl Arguments {
         match self.subcommand {
             Command::Serve(serve) => serve.run(),
             Command::Pool(pool) => pool.run(),
+            Command::CrashTest(test) => test.run(),
         }
     }
 }

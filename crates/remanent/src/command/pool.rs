@@ -22,9 +22,7 @@ pub(crate) struct Pool {
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
     /// Make an empty pool
-    #[command(
-        after_help = "Example:\n  remanent pool create /mnt/pmem/my.pool --size 8G --durability power"
-    )]
+    #[command(after_help = "Example:\n  remanent pool create my.pool --size 8G --durability power")]
     Create {
         #[command(flatten)]
         target: Target,
@@ -99,7 +97,7 @@ fn describe(info: &PoolInfo, target: &Target) {
             json!({
                 "path": target.path,
                 "backing": info.guarantee.backing.to_string(),
-                "durability": info.guarantee.durability.to_string(),
+                "durability": info.created_durability.to_string(),
                 "uuid": uuid,
                 "format_version": info.format_version,
                 "size_bytes": info.size,
@@ -115,7 +113,7 @@ fn describe(info: &PoolInfo, target: &Target) {
     }
     println!("pool        {}", target.path.display());
     println!("backing     {}", info.guarantee.backing);
-    println!("durability  {}", info.guarantee.durability);
+    println!("durability  {}", info.created_durability);
     println!("uuid        {uuid}");
     println!("format      {}", info.format_version);
     println!(

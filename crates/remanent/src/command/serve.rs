@@ -17,14 +17,14 @@ use super::units::{parse_duration, parse_size};
 
 /// Serve Redis clients from a pool
 ///
-/// Every write is durable, in the pool's class, before it is acknowledged. The server ends on SIGTERM,
-/// SIGINT or the command SHUTDOWN, after it has answered what it has read; a second signal ends it at
-/// once. Nothing is lost either way, nor by SIGKILL.
+/// Every write is durable, in the pool's class, before it is acknowledged. The server ends on
+/// SIGTERM, SIGINT or the command SHUTDOWN, after it has answered what it has read; a second signal
+/// ends it at once. Nothing is lost either way, nor by SIGKILL.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// Pool file; created when missing. Default: /dev/shm/remanent-UID.pool, which survives the death of
-    /// the process but not of the machine
+    /// Pool file; created when missing. Default: /dev/shm/remanent-UID.pool, which survives the
+    /// death of the process but not of the machine
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
 
@@ -36,9 +36,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
     size: u64,
 
-    /// What an acknowledged write survives: the death of the `process`, or the loss of `power`
-    #[arg(long, value_name = "CLASS", default_value = "process")]
-    durability: Durability,
+    /// What an acknowledged write survives: the death of the `process`, or the loss of `power`.
+    /// Default: what the pool was created with; `process` for a new one
+    #[arg(long, value_name = "CLASS")]
+    durability: Option<Durability>,
 
     /// Treat DRAM as other memory, for research: none, nvram, pcm or stt-mram
     #[arg(long, value_name = "MEDIUM", default_value = "none")]
@@ -64,7 +65,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     max_clients: usize,
 
-    /// Threads that serve connections; 0 takes one a core
+    /// Threads that serve connections; 0 takes one a core but one, which is left to the network and
+    /// to clients on this machine
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     threads: usize,
 }
@@ -86,19 +88,38 @@ impl Serve {
         };
         let options = Pool::options()
             .size_max(self.size)
-            .durability(self.durability)
+            .durability(self.durability.unwrap_or_default())
             .emulation(self.emulate)
             .wait(self.wait);
         match self.emulate {
-            Emulation::Latency(_) => self.serve(open_emulated(&options, &path)?, start),
-            Emulation::None | Emulation::Nvram => self.serve(options.open_or_create(&path)?, start),
+            Emulation::Latency(_) => {
+                let pool = open_emulated(&options, &path)?;
+                let was_clean = pool.was_clean();
+                self.serve(pool, was_clean, start)
+            }
+            Emulation::None | Emulation::Nvram => {
+                let mut pool = options.open_or_create(&path)?;
+                let was_clean = pool.was_clean();
+                let created = pool.info()?.created_durability;
+                if self.durability.is_none() && created != pool.guarantee().durability {
+                    // Whoever made the pool meant it: serving it with less would be a silent loss.
+                    drop(pool);
+                    pool = options.durability(created).open(&path)?;
+                }
+                self.serve(pool, was_clean, start)
+            }
         }
     }
 
-    fn serve<M: Medium>(&self, pool: Pool<M>, start: Instant) -> anyhow::Result<ExitCode> {
+    fn serve<M: Medium>(
+        &self,
+        pool: Pool<M>,
+        was_clean: bool,
+        start: Instant,
+    ) -> anyhow::Result<ExitCode> {
         let store = MapStore::open(&pool)?;
         let opened = start.elapsed();
-        let entries = self.entries(&pool, &store)?;
+        let entries = entries(&pool, &store, was_clean)?;
         let server = Server::bind(store, self.config()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -109,7 +130,7 @@ impl Serve {
                 server.address(),
                 pool.path().display(),
                 opened.as_secs_f64() * 1e3,
-                if pool.was_clean() { "" } else { " after a crash" },
+                if was_clean { "" } else { " after a crash" },
                 promise(pool.guarantee()),
             ));
             server.run(stop.wait()).await?;
@@ -119,16 +140,6 @@ impl Serve {
         drop(pool);
         announce(&format!("stopped; {} is closed", path.display()));
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// How many entries there are, where it does not take long to know.
-    fn entries<M: Medium>(&self, pool: &Pool<M>, store: &MapStore<M>) -> anyhow::Result<String> {
-        let must_count_one_by_one = self.durability == Durability::Power && !pool.was_clean();
-        if must_count_one_by_one {
-            return Ok("entries not counted yet".into());
-        }
-        let count = store.len()?;
-        Ok(format!("{count} {}", if count == 1 { "entry" } else { "entries" }))
     }
 
     fn config(&self) -> anyhow::Result<Config> {
@@ -151,6 +162,20 @@ impl Serve {
             _ => anyhow::bail!("the first line of the password file {} is empty", path.display()),
         }
     }
+}
+
+/// How many entries there are, where it does not take long to know.
+fn entries<M: Medium>(
+    pool: &Pool<M>,
+    store: &MapStore<M>,
+    was_clean: bool,
+) -> anyhow::Result<String> {
+    let must_count_one_by_one = pool.guarantee().durability == Durability::Power && !was_clean;
+    if must_count_one_by_one {
+        return Ok("entries not counted yet".into());
+    }
+    let count = store.len()?;
+    Ok(format!("{count} {}", if count == 1 { "entry" } else { "entries" }))
 }
 
 fn open_emulated(options: &pmem::Options, path: &Path) -> pmem::Result<Pool<pmem::Emulated>> {

@@ -1,7 +1,7 @@
 //! Real clients run the same transcript against Redis and against Remanent, with equal answers.
 //!
-//! These tests need redis-server, redis-cli, redis-benchmark and Python's redis (Debian: redis-server,
-//! redis-tools, python3-redis); `ci/test` installs them.
+//! These tests need redis-server, redis-cli, redis-benchmark and Python's redis (Debian:
+//! redis-server, redis-tools, python3-redis); `ci/test` installs them.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};

@@ -1,14 +1,15 @@
 //! Kills the server under load and compares what is left with what it acknowledged.
 //!
-//! Each of four connections sends pipelined SET, DEL, INCR and APPEND on keys of its own, and keeps a
-//! log of what it sent and how much of that was answered. Requests of one connection run in order, so
-//! after a kill its keys must be as some prefix of its log left them: all that was answered, and of
-//! the rest the first few requests or none, each wholly. Counters that all connections share lie
-//! between the increments answered and those sent.
+//! Each of four connections sends pipelined SET, DEL, INCR and APPEND on keys of its own, and keeps
+//! a log of what it sent and how much of that was answered. Requests of one connection run in
+//! order, so after a kill its keys must be as some prefix of its log left them: all that was
+//! answered, and of the rest the first few requests or none, each wholly. Counters that all
+//! connections share lie between the increments answered and those sent.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +32,6 @@ type Key = Vec<u8>;
 type Entries = BTreeMap<Key, Vec<u8>>;
 
 /// A write that a connection sends.
-#[derive(Clone, Debug)]
 enum Write {
     Set(Key, Vec<u8>),
     Del(Key),
@@ -39,6 +39,22 @@ enum Write {
     Append(Key, Vec<u8>),
     /// An increment of a counter that other connections increment as well.
     IncrShared(Key),
+}
+
+impl fmt::Debug for Write {
+    /// Briefly: values may be long.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Write::Set(key, value) => {
+                write!(f, "SET {} {}", key.escape_ascii(), shown(Some(value)))
+            }
+            Write::Del(key) => write!(f, "DEL {}", key.escape_ascii()),
+            Write::Incr(key) | Write::IncrShared(key) => write!(f, "INCR {}", key.escape_ascii()),
+            Write::Append(key, tail) => {
+                write!(f, "APPEND {} {}", key.escape_ascii(), tail.escape_ascii())
+            }
+        }
+    }
 }
 
 impl Write {
@@ -67,8 +83,8 @@ impl Write {
         }
     }
 
-    /// Does to the connection's own entries what the server does; returns the answer that is due, except
-    /// for shared counters, whose answers depend on others.
+    /// Does to the connection's own entries what the server does; returns the answer that is due,
+    /// except for shared counters, whose answers depend on others.
     fn apply(&self, entries: &mut Entries) -> Option<Answer> {
         Some(match self {
             Write::Set(key, value) => {
@@ -262,7 +278,7 @@ fn match_prefix(owner: usize, before: &Entries, log: &Log, found: Entries) -> En
     }
     panic!(
         "connection {owner}: no prefix of its log leaves these entries ({} sent, {} answered); \
-         in flight: {:?}",
+         in flight: {:#?}",
         log.sent.len(),
         log.answered,
         &log.sent[log.answered..]
@@ -308,13 +324,13 @@ fn compare_shared(
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write() {
-    kill_rounds(number_from_env("REMANENT_KILL_ROUNDS", 50), &[]);
+    kill_rounds(number_from_env("REMANENT_KILL_ROUNDS", 50), &["--threads", "4"]);
 }
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write_as_nvram() {
     let rounds = number_from_env("REMANENT_KILL_ROUNDS", 50).div_ceil(5);
-    kill_rounds(rounds, &["--emulate", "nvram"]);
+    kill_rounds(rounds, &["--threads", "4", "--emulate", "nvram"]);
 }
 
 /// A kill while entries are wiped: all of them are there afterwards or none.

@@ -1,6 +1,5 @@
 //! The command and its server from outside: real processes, real sockets, real files.
 
-mod architecture;
 #[cfg(feature = "client-tests")]
 mod clients;
 mod common;

@@ -115,7 +115,10 @@ fn power_safe_pools_live_on_files() {
         assert_eq!(client.call(&["SET".into(), format!("key{index}"), "v".into()]), Answer::ok());
     }
     server.kill();
-    let server = Server::start(&path, &["--durability", "power"]);
+    assert_eq!(info(path.to_str().unwrap())["durability"], "power");
+    // Not asked for again, and kept nevertheless.
+    let server = Server::start(&path, &[]);
+    assert!(server.greeting.contains("survives the loss of power"), "{}", server.greeting);
     assert_eq!(server.connect().call(&["DBSIZE"]), Answer::Integer(20));
     server.stop();
     assert_whole(&path);

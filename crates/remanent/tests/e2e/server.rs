@@ -118,7 +118,7 @@ fn noise_harms_nobody() {
 
 #[test]
 fn a_thousand_connections_are_served() {
-    let (_directory, server) = started(&[]);
+    let (_directory, server) = started(&["--threads", "3"]);
     let mut clients: Vec<Client> = (0..1_000).map(|_| server.connect()).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         client.send(&encode(&["SET".into(), format!("key{index}"), index.to_string()])).unwrap();
@@ -292,14 +292,22 @@ fn signals_end_the_server_properly() {
         let mut client = server.connect();
         let mut idle = server.connect();
         idle.call(&["PING"]);
+        let mut tireless = server.connect();
+        let flood = std::thread::spawn(move || {
+            let pings = encode(&["INCR", "flood"]).repeat(100);
+            while tireless.send(&pings).is_ok() && (0..100).all(|_| tireless.receive().is_ok()) {}
+        });
         let requests =
             (0..5_000).flat_map(|n| encode(&["SET".into(), format!("key{n}"), "v".into()]));
         client.send(&requests.collect::<Vec<u8>>()).unwrap();
         assert_eq!(client.receive().unwrap(), Answer::ok());
+        let start = Instant::now();
         server.signal(signal);
         let answered = 1 + client.drain().len() / "+OK\r\n".len();
         assert!(idle.drain().is_empty());
         assert!(server.wait().success());
+        assert!(start.elapsed() < Duration::from_secs(4), "connections had to be cut");
+        flood.join().unwrap();
 
         let server = Server::start(&pool, &[]);
         assert!(!server.greeting.contains("after a crash"), "{}", server.greeting);

@@ -1,0 +1,199 @@
+//! Crash exploration of Remanent's own pool, allocator and structures.
+//!
+//! Each [`Scenario`] is a structure on a simulated medium with a way to explore it: what is done to it,
+//! by how many threads, and what a crash may do. [`scenarios`] has them all. `remanent crash-test` runs
+//! them at length, `tests/crash.rs` each time.
+
+mod bytes;
+mod hashmap;
+mod heap;
+mod multimap;
+mod mutation;
+mod pool;
+mod scenarios;
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent_crashsim::{Config, Outcome, Report, Sim, Subject};
+use remanent_pmem::heap::Violation;
+use remanent_pmem::pool::Format;
+use remanent_pmem::{Medium, Pool};
+use remanent_structures::{Error, Key, Stored};
+
+pub use mutation::{Progress, mutate};
+pub use scenarios::scenarios;
+
+/// A structure, and a way to explore it.
+pub struct Scenario {
+    /// Structure and aspect, such as `hashmap/threads`.
+    pub name: &'static str,
+    /// What is special about it, in a line.
+    pub about: &'static str,
+    /// How it is explored; seeds, jobs and mutants are for the caller to set.
+    pub config: Config,
+    subject: Box<dyn Explorable>,
+}
+
+impl Scenario {
+    fn new(
+        name: &'static str,
+        about: &'static str,
+        subject: impl Subject + 'static,
+        mut config: Config,
+    ) -> Self {
+        config.command = format!("remanent crash-test --structure {name}");
+        Scenario { name, about, config, subject: Box::new(subject) }
+    }
+
+    /// Runs it with so many simulated threads, if it has several; the printed commands say so.
+    pub fn set_threads(&mut self, threads: usize) {
+        if self.config.threads > 1 {
+            self.config.threads = threads;
+            self.config.command += &format!(" --threads {threads}");
+        }
+    }
+
+    /// Explores it under `config`; `observer` sees the report grow and may break off.
+    pub fn explore(
+        &self,
+        config: &Config,
+        observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
+    ) -> Report {
+        let mut observer = observer;
+        self.subject.explore(config, &mut observer)
+    }
+}
+
+impl fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scenario").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+type ReportObserver<'a> = &'a mut (dyn FnMut(&Report) -> ControlFlow<()> + Send);
+
+/// A [`Subject`] whose types are forgotten.
+trait Explorable: Sync {
+    fn explore(&self, config: &Config, observer: ReportObserver<'_>) -> Report;
+}
+
+impl<S: Subject> Explorable for S {
+    fn explore(&self, config: &Config, observer: ReportObserver<'_>) -> Report {
+        remanent_crashsim::explore_with(self, config, observer)
+    }
+}
+
+/// A structure in a pool, both open. The structure is closed first.
+pub(crate) struct Open<T> {
+    object: T,
+    pool: Pool<Arc<Sim>>,
+}
+
+/// Name of the root that a structure under test has.
+const ROOT: &str = "tested";
+
+impl<T> Open<T> {
+    fn create<E>(
+        medium: Arc<Sim>,
+        size_max: u64,
+        create: impl FnOnce(&Pool<Arc<Sim>>, &str) -> Result<T, E>,
+    ) -> Outcome<Self>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let pool = Pool::format(medium, &Format::new(size_max))?;
+        Ok(Open { object: create(&pool, ROOT)?, pool })
+    }
+
+    fn open<E>(
+        medium: Arc<Sim>,
+        open: impl FnOnce(&Pool<Arc<Sim>>, &str) -> Result<T, E>,
+    ) -> Outcome<Self>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let pool = Pool::recover(medium)?;
+        Ok(Open { object: open(&pool, ROOT)?, pool })
+    }
+
+    fn check(&self) -> Outcome {
+        must_be_empty(self.pool.check()?.violations)
+    }
+}
+
+fn must_be_empty(violations: Vec<Violation>) -> Outcome {
+    let told: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    if told.is_empty() { Ok(()) } else { Err(told.join("; ").into()) }
+}
+
+/// What an operation answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer<T> {
+    Bool(bool),
+    Value(T),
+    /// There was nothing.
+    None,
+    /// The pool was full or the medium faulty: nothing was changed.
+    Refused(String),
+    /// Any other error, which no model answers.
+    Failed(String),
+}
+
+fn answer<T, V, E: Into<Error>>(
+    result: Result<T, E>,
+    map: impl FnOnce(T) -> Answer<V>,
+) -> Answer<V> {
+    match result.map_err(Into::into) {
+        Ok(value) => map(value),
+        Err(error) if error.is_full() => Answer::Refused(error.to_string()),
+        Err(error @ Error::Pool(remanent_pmem::Error::Medium(_))) => {
+            Answer::Refused(error.to_string())
+        }
+        Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+fn is_refused<T>(answer: &Answer<T>) -> bool {
+    matches!(answer, Answer::Refused(_))
+}
+
+/// A key of a map that begins with eight buckets, and whose hash makes small keys collide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TestKey(u64);
+
+/// Low bits are the bucket. Most keys begin in bucket 1 and are told apart as the map grows, two pairs
+/// never; some come exactly where a bucket begins, or will begin.
+const HASHES: [u64; 8] = [0x11, 0x11, 0x19, 0x01, 0x3d, 0x09, 0x3d, 0x15];
+
+impl Stored for TestKey {
+    const LEN: Option<u32> = Some(8);
+
+    fn type_name() -> String {
+        "TestKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0.to_le_bytes())
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(bytes, |key| use_value(&TestKey(*key)))
+    }
+}
+
+impl Key for TestKey {
+    const BUCKET_BITS: u32 = 3;
+
+    fn hash(&self, _seed: u64) -> u64 {
+        match HASHES.get(self.0 as usize) {
+            Some(&hash) => hash,
+            None => self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20),
+        }
+    }
+
+    fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
+        medium.load(offset) == self.0
+    }
+}

@@ -1,0 +1,83 @@
+//! Every flush and fence left out in turn: does any scenario notice?
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use remanent_crashsim::{Fate, Mutant, Mutation, Site, Sources};
+
+use super::Scenario;
+
+/// How far a mutation run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The scenario at work.
+    pub scenario: &'a str,
+    /// Sites met so far.
+    pub met: usize,
+    /// Mutants killed so far.
+    pub killed: usize,
+}
+
+/// Leaves out each flush and each fence of `remanent-pmem` and `remanent-structures` that the scenarios meet, in all
+/// scenarios that meet it until one of them breaks.
+///
+/// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
+/// Each scenario explores the seeds `0..seeds`. `observer` may break off.
+pub fn mutate(
+    scenarios: &[Scenario],
+    seeds: u64,
+    jobs: usize,
+    mut observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Mutation {
+    let mut killed: Vec<Mutant> = Vec::new();
+    let mut met: BTreeSet<Site> = BTreeSet::new();
+    for scenario in scenarios {
+        let mut config = scenario.config.clone();
+        (config.seeds, config.jobs, config.violations_max) = (0..seeds, jobs, 1);
+        let sites = scenario.explore(&config, |_| ControlFlow::Continue(())).sites;
+        met.extend(sites.iter().filter(|site| is_ours(site)));
+        for site in sites {
+            if !is_ours(&site) || killed.iter().any(|mutant| mutant.site == site) {
+                continue;
+            }
+            let progress = Progress { scenario: scenario.name, met: met.len(), killed: killed.len() };
+            if observer(progress).is_break() {
+                return finish(killed, &met);
+            }
+            config.sim.mutant = Some(site);
+            let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
+            if let Some(violation) = report.violations.into_iter().next() {
+                let (broken, seed) = (violation.broken, violation.seed);
+                let what = format!("{}: {}", scenario.name, violation.what);
+                killed.push(Mutant { site, fate: Fate::Killed { broken, seed, what } });
+            }
+        }
+    }
+    finish(killed, &met)
+}
+
+fn is_ours(site: &Site) -> bool {
+    ["pmem/src/", "structures/src/"].iter().any(|directory| site.file.contains(directory))
+}
+
+fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>) -> Mutation {
+    let sources = sources();
+    let mut mutants = killed;
+    for &site in met {
+        if mutants.iter().all(|mutant| mutant.site != site) {
+            let fate = match sources.reason(&site) {
+                Some(reason) => Fate::Explained { reason },
+                None => Fate::Survived,
+            };
+            mutants.push(Mutant { site, fate });
+        }
+    }
+    mutants.sort_by_key(|mutant| mutant.site);
+    Mutation { mutants }
+}
+
+/// The source texts in which survivors may be explained.
+fn sources() -> Sources {
+    let texts = remanent_pmem::SOURCES.iter().chain(remanent_structures::SOURCES);
+    texts.fold(Sources::new(), |sources, (path, text)| sources.file(path, text))
+}

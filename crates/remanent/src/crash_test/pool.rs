@@ -1,0 +1,190 @@
+//! The pool: roots that come and go, and the file that grows under them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_pmem::pool::Format;
+use remanent_pmem::{Error, Pool, Result};
+
+use super::heap::{Content, Table};
+use super::{Answer, answer, is_refused, must_be_empty};
+
+/// Roots with a table each, opened and closed by every operation.
+#[derive(Clone, Debug)]
+pub(super) struct Roots {
+    /// Names that operations are about.
+    pub(super) names: u64,
+    /// Which lengths of blocks occur.
+    pub(super) lens: &'static [u64],
+    /// Bytes that are taken from the start, so that the rest of the file is soon full.
+    pub(super) ballast: u64,
+    /// Length beyond which the pool does not grow.
+    pub(super) size_max: u64,
+}
+
+/// One operation of the pool.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Create(u64),
+    Remove(u64),
+    Put(u64, Content),
+    Check,
+}
+
+/// Name of the root that the ballast belongs to.
+const BALLAST: &str = "ballast";
+
+fn name(number: u64) -> String {
+    format!("table {number}")
+}
+
+impl Roots {
+    fn put(pool: &Pool<Arc<Sim>>, number: u64, content: Content) -> Result<Answer<bool>> {
+        match pool.open_root::<Table>(&name(number)) {
+            Ok(table) => table.put(0, content).map(|_| Answer::Bool(true)),
+            Err(Error::NoSuchRoot { .. }) => Ok(Answer::Bool(false)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create_root(pool: &Pool<Arc<Sim>>, number: u64) -> Result<bool> {
+        match pool.create_root::<Table>(&name(number)) {
+            Ok(_) => Ok(true),
+            Err(Error::RootExists { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn remove_root(pool: &Pool<Arc<Sim>>, number: u64) -> Result<Answer<bool>> {
+        match pool.remove_root(&name(number)) {
+            Ok(()) => Ok(Answer::Bool(true)),
+            Err(Error::NoSuchRoot { .. }) => Ok(Answer::Bool(false)),
+            Err(error @ Error::RootInUse { .. }) => Ok(Answer::Refused(error.to_string())),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Subject for Roots {
+    type Op = Op;
+    type Ret = Answer<bool>;
+    /// Roots by number, with the content of their first slot.
+    type State = BTreeMap<u64, Option<Content>>;
+    type Handle = Pool<Arc<Sim>>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        let pool = Pool::format(medium, &Format::new(self.size_max))?;
+        if self.ballast > 0 {
+            Table::fill(&pool, BALLAST, self.ballast)?;
+        }
+        Ok(pool)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Ok(Pool::recover(medium)?)
+    }
+
+    fn apply(&self, pool: &Self::Handle, op: &Op) -> Answer<bool> {
+        match *op {
+            Op::Create(number) => answer(Self::create_root(pool, number), Answer::Bool),
+            Op::Remove(number) => answer(Self::remove_root(pool, number), |answer| answer),
+            Op::Put(number, content) => {
+                answer(Self::put(pool, number, content), |answer| answer)
+            }
+            Op::Check => answer(pool.info(), |_| Answer::None),
+        }
+    }
+
+    fn model(&self, state: &mut Self::State, op: &Op) -> Answer<bool> {
+        match *op {
+            Op::Create(number) if state.contains_key(&number) => Answer::Bool(false),
+            Op::Create(number) => Answer::Bool(state.insert(number, None).is_none()),
+            Op::Remove(number) => Answer::Bool(state.remove(&number).is_some()),
+            Op::Put(number, content) => match state.get_mut(&number) {
+                Some(root) => {
+                    *root = Some(content);
+                    Answer::Bool(true)
+                }
+                None => Answer::Bool(false),
+            },
+            Op::Check => Answer::None,
+        }
+    }
+
+    fn observe(&self, pool: &Self::Handle) -> Outcome<Self::State> {
+        let mut state = BTreeMap::new();
+        for root in pool.roots()? {
+            let Some(number) = root.name.strip_prefix("table ") else { continue };
+            let table = pool.open_root::<Table>(&root.name)?;
+            state.insert(number.parse()?, table.contents()?.get(&0).copied());
+        }
+        Ok(state)
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let number = rng.below(self.names);
+        match rng.below(8) {
+            0..=2 => Op::Create(number),
+            3..=4 => Op::Remove(number),
+            5..=6 => Op::Put(number, (*rng.pick(self.lens), rng.below(1 << 30))),
+            _ => Op::Check,
+        }
+    }
+
+    fn check(&self, pool: &Self::Handle) -> Outcome {
+        for root in pool.roots()? {
+            pool.open_root::<Table>(&root.name)?.check()?;
+        }
+        must_be_empty(pool.check()?.violations)
+    }
+
+    fn is_refused(&self, answer: &Answer<bool>) -> bool {
+        is_refused(answer)
+    }
+}
+
+/// A pool that is only opened and closed, so that nothing but its superblock is written.
+///
+/// The superblock survives write disturbance: of its two copies one is always at rest. Nothing else of
+/// the pool does, and no structure in it: a disturbed line may hold entries that were at rest.
+#[derive(Clone, Debug)]
+pub(super) struct Superblock;
+
+/// Length beyond which this pool does not grow: what shows that the superblock is this one.
+const SIZE_MAX: u64 = 40 << 20;
+
+impl Subject for Superblock {
+    type Op = ();
+    type Ret = ();
+    type State = ();
+    type Handle = Pool<Arc<Sim>>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Ok(Pool::format(medium, &Format::new(SIZE_MAX))?)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        // Opened, closed and opened: each writes the superblock.
+        drop(Pool::recover(Arc::clone(&medium))?);
+        Ok(Pool::recover(medium)?)
+    }
+
+    fn apply(&self, _: &Self::Handle, (): &()) {}
+
+    fn model(&self, (): &mut (), (): &()) {}
+
+    fn observe(&self, pool: &Self::Handle) -> Outcome {
+        let info = pool.info()?;
+        if info.size_max != SIZE_MAX || !info.was_clean {
+            return Err(format!("not the superblock that was written: {info:?}").into());
+        }
+        Ok(())
+    }
+
+    fn op(&self, _: &mut Rng) {}
+
+    fn check(&self, pool: &Self::Handle) -> Outcome {
+        must_be_empty(pool.check()?.violations)
+    }
+}

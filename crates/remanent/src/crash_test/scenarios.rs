@@ -1,0 +1,191 @@
+//! What is explored: every subject, in the ways that matter for it.
+
+use std::marker::PhantomData;
+
+use remanent_crashsim::{Class, Config, Faults, Granularity, Nested, Points, Schedule, SimOptions};
+
+use super::bytes::Bytes;
+use super::hashmap::{Map, Mix};
+use super::heap::{Allocator, LENS};
+use super::multimap::MultiMap;
+use super::pool::{Roots, Superblock};
+use super::{Scenario, TestKey};
+
+/// Room for the smallest pool and one growth.
+const SIZE_MAX: u64 = 40 << 20;
+/// Chunks of 64 KiB that the smallest pool needs for itself.
+const OVERHEAD: u64 = 265;
+
+/// Everything that is explored, structure by structure.
+pub fn scenarios() -> Vec<Scenario> {
+    let mut all = pools();
+    all.extend(heaps());
+    all.extend(hash_maps());
+    all.extend(concurrent_hash_maps());
+    all.extend(growing_hash_maps());
+    all.extend(bytes());
+    all.extend(multi_maps());
+    all
+}
+
+/// One thread, a few operations on what others have left.
+fn alone(setup: usize, ops: usize) -> Config {
+    Config {
+        setup,
+        ops,
+        full_max: 64,
+        samples: 16,
+        sim: SimOptions { len: 64 << 10, capacity: SIZE_MAX, ..SimOptions::default() },
+        ..Config::default()
+    }
+}
+
+/// As `config`; the creation is left alone, which prepares more than one operation's worth, and points
+/// are so many that a few images of each must do.
+fn prepared(config: Config) -> Config {
+    let nested = Nested { depth: 1, one_in: 64, samples: 2 };
+    Config { creation: false, full_max: 4, samples: 3, nested, ..config }
+}
+
+/// Several threads with a few operations each.
+fn together(threads: usize, setup: usize, ops: usize) -> Config {
+    Config { threads, samples: 6, full_max: 16, ..alone(setup, ops) }
+}
+
+/// As [`together`], with long stretches of one thread in between.
+fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
+    let schedule = Schedule::Priority { changes: 3, length: 400 };
+    Config { schedule, ..together(threads, setup, ops) }
+}
+
+fn class(class: Class, config: Config) -> Config {
+    Config { sim: SimOptions { class, ..config.sim }, ..config }
+}
+
+fn pages(config: Config) -> Config {
+    Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
+}
+
+fn pools() -> Vec<Scenario> {
+    let roots = Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX };
+    // The ballast leaves five chunks of the first growth.
+    let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
+    let full = Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
+    let refused = {
+        let config = alone(1, 6);
+        let sim = SimOptions { grow_fails_at: Some(3), ..config.sim };
+        Config { sim, ..config }
+    };
+    let disturbed = Config {
+        creation: false,
+        setup: 0,
+        ops: 1,
+        faults: Faults { disturbed: 64, ..Faults::default() },
+        ..alone(0, 1)
+    };
+    vec![
+        Scenario::new("pool/roots", "roots created, filled, removed", roots.clone(), alone(2, 6)),
+        Scenario::new("pool/growth", "the file grows", nearly_full.clone(), alone(2, 5)),
+        Scenario::new("pool/growth-fails", "the disk is full", nearly_full, refused),
+        Scenario::new("pool/full", "the pool is full", full, alone(3, 6)),
+        Scenario::new("pool/threads", "roots, by two threads", roots.clone(), together(2, 2, 3)),
+        Scenario::new("pool/pages", "a page-cache file", roots, pages(alone(1, 4))),
+        Scenario::new("pool/disturbed", "garbage in what was being written", Superblock, disturbed),
+    ]
+}
+
+fn heaps() -> Vec<Scenario> {
+    let small = Allocator { slots: 4, lens: &LENS[..4], churn: (1, 0), size_max: SIZE_MAX };
+    // Freeing a batch empties chunks, which are given back.
+    let reclaim = Allocator { lens: &[21_800, 9_000, 24], churn: (1, 31), ..small.clone() };
+    let large = Allocator { lens: &LENS[4..], ..small.clone() };
+    let all = Allocator { lens: &LENS, ..small.clone() };
+    let full = Allocator { slots: 7, lens: &[9_000, 21_800, 70_000], size_max: (OVERHEAD + 6) << 16, ..small.clone() };
+    let churned = Allocator { churn: (3, 31), slots: 2, ..reclaim.clone() };
+    vec![
+        Scenario::new("heap/small", "blocks of size classes", small.clone(), alone(2, 8)),
+        Scenario::new("heap/large", "runs of chunks", large.clone(), alone(2, 6)),
+        Scenario::new("heap/reclaim", "batches freed, chunks emptied", reclaim, prepared(alone(1, 8))),
+        Scenario::new("heap/full", "the pool is full", full, alone(7, 8)),
+        Scenario::new("heap/threads", "two threads", all.clone(), together(2, 2, 4)),
+        Scenario::new("heap/threads-reclaim", "two threads free batches", churned, prepared(by_priority(2, 1, 5))),
+        Scenario::new("heap/process", "the process dies", all, class(Class::Process, together(2, 2, 4))),
+        Scenario::new("heap/pages", "a page-cache file", small, pages(alone(2, 5))),
+        Scenario::new("heap/stores", "between any two stores", large, Config { points: Points::Stores, ..alone(1, 3) }),
+    ]
+}
+
+fn map(mix: Mix) -> Map {
+    Map { keys: 6, base: 0, churn: (1, 0), mix, size_max: SIZE_MAX, counts: true }
+}
+
+fn hash_maps() -> Vec<Scenario> {
+    let reclaim = Map { churn: (1, 31), ..map(Mix::Entries) };
+    let recovery = Config { nested: Nested { depth: 2, one_in: 2, samples: 4 }, ..alone(3, 4) };
+    let stores = Config { points: Points::Stores, ..alone(3, 4) };
+    let faults = Config {
+        faults: Faults { poisoned: 4, truncated: 1, ..Faults::default() },
+        samples: 4,
+        full_max: 4,
+        ..alone(4, 4)
+    };
+    vec![
+        Scenario::new("hashmap/sequence", "every operation", map(Mix::All), alone(3, 6)),
+        Scenario::new("hashmap/reclaim", "batches of entries freed", reclaim, prepared(alone(2, 8))),
+        Scenario::new("hashmap/recovery", "crashes inside recovery", map(Mix::All), recovery),
+        Scenario::new("hashmap/stores", "between any two stores", map(Mix::All), stores),
+        Scenario::new("hashmap/process", "the process dies", map(Mix::All), class(Class::Process, alone(3, 6))),
+        Scenario::new("hashmap/pages", "a page-cache file", map(Mix::All), pages(alone(3, 4))),
+        Scenario::new("hashmap/faults", "lines that cannot be read, a file cut short", map(Mix::All), faults),
+    ]
+}
+
+fn concurrent_hash_maps() -> Vec<Scenario> {
+    let concurrent = |mix, keys| Map { keys, counts: false, ..map(mix) };
+    let churned = Map { churn: (3, 31), ..concurrent(Mix::Entries, 3) };
+    vec![
+        Scenario::new("hashmap/threads", "two threads write", concurrent(Mix::Entries, 4), together(2, 3, 4)),
+        Scenario::new("hashmap/threads-priority", "two threads write, in long stretches", concurrent(Mix::Entries, 3), by_priority(2, 3, 4)),
+        Scenario::new("hashmap/threads-three", "three threads write", concurrent(Mix::Entries, 3), together(3, 3, 2)),
+        Scenario::new("hashmap/readers", "three threads, mostly reading", concurrent(Mix::Reads, 3), together(3, 2, 4)),
+        Scenario::new("hashmap/threads-clear", "two threads clear and write", concurrent(Mix::Clears, 4), together(2, 4, 3)),
+        Scenario::new("hashmap/threads-reclaim", "two threads free batches", churned, prepared(by_priority(2, 2, 4))),
+        Scenario::new("hashmap/threads-process", "two threads, the process dies", concurrent(Mix::All, 3), class(Class::Process, together(2, 2, 4))),
+    ]
+}
+
+fn growing_hash_maps() -> Vec<Scenario> {
+    let growing = |base, mix| Map { base, keys: 8, ..map(mix) };
+    let concurrent = |base| Map { counts: false, ..growing(base, Mix::Entries) };
+    vec![
+        Scenario::new("hashmap/growth", "the bucket array doubles", growing(31, Mix::All), prepared(alone(0, 4))),
+        Scenario::new("hashmap/linking", "new buckets are linked", growing(62, Mix::Entries), prepared(alone(1, 4))),
+        Scenario::new("hashmap/threads-growth", "two threads double the bucket array", concurrent(33), prepared(together(2, 0, 3))),
+        Scenario::new("hashmap/threads-linking", "two threads link buckets and write", concurrent(40), prepared(by_priority(2, 1, 4))),
+    ]
+}
+
+fn bytes() -> Vec<Scenario> {
+    fn of<K: ?Sized>(keys: u64, lens: &'static [u64]) -> Bytes<K> {
+        Bytes { keys, lens, size_max: SIZE_MAX, key: PhantomData }
+    }
+    let full = Bytes { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
+    vec![
+        Scenario::new("bytes/sequence", "values of many lengths", of::<TestKey>(4, &[0, 1, 8, 40, 150, 700]), alone(3, 6)),
+        Scenario::new("bytes/large", "values of several chunks", of::<TestKey>(3, &[30, 9_000, 24_000, 70_000]), Config { samples: 8, full_max: 16, ..alone(1, 4) }),
+        Scenario::new("bytes/keys", "keys of several lengths, 8192 buckets", of::<[u8]>(5, &[0, 8, 40, 150]), Config { samples: 6, full_max: 16, ..alone(3, 5) }),
+        Scenario::new("bytes/full", "the pool is full", full, Config { samples: 8, full_max: 16, ..alone(7, 5) }),
+        Scenario::new("bytes/threads", "two threads", of::<TestKey>(3, &[0, 40, 150]), together(2, 2, 4)),
+        Scenario::new("bytes/threads-clear", "two threads, in long stretches", of::<TestKey>(2, &[8, 40]), by_priority(2, 2, 4)),
+    ]
+}
+
+fn multi_maps() -> Vec<Scenario> {
+    let alone_map = MultiMap { keys: 4, alone: true, size_max: SIZE_MAX };
+    let shared = MultiMap { keys: 2, alone: false, ..alone_map.clone() };
+    vec![
+        Scenario::new("multimap/sequence", "every operation", alone_map, alone(3, 6)),
+        Scenario::new("multimap/threads", "two threads", shared.clone(), together(2, 3, 4)),
+        Scenario::new("multimap/threads-priority", "two threads, in long stretches", shared, by_priority(2, 3, 4)),
+    ]
+}

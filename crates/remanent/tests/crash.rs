@@ -1,0 +1,113 @@
+//! Crash exploration as it runs each time; `remanent crash-test` does the same at length.
+//!
+//! What survives *write disturbance*, garbage in a line that was being written when the power failed: the
+//! superblock (`pool/disturbed`), since one of its two copies is always at rest. The root directory, the
+//! allocator and the maps do not: they change lines that also hold what was at rest.
+//!
+//! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults` poisons lines
+//! and cuts the file short, and every answer after the fault has to be an error.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent::HashMap;
+use remanent::Pool;
+use remanent::crash_test::{Scenario, mutate, scenarios};
+use remanent::pmem::pool::Format;
+use remanent::pmem::pool::layout::{CHUNK_LEN, DATA_FIRST};
+use remanent_crashsim::{Config, Sim, SimOptions};
+
+/// Scenarios whose name begins so.
+fn of(prefix: &str) -> Vec<Scenario> {
+    let mut chosen = scenarios();
+    chosen.retain(|scenario| scenario.name.starts_with(prefix));
+    assert!(!chosen.is_empty(), "nothing begins with {prefix}");
+    chosen
+}
+
+/// Explores them; so many images at least must have been judged, and none may be wrong.
+fn explore(prefix: &str, images_min: u64) {
+    let mut images = 0;
+    for scenario in of(prefix) {
+        let config = Config { seeds: 0..1, ..scenario.config.clone() };
+        let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
+        assert!(report.is_clean(), "{}: {report}", scenario.name);
+        assert!(report.images > 0, "{} explored nothing", scenario.name);
+        images += report.images;
+    }
+    assert!(images >= images_min, "{prefix}: {images} images, less than {images_min}");
+}
+
+#[test]
+fn pools_survive_every_crash() {
+    explore("pool/", 500);
+}
+
+#[test]
+fn heaps_survive_every_crash() {
+    explore("heap/", 7_000);
+}
+
+#[test]
+fn hash_maps_survive_every_crash() {
+    explore("hashmap/", 9_000);
+}
+
+#[test]
+fn hash_maps_of_bytes_survive_every_crash() {
+    explore("bytes/", 5_000);
+}
+
+#[test]
+fn multi_maps_survive_every_crash() {
+    explore("multimap/", 2_000);
+}
+
+/// A sample of what `remanent crash-test --mutate` does: without any of these fences and flushes, one of these
+/// two scenarios breaks.
+#[test]
+fn a_missing_flush_or_fence_is_noticed() {
+    let chosen: Vec<Scenario> = ["pool/roots", "hashmap/sequence"].into_iter().flat_map(of).collect();
+    let mutation = mutate(&chosen, 1, 1, |_| ControlFlow::Continue(()));
+    let survivors: Vec<String> = mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
+    println!("{mutation}");
+    assert!(mutation.killed() >= 15, "{survivors:?}");
+}
+
+#[test]
+fn zz_mutants() {
+    let only = std::env::var("SCENARIO").unwrap_or_default();
+    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    let only: Vec<&str> = only.split(',').collect();
+    let mut scenarios = remanent::crash_test::scenarios();
+    scenarios.retain(|s| only.iter().any(|o| s.name == *o));
+    let mut last = String::new();
+    let m = remanent::crash_test::mutate(&scenarios, seeds, 2, |p| {
+        if last != p.scenario { last = p.scenario.to_owned(); println!("{p:?}"); }
+        ControlFlow::Continue(())
+    });
+    println!("{m}");
+}
+
+#[test]
+fn a_node_that_cannot_be_read_is_an_error() {
+    let size_max = 40 << 20;
+    let sim = Arc::new(Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() }));
+    let pool = Pool::format(Arc::clone(&sim), &Format::new(size_max)).unwrap();
+    let map = HashMap::<u64, u64, Arc<Sim>>::create(&pool, "map").unwrap();
+    for key in 0..100 {
+        map.insert(&key, &key).unwrap();
+    }
+    assert_eq!(map.get(&7).unwrap(), Some(7));
+    // The heap's own chunk comes first, then that of the buckets, then that of the nodes.
+    sim.poison(u64::from(DATA_FIRST + 2) * CHUNK_LEN, 64);
+    let mut met = false;
+    for key in 0..100 {
+        match map.get(&key) {
+            Ok(value) => assert_eq!((value, met), (Some(key), false), "an answer after the fault"),
+            Err(_) => met = true,
+        }
+    }
+    assert!(met, "the line holds nodes");
+    assert!(map.insert(&200, &0).is_err() && map.remove(&5).is_err() && map.len().is_err());
+}
