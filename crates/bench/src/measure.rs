@@ -101,7 +101,7 @@ where
 {
     let share = items.len().div_ceil(threads).next_multiple_of(2).max(2);
     let shares: Vec<&[T]> = items.chunks(share).collect();
-    let barrier = Barrier::new(shares.len() + 1);
+    let barrier = Barrier::new(shares.len());
     std::thread::scope(|scope| {
         let workers: Vec<_> = shares
             .iter()
@@ -109,23 +109,27 @@ where
                 let (barrier, work) = (&barrier, &work);
                 scope.spawn(move || {
                     barrier.wait();
-                    let cpu = thread_cpu();
+                    let (start, cpu) = (Instant::now(), thread_cpu());
                     let answer = work(share);
-                    (thread_cpu() - cpu, Instant::now(), answer)
+                    (thread_cpu() - cpu, start, Instant::now(), answer)
                 })
             })
             .collect();
-        barrier.wait();
-        let start = Instant::now();
-        let mut cost = Cost { wall: Duration::ZERO, cpu: Duration::ZERO };
+        let mut cpu_total = Duration::ZERO;
         let mut answers = Vec::with_capacity(workers.len());
+        let mut from_to: Option<(Instant, Instant)> = None;
         for worker in workers {
-            let (cpu, end, answer) = worker.join().expect("a measured thread does not panic");
-            cost.wall = cost.wall.max(end - start);
-            cost.cpu += cpu;
+            let (cpu, start, end, answer) =
+                worker.join().expect("a measured thread does not panic");
+            // From the first thread's start to the last one's end, by their own clocks: this thread may
+            // be kept waiting while they work.
+            from_to =
+                Some(from_to.map_or((start, end), |(from, to)| (from.min(start), to.max(end))));
+            cpu_total += cpu;
             answers.push(answer?);
         }
-        Ok((cost, answers))
+        let wall = from_to.map_or(Duration::ZERO, |(from, to)| to - from);
+        Ok((Cost { wall, cpu: cpu_total }, answers))
     })
 }
 
