@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, fallocate, fstat, ftruncate};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstat, ftruncate};
 use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
@@ -18,8 +18,8 @@ use crate::{Error, PAGE_LEN, Result};
 
 /// A shared mapping of `reserved` bytes of a file, of which the first `len` exist.
 ///
-/// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens the file, so no address changes and no
-/// pointer is invalidated.
+/// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens the
+/// file, so no address changes and no pointer is invalidated.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -30,6 +30,8 @@ pub(crate) struct Mapping {
     file: File,
     path: PathBuf,
     backing: Backing,
+    /// Whether the pool's lock ends with this mapping.
+    holds_lock: bool,
 }
 
 // SAFETY: the mapping is plain shared memory; all access to it goes through atomics or through copies
@@ -80,7 +82,14 @@ impl Mapping {
             file,
             path: path.to_owned(),
             backing,
+            holds_lock: false,
         })
+    }
+
+    /// The same, with the file's lock in its charge.
+    pub(crate) fn holding_lock(mut self) -> Self {
+        self.holds_lock = true;
+        self
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -164,6 +173,11 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         crate::sigbus::unregister(self.base.as_ptr());
         unmap(self.slack);
+        if self.holds_lock {
+            // Closing the file is not enough: a child process that has been forked and has not yet executed
+            // its program shares it, and would hold the lock a little longer.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 

@@ -29,7 +29,7 @@ fn of(prefix: &str) -> Vec<Scenario> {
 fn explore(prefix: &str, images_min: u64) {
     let mut images = 0;
     for scenario in of(prefix) {
-        let config = Config { seeds: 0..1, ..scenario.config.clone() };
+        let config = Config { seeds: 0..scenario.weight, ..scenario.config.clone() };
         let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
         assert!(report.is_clean(), "{}: {report}", scenario.name);
         assert!(report.images > 0, "{} explored nothing", scenario.name);
@@ -67,26 +67,13 @@ fn multi_maps_survive_every_crash() {
 /// two scenarios breaks.
 #[test]
 fn a_missing_flush_or_fence_is_noticed() {
-    let chosen: Vec<Scenario> = ["pool/roots", "hashmap/sequence"].into_iter().flat_map(of).collect();
+    let chosen: Vec<Scenario> =
+        ["pool/roots", "hashmap/sequence"].into_iter().flat_map(of).collect();
     let mutation = mutate(&chosen, 1, 1, |_| ControlFlow::Continue(()));
-    let survivors: Vec<String> = mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
+    let survivors: Vec<String> =
+        mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
     println!("{mutation}");
     assert!(mutation.killed() >= 15, "{survivors:?}");
-}
-
-#[test]
-fn zz_mutants() {
-    let only = std::env::var("SCENARIO").unwrap_or_default();
-    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
-    let only: Vec<&str> = only.split(',').collect();
-    let mut scenarios = remanent::crash_test::scenarios();
-    scenarios.retain(|s| only.iter().any(|o| s.name == *o));
-    let mut last = String::new();
-    let m = remanent::crash_test::mutate(&scenarios, seeds, 2, |p| {
-        if last != p.scenario { last = p.scenario.to_owned(); println!("{p:?}"); }
-        ControlFlow::Continue(())
-    });
-    println!("{m}");
 }
 
 #[test]

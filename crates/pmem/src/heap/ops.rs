@@ -342,6 +342,8 @@ impl<'h, M: Medium> Lane<'h, M> {
             }
         }
         // Fence: the bits are durable before anything forgets that the blocks were suspects.
+        // Redundant: slots are used in turn, so that an operation's fence comes before these are used
+        // again, unless a reader that stands still has left but a few free.
         self.fence();
         self.state.free_slots.extend(freed.iter().map(|retired| retired.slot));
         self.heap.consider_all(emptied);
@@ -401,8 +403,9 @@ impl<M: Medium> Heap<M> {
             self.scan_some(&mut chunks)?;
         }
         while let Some(chunk) = chunks.partial[class.0 as usize].pop() {
-            // A chunk that was given back since it was listed is not in `listed` any more.
-            if chunks.listed.remove(&chunk) {
+            // A chunk that was given back since is not listed any more, or is listed again, perhaps among
+            // those of another class.
+            if self.class_of(chunk)? == Some(class) && chunks.listed.remove(&chunk) {
                 chunks.active.insert(chunk);
                 return Ok(chunk);
             }

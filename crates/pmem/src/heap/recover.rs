@@ -164,10 +164,12 @@ impl<M: Medium> Heap<M> {
             for at in words.filter(|&at| medium.load(at) != 0).collect::<Vec<_>>() {
                 medium.store(at, 0);
                 // Flush: fenced once, below.
+                // Redundant: asked again, the structure answers the same; but the next open is to be short.
                 medium.flush(at, WORD_LEN);
             }
         }
         // Fence: the next open finds nothing to do.
+        // Redundant: as the flush.
         medium.fence();
     }
 

@@ -278,10 +278,8 @@ impl<M: Medium> Pool<M> {
         let medium = self.medium();
         let len = u64::from(run) * CHUNK_LEN;
         let punched = run > 1 && medium.release(first.offset(), len);
-        if punched {
-            // Fence: the zeros are durable before a state word says that they are there.
-            medium.fence();
-        }
+        // The zeros are durable with the bodies' state words, and so before the head's: until that one
+        // says free, nobody relies on them.
         let kind = if punched { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
         if run > 1 {
@@ -299,6 +297,7 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.
+    /// Recovery's fence makes it durable.
     pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) -> Result<()> {
         let medium = self.medium();
         let end = ChunkId(first.0.saturating_add(run)).min(self.chunk_end());
@@ -308,14 +307,12 @@ impl<M: Medium> Pool<M> {
             if state.kind == ChunkKind::LargeBody && state.owner == owner.0 {
                 let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
                 medium.store(at.state(), free.encode());
-                // Flush: fenced below.
+                // Flush: fenced by recovery, before it forgets where to look.
                 medium.flush(at.state(), WORD_LEN);
             }
             // Runs that were taken here since are passed over: they have a head.
             at.0 += state.span();
         }
-        // Fence: as for any chunk that is given back.
-        medium.fence();
         Ok(())
     }
 

@@ -145,6 +145,7 @@ impl<M: Medium> Pool<M> {
         medium.commit(0, CHUNK_LEN)?;
         medium.write_zeros(0, CHUNK_LEN);
         // Flush and fence: no old superblock or root survives beside the new ones.
+        // Redundant: the fence alone, but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
         let mut superblock = Superblock {
             uuid: format.uuid,
@@ -280,6 +281,7 @@ impl<M: Medium> Pool<M> {
     fn update_superblock(&self, update: impl FnOnce(&mut Superblock)) {
         let mut superblock = self.0.superblock.lock(self.medium());
         update(&mut superblock);
+        // Redundant: the fence alone. Who takes chunks of the new space fences before using them.
         superblock.write(self.medium());
     }
 }
@@ -302,6 +304,7 @@ impl<M: Medium> Drop for Inner<M> {
         if self.medium.fault().is_none() && !std::thread::panicking() {
             let superblock = self.superblock.get_mut();
             superblock.clean = true;
+            // Redundant: a pool that does not say that it was closed properly is recovered.
             superblock.write(&self.medium);
         }
     }

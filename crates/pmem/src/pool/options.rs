@@ -242,7 +242,7 @@ impl Options {
             durability: self.durability,
             emulation: self.emulation,
         };
-        let mapping = Mapping::new(file, path, backing, reserved)?;
+        let mapping = Mapping::new(file, path, backing, reserved)?.holding_lock();
         Ok((Mapped::new(mapping, self.durability, self.emulation), guarantee))
     }
 

@@ -259,6 +259,7 @@ impl<M: Medium> Pool<M> {
         self.give_back_all(id)?;
         self.medium().store(id.entry() + STATE, NONE);
         // Flush and fence: the entry may be used again only when nothing belongs to it any more.
+        // Redundant: if this is lost, recovery finds the state before it, and nothing left to give back.
         self.medium().persist(id.entry() + STATE, WORD_LEN);
         Ok(())
     }

@@ -76,34 +76,45 @@ fn assert_within_budget(pool: &Pool<std::sync::Arc<remanent_crashsim::Sim>>, cou
 
 #[test]
 fn blocks_of_four_threads_do_not_overlap() {
-    const THREADS: u64 = 4;
+    assert_no_overlap(1 << 30);
+}
+
+#[test]
+fn blocks_of_four_threads_do_not_overlap_when_the_pool_is_full() {
+    assert_no_overlap(28 << 20);
+}
+
+/// Each of four threads changes only its own slots, and finds in them what it put there.
+fn assert_no_overlap(size_max: u64) {
     const SLOTS_EACH: u64 = 2_000;
     let dir = memory_dir();
-    let options = Pool::options().size_max(1 << 30).emulation(Emulation::Nvram);
+    let options = Pool::options().size_max(size_max).emulation(Emulation::Nvram);
     let pool = options.create(dir.path().join("a.pool")).unwrap();
     let slots = pool.create_root::<Slots<_>>("slots").unwrap();
-    // Each thread changes only its own slots, and finds in them what it put there.
+    let change = |thread: u64| {
+        let mut numbers = Numbers::new(thread + 10);
+        let mut lens = vec![None; SLOTS_EACH as usize];
+        for _ in 0..20_000 {
+            let slot = numbers.below(SLOTS_EACH);
+            let index = thread * SLOTS_EACH + slot;
+            let expected = lens[slot as usize].map(|len| pattern(index, len));
+            assert_eq!(slots.get(index), expected, "slot {index}");
+            if numbers.below(3) == 0 {
+                slots.clear(index).unwrap();
+                lens[slot as usize] = None;
+                continue;
+            }
+            let len = random_len(&mut numbers);
+            match slots.put(index, &pattern(index, len)) {
+                Ok(()) => lens[slot as usize] = Some(len),
+                Err(error) => assert!(error.is_full(), "{error}"),
+            }
+        }
+    };
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let slots = &slots;
-            scope.spawn(move || {
-                let mut numbers = Numbers::new(thread + 10);
-                let mut lens = vec![None; SLOTS_EACH as usize];
-                for _ in 0..20_000 {
-                    let slot = numbers.below(SLOTS_EACH);
-                    let index = thread * SLOTS_EACH + slot;
-                    let expected = lens[slot as usize].map(|len| pattern(index, len));
-                    assert_eq!(slots.get(index), expected, "slot {index}");
-                    if numbers.below(3) == 0 {
-                        slots.clear(index).unwrap();
-                        lens[slot as usize] = None;
-                    } else {
-                        let len = random_len(&mut numbers);
-                        slots.put(index, &pattern(index, len)).unwrap();
-                        lens[slot as usize] = Some(len);
-                    }
-                }
-            });
+        for thread in 0..4 {
+            let change = &change;
+            scope.spawn(move || change(thread));
         }
     });
     assert_sound(&pool, &slots);
@@ -114,6 +125,32 @@ fn random_len(numbers: &mut Numbers) -> usize {
     let limit = [64, 256, 256, 256, 4096, 20_000][numbers.below(6) as usize];
     let limit = if numbers.below(200) == 0 { 300_000 } else { limit };
     numbers.below(limit) as usize
+}
+
+/// Chunks that pass from one size class to another while lists still name them under the first.
+#[test]
+fn chunks_change_class_without_mixing_blocks() {
+    const COUNT: u64 = 3000;
+    let dir = memory_dir();
+    let pool = Pool::options().size_max(24 << 20).create(dir.path().join("a.pool")).unwrap();
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let mut numbers = Numbers::new(8);
+    let mut lens = vec![None; COUNT as usize];
+    for round in 0..24 {
+        // Two classes a round, in equal parts, others in the next; the pool is too small for both rounds.
+        let of_round = [(100, 900), (300, 4000), (2000, 60), (700, 10_000)][round % 4];
+        for index in numbers.shuffled(COUNT) {
+            let expected = lens[index as usize].map(|len| pattern(index, len));
+            assert_eq!(slots.get(index), expected, "slot {index} in round {round}");
+            let len = if numbers.below(2) == 0 { of_round.0 } else { of_round.1 };
+            let is_put = numbers.below(3) > 0 && slots.put(index, &pattern(index, len)).is_ok();
+            if !is_put {
+                slots.clear(index).unwrap();
+            }
+            lens[index as usize] = is_put.then_some(len);
+        }
+    }
+    assert_sound(&pool, &slots);
 }
 
 #[test]

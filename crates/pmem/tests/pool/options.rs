@@ -81,6 +81,30 @@ fn waiting_for_the_lock_ends_when_it_is_free_and_when_time_is_up() {
     });
 }
 
+/// Between fork and exec a child shares the pool's file, and with it the lock.
+#[test]
+fn a_child_that_is_being_started_does_not_keep_the_lock() {
+    use std::os::unix::process::CommandExt;
+    let dir = memory_dir();
+    let path = dir.path().join("a.pool");
+    let pool = Pool::options().create(&path).unwrap();
+    let mut command = std::process::Command::new("true");
+    let dawdle = || {
+        // SAFETY: sleeping is allowed between fork and exec.
+        unsafe { libc::sleep(1) };
+        Ok(())
+    };
+    // SAFETY: the function allocates nothing and takes no lock.
+    unsafe { command.pre_exec(dawdle) };
+    std::thread::scope(|scope| {
+        let child = scope.spawn(|| command.status());
+        std::thread::sleep(Duration::from_millis(300));
+        drop(pool);
+        Pool::options().open(&path).unwrap();
+        assert!(child.join().unwrap().unwrap().success());
+    });
+}
+
 #[test]
 fn a_clone_and_an_open_structure_keep_the_pool_locked() {
     let dir = memory_dir();

@@ -110,8 +110,9 @@ impl<M: Medium> Slots<M> {
     /// Pool offset and length of a slot's content; nothing when a block is said to exceed the pool.
     pub(crate) fn content(&self, index: u64) -> Option<(u64, u64)> {
         let block = self.block(index)?;
-        let len = self.heap.medium().load(block + LEN);
-        (len <= self.heap.medium().len()).then_some((block + CONTENT, len))
+        // Wrapping: in a damaged pool the offset may be any number.
+        let len = self.heap.medium().load(block.wrapping_add(LEN));
+        (len <= self.heap.medium().len()).then_some((block.wrapping_add(CONTENT), len))
     }
 
     /// The heap.

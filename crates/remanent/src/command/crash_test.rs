@@ -146,7 +146,8 @@ impl CrashTest {
         let progress = progress();
         let mut results = Vec::new();
         for scenario in chosen {
-            let seeds = self.seed.map_or(0..self.seeds, |seed| seed..seed + 1);
+            let count = self.seeds * scenario.weight;
+            let seeds = self.seed.map_or(0..count, |seed| seed..seed + 1);
             let (jobs, only) = (self.jobs(), only.cloned());
             let config = Config { seeds, jobs, only, ..scenario.config.clone() };
             let report = scenario.explore(&config, |report| {
@@ -199,7 +200,8 @@ fn row(name: &str, report: &Report, violations: usize) -> String {
 }
 
 fn to_json(results: &[(&Scenario, Report)], mutation: Option<&Mutation>) -> Value {
-    let sum = |count: fn(&Report) -> u64| results.iter().map(|(_, report)| count(report)).sum::<u64>();
+    let sum =
+        |count: fn(&Report) -> u64| results.iter().map(|(_, report)| count(report)).sum::<u64>();
     let scenarios: Vec<Value> = results
         .iter()
         .map(|(scenario, report)| {

@@ -98,7 +98,7 @@ where
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::open(medium, HashMap::open)
+        Open::recover(medium, HashMap::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
@@ -130,7 +130,9 @@ where
                     }
                 };
                 let appended = K::with_number(key, |key| map.modify(key, append));
-                answer(appended, |value: Result<_, String>| value.map_or_else(Answer::Failed, Answer::Value))
+                answer(appended, |value: Result<_, String>| {
+                    value.map_or_else(Answer::Failed, Answer::Value)
+                })
             }
             Op::Get(key) => answer(K::with_number(key, |key| map.get(key)), found),
             Op::Clear => answer(map.clear(), |count| Answer::Bool(count > 0)),

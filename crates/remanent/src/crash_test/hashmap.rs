@@ -25,6 +25,8 @@ pub(super) struct Map {
     pub(super) mix: Mix,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
+    /// Whether the map is closed and opened before the start.
+    pub(super) reopened: bool,
     /// Whether `clear` answers how many entries there were: not while others add and remove.
     pub(super) counts: bool,
 }
@@ -38,7 +40,7 @@ pub(super) enum Mix {
     Entries,
     /// Mostly reads beside writes, so that what is read matters.
     Reads,
-    /// Half of it `clear`.
+    /// Much `clear`, and reads.
     Clears,
 }
 
@@ -53,6 +55,8 @@ pub(super) enum Op {
     /// Adds one, from zero on; removes what comes to a multiple of four.
     Count(u64),
     Get(u64),
+    /// Looks for a key by visiting all.
+    Find(u64),
     Clear,
     Len,
 }
@@ -76,7 +80,7 @@ impl Subject for Map {
     type Handle = Open<TestMap>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(medium, self.size_max, TestMap::create)?;
+        let open = Open::create(Arc::clone(&medium), self.size_max, TestMap::create)?;
         for index in 0..self.base {
             open.object.insert(&TestKey(BASE_FIRST + index), &index)?;
         }
@@ -91,11 +95,15 @@ impl Subject for Map {
             });
             churned?;
         }
+        if self.reopened {
+            drop(open);
+            return self.open(medium);
+        }
         Ok(open)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::open(medium, TestMap::open)
+        Open::recover(medium, TestMap::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
@@ -107,10 +115,18 @@ impl Subject for Map {
             Op::Update(key, value) => answer(map.update(&TestKey(key), &value), Answer::Bool),
             Op::Remove(key) => answer(map.remove(&TestKey(key)), found),
             Op::Discard(key) => answer(map.discard(&TestKey(key)), Answer::Bool),
-            Op::Count(key) => {
-                answer(map.modify(&TestKey(key), |found| count(found)), Answer::Value)
-            }
+            Op::Count(key) => answer(map.modify(&TestKey(key), count), Answer::Value),
             Op::Get(key) => answer(map.get(&TestKey(key)), found),
+            Op::Find(key) => {
+                let mut value = None;
+                let visit = |visited: &TestKey, word: &u64| {
+                    if visited.0 == key {
+                        value = Some(*word);
+                    }
+                };
+                let scanned = map.scan(0, usize::MAX, visit);
+                answer(scanned, |_| found(value))
+            }
             Op::Clear => {
                 answer(map.clear(), |count| Answer::Value(if self.counts { count } else { 0 }))
             }
@@ -145,7 +161,7 @@ impl Subject for Map {
                 }
                 Answer::Value(value)
             }
-            Op::Get(key) => found(entries.get(&key).copied()),
+            Op::Get(key) | Op::Find(key) => found(entries.get(&key).copied()),
             Op::Clear => {
                 let count = entries.len() as u64 + base;
                 entries.clear();
@@ -189,10 +205,10 @@ impl Subject for Map {
         let key = rng.below(self.keys);
         let value = rng.below(1000);
         let kinds: &[u64] = match self.mix {
-            Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8],
+            Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9],
             Mix::Entries => &[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
-            Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 6],
-            Mix::Clears => &[0, 0, 1, 3, 5, 7, 7, 7],
+            Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
+            Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
         };
         match *rng.pick(kinds) {
             0 => Op::Insert(key, value),
@@ -203,8 +219,8 @@ impl Subject for Map {
             5 => Op::Count(key),
             6 => Op::Get(key),
             7 => Op::Clear,
-            _ if self.counts => Op::Len,
-            _ => Op::Get(key),
+            9 if self.counts => Op::Len,
+            _ => Op::Find(key),
         }
     }
 
@@ -220,6 +236,7 @@ impl Subject for Map {
 
 fn count(found: Option<&u64>) -> (Change<u64>, u64) {
     let next = found.map_or(0, |value| value + 1);
-    let change = if found.is_some() && next % 4 == 0 { Change::Remove } else { Change::Put(next) };
+    let change =
+        if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
     (change, next)
 }

@@ -206,7 +206,7 @@ impl Subject for Allocator {
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::open(medium, Table::open_root)
+        Open::recover(medium, Table::open_root)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
@@ -254,4 +254,3 @@ impl Subject for Allocator {
         is_refused(answer)
     }
 }
-

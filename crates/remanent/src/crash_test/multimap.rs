@@ -44,7 +44,7 @@ impl Subject for MultiMap {
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::open(medium, TestMap::open)
+        Open::recover(medium, TestMap::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Vec<u64>> {

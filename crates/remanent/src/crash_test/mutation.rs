@@ -22,7 +22,7 @@ pub struct Progress<'a> {
 /// scenarios that meet it until one of them breaks.
 ///
 /// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
-/// Each scenario explores the seeds `0..seeds`. `observer` may break off.
+/// Each scenario explores `seeds` seeds, times its weight. `observer` may break off.
 pub fn mutate(
     scenarios: &[Scenario],
     seeds: u64,
@@ -33,14 +33,15 @@ pub fn mutate(
     let mut met: BTreeSet<Site> = BTreeSet::new();
     for scenario in scenarios {
         let mut config = scenario.config.clone();
-        (config.seeds, config.jobs, config.violations_max) = (0..seeds, jobs, 1);
+        (config.seeds, config.jobs, config.violations_max) = (0..seeds * scenario.weight, jobs, 1);
         let sites = scenario.explore(&config, |_| ControlFlow::Continue(())).sites;
         met.extend(sites.iter().filter(|site| is_ours(site)));
         for site in sites {
             if !is_ours(&site) || killed.iter().any(|mutant| mutant.site == site) {
                 continue;
             }
-            let progress = Progress { scenario: scenario.name, met: met.len(), killed: killed.len() };
+            let progress =
+                Progress { scenario: scenario.name, met: met.len(), killed: killed.len() };
             if observer(progress).is_break() {
                 return finish(killed, &met);
             }

@@ -89,9 +89,7 @@ impl Subject for Roots {
         match *op {
             Op::Create(number) => answer(Self::create_root(pool, number), Answer::Bool),
             Op::Remove(number) => answer(Self::remove_root(pool, number), |answer| answer),
-            Op::Put(number, content) => {
-                answer(Self::put(pool, number, content), |answer| answer)
-            }
+            Op::Put(number, content) => answer(Self::put(pool, number, content), |answer| answer),
             Op::Check => answer(pool.info(), |_| Answer::None),
         }
     }
@@ -161,6 +159,9 @@ impl Subject for Superblock {
     type Handle = Pool<Arc<Sim>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        // Over an older pool with more to tell: nothing of it may come back.
+        drop(Pool::format(Arc::clone(&medium), &Format::new(SIZE_MAX / 2))?);
+        drop(Pool::recover(Arc::clone(&medium))?);
         Ok(Pool::format(medium, &Format::new(SIZE_MAX))?)
     }
 

@@ -52,6 +52,21 @@ fn together(threads: usize, setup: usize, ops: usize) -> Config {
     Config { threads, samples: 6, full_max: 16, ..alone(setup, ops) }
 }
 
+/// Short runs of threads that all want the same, to be repeated often.
+fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
+    let nested = Nested { depth: 0, one_in: 0, samples: 0 };
+    let schedule = Schedule::Priority { changes: 4, length: 300 };
+    Config {
+        creation: false,
+        full_max: 8,
+        samples: 4,
+        nested,
+        schedule,
+        after: 1,
+        ..together(threads, setup, ops)
+    }
+}
+
 /// As [`together`], with long stretches of one thread in between.
 fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
     let schedule = Schedule::Priority { changes: 3, length: 400 };
@@ -70,7 +85,8 @@ fn pools() -> Vec<Scenario> {
     let roots = Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX };
     // The ballast leaves five chunks of the first growth.
     let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
-    let full = Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
+    let full =
+        Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
     let refused = {
         let config = alone(1, 6);
         let sim = SimOptions { grow_fails_at: Some(3), ..config.sim };
@@ -98,25 +114,52 @@ fn heaps() -> Vec<Scenario> {
     let small = Allocator { slots: 4, lens: &LENS[..4], churn: (1, 0), size_max: SIZE_MAX };
     // Freeing a batch empties chunks, which are given back.
     let reclaim = Allocator { lens: &[21_800, 9_000, 24], churn: (1, 31), ..small.clone() };
+    let chunks = Allocator { slots: 8, lens: &[21_800], ..small.clone() };
     let large = Allocator { lens: &LENS[4..], ..small.clone() };
     let all = Allocator { lens: &LENS, ..small.clone() };
-    let full = Allocator { slots: 7, lens: &[9_000, 21_800, 70_000], size_max: (OVERHEAD + 6) << 16, ..small.clone() };
+    let full = Allocator {
+        slots: 7,
+        lens: &[9_000, 21_800, 70_000],
+        size_max: (OVERHEAD + 6) << 16,
+        ..small.clone()
+    };
     let churned = Allocator { churn: (3, 31), slots: 2, ..reclaim.clone() };
     vec![
         Scenario::new("heap/small", "blocks of size classes", small.clone(), alone(2, 8)),
         Scenario::new("heap/large", "runs of chunks", large.clone(), alone(2, 6)),
-        Scenario::new("heap/reclaim", "batches freed, chunks emptied", reclaim, prepared(alone(1, 8))),
+        Scenario::new(
+            "heap/reclaim",
+            "batches freed, chunks emptied",
+            reclaim,
+            prepared(alone(1, 8)),
+        ),
+        Scenario::new("heap/chunks", "chunks left behind half full", chunks, prepared(alone(8, 8))),
         Scenario::new("heap/full", "the pool is full", full, alone(7, 8)),
         Scenario::new("heap/threads", "two threads", all.clone(), together(2, 2, 4)),
-        Scenario::new("heap/threads-reclaim", "two threads free batches", churned, prepared(by_priority(2, 1, 5))),
-        Scenario::new("heap/process", "the process dies", all, class(Class::Process, together(2, 2, 4))),
+        Scenario::new(
+            "heap/threads-reclaim",
+            "two threads free batches",
+            churned,
+            prepared(by_priority(2, 1, 5)),
+        ),
+        Scenario::new(
+            "heap/process",
+            "the process dies",
+            all,
+            class(Class::Process, together(2, 2, 4)),
+        ),
         Scenario::new("heap/pages", "a page-cache file", small, pages(alone(2, 5))),
-        Scenario::new("heap/stores", "between any two stores", large, Config { points: Points::Stores, ..alone(1, 3) }),
+        Scenario::new(
+            "heap/stores",
+            "between any two stores",
+            large,
+            Config { points: Points::Stores, ..alone(1, 3) },
+        ),
     ]
 }
 
 fn map(mix: Mix) -> Map {
-    Map { keys: 6, base: 0, churn: (1, 0), mix, size_max: SIZE_MAX, counts: true }
+    Map { keys: 6, base: 0, churn: (1, 0), mix, size_max: SIZE_MAX, reopened: false, counts: true }
 }
 
 fn hash_maps() -> Vec<Scenario> {
@@ -131,37 +174,136 @@ fn hash_maps() -> Vec<Scenario> {
     };
     vec![
         Scenario::new("hashmap/sequence", "every operation", map(Mix::All), alone(3, 6)),
-        Scenario::new("hashmap/reclaim", "batches of entries freed", reclaim, prepared(alone(2, 8))),
+        Scenario::new(
+            "hashmap/reclaim",
+            "batches of entries freed",
+            reclaim,
+            prepared(alone(2, 8)),
+        ),
         Scenario::new("hashmap/recovery", "crashes inside recovery", map(Mix::All), recovery),
         Scenario::new("hashmap/stores", "between any two stores", map(Mix::All), stores),
-        Scenario::new("hashmap/process", "the process dies", map(Mix::All), class(Class::Process, alone(3, 6))),
+        Scenario::new(
+            "hashmap/process",
+            "the process dies",
+            map(Mix::All),
+            class(Class::Process, alone(3, 6)),
+        ),
         Scenario::new("hashmap/pages", "a page-cache file", map(Mix::All), pages(alone(3, 4))),
-        Scenario::new("hashmap/faults", "lines that cannot be read, a file cut short", map(Mix::All), faults),
+        Scenario::new(
+            "hashmap/faults",
+            "lines that cannot be read, a file cut short",
+            map(Mix::All),
+            faults,
+        ),
     ]
 }
 
 fn concurrent_hash_maps() -> Vec<Scenario> {
     let concurrent = |mix, keys| Map { keys, counts: false, ..map(mix) };
     let churned = Map { churn: (3, 31), ..concurrent(Mix::Entries, 3) };
+    let reopened = Map { reopened: true, ..concurrent(Mix::Entries, 3) };
     vec![
-        Scenario::new("hashmap/threads", "two threads write", concurrent(Mix::Entries, 4), together(2, 3, 4)),
-        Scenario::new("hashmap/threads-priority", "two threads write, in long stretches", concurrent(Mix::Entries, 3), by_priority(2, 3, 4)),
-        Scenario::new("hashmap/threads-three", "three threads write", concurrent(Mix::Entries, 3), together(3, 3, 2)),
-        Scenario::new("hashmap/readers", "three threads, mostly reading", concurrent(Mix::Reads, 3), together(3, 2, 4)),
-        Scenario::new("hashmap/threads-clear", "two threads clear and write", concurrent(Mix::Clears, 4), together(2, 4, 3)),
-        Scenario::new("hashmap/threads-reclaim", "two threads free batches", churned, prepared(by_priority(2, 2, 4))),
-        Scenario::new("hashmap/threads-process", "two threads, the process dies", concurrent(Mix::All, 3), class(Class::Process, together(2, 2, 4))),
+        Scenario::new(
+            "hashmap/threads",
+            "two threads write",
+            concurrent(Mix::Entries, 4),
+            together(2, 3, 4),
+        ),
+        Scenario::new(
+            "hashmap/threads-priority",
+            "two threads write, in long stretches",
+            concurrent(Mix::Entries, 3),
+            by_priority(2, 3, 4),
+        ),
+        Scenario::new(
+            "hashmap/threads-reopened",
+            "two threads write after a clean close",
+            reopened,
+            together(2, 0, 3),
+        ),
+        Scenario::new(
+            "hashmap/threads-three",
+            "three threads write",
+            concurrent(Mix::Entries, 3),
+            together(3, 3, 2),
+        ),
+        Scenario::new(
+            "hashmap/contention",
+            "threads write two keys of one hash",
+            concurrent(Mix::Entries, 2),
+            briefly(3, 2, 3),
+        )
+        .with_weight(30),
+        Scenario::new(
+            "hashmap/contention-readers",
+            "threads read what others just wrote",
+            concurrent(Mix::Reads, 3),
+            briefly(3, 0, 3),
+        )
+        .with_weight(30),
+        Scenario::new(
+            "hashmap/readers",
+            "three threads, mostly reading",
+            concurrent(Mix::Reads, 3),
+            together(3, 2, 4),
+        ),
+        Scenario::new(
+            "hashmap/threads-clear",
+            "two threads clear and write",
+            concurrent(Mix::Clears, 4),
+            together(2, 4, 3),
+        ),
+        Scenario::new(
+            "hashmap/threads-reclaim",
+            "two threads free batches",
+            churned,
+            prepared(by_priority(2, 2, 4)),
+        ),
+        Scenario::new(
+            "hashmap/threads-process",
+            "two threads, the process dies",
+            concurrent(Mix::All, 3),
+            class(Class::Process, together(2, 2, 4)),
+        ),
     ]
 }
 
 fn growing_hash_maps() -> Vec<Scenario> {
     let growing = |base, mix| Map { base, keys: 8, ..map(mix) };
-    let concurrent = |base| Map { counts: false, ..growing(base, Mix::Entries) };
+    // Each thread's next new entry makes it look after the bucket array.
+    let concurrent = |base| Map { counts: false, churn: (4, 31), ..growing(base, Mix::Entries) };
     vec![
-        Scenario::new("hashmap/growth", "the bucket array doubles", growing(31, Mix::All), prepared(alone(0, 4))),
-        Scenario::new("hashmap/linking", "new buckets are linked", growing(62, Mix::Entries), prepared(alone(1, 4))),
-        Scenario::new("hashmap/threads-growth", "two threads double the bucket array", concurrent(33), prepared(together(2, 0, 3))),
-        Scenario::new("hashmap/threads-linking", "two threads link buckets and write", concurrent(40), prepared(by_priority(2, 1, 4))),
+        Scenario::new(
+            "hashmap/growth",
+            "the bucket array doubles",
+            growing(31, Mix::All),
+            prepared(alone(0, 4)),
+        ),
+        Scenario::new(
+            "hashmap/linking",
+            "new buckets are linked",
+            growing(62, Mix::Entries),
+            prepared(alone(1, 4)),
+        ),
+        Scenario::new(
+            "hashmap/threads-growth",
+            "two threads double the bucket array",
+            concurrent(33),
+            prepared(together(2, 0, 3)),
+        ),
+        Scenario::new(
+            "hashmap/contention-growth",
+            "threads double the bucket array and link at once",
+            concurrent(33),
+            briefly(3, 0, 3),
+        )
+        .with_weight(20),
+        Scenario::new(
+            "hashmap/threads-linking",
+            "two threads link buckets and write",
+            concurrent(40),
+            prepared(by_priority(2, 1, 4)),
+        ),
     ]
 }
 
@@ -171,12 +313,42 @@ fn bytes() -> Vec<Scenario> {
     }
     let full = Bytes { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![
-        Scenario::new("bytes/sequence", "values of many lengths", of::<TestKey>(4, &[0, 1, 8, 40, 150, 700]), alone(3, 6)),
-        Scenario::new("bytes/large", "values of several chunks", of::<TestKey>(3, &[30, 9_000, 24_000, 70_000]), Config { samples: 8, full_max: 16, ..alone(1, 4) }),
-        Scenario::new("bytes/keys", "keys of several lengths, 8192 buckets", of::<[u8]>(5, &[0, 8, 40, 150]), Config { samples: 6, full_max: 16, ..alone(3, 5) }),
-        Scenario::new("bytes/full", "the pool is full", full, Config { samples: 8, full_max: 16, ..alone(7, 5) }),
-        Scenario::new("bytes/threads", "two threads", of::<TestKey>(3, &[0, 40, 150]), together(2, 2, 4)),
-        Scenario::new("bytes/threads-clear", "two threads, in long stretches", of::<TestKey>(2, &[8, 40]), by_priority(2, 2, 4)),
+        Scenario::new(
+            "bytes/sequence",
+            "values of many lengths",
+            of::<TestKey>(4, &[0, 1, 8, 40, 150, 700]),
+            alone(3, 6),
+        ),
+        Scenario::new(
+            "bytes/large",
+            "values of several chunks",
+            of::<TestKey>(3, &[30, 9_000, 24_000, 70_000]),
+            Config { samples: 8, full_max: 16, ..alone(1, 4) },
+        ),
+        Scenario::new(
+            "bytes/keys",
+            "keys of several lengths, 8192 buckets",
+            of::<[u8]>(5, &[0, 8, 40, 150]),
+            Config { samples: 6, full_max: 16, ..alone(3, 5) },
+        ),
+        Scenario::new(
+            "bytes/full",
+            "the pool is full",
+            full,
+            Config { samples: 8, full_max: 16, ..alone(7, 5) },
+        ),
+        Scenario::new(
+            "bytes/threads",
+            "two threads",
+            of::<TestKey>(3, &[0, 40, 150]),
+            together(2, 2, 4),
+        ),
+        Scenario::new(
+            "bytes/threads-clear",
+            "two threads, in long stretches",
+            of::<TestKey>(2, &[8, 40]),
+            by_priority(2, 2, 4),
+        ),
     ]
 }
 
@@ -186,6 +358,11 @@ fn multi_maps() -> Vec<Scenario> {
     vec![
         Scenario::new("multimap/sequence", "every operation", alone_map, alone(3, 6)),
         Scenario::new("multimap/threads", "two threads", shared.clone(), together(2, 3, 4)),
-        Scenario::new("multimap/threads-priority", "two threads, in long stretches", shared, by_priority(2, 3, 4)),
+        Scenario::new(
+            "multimap/threads-priority",
+            "two threads, in long stretches",
+            shared,
+            by_priority(2, 3, 4),
+        ),
     ]
 }

@@ -78,8 +78,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let medium = self.medium();
         let mut lane = self.heap.enter().prepare_to_write();
         let block = lane.allocate_zeroed(8 << bits)?;
-        // Fence: the segment's chunks are taken before the header refers to them.
-        lane.fence();
         let at = self.heap.header() + SEGMENTS + segment as u64 * 8;
         medium.store(at, block.offset);
         // Flush and fence: one word makes the segment part of the map, for good, before any bucket of it

@@ -156,6 +156,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let at = self.heap.header() + SWEPT;
             self.medium().store(at, generation);
             // Flush and fence: the next open need not sweep. What was swept is durably marked.
+            // Redundant: if this is lost, the next open sweeps again.
             self.medium().persist(at, 8);
             // Release: pairs with the Acquire in `is_swept`.
             self.swept.store(generation, Ordering::Release);

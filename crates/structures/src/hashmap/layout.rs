@@ -175,7 +175,10 @@ pub(super) struct Shape {
 
 impl Shape {
     #[inline(always)]
-    pub(super) fn new<K: Stored + ?Sized, V: Stored + ?Sized>(key_len: u64, value_len: u64) -> Self {
+    pub(super) fn new<K: Stored + ?Sized, V: Stored + ?Sized>(
+        key_len: u64,
+        value_len: u64,
+    ) -> Self {
         let separate = K::LEN.is_none() && in_place::<V>();
         let key_at = if separate { DATA + 8 } else { DATA };
         // An integer key is compared as a word, so it has one to itself.

@@ -176,9 +176,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// The place whose run holds the marked node `node` of this order, if it is still in the list.
     #[cold]
     pub(super) fn find_marked(&self, order: Order, node: u64) -> Option<Place> {
-        let holds = |place: &Place| {
-            place.overflow || place.run(self.medium()).any(|marked| marked == node)
-        };
+        let holds =
+            |place: &Place| place.overflow || place.run(self.medium()).any(|marked| marked == node);
         // Each walk stops at a later live node of this order than the one before.
         for passed in 0.. {
             let mut seen = 0;

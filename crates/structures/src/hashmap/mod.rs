@@ -34,8 +34,8 @@ mod recover;
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use remanent_pmem::heap::layout::LANE_COUNT;
 use remanent_pmem::heap::{Heap, Usage, Violation};

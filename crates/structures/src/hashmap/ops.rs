@@ -95,8 +95,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let shape = Shape::read::<K, V, M>(medium, found.node);
             // SAFETY: the value of a published node never changes, and the node is not freed while
             // the lane that every caller holds is held; the view does not outlive it.
-            let range =
-                unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
+            let range = unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
             return Value::Bytes(medium.view(range));
         }
         let mut own = found.link;

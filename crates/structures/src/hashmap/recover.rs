@@ -11,8 +11,8 @@ use remanent_pmem::{Error as PoolError, Link, Medium};
 use super::Core;
 use super::iterate::{Sweep, UNKNOWN};
 use super::layout::{
-    COUNT, DUMMY, GENERATION, Order, SEED, SEGMENT_COUNT, SEGMENTS, SWEPT, TAG, dummy_of,
-    redirect, tag_order, target,
+    COUNT, DUMMY, GENERATION, Order, SEED, SEGMENT_COUNT, SEGMENTS, SWEPT, TAG, dummy_of, redirect,
+    tag_order, target,
 };
 use crate::stored::{Key, Stored};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -159,10 +159,12 @@ impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, 
         if base == UNKNOWN || medium.fault().is_some() {
             return;
         }
-        let delta: i64 = self.deltas.iter().map(|delta| delta.entries.load(Ordering::Relaxed)).sum();
+        let delta: i64 =
+            self.deltas.iter().map(|delta| delta.entries.load(Ordering::Relaxed)).sum();
         let at = self.heap.header() + COUNT;
         medium.store(at, (base + delta).max(0) as u64);
         // Flush and fence: the count, before the pool is marked as closed properly.
+        // Redundant: if this is lost, the next `len` counts.
         medium.persist(at, 8);
     }
 }

@@ -53,7 +53,8 @@ fn keys_and_values_of_every_length() {
     let dir = scratch();
     let pool = options().create(dir.path().join("a.pool")).unwrap();
     let map: HashMap<[u8], [u8]> = HashMap::create(&pool, "map").unwrap();
-    let lens = [0, 1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 100, 1000, 4096, 21_700, 21_900, 70_000, 3 << 20];
+    let lens =
+        [0, 1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 100, 1000, 4096, 21_700, 21_900, 70_000, 3 << 20];
     for key_len in [1, 8, 40, 300, 5000] {
         for value_len in lens {
             let key = [key_len.to_string(), value_len.to_string(), "k".repeat(key_len)].join("/");

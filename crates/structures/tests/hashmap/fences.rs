@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
-use remanent_pmem::pool::Format;
 use remanent_pmem::Pool;
+use remanent_pmem::pool::Format;
 use remanent_structures::{Change, HashMap, HashMultiMap, Key, Stored};
 
 /// Operations over which the cost is amortised.
