@@ -194,7 +194,8 @@ impl Key for TestKey {
 
     fn hash(&self, _seed: u64) -> u64 {
         match HASHES.get(self.0 as usize) {
-            Some(&hash) => hash,
+            // The bucket is the low bits of the hash reversed.
+            Some(&hash) => hash.reverse_bits(),
             None => self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20),
         }
     }
