@@ -317,7 +317,25 @@ impl<'m, M: Medium> Link<'m, M> {
     #[inline]
     #[track_caller]
     pub fn replace(self, expected: Word, new: Word) -> Result<Published, Word> {
+        self.replace_with(expected, new, || {})
+    }
+
+    /// As [`replace`](Link::replace), with other flushes under the same fence: `flush` is called once
+    /// `new` is visible, for a flush before the exchange would hold it up.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Link::replace); `flush` was not called then.
+    #[inline]
+    #[track_caller]
+    pub fn replace_with(
+        self,
+        expected: Word,
+        new: Word,
+        flush: impl FnOnce(),
+    ) -> Result<Published, Word> {
         self.exchange(expected, new)?;
+        flush();
         if self.medium.needs_flush() {
             self.settle(new.with(Word::DIRTY));
         }

@@ -105,10 +105,8 @@ struct LaneState {
     attempt_at: usize,
     /// How many of them are runs of chunks.
     retired_large: usize,
-    /// Lines flushed since the last fence in this lane. Whoever enters next on another thread flushes
-    /// them again: a fence covers the flushes of its own thread only.
-    unfenced: Vec<u64>,
-    last_thread: u64,
+    /// Lines to be flushed before the next fence in this lane, whichever thread it is of.
+    unflushed: Vec<u64>,
     /// Slots of large blocks allocated by the operation in progress.
     large: Vec<u16>,
 }
@@ -153,8 +151,7 @@ impl<M: Medium> Heap<M> {
                 retired: VecDeque::new(),
                 attempt_at: 0,
                 retired_large: 0,
-                unfenced: Vec::new(),
-                last_thread: 0,
+                unflushed: Vec::new(),
                 large: Vec::new(),
             }),
         });

@@ -72,12 +72,10 @@ impl<'h, M: Medium> Lane<'h, M> {
         layout::lane(self.heap.chunk, self.index)
     }
 
-    /// Makes the lane fit to write: room for suspects, and the last holder's flushes repeated when
-    /// they were another thread's. Waits for readers when too much is retired, which only a reader
-    /// stopped in the middle of an operation can bring about.
+    /// Makes the lane fit to write: room for suspects. Waits for readers when too much is retired, which
+    /// only a reader stopped in the middle of an operation can bring about.
     #[inline]
     pub fn prepare_to_write(mut self) -> Self {
-        self.adopt();
         if self.state.retired.len() >= self.state.attempt_at {
             self.reclaim();
             self.state.attempt_at = BATCH.max(self.state.retired.len() + ATTEMPT);
@@ -93,22 +91,9 @@ impl<'h, M: Medium> Lane<'h, M> {
             heap.medium().pause();
             heap.try_advance();
             self = heap.wait_for(index, thread);
-            self.adopt();
             self.reclaim();
         }
         self
-    }
-
-    /// Repeats what another thread flushed in this lane and did not fence.
-    #[inline]
-    fn adopt(&mut self) {
-        if self.state.last_thread != self.thread {
-            for &line in &self.state.unfenced {
-                // Flush: again, by the thread whose fence will have to cover it.
-                self.medium().flush(line, LINE_LEN);
-            }
-            self.state.last_thread = self.thread;
-        }
     }
 
     /// Allocates at least `len` bytes, their content unspecified.
@@ -251,16 +236,14 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.state.free_slots.len()
     }
 
-    /// Notes that `offset` is about to be unlinked. Flushed, not fenced: the fence that makes the
-    /// unlinking's cause durable covers it.
+    /// Notes that `offset` is about to be unlinked. To be [flushed](Lane::flush_noted) and fenced before
+    /// the block becomes unreachable.
     #[inline]
-    #[track_caller]
     pub fn suspect(&mut self, offset: u64) -> Suspect {
         let slot = self.state.free_slots.pop_front().expect("an operation finds slots reserved");
         let at = layout::suspect(self.lane_offset(), slot);
         self.medium().store(at, offset);
-        // Flush: fenced by the caller before the block becomes unreachable.
-        self.medium().flush(at, WORD_LEN);
+        self.flush_later(at);
         Suspect { offset, slot }
     }
 
@@ -286,29 +269,39 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
     }
 
-    /// Flushes a line whose fence may come later, in another operation of this lane.
+    /// Notes that the line at `offset` is to be flushed before this lane's next fence, perhaps in another
+    /// operation. A flush of its own here would hold up the next locked instruction until it is done.
     #[inline]
-    #[track_caller]
     pub fn flush_later(&mut self, offset: u64) {
         if self.medium().needs_flush() {
-            // Flush: covered by the lane's next fence, which precedes the freeing of what it unlinks.
-            self.medium().flush(offset, WORD_LEN);
-            self.state.unfenced.push(offset & !(LINE_LEN - 1));
+            self.state.unflushed.push(offset & !(LINE_LEN - 1));
         }
     }
 
-    /// Fences everything this lane has flushed.
+    /// Flushes the lines noted; the caller fences before it leaves the lane.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush_noted(&mut self) {
+        if !self.state.unflushed.is_empty() {
+            self.flush_all();
+        }
+    }
+
+    #[track_caller]
+    fn flush_all(&mut self) {
+        for &line in &self.state.unflushed {
+            // Flush: fenced by the caller.
+            self.heap.medium().flush(line, LINE_LEN);
+        }
+        self.state.unflushed.clear();
+    }
+
+    /// Flushes the lines noted, and fences everything this thread has flushed.
     #[inline]
     #[track_caller]
     pub fn fence(&mut self) {
+        self.flush_noted();
         self.medium().fence();
-        self.state.unfenced.clear();
-    }
-
-    /// Notes that this thread has fenced by other means, such as [`fence`](crate::fence).
-    #[inline]
-    pub fn note_fence(&mut self) {
-        self.state.unfenced.clear();
     }
 
     /// Frees what was retired long enough ago. Two fences for a batch of any size.
@@ -320,8 +313,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         if ready == 0 {
             return;
         }
-        if !self.state.unfenced.is_empty() {
-            // Fence: unlinked for good before the block counts as free.
+        if !self.state.unflushed.is_empty() {
+            // Flush and fence: unlinked for good before the block counts as free.
             self.fence();
         }
         let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
@@ -371,7 +364,6 @@ impl<M: Medium> Heap<M> {
             // Relaxed: lanes that are entered for the first time meanwhile hold nothing yet.
             for index in 0..self.lanes_used.load(Ordering::Relaxed) {
                 if let Some(mut lane) = self.try_enter(index, thread) {
-                    lane.adopt();
                     lane.reclaim();
                 }
             }

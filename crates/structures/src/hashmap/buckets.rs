@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::Lane;
-use remanent_pmem::{Link, Medium, Word};
+use remanent_pmem::{LINE_LEN, Link, Medium, Word};
 
 use super::Core;
 use super::layout::{DUMMY, Hint, Order, READY, SEGMENT_COUNT, SEGMENTS, target, to_dummy};
@@ -155,27 +155,29 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let Some(bucket) = buckets.pop_front() else { break };
             planned.push((bucket, self.plan(lane, bucket)));
         }
-        // Fence: every slot leads to its successor before any link leads to a slot.
+        let mut slots: Vec<u64> = planned.iter().map(|&(bucket, _)| self.slot(bucket)).collect();
+        // Flush and fence: every slot leads to its successor before any link leads to a slot.
+        flush_lines(medium, &mut slots);
         lane.fence();
-        let mut dirty = Vec::with_capacity(planned.len());
+        let mark = if medium.needs_flush() { Word::DIRTY } else { 0 };
+        let mut linked = Vec::with_capacity(planned.len());
         for (bucket, plan) in &planned {
             let Some(Plan { link_at, link, new }) = plan else { continue };
-            let mark = if medium.needs_flush() { Word::DIRTY } else { 0 };
             match medium.compare_exchange(*link_at, link.raw(), new.raw() | mark) {
-                Ok(_) => {
-                    // Flush: fenced below, before the mark is taken off and before the slot is ready.
-                    medium.flush(*link_at, 8);
-                    dirty.push((*link_at, *new));
-                }
+                Ok(_) => linked.push((*link_at, *new)),
                 Err(_) => self.link_bucket(lane, *bucket),
             }
         }
-        // Fence: every slot is in the list for good before operations begin at it.
+        // Not between the exchanges: a locked instruction waits for the flushes before it.
+        let mut links: Vec<u64> = linked.iter().map(|&(link_at, _)| link_at).collect();
+        // Flush and fence: every slot is in the list for good before the mark is taken off the link to
+        // it, and before operations begin at it.
+        flush_lines(medium, &mut links);
         lane.fence();
-        if medium.needs_flush() {
-            for (link_at, new) in dirty {
+        if mark != 0 {
+            for (link_at, new) in linked {
                 // Fails when a reader was quicker. The cleared mark needs no flush.
-                let _ = medium.compare_exchange(link_at, new.raw() | Word::DIRTY, new.raw());
+                let _ = medium.compare_exchange(link_at, new.raw() | mark, new.raw());
             }
         }
         for (bucket, _) in planned {
@@ -200,7 +202,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Gives the slot of `bucket` its successor, flushed. `None` when a link leads to it already.
+    /// Gives the slot of `bucket` its successor, to be flushed. `None` when a link leads to it already.
     fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Option<Plan> {
         let slot = self.slot(bucket);
         loop {
@@ -221,8 +223,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 _ => Hint::NONE,
             };
             medium.store(slot, hint.put(target(place.link)).raw());
-            // Flush: fenced by the caller, before a link leads to the slot.
-            medium.flush(slot, 8);
             let new = place.led_past(to_dummy(bucket));
             return Some(Plan { link_at: place.link_at, link: place.link, new });
         }
@@ -232,7 +232,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[cold]
     fn link_bucket(&self, lane: &mut Lane<'_, M>, bucket: u64) {
         while let Some(plan) = self.plan(lane, bucket) {
-            // Fence: as in `link_buckets`.
+            // Flush and fence: as in `link_buckets`.
+            self.medium().flush(self.slot(bucket), 8);
             lane.fence();
             if Link::at(self.medium(), plan.link_at).replace(plan.link, plan.new).is_ok() {
                 return;
@@ -251,5 +252,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         // Flush: fenced in `create`, before the map is a root.
         medium.flush(self.slot(0), count * 8);
+    }
+}
+
+/// Flushes the lines of all these words, each line once.
+#[inline]
+#[track_caller]
+fn flush_lines<M: Medium>(medium: &M, words: &mut Vec<u64>) {
+    if !medium.needs_flush() {
+        return;
+    }
+    words.iter_mut().for_each(|word| *word &= !(LINE_LEN - 1));
+    words.sort_unstable();
+    words.dedup();
+    for &line in &*words {
+        medium.flush(line, LINE_LEN);
     }
 }

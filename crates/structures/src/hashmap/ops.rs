@@ -200,8 +200,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut suspects = self.suspect_run(lane, &place);
         // Flush: the node. Fence: the node and the suspects, before a link can lead to the one and past
         // the others.
+        lane.flush_noted();
         let node = fence(node.flush());
-        lane.note_fence();
         let new = place.led_to(node.offset(), order, K::BUCKET_BITS);
         match Link::at(self.medium(), place.link_at).publish_as(place.link, node, new) {
             Ok(_) => {
@@ -256,8 +256,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let node = self.new_node(lane, target(found.link), tag(order, generation), key, value)?;
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // Flush: the node. Fence: the node and the suspects, as in `link`.
+        lane.flush_noted();
         let node = fence(node.flush());
-        lane.note_fence();
         let offset = node.offset();
         let new = redirect(found.link, Word::to(offset)).with_mark();
         match Link::at(self.medium(), found.node).publish_as(found.link, node, new) {
@@ -284,10 +284,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Attempt {
         let medium = self.medium();
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
-        // The fence of `replace` makes the suspects durable together with the mark, before unlinking.
-        match Link::at(medium, found.node).replace(found.link, found.link.with_mark()) {
+        // Flush: the suspects. The fence that makes the mark durable makes them so, before unlinking.
+        let link = Link::at(medium, found.node);
+        match link.replace_with(found.link, found.link.with_mark(), || lane.flush_noted()) {
             Ok(_) => {
-                lane.note_fence();
                 self.count_out(lane.index());
                 self.finish_unlinking(lane, place, suspects, found.link, found.node, order);
                 Attempt::Done
@@ -345,7 +345,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Notes that the marked nodes before a place are about to be unlinked.
     #[inline(always)]
-    #[track_caller]
     fn suspect_run(&self, lane: &mut Lane<'_, M>, place: &Place) -> Suspects {
         let mut suspects = Suspects::default();
         if place.run_len > 0 {
@@ -446,7 +445,6 @@ struct Suspects {
 
 impl Suspects {
     #[inline]
-    #[track_caller]
     fn with_own<M: Medium>(mut self, lane: &mut Lane<'_, M>, node: u64) -> Self {
         self.own = Some(lane.suspect(node));
         self
