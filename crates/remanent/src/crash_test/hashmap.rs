@@ -1,6 +1,7 @@
 //! The hash map of words to words.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
@@ -15,7 +16,7 @@ const BASE_FIRST: u64 = 1 << 32;
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     /// Keys that operations are about.
-    pub(super) keys: u64,
+    pub(super) keys: Range<u64>,
     /// Entries of other keys that are there from the start.
     pub(super) base: u64,
     /// Entries that each of these threads put in and took out again before the start: removed entries
@@ -202,7 +203,7 @@ impl Subject for Map {
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
-        let key = rng.below(self.keys);
+        let key = self.keys.start + rng.below(self.keys.end - self.keys.start);
         let value = rng.below(1000);
         let kinds: &[u64] = match self.mix {
             Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9],

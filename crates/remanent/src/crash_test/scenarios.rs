@@ -55,7 +55,9 @@ fn together(threads: usize, setup: usize, ops: usize) -> Config {
 /// Short runs of threads that all want the same, to be repeated often.
 fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
     let nested = Nested { depth: 0, one_in: 0, samples: 0 };
-    let schedule = Schedule::Priority { changes: 4, length: 300 };
+    // About as long as the run, so that the changes fall into it.
+    let length = (threads * ops * 50) as u64;
+    let schedule = Schedule::Priority { changes: 3, length };
     Config {
         creation: false,
         full_max: 8,
@@ -159,7 +161,15 @@ fn heaps() -> Vec<Scenario> {
 }
 
 fn map(mix: Mix) -> Map {
-    Map { keys: 6, base: 0, churn: (1, 0), mix, size_max: SIZE_MAX, reopened: false, counts: true }
+    Map {
+        keys: 0..6,
+        base: 0,
+        churn: (1, 0),
+        mix,
+        size_max: SIZE_MAX,
+        reopened: false,
+        counts: true,
+    }
 }
 
 fn hash_maps() -> Vec<Scenario> {
@@ -200,19 +210,21 @@ fn hash_maps() -> Vec<Scenario> {
 
 fn concurrent_hash_maps() -> Vec<Scenario> {
     let concurrent = |mix, keys| Map { keys, counts: false, ..map(mix) };
-    let churned = Map { churn: (3, 31), ..concurrent(Mix::Entries, 3) };
-    let reopened = Map { reopened: true, ..concurrent(Mix::Entries, 3) };
+    // Each thread has a chunk to allocate from already, so that runs are short.
+    let warm = |mix, keys| Map { churn: (4, 1), ..concurrent(mix, keys) };
+    let churned = Map { churn: (3, 31), ..concurrent(Mix::Entries, 0..3) };
+    let reopened = Map { reopened: true, ..concurrent(Mix::Entries, 0..3) };
     vec![
         Scenario::new(
             "hashmap/threads",
             "two threads write",
-            concurrent(Mix::Entries, 4),
+            concurrent(Mix::Entries, 0..4),
             together(2, 3, 4),
         ),
         Scenario::new(
             "hashmap/threads-priority",
             "two threads write, in long stretches",
-            concurrent(Mix::Entries, 3),
+            concurrent(Mix::Entries, 0..3),
             by_priority(2, 3, 4),
         ),
         Scenario::new(
@@ -224,33 +236,54 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
         Scenario::new(
             "hashmap/threads-three",
             "three threads write",
-            concurrent(Mix::Entries, 3),
+            concurrent(Mix::Entries, 0..3),
             together(3, 3, 2),
         ),
         Scenario::new(
             "hashmap/contention",
             "threads write two keys of one hash",
-            concurrent(Mix::Entries, 2),
+            warm(Mix::Entries, 0..2),
             briefly(3, 2, 3),
         )
-        .with_weight(30),
+        .with_weight(20),
+        Scenario::new(
+            "hashmap/contention-neighbours",
+            "threads write side by side",
+            warm(Mix::Entries, 0..3),
+            briefly(2, 1, 1),
+        )
+        .with_weight(50),
+        Scenario::new(
+            "hashmap/contention-first",
+            "threads write to an empty bucket",
+            warm(Mix::Entries, 0..2),
+            briefly(2, 0, 1),
+        )
+        .with_weight(50),
         Scenario::new(
             "hashmap/contention-readers",
-            "threads read what others just wrote",
-            concurrent(Mix::Reads, 3),
-            briefly(3, 0, 3),
+            "threads read what others just wrote, in the first bucket",
+            warm(Mix::Reads, 0..2),
+            briefly(3, 0, 1),
         )
-        .with_weight(30),
+        .with_weight(100),
+        Scenario::new(
+            "hashmap/contention-visitors",
+            "threads read what others just wrote, in another bucket",
+            warm(Mix::Reads, 3..5),
+            briefly(3, 0, 1),
+        )
+        .with_weight(100),
         Scenario::new(
             "hashmap/readers",
             "three threads, mostly reading",
-            concurrent(Mix::Reads, 3),
+            concurrent(Mix::Reads, 0..3),
             together(3, 2, 4),
         ),
         Scenario::new(
             "hashmap/threads-clear",
             "two threads clear and write",
-            concurrent(Mix::Clears, 4),
+            concurrent(Mix::Clears, 0..4),
             together(2, 4, 3),
         ),
         Scenario::new(
@@ -262,14 +295,14 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
         Scenario::new(
             "hashmap/threads-process",
             "two threads, the process dies",
-            concurrent(Mix::All, 3),
+            concurrent(Mix::All, 0..3),
             class(Class::Process, together(2, 2, 4)),
         ),
     ]
 }
 
 fn growing_hash_maps() -> Vec<Scenario> {
-    let growing = |base, mix| Map { base, keys: 8, ..map(mix) };
+    let growing = |base, mix| Map { base, keys: 0..8, ..map(mix) };
     // Each thread's next new entry makes it look after the bucket array.
     let concurrent = |base| Map { counts: false, churn: (4, 31), ..growing(base, Mix::Entries) };
     vec![
