@@ -200,6 +200,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> fmt::Debug for HashMultiMap
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
     fn add(&self, key: &K, value: &V) -> Result<()> {
+        self.twice_when_full(|| self.try_add(key, value))
+    }
+
+    fn try_add(&self, key: &K, value: &V) -> Result<()> {
         let order = Order::of_hash(self.hash(key));
         let mut lane = self.heap.enter().prepare_to_write();
         let generation = self.generation();

@@ -118,13 +118,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         key: &K,
         mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
-        match self.try_edit(key, &mut decide) {
+        self.twice_when_full(|| self.try_edit(key, &mut decide))
+    }
+
+    /// Tries again when the pool was full: other lanes may hold what was removed but not freed.
+    #[inline]
+    pub(super) fn twice_when_full<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
+        match attempt() {
             Err(error) if error.is_full() => {
-                // Other lanes may hold what was removed but not freed.
                 self.heap.relieve();
-                self.try_edit(key, &mut decide)
+                attempt()
             }
-            edited => edited,
+            done => done,
         }
     }
 
