@@ -108,6 +108,18 @@ pub enum Error {
         /// The root's name.
         name: String,
     },
+    /// The medium may leave garbage in lines that were being written, and the structure does not survive
+    /// that.
+    #[error(
+        "root {name:?}: a {structure} does not survive write disturbance, which this pool's medium is \
+         declared to have; keep it in a pool on another medium"
+    )]
+    Disturbed {
+        /// The root's name.
+        name: String,
+        /// The structure's type.
+        structure: String,
+    },
     /// A root was opened as another type than it was created with.
     #[error("root {name:?} is a {found}, not a {expected}; open it with the type it was made with")]
     WrongType {

@@ -71,13 +71,14 @@ fn superblock_fields_lie_where_the_document_says() {
         size_max: 0x5eed_0002_0000,
         size: 0x5eed_0003,
         created_unix_s: 0x5eed_0004,
+        write_disturbance: true,
         clean: true,
         first_chunk: 0x5eed_0005,
         opens: 0x5eed_0006,
     };
     let bytes = superblock.encode();
     let crc = superblock::checksum(&bytes);
-    let fields: [(&str, &[u8]); 12] = [
+    let fields: [(&str, &[u8]); 13] = [
         ("magic", b"REMANENT"),
         ("version", &layout::FORMAT_VERSION.to_le_bytes()),
         ("uuid", b"0123456789abcdef"),
@@ -86,6 +87,7 @@ fn superblock_fields_lie_where_the_document_says() {
         ("size_max", &0x5eed_0002_0000_u64.to_le_bytes()),
         ("size", &0x5eed_0003_u64.to_le_bytes()),
         ("created_unix_s", &0x5eed_0004_u64.to_le_bytes()),
+        ("medium", &1_u64.to_le_bytes()),
         ("state", &1_u64.to_le_bytes()),
         ("first_chunk", &0x5eed_0005_u64.to_le_bytes()),
         ("opens", &0x5eed_0006_u64.to_le_bytes()),
@@ -101,7 +103,7 @@ fn superblock_fields_lie_where_the_document_says() {
     let undocumented = bytes.iter().zip(covered).filter(|&(&byte, covered)| byte != 0 && !covered);
     assert_eq!(undocumented.count(), 0);
     assert!(crc <= u64::from(u32::MAX));
-    assert_eq!(documented.keys().filter(|name| name.starts_with("superblock.")).count(), 12);
+    assert_eq!(documented.keys().filter(|name| name.starts_with("superblock.")).count(), 13);
 }
 
 #[test]

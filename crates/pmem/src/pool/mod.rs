@@ -79,6 +79,9 @@ pub struct Guarantee {
     pub durability: Durability,
     /// Whether DRAM stands in for persistent memory.
     pub emulation: Emulation,
+    /// Whether a line that is being written when the power fails may hold garbage afterwards; see
+    /// [`Options::write_disturbance`].
+    pub write_disturbance: bool,
 }
 
 impl Default for Guarantee {
@@ -88,6 +91,7 @@ impl Default for Guarantee {
             backing: Backing::Memory,
             durability: Durability::Process,
             emulation: Emulation::None,
+            write_disturbance: false,
         }
     }
 }
@@ -154,6 +158,7 @@ impl<M: Medium> Pool<M> {
             size_max: format.size_max,
             size: end.offset(),
             created_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            write_disturbance: format.guarantee.write_disturbance,
             clean: false,
             first_chunk: DATA_FIRST,
             opens: 1,
@@ -172,7 +177,7 @@ impl<M: Medium> Pool<M> {
         Self::recover_with(medium, Guarantee::default())
     }
 
-    fn recover_with(medium: M, guarantee: Guarantee) -> Result<Self> {
+    fn recover_with(medium: M, mut guarantee: Guarantee) -> Result<Self> {
         let mut superblock = Superblock::read(&medium)?;
         if medium.len() < superblock.size {
             return Err(Error::corrupt(
@@ -186,6 +191,7 @@ impl<M: Medium> Pool<M> {
         let was_clean = superblock.clean;
         superblock.clean = false;
         superblock.opens += 1;
+        guarantee.write_disturbance |= superblock.write_disturbance;
         superblock.write(&medium);
         let pool = Self::assemble(medium, superblock, guarantee, was_clean);
         pool.recover_roots()?;

@@ -44,6 +44,7 @@ pub struct Options {
     size_max: u64,
     durability: Durability,
     emulation: Emulation,
+    write_disturbance: bool,
     wait: Duration,
 }
 
@@ -60,6 +61,7 @@ impl Options {
             size_max: SIZE_MAX_DEFAULT,
             durability: Durability::Process,
             emulation: Emulation::None,
+            write_disturbance: false,
             wait: Duration::ZERO,
         }
     }
@@ -79,6 +81,18 @@ impl Options {
     /// Treats DRAM as persistent memory, for research and tests.
     pub fn emulation(mut self, emulation: Emulation) -> Self {
         self.emulation = emulation;
+        self
+    }
+
+    /// Declares that the medium may leave garbage, in any word, in a line that was being written when the
+    /// power failed. A pool remembers it from its creation; an existing one may be declared so while it
+    /// is open.
+    ///
+    /// Structures then use a form that survives it, or refuse to be created and opened with
+    /// [`Error::Disturbed`]. The pool's own directory and allocator do not survive it: what is created,
+    /// grown or removed at that moment may be lost with what lies beside it.
+    pub fn write_disturbance(mut self, declared: bool) -> Self {
+        self.write_disturbance = declared;
         self
     }
 
@@ -241,6 +255,7 @@ impl Options {
             backing,
             durability: self.durability,
             emulation: self.emulation,
+            write_disturbance: self.write_disturbance,
         };
         let mapping = Mapping::new(file, path, backing, reserved)?.holding_lock();
         Ok((Mapped::new(mapping, self.durability, self.emulation), guarantee))

@@ -58,6 +58,10 @@ pub struct RootInfo {
 
 /// A structure that lives under a root and is shared by everyone who opened it in this process.
 pub trait RootObject<M: Medium>: Send + Sync + Sized + 'static {
+    /// Whether what is at rest in the structure survives garbage in lines that were being written; see
+    /// [`Options::write_disturbance`](crate::Options::write_disturbance).
+    const SURVIVES_DISTURBANCE: bool = false;
+
     /// Name and layout, compared with what the directory holds.
     fn root_type() -> RootType;
 
@@ -96,19 +100,34 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::RootExists`], [`Error::RootName`], or what creating the structure reports; then the
-    /// pool is as before.
+    /// As for [`create_root_with`](Pool::create_root_with).
     pub fn create_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
+        self.create_root_with(name, T::create)
+    }
+
+    /// Creates the structure `T` under a new root: `fill` makes it in a fresh heap. Everything that it wrote
+    /// must be durable when it returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or what creating the structure reports; then the
+    /// pool is as before.
+    pub fn create_root_with<T: RootObject<M>>(
+        &self,
+        name: &str,
+        fill: impl FnOnce(Heap<M>) -> Result<T>,
+    ) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
         if let Some(root) = self.find(name)? {
             return Err(Error::RootExists { name: name.to_owned(), found: root.root_type.name });
         }
         let root_type = T::root_type();
         check_name(name, &root_type)?;
+        self.check_disturbance::<T>(name)?;
         let id = self.vacant_entry(name)?;
         let created = self
             .write_entry(id, name, &root_type)
-            .and_then(|heap| T::create(Heap::create(self.clone(), id, heap)?));
+            .and_then(|heap| fill(Heap::create(self.clone(), id, heap)?));
         let object = match created {
             Ok(object) => Arc::new(object),
             Err(error) => {
@@ -118,7 +137,7 @@ impl<M: Medium> Pool<M> {
         };
         self.medium().store(id.entry() + STATE, LIVE);
         // Flush and fence: the root is there for good once it is handed out. What it leads to was made
-        // durable by `T::create`.
+        // durable by `fill`.
         self.medium().persist(id.entry() + STATE, WORD_LEN);
         let shared: Arc<dyn Any + Send + Sync> = object.clone();
         registry.insert(id, Arc::downgrade(&shared));
@@ -131,7 +150,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRoot`], [`Error::WrongType`], or what recovery reports; [`Error::RootInUse`] when
+    /// [`Error::NoSuchRoot`], [`Error::WrongType`], [`Error::Disturbed`], or what recovery reports;
+    /// [`Error::RootInUse`] when
     /// it is open as a Rust type that merely shares name and layout with `T`.
     pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
@@ -149,6 +169,7 @@ impl<M: Medium> Pool<M> {
             let in_use = |_| Error::RootInUse { name: name.to_owned() };
             return open.downcast::<T>().map_err(in_use);
         }
+        self.check_disturbance::<T>(name)?;
         self.wait_for_heap(root.id);
         self.check_heap(&root)?;
         let object = Arc::new(T::open(Heap::open(self.clone(), root.id, root.heap)?)?);
@@ -201,6 +222,14 @@ impl<M: Medium> Pool<M> {
         let present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
         let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
         Err(Error::NoSuchRoot { name: name.to_owned(), present })
+    }
+
+    fn check_disturbance<T: RootObject<M>>(&self, name: &str) -> Result<()> {
+        if self.guarantee().write_disturbance && !T::SURVIVES_DISTURBANCE {
+            let structure = T::root_type().name;
+            return Err(Error::Disturbed { name: name.to_owned(), structure });
+        }
+        Ok(())
     }
 
     fn check_heap(&self, root: &RootInfo) -> Result<()> {

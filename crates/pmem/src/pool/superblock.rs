@@ -8,7 +8,7 @@
 //!       8  format version (u32)    48  size_max in bytes     88  first chunk to look at
 //!      12  reserved (u32)          56  size in bytes         96  number of opens
 //!      16  uuid (16 bytes)         64  created, unix s      104  CRC32C of bytes 0 … 103
-//!      32  durability (u64)        72  reserved
+//!      32  durability (u64)        72  medium: bit 0, write disturbance
 //! ```
 
 use crate::medium::Medium;
@@ -22,6 +22,7 @@ const LEN: usize = 112;
 const CRC_AT: usize = 104;
 const CLEAN: u64 = 1;
 const OPEN: u64 = 2;
+const DISTURBED: u64 = 1;
 
 /// Fields of a superblock that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Superblock {
     pub(crate) size_max: u64,
     pub(crate) size: u64,
     pub(crate) created_unix_s: u64,
+    /// Whether the medium may leave garbage in a line that was being written when the power failed.
+    pub(crate) write_disturbance: bool,
     pub(crate) clean: bool,
     /// Every data chunk before this one was in use when the pool last grew.
     pub(crate) first_chunk: u32,
@@ -104,6 +107,11 @@ impl Superblock {
             size_max: word(48),
             size: word(56),
             created_unix_s: word(64),
+            write_disturbance: match word(72) {
+                0 => false,
+                DISTURBED => true,
+                _ => return Err(Fault::Field("medium")),
+            },
             clean: match word(80) {
                 CLEAN => true,
                 OPEN => false,
@@ -149,6 +157,7 @@ impl Superblock {
             (48, self.size_max),
             (56, self.size),
             (64, self.created_unix_s),
+            (72, if self.write_disturbance { DISTURBED } else { 0 }),
             (80, if self.clean { CLEAN } else { OPEN }),
             (88, u64::from(self.first_chunk)),
             (96, self.opens),
