@@ -7,8 +7,10 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
     Data, DeriveInput, Error, Field, Fields, GenericParam, Generics, Ident, LitStr, Member, Path,
-    Result, Type, TypeParam, TypeParamBound, WherePredicate, parse_quote,
+    Result, Type, TypeParam, TypeParamBound, WherePredicate,
 };
+
+use crate::home::path_of;
 
 /// The implementation for one type.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -135,7 +137,7 @@ fn is_persistent(parameter: &TypeParam, generics: &Generics) -> bool {
 
 /// Refuses fields that are addresses for all to see. Field types that hide one are refused by their
 /// not being `Persistent`.
-fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()> {
+pub(crate) fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()> {
     for (member, Field { ty, .. }) in fields.members().zip(fields) {
         let kind = match ty {
             Type::Reference(_) => "reference",
@@ -157,18 +159,18 @@ fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()> {
 
 /// The crate in which the trait lives, as the expansion has to call it.
 fn home(input: &DeriveInput) -> Result<Path> {
-    let mut home: Path = parse_quote!(::remanent_pmem);
+    let mut home = None;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("persistent"))
     {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
                 return Err(meta.error("unknown option; the only one is `crate = \"path\"`"));
             }
-            home = meta.value()?.parse::<LitStr>()?.parse()?;
+            home = Some(meta.value()?.parse::<LitStr>()?.parse()?);
             Ok(())
         })?;
     }
-    Ok(home)
+    Ok(home.unwrap_or_else(|| path_of("remanent-pmem", "pmem")))
 }
 
 /// An expression for the name: a literal, or one put together from the generic arguments.

@@ -40,4 +40,8 @@ pub use remanent_pmem as pmem;
 pub use remanent_structures as structures;
 
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
-pub use remanent_structures::{Change, Error, HashMap, HashMultiMap, Key, Result, Stored};
+pub use remanent_structures::line_tx::BoundedBuffer;
+pub use remanent_structures::{
+    Change, Error, HashMap, HashMultiMap, Key, LineCell, Result, SharedTx, Stored, Transactional,
+    Tx, TxArray, transactional,
+};

@@ -14,7 +14,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
-    ("remanent-structures", &["remanent-pmem"]),
+    ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
     ("remanent-server", &["remanent-pmem", "remanent-structures"]),
     ("remanent", &["remanent-pmem", "remanent-crashsim", "remanent-structures", "remanent-server"]),
     ("remanent-bench", &["remanent-pmem", "remanent-structures"]),

@@ -1,8 +1,9 @@
 //! Crash exploration as it runs each time; `remanent crash-test` does the same at length.
 //!
 //! What survives *write disturbance*, garbage in a line that was being written when the power failed: the
-//! superblock (`pool/disturbed`), since one of its two copies is always at rest. The root directory, the
-//! allocator and the maps do not: they change lines that also hold what was at rest.
+//! superblock (`pool/disturbed`), since one of its two copies is always at rest, and transactional objects
+//! on a pool that declares it (`line_tx/checked`). The root directory, the allocator and the maps do not:
+//! they change lines that also hold what was at rest.
 //!
 //! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults` poisons lines
 //! and cuts the file short, and every answer after the fault has to be an error.
@@ -61,6 +62,23 @@ fn hash_maps_of_bytes_survive_every_crash() {
 #[test]
 fn multi_maps_survive_every_crash() {
     explore("multimap/", 2_000);
+}
+
+#[test]
+fn line_transactions_survive_every_crash() {
+    explore("line_tx/", 1_500);
+}
+
+/// Every flush and fence of line transactions is needed, and each of these few scenarios' images show it.
+#[test]
+fn a_missing_flush_or_fence_of_a_line_transaction_is_noticed() {
+    let mutation = mutate(&of("line_tx/"), 2, 1, |_| ControlFlow::Continue(()));
+    let survivors: Vec<String> = mutation
+        .survivors()
+        .map(|mutant| mutant.site.to_string())
+        .filter(|site| site.contains("structures/src/line_tx"))
+        .collect();
+    assert!(survivors.is_empty(), "{survivors:?}");
 }
 
 /// A sample of what `remanent crash-test --mutate` does: without any of these fences and flushes, one of these

@@ -1,18 +1,75 @@
 //! Data structures that live in persistent memory.
 //!
 //! - [`HashMap`] and [`HashMultiMap`]: a lock-free hash map, after the NVC-Hashmap of HYRISE-NV.
+//! - [`line_tx`]: small objects that change as a whole, after the cache-line transactions of PLOS 2019;
+//!   [`transactional`] makes one of a struct.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
 //! could still take away.
 
+extern crate self as remanent_structures; // The attribute's expansion names this crate.
+
 mod error;
 pub mod hashmap;
+pub mod line_tx;
 mod stored;
 
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
+pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
+/// ```
+/// use remanent_pmem::Pool;
+/// use remanent_structures::{Transactional, transactional};
+///
+/// #[transactional]
+/// struct Account {
+///     balance: u64,
+/// }
+///
+/// #[transactional]
+/// impl Account {
+///     /// An `Err` leaves the account as it was.
+///     fn withdraw(&mut self, amount: u64) -> Result<u64, &'static str> {
+///         self.balance = self.balance.checked_sub(amount).ok_or("not so much is there")?;
+///         Ok(self.balance)
+///     }
+/// }
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let mut account = Account { balance: 100 }.create(&pool, "account")?;
+/// assert_eq!(account.withdraw(30)??, 70); // the pool's result, then the method's
+/// assert!(account.withdraw(80)?.is_err());
+///
+/// let shared = AccountShared::from(account); // for any number of threads
+/// assert_eq!(shared.get()?.balance, 70);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What follows is said of the macro itself.
+///
+pub use remanent_macros::transactional;
 pub use stored::{Key, Stored};
+
+/// What the expansion of [`transactional`] names.
+#[doc(hidden)]
+pub mod __private {
+    pub use remanent_pmem::*;
+
+    pub use crate::line_tx::{SharedTx, Transactional, Tx, require_fits, require_line};
+    pub use crate::{Error, Result};
+
+    /// Ends a method of a trait, which has no other way to say that the medium met a fault.
+    ///
+    /// # Panics
+    ///
+    /// Always.
+    #[cold]
+    #[track_caller]
+    pub fn failed(error: Error) -> ! {
+        panic!("the transaction was not made durable: {error}")
+    }
+}
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
@@ -23,4 +80,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/hashmap/multi.rs", include_str!("hashmap/multi.rs")),
     ("src/hashmap/ops.rs", include_str!("hashmap/ops.rs")),
     ("src/hashmap/recover.rs", include_str!("hashmap/recover.rs")),
+    ("src/line_tx/ops.rs", include_str!("line_tx/ops.rs")),
+    ("src/line_tx/recover.rs", include_str!("line_tx/recover.rs")),
 ];

@@ -7,6 +7,7 @@
 mod bytes;
 mod hashmap;
 mod heap;
+mod line_tx;
 mod multimap;
 mod mutation;
 mod pool;

@@ -7,6 +7,7 @@ use remanent_crashsim::{Class, Config, Faults, Granularity, Nested, Points, Sche
 use super::bytes::Bytes;
 use super::hashmap::{Map, Mix};
 use super::heap::{Allocator, LENS};
+use super::line_tx::Objects;
 use super::multimap::MultiMap;
 use super::pool::{Roots, Superblock};
 use super::{Scenario, TestKey};
@@ -22,9 +23,12 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(heaps());
     all.extend(hash_maps());
     all.extend(concurrent_hash_maps());
+    all.extend(contended_hash_maps());
     all.extend(growing_hash_maps());
     all.extend(bytes());
     all.extend(multi_maps());
+    all.extend(line_transactions());
+    all.extend(checked_line_transactions());
     all
 }
 
@@ -210,8 +214,6 @@ fn hash_maps() -> Vec<Scenario> {
 
 fn concurrent_hash_maps() -> Vec<Scenario> {
     let concurrent = |mix, keys| Map { keys, counts: false, ..map(mix) };
-    // Each thread has a chunk to allocate from already, so that runs are short.
-    let warm = |mix, keys| Map { churn: (4, 1), ..concurrent(mix, keys) };
     let churned = Map { churn: (3, 31), ..concurrent(Mix::Entries, 0..3) };
     let reopened = Map { reopened: true, ..concurrent(Mix::Entries, 0..3) };
     vec![
@@ -239,6 +241,37 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
             concurrent(Mix::Entries, 0..3),
             together(3, 3, 2),
         ),
+        Scenario::new(
+            "hashmap/readers",
+            "three threads, mostly reading",
+            concurrent(Mix::Reads, 0..3),
+            together(3, 2, 4),
+        ),
+        Scenario::new(
+            "hashmap/threads-clear",
+            "two threads clear and write",
+            concurrent(Mix::Clears, 0..4),
+            together(2, 4, 3),
+        ),
+        Scenario::new(
+            "hashmap/threads-reclaim",
+            "two threads free batches",
+            churned,
+            prepared(by_priority(2, 2, 4)),
+        ),
+        Scenario::new(
+            "hashmap/threads-process",
+            "two threads, the process dies",
+            concurrent(Mix::All, 0..3),
+            class(Class::Process, together(2, 2, 4)),
+        ),
+    ]
+}
+
+fn contended_hash_maps() -> Vec<Scenario> {
+    // Each thread has a chunk to allocate from already, so that runs are short.
+    let warm = |mix, keys| Map { keys, counts: false, churn: (4, 1), ..map(mix) };
+    vec![
         Scenario::new(
             "hashmap/contention",
             "threads write two keys of one hash",
@@ -274,30 +307,6 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
             briefly(3, 0, 1),
         )
         .with_weight(100),
-        Scenario::new(
-            "hashmap/readers",
-            "three threads, mostly reading",
-            concurrent(Mix::Reads, 0..3),
-            together(3, 2, 4),
-        ),
-        Scenario::new(
-            "hashmap/threads-clear",
-            "two threads clear and write",
-            concurrent(Mix::Clears, 0..4),
-            together(2, 4, 3),
-        ),
-        Scenario::new(
-            "hashmap/threads-reclaim",
-            "two threads free batches",
-            churned,
-            prepared(by_priority(2, 2, 4)),
-        ),
-        Scenario::new(
-            "hashmap/threads-process",
-            "two threads, the process dies",
-            concurrent(Mix::All, 0..3),
-            class(Class::Process, together(2, 2, 4)),
-        ),
     ]
 }
 
@@ -396,6 +405,108 @@ fn multi_maps() -> Vec<Scenario> {
             "two threads, in long stretches",
             shared,
             by_priority(2, 3, 4),
+        ),
+    ]
+}
+
+fn objects<T>(count: u64) -> Objects<T> {
+    Objects { count, size_max: SIZE_MAX, disturbed: false, types: PhantomData }
+}
+
+/// As `config`, with crashes between any two stores.
+fn at_stores(config: Config) -> Config {
+    Config { points: Points::Stores, ..config }
+}
+
+fn line_transactions() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "line_tx/line",
+            "objects of a line, between any two stores",
+            objects::<[u8; 31]>(2),
+            at_stores(alone(2, 6)),
+        ),
+        Scenario::new(
+            "line_tx/words",
+            "objects of three words",
+            objects::<[u64; 3]>(2),
+            at_stores(alone(2, 6)),
+        ),
+        Scenario::new(
+            "line_tx/copies",
+            "objects of several lines, between any two stores",
+            objects::<[u8; 200]>(2),
+            at_stores(alone(2, 5)),
+        ),
+        Scenario::new(
+            "line_tx/large",
+            "objects of a kibibyte",
+            objects::<[u64; 128]>(1),
+            alone(2, 5),
+        ),
+        Scenario::new(
+            "line_tx/pages",
+            "a page-cache file",
+            objects::<[u8; 31]>(2),
+            pages(alone(2, 4)),
+        ),
+        Scenario::new(
+            "line_tx/process",
+            "the process dies",
+            objects::<[u8; 200]>(2),
+            class(Class::Process, alone(2, 5)),
+        ),
+        Scenario::new(
+            "line_tx/threads",
+            "threads change and read one object",
+            objects::<[u8; 31]>(1),
+            together(3, 1, 3),
+        ),
+        Scenario::new(
+            "line_tx/threads-copies",
+            "threads change and read one object of several lines",
+            objects::<[u8; 100]>(1),
+            together(3, 1, 3),
+        ),
+        Scenario::new(
+            "line_tx/contention",
+            "short runs of threads on one object",
+            objects::<[u8; 31]>(1),
+            briefly(3, 1, 2),
+        )
+        .with_weight(20),
+    ]
+}
+
+fn checked_line_transactions() -> Vec<Scenario> {
+    fn disturbed<T>(count: u64) -> Objects<T> {
+        Objects { disturbed: true, ..objects(count) }
+    }
+    // The pool's own lines must be at rest, so its creation and what follows a crash are left alone.
+    let garbage = |config| Config {
+        creation: false,
+        faults: Faults { disturbed: 64, ..Faults::default() },
+        nested: Nested { depth: 0, one_in: 0, samples: 0 },
+        ..at_stores(config)
+    };
+    vec![
+        Scenario::new(
+            "line_tx/checked",
+            "garbage in the line that was being written",
+            disturbed::<[u8; 31]>(1),
+            garbage(alone(2, 3)),
+        ),
+        Scenario::new(
+            "line_tx/checked-lines",
+            "garbage in one of several lines",
+            disturbed::<[u8; 200]>(1),
+            garbage(alone(2, 3)),
+        ),
+        Scenario::new(
+            "line_tx/checked-stores",
+            "checksummed objects, between any two stores",
+            disturbed::<[u8; 31]>(2),
+            at_stores(alone(2, 5)),
         ),
     ]
 }

@@ -1,0 +1,473 @@
+//! Cache-line transactions: a small object changes as a whole, durably, for one flush and one fence.
+//!
+//! After *Cache-Line Transactions* (PLOS 2019). An object of at most 31 bytes lies twice in one cache line,
+//! beside a byte that says which half is valid. A transaction writes the other half and then that byte; the
+//! line is flushed and fenced. Stores to one line become durable in their order, so there is nothing to
+//! undo and nothing to recover. The paper weaves this into C++ classes by an aspect; here it is the
+//! attribute [`transactional`](crate::transactional):
+//!
+//! ```
+//! use remanent_pmem::Pool;
+//! use remanent_structures::{Transactional, transactional};
+//!
+//! #[transactional]
+//! struct BoundedBuffer {
+//!     bytes: [u8; 29],
+//!     next_in: u8,
+//!     next_out: u8,
+//! }
+//!
+//! #[transactional]
+//! impl BoundedBuffer {
+//!     fn add_byte(&mut self, byte: u8) {
+//!         if (self.next_in + 1) % 29 == self.next_out { return; }
+//!         self.bytes[self.next_in as usize] = byte;
+//!         self.next_in = (self.next_in + 1) % 29;
+//!     }
+//!
+//!     fn get_byte(&mut self) -> u8 {
+//!         if self.next_out == self.next_in { return 0; }
+//!         let byte = self.bytes[self.next_out as usize];
+//!         self.next_out = (self.next_out + 1) % 29;
+//!         byte
+//!     }
+//! }
+//! # let dir = tempfile::tempdir()?;
+//! # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+//! let empty = BoundedBuffer { bytes: [0; 29], next_in: 0, next_out: 0 };
+//! let mut buffer = empty.create(&pool, "queue")?;
+//! buffer.add_byte(7)?; // durable when it returns
+//! assert_eq!(buffer.get_byte()?, 7);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What holds
+//!
+//! - **A transaction** is one call of a method with `&mut self` through the [handle](Transactional::Handle), or
+//!   one call of [`transact`](Tx::transact). It works on a copy: a panic, or an `Err` of the method, leaves
+//!   the object as it was. A method that calls others on `self` is one transaction with them. What
+//!   changes nothing costs nothing.
+//! - **Reads** see the last version that was committed and is durable. They take no lock and never wait for a
+//!   writer's fence.
+//! - **Size.** At most 31 bytes: one line, one flush, one fence. At most 1024 bytes: two fences whatever the
+//!   size, and only lines that changed are flushed.
+//! - **Write disturbance.** On a medium that is [declared to have
+//!   it](remanent_pmem::Options::write_disturbance) every object lies in two checksummed copies in lines of
+//!   their own: twice the space or more, a checksum of the object for each commit, one fence.
+//!
+//! # Weak points
+//!
+//! Several objects do not change as one. An object takes 64 bytes for 31, or a root has a chunk of
+//! 64 KiB for one object: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its own
+//! transaction waits for itself.
+
+mod bounded_buffer;
+mod cell;
+mod check;
+mod counters;
+mod layout;
+mod ops;
+mod recover;
+mod shared;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::heap::{Heap, Violation};
+use remanent_pmem::persistent::{bytes_of, read_value};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
+
+pub use self::bounded_buffer::{BoundedBuffer, BoundedBufferHandle, BoundedBufferShared};
+pub use self::cell::LineCell;
+pub use self::counters::{Counters, CountersHandle, CountersShared};
+pub use self::shared::{SharedTx, TxArray};
+
+use self::layout::Form;
+use crate::{Error, Result};
+
+/// Bytes of the largest object that lies in one line.
+pub const LINE_DATA_MAX: usize = 31;
+/// Bytes of the largest object.
+pub const DATA_MAX: usize = 1024;
+
+/// Plain data that is changed by transactions; the attribute
+/// [`transactional`](crate::transactional) implements it for a struct.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not transactional",
+    label = "this type's struct has no `#[transactional]`",
+    note = "put `#[transactional]` on the struct as well as on its `impl` blocks"
+)]
+pub trait Transactional: Persistent {
+    /// A persistent object of this type and the right to change it. Has the type's own methods, each of
+    /// which is one transaction.
+    type Handle<M: Medium>: From<Tx<Self, M>>;
+    /// A persistent object of this type that any number of threads share.
+    type Shared<M: Medium>: From<SharedTx<Self, M>>;
+
+    /// Puts this value under a new root, as a persistent object.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::create`].
+    fn create<M: Medium>(self, pool: &Pool<M>, name: &str) -> Result<Self::Handle<M>> {
+        Ok(Tx::create(pool, name, self)?.into())
+    }
+
+    /// Opens a persistent object.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::open`].
+    fn open<M: Medium>(pool: &Pool<M>, name: &str) -> Result<Self::Handle<M>> {
+        Ok(Tx::open(pool, name)?.into())
+    }
+
+    /// Opens a persistent object, or puts this value under a new root when there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tx::open`] and [`Tx::create`].
+    fn open_or_create<M: Medium>(self, pool: &Pool<M>, name: &str) -> Result<Self::Handle<M>> {
+        Ok(Tx::open_or_create(pool, name, self)?.into())
+    }
+
+    /// Opens a persistent object that is shared by threads.
+    ///
+    /// # Errors
+    ///
+    /// As for [`SharedTx::open`].
+    fn open_shared<M: Medium>(pool: &Pool<M>, name: &str) -> Result<Self::Shared<M>> {
+        Ok(SharedTx::open(pool, name)?.into())
+    }
+}
+
+/// Refuses, while the program is compiled, a type that is too large for a transactional object.
+///
+/// # Panics
+///
+/// When `T` has more than [`DATA_MAX`] bytes.
+#[track_caller]
+pub const fn require_fits<T>() {
+    assert!(
+        size_of::<T>() <= DATA_MAX,
+        "this struct is too large to be transactional: an object has at most 1024 bytes; split it into \
+         several objects, or keep what is large in a block of its own and an `Off` to it here"
+    );
+}
+
+/// Refuses, while the program is compiled, a type that does not fit into one line.
+///
+/// # Panics
+///
+/// When `T` has more than [`LINE_DATA_MAX`] bytes.
+#[track_caller]
+pub const fn require_line<T>() {
+    assert!(
+        size_of::<T>() <= LINE_DATA_MAX,
+        "this struct is too large for one cache line, of which each half holds 31 bytes of data: make it \
+         smaller, or say `#[transactional]` without `line` and pay a second fence"
+    );
+}
+
+/// The objects of a root, as they exist once a process.
+pub(crate) struct Objects<T, M: Medium> {
+    heap: Heap<M>,
+    form: Form,
+    /// Pool offset of the first object.
+    first: u64,
+    /// A word for each object, see [`State`].
+    states: Box<[AtomicU64]>,
+    types: PhantomData<fn(T)>,
+}
+
+/// Version and lock of an object: 0 when it was not looked at yet, else (version + 1) << 1 | locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64);
+
+impl State {
+    fn of(version: u64, is_locked: bool) -> Self {
+        State((version + 1) << 1 | u64::from(is_locked))
+    }
+
+    fn version(self) -> u64 {
+        (self.0 >> 1) - 1
+    }
+
+    fn is_locked(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+/// An object: its number, and the offsets of the bytes of its even and its odd versions.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    index: u64,
+    data: [u64; 2],
+}
+
+impl<T: Persistent, M: Medium> Objects<T, M> {
+    #[inline(always)]
+    fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    #[inline(always)]
+    fn base(&self, index: u64) -> u64 {
+        self.first + index * self.form.stride(size_of::<T>() as u64)
+    }
+
+    /// The state of an object, which is looked up when it is asked for the first time.
+    #[inline]
+    fn state(&self, index: u64) -> Result<State> {
+        // Acquire: pairs with the Release in `publish`; the version's bytes were stored before.
+        match self.states[index as usize].load(Ordering::Acquire) {
+            0 => self.look_up(index),
+            word => Ok(State(word)),
+        }
+    }
+
+    #[cold]
+    fn look_up(&self, index: u64) -> Result<State> {
+        let base = self.base(index);
+        let found = ops::find_version(self.medium(), self.form, base, size_of::<T>() as u64);
+        self.heap.verify()?;
+        let version = found.ok_or_else(|| {
+            PoolError::corrupt(base, format!("object {index} has no valid version"))
+        })?;
+        let found = State::of(version, false);
+        // AcqRel: as in `state`; when another thread was quicker, what it knows counts.
+        let stored = self.states[index as usize].compare_exchange(
+            0,
+            found.0,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        Ok(stored.err().map_or(found, State))
+    }
+
+    /// Takes the object's lock unless somebody has it; returns the version.
+    fn try_lock(&self, index: u64) -> Result<Option<u64>> {
+        let state = self.state(index)?;
+        if state.is_locked() {
+            return Ok(None);
+        }
+        let locked = State::of(state.version(), true);
+        // Acquire: pairs with the Release in `unlock` and `publish`, of the last holder.
+        let taken = self.states[index as usize].compare_exchange(
+            state.0,
+            locked.0,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        Ok(taken.is_ok().then(|| state.version()))
+    }
+
+    /// Waits for the object's lock; returns the version.
+    fn lock(&self, index: u64) -> Result<u64> {
+        loop {
+            match self.try_lock(index)? {
+                Some(version) => return Ok(version),
+                None => self.medium().pause(),
+            }
+        }
+    }
+
+    fn unlock(&self, index: u64) {
+        // Release: pairs with the Acquire in `try_lock`.
+        self.states[index as usize].fetch_and(!1, Ordering::Release);
+    }
+
+    /// Reads a version that nobody overwrites: the caller holds the lock, or compares versions.
+    #[inline(always)]
+    fn read(&self, place: Place, version: u64) -> T {
+        read_value(self.medium(), place.data[(version & 1) as usize])
+    }
+
+    /// Where the object of this number is.
+    fn place(&self, index: u64) -> Place {
+        let (base, len) = (self.base(index), size_of::<T>() as u64);
+        Place { index, data: [0, 1].map(|version| self.form.data(base, version, len)) }
+    }
+
+    /// Makes `value` the object's next version, when it differs from `before`, the one that is valid;
+    /// returns the version that is valid then. The caller holds the lock.
+    #[inline]
+    fn commit(&self, index: u64, version: u64, before: &T, value: &T) -> Result<u64> {
+        if bytes_of(before) == bytes_of(value) {
+            return Ok(version);
+        }
+        ops::commit(self.medium(), self.form, self.base(index), version, before, value);
+        self.heap.verify()?;
+        // Release: pairs with the Acquire in `state`. After the fence: nobody reads what a crash could
+        // still take away.
+        self.states[index as usize].store(State::of(version + 1, true).0, Ordering::Release);
+        Ok(version + 1)
+    }
+}
+
+/// A persistent object and the right to change it.
+///
+/// There is one at a time for an object; [`share`](Tx::share) gives it to several threads.
+///
+/// ```
+/// # use remanent_pmem::Pool;
+/// use remanent_structures::line_tx::Tx;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let mut pair: Tx<[u64; 2]> = Tx::create(&pool, "pair", [1, 2])?;
+/// pair.transact(|pair| pair.swap(0, 1))?;
+/// assert_eq!(pair.get()?, [2, 1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tx<T: Persistent, M: Medium = Mapped> {
+    objects: Arc<Objects<T, M>>,
+    index: u64,
+    version: u64,
+    /// The object as it was last committed.
+    value: T,
+}
+
+impl<T: Persistent, M: Medium> Tx<T, M> {
+    /// Puts a value under a new root, as a persistent object.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken or the pool is full.
+    pub fn create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
+        let objects =
+            pool.create_root_with(name, |heap| Objects::fill(heap, 1, |_| Some(initial)))?;
+        Self::take(objects, 0, name)
+    }
+
+    /// Opens a persistent object, whatever state a crash left the pool in.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such root, it is of another type, or somebody has the right to change it.
+    pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
+        Self::take(pool.open_root(name)?, 0, name)
+    }
+
+    /// Opens a persistent object, or puts a value under a new root when there is none of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Tx::open) and [`create`](Tx::create).
+    pub fn open_or_create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
+        match Self::open(pool, name) {
+            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Self::create(pool, name, initial),
+            opened => opened,
+        }
+    }
+
+    fn take(objects: Arc<Objects<T, M>>, index: u64, name: &str) -> Result<Self> {
+        match objects.try_lock(index)? {
+            Some(version) => {
+                let value = objects.read(objects.place(index), version);
+                let tx = Tx { objects, index, version, value };
+                tx.objects.heap.verify()?;
+                Ok(tx)
+            }
+            None => Err(PoolError::RootInUse { name: name.to_owned() }.into()),
+        }
+    }
+
+    /// A copy of the object as it was last committed. No fence.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    #[inline]
+    pub fn get(&self) -> Result<T> {
+        self.objects.heap.verify()?;
+        Ok(self.value)
+    }
+
+    /// Changes the object by one transaction, which commits whatever `change` returns. When `change` panics
+    /// the object stays as it was.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault; whether the change survives is then open.
+    #[inline]
+    pub fn transact<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Result<R> {
+        let mut value = self.get()?;
+        let result = change(&mut value);
+        self.commit(value)?;
+        Ok(result)
+    }
+
+    /// Changes the object by one transaction, which commits when `change` returns `Ok` and else leaves the
+    /// object as it was. The outer result is the pool's, the inner one that of `change`.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault; whether the change survives is then open.
+    #[inline]
+    pub fn try_transact<R, E>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> Result<R, E>,
+    ) -> Result<Result<R, E>> {
+        let mut value = self.get()?;
+        let result = change(&mut value);
+        if result.is_ok() {
+            self.commit(value)?;
+        }
+        Ok(result)
+    }
+
+    #[inline]
+    fn commit(&mut self, value: T) -> Result<()> {
+        self.version = self.objects.commit(self.index, self.version, &self.value, &value)?;
+        self.value = value;
+        Ok(())
+    }
+
+    /// Replaces the object by one transaction.
+    ///
+    /// # Errors
+    ///
+    /// As for [`transact`](Tx::transact).
+    #[inline]
+    pub fn set(&mut self, value: T) -> Result<()> {
+        self.transact(|object| *object = value)
+    }
+
+    /// Gives the object to any number of threads.
+    pub fn share(self) -> SharedTx<T, M> {
+        SharedTx::new(Arc::clone(&self.objects), self.index)
+    }
+
+    /// The object for threads that read it while this handle goes on changing it. What they change waits
+    /// until this handle is dropped.
+    pub fn reader(&self) -> SharedTx<T, M> {
+        SharedTx::new(Arc::clone(&self.objects), self.index)
+    }
+
+    /// Proves that the object and its root are whole.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault. What is wrong with the object is the result, not an error.
+    pub fn check(&mut self) -> Result<Vec<Violation>> {
+        self.objects.check()
+    }
+}
+
+impl<T: Persistent, M: Medium> Drop for Tx<T, M> {
+    fn drop(&mut self) {
+        self.objects.unlock(self.index);
+    }
+}
+
+impl<T: Persistent + fmt::Debug, M: Medium> fmt::Debug for Tx<T, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.get() {
+            Ok(value) => f.debug_tuple("Tx").field(&value).finish(),
+            Err(error) => write!(f, "Tx({error})"),
+        }
+    }
+}

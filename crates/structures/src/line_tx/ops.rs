@@ -1,0 +1,269 @@
+//! Committing to the copy that is not valid, and finding the one that is.
+//!
+//! Versions count commits; a version's lowest bit is the copy that holds it. What is read is chosen by a
+//! version in volatile memory, which follows the durable selector: so nobody reads what a crash could
+//! still take away.
+
+use remanent_pmem::persistent::bytes_of;
+use remanent_pmem::{LINE_LEN, Medium, Persistent, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::layout::{CHECKED_DATA, Form, SELECTOR_SHIFT, SELECTOR_WORD};
+
+/// Makes `value` the version after `version`, which is `before`, of the object at `base`, atomically and
+/// durably.
+#[inline(always)]
+pub(super) fn commit<T: Persistent, M: Medium>(
+    medium: &M,
+    form: Form,
+    base: u64,
+    version: u64,
+    before: &T,
+    value: &T,
+) {
+    let bytes = bytes_of(value);
+    let next = version.wrapping_add(1);
+    match form {
+        Form::Line => commit_line(medium, base, next, bytes_of(before), bytes),
+        Form::Copies => commit_copies(medium, base, next, bytes),
+        Form::Checked => commit_checked(medium, base, next, bytes),
+    }
+}
+
+/// Where a half's last word begins, of which the object has seven bytes.
+const LAST_WORD_AT: usize = 24;
+
+/// One line, one flush, one fence (section 3 of the paper): what is stored to a line before the selector
+/// survives when the selector does.
+#[inline(always)]
+fn commit_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes: &[u8]) {
+    let data = Form::Line.data(line, next, bytes.len() as u64);
+    let selector_word = line + SELECTOR_WORD;
+    let mut beside_selector = 0;
+    for (index, offset) in (0..bytes.len().div_ceil(8)).zip((data..).step_by(8)) {
+        let word = word_of(bytes, index);
+        if offset == selector_word {
+            // The last bytes of half 1 are stored together with the selector.
+            beside_selector = word;
+        } else {
+            // Release: before the selector, in this line's order of stores.
+            medium.store(offset, word);
+        }
+    }
+    if next & 1 == 0 && bytes.len() > LAST_WORD_AT {
+        // What else is in the word belongs to half 1, which readers may still be copying.
+        beside_selector = word_of(before, LAST_WORD_AT / 8);
+    }
+    // Release: after everything it selects.
+    medium.store(selector_word, beside_selector | (next & 1) << SELECTOR_SHIFT);
+    // Flush and fence: the new half and its selector, before the transaction is acknowledged.
+    medium.persist(line, LINE_LEN);
+}
+
+/// Several lines, two fences whatever the size: the copy, then the selector.
+#[inline]
+fn commit_copies<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
+    let data = Form::Copies.data(base, next, bytes.len() as u64);
+    let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
+    // Flush: what differs from the version before the last, which the copy still holds.
+    store_changes(medium, data, words);
+    // Fence: the copy is whole before the selector leads to it.
+    medium.fence();
+    medium.store(base, next & 1);
+    // Flush and fence: the selector, before the transaction is acknowledged, and before the next one
+    // overwrites the copy that it no longer leads to.
+    medium.persist(base, WORD_LEN);
+}
+
+/// Lines that may be left with garbage, one fence: a copy counts when its checksum is right, and the one
+/// that is not written stays at rest.
+#[inline]
+fn commit_checked<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
+    let copy = Form::Checked.data(base, next, bytes.len() as u64) - CHECKED_DATA;
+    let head = [next, checksum(next, bytes)];
+    let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
+    // Flush: what differs, the version at least.
+    store_changes(medium, copy, head.into_iter().chain(words));
+    // Fence: the new copy, before the transaction is acknowledged, and before the next one overwrites the
+    // other.
+    medium.fence();
+}
+
+/// Stores words from `offset` on, an aligned line's beginning or 16 bytes before the data, where they differ,
+/// and flushes the lines that changed.
+#[inline]
+#[track_caller]
+fn store_changes<M: Medium>(medium: &M, offset: u64, words: impl Iterator<Item = u64>) {
+    let mut changed_line = None;
+    for (at, word) in (offset..).step_by(8).zip(words) {
+        let line = at & !(LINE_LEN - 1);
+        if changed_line.is_some_and(|changed| changed != line) {
+            flush_changed(medium, changed_line.take());
+        }
+        if medium.load(at) != word {
+            medium.store(at, word);
+            changed_line = Some(line);
+        }
+    }
+    flush_changed(medium, changed_line);
+}
+
+#[inline(always)]
+#[track_caller]
+fn flush_changed<M: Medium>(medium: &M, line: Option<u64>) {
+    if let Some(line) = line {
+        medium.flush(line, LINE_LEN);
+    }
+}
+
+/// Stores version 0 of an object that nobody knows yet, flushed.
+pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) {
+    let len = bytes.len() as u64;
+    let data = form.data(base, 0, len);
+    let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
+    for (at, word) in (data..).step_by(8).zip(words) {
+        medium.store(at, word);
+    }
+    if form == Form::Checked {
+        medium.store(data - CHECKED_DATA, 0);
+        medium.store(data - CHECKED_DATA + WORD_LEN, checksum(0, bytes));
+        // The other copy is zeros, which is no version 1.
+    } else {
+        medium.store(base + if form == Form::Line { SELECTOR_WORD } else { 0 }, 0);
+    }
+    // Flush: fenced by the caller, before a root leads to the object.
+    medium.flush(base, form.stride(len));
+}
+
+/// The valid version of an object as it was found, or `None` when it is damaged.
+pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u64) -> Option<u64> {
+    match form {
+        Form::Line => Some(medium.load(base + SELECTOR_WORD) >> SELECTOR_SHIFT).filter(|&v| v < 2),
+        Form::Copies => Some(medium.load(base)).filter(|&version| version < 2),
+        Form::Checked => {
+            let versions = [0, 1].map(|copy| checked_version(medium, base, copy, len));
+            versions.into_iter().flatten().max()
+        }
+    }
+}
+
+/// The version in a checked copy, when it is whole.
+fn checked_version<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) -> Option<u64> {
+    let data = Form::Checked.data(base, copy, len);
+    let version = medium.load(data - CHECKED_DATA);
+    let mut bytes = vec![0; len as usize];
+    medium.read(data, &mut bytes);
+    let stored = medium.load(data - CHECKED_DATA + WORD_LEN);
+    (version & 1 == copy && stored == checksum(version, &bytes)).then_some(version)
+}
+
+/// The version seeds the checksum: neither can be garbage alone.
+fn checksum(version: u64, bytes: &[u8]) -> u64 {
+    xxh3_64_with_seed(bytes, version)
+}
+
+/// A word of an object's bytes, zeros beyond the last.
+#[inline(always)]
+fn word_of(bytes: &[u8], index: usize) -> u64 {
+    let bytes = &bytes[index * 8..];
+    let mut word = [0; 8];
+    let len = bytes.len().min(8);
+    word[..len].copy_from_slice(&bytes[..len]);
+    u64::from_ne_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use remanent_crashsim::{Config, Outcome, Points, Rng, Sim, Subject, explore};
+    use remanent_pmem::persistent::read_value;
+
+    use super::*;
+
+    type Commit = fn(&Arc<Sim>, u64, u64, &[u8], &[u8]);
+
+    /// One line, committed to by the code above or by a mutant of it.
+    struct Line {
+        commit: Commit,
+    }
+
+    impl Subject for Line {
+        type Op = [u8; 31];
+        type Ret = ();
+        type State = Vec<u8>;
+        type Handle = Arc<Sim>;
+
+        fn create(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+            Ok(medium)
+        }
+
+        fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+            Ok(medium)
+        }
+
+        fn apply(&self, medium: &Arc<Sim>, value: &[u8; 31]) {
+            let version = find_version(medium, Form::Line, 0, 31).expect("a line is never damaged");
+            let before: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
+            (self.commit)(medium, 0, version + 1, &before, value);
+        }
+
+        fn model(&self, state: &mut Vec<u8>, value: &[u8; 31]) {
+            *state = value.to_vec();
+        }
+
+        fn observe(&self, medium: &Arc<Sim>) -> Outcome<Vec<u8>> {
+            let version = find_version(medium, Form::Line, 0, 31).ok_or("a selector is damaged")?;
+            let value: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
+            Ok(if value == [0; 31] { Vec::new() } else { value.to_vec() })
+        }
+
+        fn op(&self, rng: &mut Rng) -> [u8; 31] {
+            std::array::from_fn(|_| rng.below(255) as u8 + 1)
+        }
+    }
+
+    /// As [`commit_line`], but the selector does not wait for what it selects.
+    fn commit_selector_first(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
+        let selector_word = line + SELECTOR_WORD;
+        let rest = medium.load(selector_word) & !(0xff << SELECTOR_SHIFT);
+        medium.store(selector_word, rest | (next & 1) << SELECTOR_SHIFT);
+        let data = Form::Line.data(line, next, bytes.len() as u64);
+        for (index, offset) in (0..bytes.len().div_ceil(8)).zip((data..).step_by(8)) {
+            let beside = if offset == selector_word { (next & 1) << SELECTOR_SHIFT } else { 0 };
+            medium.store(offset, word_of(bytes, index) | beside);
+        }
+        medium.persist(line, LINE_LEN);
+    }
+
+    /// As [`commit_line`], but the new bytes go over the valid half, and the selector stays.
+    fn commit_in_place(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
+        let (valid, selector_word) = (next - 1, line + SELECTOR_WORD);
+        let data = Form::Line.data(line, valid, bytes.len() as u64);
+        for (index, offset) in (0..bytes.len().div_ceil(8)).zip((data..).step_by(8)) {
+            let beside = if offset == selector_word { (valid & 1) << SELECTOR_SHIFT } else { 0 };
+            medium.store(offset, word_of(bytes, index) | beside);
+        }
+        medium.persist(line, LINE_LEN);
+    }
+
+    fn is_clean(commit: Commit) -> bool {
+        let config = Config { seeds: 0..8, ops: 5, points: Points::Stores, ..Config::default() };
+        explore(&Line { commit }, &config).is_clean()
+    }
+
+    #[test]
+    fn a_line_is_whole_after_a_crash_between_any_two_stores() {
+        assert!(is_clean(commit_line::<Arc<Sim>>));
+    }
+
+    #[test]
+    fn a_selector_that_comes_first_is_noticed() {
+        assert!(!is_clean(commit_selector_first));
+    }
+
+    #[test]
+    fn a_valid_half_that_is_overwritten_is_noticed() {
+        assert!(!is_clean(commit_in_place));
+    }
+}

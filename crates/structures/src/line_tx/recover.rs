@@ -1,0 +1,110 @@
+//! Making objects, and finding them again. There is nothing to repair: the valid version of each is looked
+//! up, and what an unfinished transaction left in the other copy is overwritten by the next one.
+
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
+
+use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::persistent::bytes_of;
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Persistent};
+
+use super::layout::{COUNT, FIRST, FORM, Form, HEADER_LEN, INSIDE, STRIDE};
+use super::ops;
+use super::{Objects, require_fits};
+
+/// Version of the layout, part of the root's type: changed with `layout.rs`.
+const LAYOUT: u64 = 1;
+/// Objects that are made between two fences.
+const CREATE_BATCH: u64 = 1024;
+
+impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
+    const SURVIVES_DISTURBANCE: bool = true;
+
+    fn root_type() -> RootType {
+        const { require_fits::<T>() };
+        RootType { name: format!("Tx<{}>", T::TYPE_NAME), layout: T::LAYOUT ^ LAYOUT }
+    }
+
+    /// One object of zeros.
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::fill(heap, 1, |_| None)
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let (medium, header) = (heap.medium(), heap.header());
+        let word = |at| medium.load(header + at);
+        let (count, first) = (word(COUNT), word(FIRST));
+        let len = size_of::<T>() as u64;
+        let form = Form::from_word(word(FORM))
+            .filter(|form| form.stride(len) == word(STRIDE))
+            .ok_or_else(|| {
+                let what = format!("no form of transactional objects is {}", word(FORM));
+                PoolError::corrupt(header + FORM, what)
+            })?;
+        if heap.pool().guarantee().write_disturbance && form != Form::Checked {
+            let structure = format!("{} made for a medium without it", Self::root_type().name);
+            let name = format!("number {}", heap.owner().0);
+            return Err(PoolError::Disturbed { name, structure });
+        }
+        let end = count.checked_mul(form.stride(len)).and_then(|bytes| bytes.checked_add(first));
+        if end.is_none_or(|end| end > medium.len()) {
+            let what = format!("{count} objects from {first:#x} on do not fit into the pool");
+            return Err(PoolError::corrupt(header + COUNT, what));
+        }
+        heap.recover(|block: Block| block.offset == first)?;
+        heap.verify()?;
+        Ok(Self::unseen(heap, form, first, count))
+    }
+}
+
+impl<T: Persistent, M: Medium> Objects<T, M> {
+    /// Makes `count` objects; `initial` gives the value of each, or none for zeros.
+    pub(super) fn fill(
+        heap: Heap<M>,
+        count: u64,
+        mut initial: impl FnMut(u64) -> Option<T>,
+    ) -> Result<Self, PoolError> {
+        let (medium, header) = (heap.medium(), heap.header());
+        let len = size_of::<T>() as u64;
+        let form = Form::choose(size_of::<T>(), heap.pool().guarantee().write_disturbance);
+        let stride = form.stride(len);
+        let limit = u64::from(remanent_pmem::pool::layout::RUN_MAX) << 16;
+        let bytes = count.checked_mul(stride).filter(|&bytes| bytes <= limit);
+        let Some(bytes) = bytes else {
+            return Err(PoolError::TooLarge { needed: u64::MAX, limit });
+        };
+        let first = if INSIDE + bytes <= HEADER_LEN {
+            header + INSIDE
+        } else {
+            heap.enter().prepare_to_write().allocate_zeroed(bytes)?.offset
+        };
+        for (at, word) in [(FORM, form as u64), (COUNT, count), (STRIDE, stride), (FIRST, first)] {
+            medium.store(header + at, word);
+        }
+        // Flush: fenced below, before the root becomes live.
+        medium.flush(header, LINE_LEN);
+        for index in 0..count {
+            let base = first + index * stride;
+            if let Some(value) = initial(index) {
+                ops::place(medium, form, base, bytes_of(&value));
+            } else {
+                ops::place(medium, form, base, &vec![0; len as usize]);
+            }
+            if index % CREATE_BATCH == CREATE_BATCH - 1 {
+                // Redundant: bounds how much is flushed and not fenced; the fence below covers all of it.
+                medium.fence();
+            }
+        }
+        // Fence: header and objects, before the root becomes live.
+        medium.fence();
+        heap.verify()?;
+        Ok(Self::unseen(heap, form, first, count))
+    }
+
+    /// Objects whose versions are looked up when they are first used.
+    fn unseen(heap: Heap<M>, form: Form, first: u64, count: u64) -> Self {
+        let states = (0..count).map(|_| AtomicU64::new(0)).collect();
+        Objects { heap, form, first, states, types: PhantomData }
+    }
+}

@@ -1,0 +1,9 @@
+//! What `#[transactional]` refuses, and with which words.
+//!
+//! After a change of a message, `TRYBUILD=overwrite cargo test -p remanent-structures --test
+//! compile_fail` rewrites the expectations; read the difference before committing it.
+
+#[test]
+fn misuse_does_not_compile() {
+    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
+}

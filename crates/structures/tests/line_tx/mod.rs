@@ -1,0 +1,5 @@
+//! Transactional objects.
+
+mod basic;
+mod fences;
+mod macros;

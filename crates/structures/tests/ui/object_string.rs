@@ -1,0 +1,10 @@
+//! The text of a `String` is not in the struct.
+
+use remanent_structures::transactional;
+
+#[transactional]
+struct Queue {
+    name: String,
+}
+
+fn main() {}
