@@ -10,8 +10,8 @@ fn main() {
     cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
     link("tbb", "tbb_map", "has_tbb", cpp);
     let mut c = cc::Build::new();
-    c.std("gnu11").file("src/peers/cpp/pmemobj_map.c");
-    link("libpmemobj", "pmemobj_map", "has_pmemobj", c);
+    c.std("gnu11").file("src/peers/cpp/pmemobj_map.c").file("src/peers/cpp/pmemobj_buffer.c");
+    link("libpmemobj", "pmemobj_peers", "has_pmemobj", c);
 }
 
 /// Builds one shim against `package` and sets `cfg`, or does nothing when either is impossible.

@@ -18,7 +18,7 @@ mod workloads;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 
 /// Measures Remanent beside its rivals, interleaved in one run.
@@ -47,12 +47,17 @@ struct Arguments {
     /// Where the data of rivals that sync to a real disk lies.
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     disk: PathBuf,
+
+    /// With `line-tx`: measure the paper's aspect too, compiled now by `ag++` (Debian: aspectc++).
+    #[arg(long)]
+    with_aspectc: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   remanent-bench primitives --quick          what a fence costs on this machine
   remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
+  remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
   REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";
 
 /// The benches, by the names they are called with.
@@ -62,6 +67,8 @@ enum Bench {
     Primitives,
     /// The hash map beside TBB's and one on libpmemobj (NVC-Hashmap, section 5).
     Hashmap,
+    /// Cache-line transactions: the paper's bounded buffer beside libpmemobj's (Figures 6 to 8).
+    LineTx,
     /// Time from exec to the first correct GET after a SIGKILL, beside Redis.
     Restart,
     /// Throughput and memory of the server beside Redis, by redis-benchmark.
@@ -73,6 +80,7 @@ struct Setup {
     quick: bool,
     dir: PathBuf,
     disk: PathBuf,
+    with_aspectc: bool,
 }
 
 fn main() -> ExitCode {
@@ -88,10 +96,21 @@ fn main() -> ExitCode {
 
 fn run(arguments: Arguments) -> Result<()> {
     cleanup::install()?;
-    let setup = Setup { quick: arguments.quick, dir: arguments.dir, disk: arguments.disk };
+    let is_line_tx = matches!(arguments.bench, Bench::LineTx);
+    ensure!(
+        is_line_tx || !arguments.with_aspectc,
+        "--with-aspectc is for `line-tx`: no other bench has an aspect"
+    );
+    let setup = Setup {
+        quick: arguments.quick,
+        dir: arguments.dir,
+        disk: arguments.disk,
+        with_aspectc: arguments.with_aspectc,
+    };
     let report = match arguments.bench {
         Bench::Primitives => figures::primitives::run(&setup),
         Bench::Hashmap => figures::hashmap::run(&setup),
+        Bench::LineTx => figures::line_tx::run(&setup),
         Bench::Restart => figures::restart::run(&setup),
         Bench::Kv => figures::kv::run(&setup),
     }?;

@@ -57,6 +57,11 @@ impl Samples {
         Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect())
     }
 
+    /// Round by round, this quantity less another.
+    pub(crate) fn minus(&self, other: &Samples) -> Samples {
+        Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
+    }
+
     /// The quantity's reciprocal times `scale`: nanoseconds become millions a second with 1000.
     pub(crate) fn reciprocal(&self, scale: f64) -> Samples {
         Samples(self.0.iter().map(|sample| scale / sample).collect())
@@ -189,10 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_taken_round_by_round() {
+    fn ratios_and_differences_are_taken_round_by_round() {
         let (ours, theirs) = (Samples::from_iter([2.0, 8.0]), Samples::from_iter([1.0, 2.0]));
         let ratio = ours.over(&theirs);
         assert_eq!((ratio.min(), ratio.max(), ratio.runs()), (2.0, 4.0, 2));
+        let difference = ours.minus(&theirs);
+        assert_eq!((difference.min(), difference.max(), difference.runs()), (1.0, 6.0, 2));
     }
 
     #[test]

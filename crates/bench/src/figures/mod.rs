@@ -2,5 +2,6 @@
 
 pub(crate) mod hashmap;
 pub(crate) mod kv;
+pub(crate) mod line_tx;
 pub(crate) mod primitives;
 pub(crate) mod restart;

@@ -1,8 +1,14 @@
 //! The contenders: Remanent itself and its rivals, behind the same interfaces.
 
+#[allow(unsafe_code, reason = "loads and calls a foreign library")]
+pub(crate) mod aspectc;
+pub(crate) mod buffer;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj;
+#[cfg(has_pmemobj)]
+#[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
+pub(crate) mod pmemobj_buffer;
 pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
@@ -142,6 +148,45 @@ mod tests {
         let gone = map.run(Operation::Lookup, &old).expect("the map works");
         assert_eq!(gone, Answer::default(), "removed keys are gone");
         assert!(verify(Operation::Lookup, &old, true, &[gone]).is_err());
+    }
+
+    /// Every rival must answer rightly, scenario after scenario on the same buffer.
+    fn exercise_buffer(buffer: &mut dyn buffer::Buffer) {
+        for scenario in buffer::Scenario::ALL.into_iter().chain(buffer::Scenario::ALL) {
+            buffer::run_right(buffer, scenario, 300).expect("the answers are right");
+        }
+    }
+
+    #[test]
+    fn buffers_of_ours_answer_correctly() {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        exercise_buffer(&mut *buffer::plain());
+        exercise_buffer(&mut *buffer::nvram(scratch.path()).expect("there is space").0);
+        exercise_buffer(&mut *buffer::pcm(scratch.path()).expect("there is space").0);
+    }
+
+    #[cfg(has_pmemobj)]
+    #[test]
+    fn buffers_of_pmemobj_answer_correctly() {
+        use pmemobj_buffer::Form;
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        for form in [Form::Object, Form::Fields] {
+            let (mut buffer, _) =
+                pmemobj_buffer::create(scratch.path(), form).expect("there is space");
+            exercise_buffer(&mut *buffer);
+        }
+    }
+
+    #[test]
+    fn the_woven_buffer_answers_correctly() {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        let Some(library) = aspectc::load().expect("the aspect compiles and loads") else {
+            // As for the clients of the server: where they were installed, none may be missing.
+            assert!(std::env::var_os("REMANENT_REQUIRE_CLIENTS").is_none(), "ag++ is missing");
+            return;
+        };
+        let (mut buffer, _) = library.create(scratch.path()).expect("there is space");
+        exercise_buffer(&mut *buffer);
     }
 
     #[cfg(has_tbb)]

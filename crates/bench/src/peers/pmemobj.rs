@@ -78,7 +78,8 @@ impl<K: BenchKey> PmemobjMap<K> {
     }
 }
 
-fn last_error() -> String {
+/// What the library said last, on this thread.
+pub(super) fn last_error() -> String {
     // SAFETY: the library returns a C string of the calling thread, never null.
     let text = unsafe { pmemobj_map_error() };
     // SAFETY: it stays valid until this thread's next call of the library.

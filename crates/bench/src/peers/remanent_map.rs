@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use remanent_pmem::{Durability, Emulation, Pool};
+use remanent_pmem::{Durability, Emulation, Medium, Pool};
 use remanent_structures::{HashMap, Key};
 
 use super::{Answer, Map, Operation};
@@ -42,7 +42,7 @@ pub(crate) const PROMISE_NVRAM: &str =
     "every operation is durable on return, DRAM standing in for persistent memory";
 
 /// What a pool says about itself.
-pub(crate) fn ground(pool: &Pool) -> Ground {
+pub(crate) fn ground<M: Medium>(pool: &Pool<M>) -> Ground {
     let guarantee = pool.guarantee();
     let promise = match guarantee.emulation {
         Emulation::None => "every operation survives the death of the process",
