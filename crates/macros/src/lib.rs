@@ -71,6 +71,10 @@ pub fn derive_persistent(input: TokenStream) -> TokenStream {
 /// place for an error of the medium, so a medium that fails makes the method panic. The trait's functions
 /// have to be methods, without `Self` among arguments or results. `XShared` does not implement it.
 ///
+/// A method that the trait provides and the block does not write out stays the trait's: called through the
+/// handle it is as many transactions as it calls methods, and a crash may come between two of them. Write
+/// out each method that is to be one transaction.
+///
 /// # What is refused
 ///
 /// Methods that return a reference into the object, which would outlive the transaction; `async` methods;

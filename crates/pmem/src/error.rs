@@ -120,6 +120,16 @@ pub enum Error {
         /// The structure's type.
         structure: String,
     },
+    /// An object was made for a medium without write disturbance, and is opened on one that is declared to
+    /// have it.
+    #[error(
+        "this {structure} was made for a medium without write disturbance and would not survive it; copy \
+         it, in a pool opened without that declaration, to a root made in a pool created with it"
+    )]
+    Unprotected {
+        /// The structure's type.
+        structure: String,
+    },
     /// A root was opened as another type than it was created with.
     #[error("root {name:?} is a {found}, not a {expected}; open it with the type it was made with")]
     WrongType {

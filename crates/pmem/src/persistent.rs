@@ -131,6 +131,23 @@ pub fn read_value<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
     unsafe { value.assume_init() }
 }
 
+/// Copies a value out of a pool by loads of whole words, also where other threads store to it meanwhile:
+/// then it comes out mixed, and the caller finds out. `offset` is aligned to 8 bytes, and the last word is
+/// read whole.
+#[inline(always)]
+pub fn read_shared<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
+    const { T::LAYOUT };
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: the value is `size_of::<T>()` bytes, all initialised to zero, and borrowed only here.
+    let bytes =
+        unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    for (offset, part) in (offset..).step_by(8).zip(bytes.chunks_mut(8)) {
+        part.copy_from_slice(&medium.load(offset).to_ne_bytes()[..part.len()]);
+    }
+    // SAFETY: all bytes are initialised, and every bit pattern is a valid `T`.
+    unsafe { value.assume_init() }
+}
+
 /// Stores a value with ordinary stores: bare word stores for a small value made of words.
 #[inline]
 pub(crate) fn write_value<T: Persistent>(medium: &impl Medium, offset: u64, value: &T) {

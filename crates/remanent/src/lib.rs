@@ -24,6 +24,8 @@
 //! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
 //!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
 //!   text.
+//! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
+//!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!

@@ -31,7 +31,7 @@ unsafe extern "C" {
 pub(crate) enum Form {
     /// The object, once.
     Object = 0,
-    /// Each field before each assignment, as `p<>` of the C++ bindings does; methods nest.
+    /// Each field before each assignment, as `p<>` of the C++ bindings does.
     Fields = 1,
 }
 

@@ -30,7 +30,7 @@ use self::layout::{CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
 use self::pin::Readers;
 use crate::medium::Medium;
 use crate::pool::Pool;
-use crate::pool::layout::{ChunkId, RootId};
+use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, RootId};
 use crate::sync::PauseMutex;
 use crate::{Fault, Result};
 
@@ -282,10 +282,24 @@ impl<M: Medium> Heap<M> {
         }
     }
 
+    /// Whether a large block of this heap, of at least `len` bytes, begins at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// When the state word is damaged.
+    pub fn has_large(&self, offset: u64, len: u64) -> Result<bool> {
+        let chunk = ChunkId::containing(offset);
+        if chunk.offset() != offset || !chunk.is_data() || chunk >= self.pool.chunk_end() {
+            return Ok(false);
+        }
+        let state = self.pool.chunk_state(chunk)?;
+        let is_ours = state.kind == ChunkKind::LargeHead && state.owner == self.owner.0;
+        Ok(is_ours && u64::from(state.run) * CHUNK_LEN >= len)
+    }
+
     fn class_of(&self, chunk: ChunkId) -> Result<Option<Class>> {
         let state = self.pool.chunk_state(chunk)?;
-        let ours =
-            state.kind == crate::pool::layout::ChunkKind::Small && state.owner == self.owner.0;
+        let ours = state.kind == ChunkKind::Small && state.owner == self.owner.0;
         Ok(if ours { Class::from_number(state.class) } else { None })
     }
 }

@@ -7,7 +7,7 @@ use super::{Block, Cursor, Heap, HeapChunks, LaneState, Retired};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::chunks::Purpose;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
-use crate::{Error, Result};
+use crate::{Error, Fenceable, Result, fence};
 
 /// Retired blocks that are worth a batch: its two fences cost 1/32 fence a block.
 const BATCH: usize = 64;
@@ -236,8 +236,9 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.state.free_slots.len()
     }
 
-    /// Notes that `offset` is about to be unlinked. To be [flushed](Lane::flush_noted) and fenced before
-    /// the block becomes unreachable.
+    /// Notes that `offset` is about to be unlinked. To be made durable by this lane's
+    /// [`fence`](Lane::fence), [`fence_with`](Lane::fence_with), or [`flush_noted`](Lane::flush_noted) and a
+    /// fence, before the block becomes unreachable.
     #[inline]
     pub fn suspect(&mut self, offset: u64) -> Suspect {
         let slot = self.state.free_slots.pop_front().expect("an operation finds slots reserved");
@@ -260,6 +261,13 @@ impl<'h, M: Medium> Lane<'h, M> {
         // SeqCst: read after the unlinking, so that whoever announced a later epoch cannot see it.
         let epoch = self.heap.epoch.load(Ordering::SeqCst);
         let Suspect { offset, slot } = suspect;
+        debug_assert!(
+            !self
+                .state
+                .unflushed
+                .contains(&(layout::suspect(self.lane_offset(), slot) & !(LINE_LEN - 1))),
+            "block {offset:#x} was unlinked before it was a suspect for good"
+        );
         self.state.retired.push_back(Retired { offset, slot, epoch });
         if offset.is_multiple_of(CHUNK_LEN) && self.heap.locate(offset).is_none() {
             self.state.retired_large += 1;
@@ -273,8 +281,10 @@ impl<'h, M: Medium> Lane<'h, M> {
     /// operation. A flush of its own here would hold up the next locked instruction until it is done.
     #[inline]
     pub fn flush_later(&mut self, offset: u64) {
-        if self.medium().needs_flush() {
-            self.state.unflushed.push(offset & !(LINE_LEN - 1));
+        let line = offset & !(LINE_LEN - 1);
+        // Suspects share lines, and an attempt that was lost notes its again.
+        if self.medium().needs_flush() && self.state.unflushed.last() != Some(&line) {
+            self.state.unflushed.push(line);
         }
     }
 
@@ -302,6 +312,14 @@ impl<'h, M: Medium> Lane<'h, M> {
     pub fn fence(&mut self) {
         self.flush_noted();
         self.medium().fence();
+    }
+
+    /// As [`fence`](crate::fence), for the lines noted too.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fence_with<F: Fenceable>(&mut self, blocks: F) -> F::Durable {
+        self.flush_noted();
+        fence(blocks)
     }
 
     /// Frees what was retired long enough ago. Two fences for a batch of any size.

@@ -15,11 +15,20 @@ impl<M: Medium> Heap<M> {
     /// were in use: at most 2 × 32 chunks and 224 suspects each. A crash on the way changes nothing
     /// about what has to be done. Blocks are passed with whatever they hold: it may be garbage.
     ///
+    /// What was stored by a process that was killed may lie in caches still, and be lost to a power failure
+    /// that comes later. So `is_linked` flushes the links that it bases its answer on; the structure's
+    /// header is made durable here.
+    ///
     /// # Errors
     ///
     /// When a state word is damaged.
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
+        if !self.pool.was_clean() {
+            // Flush and fence: the header, before anything is decided by it.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            self.medium().persist(self.header(), layout::HEADER_LEN);
+        }
         for index in 0..LANE_COUNT {
             let lane = layout::lane(self.chunk, index);
             any |= self.recover_active(lane, &mut is_linked)?;

@@ -101,6 +101,16 @@ impl ChunkId {
     }
 }
 
+/// Offset and length of the state words of a file of `size` bytes, zone by zone.
+pub(crate) fn state_words(size: u64) -> impl Iterator<Item = (u64, u64)> {
+    let zones = (size / CHUNK_LEN).div_ceil(u64::from(ZONE_CHUNKS));
+    (0..zones).map(move |zone| {
+        let first = ChunkId(zone as u32 * ZONE_CHUNKS);
+        let chunks = (size / CHUNK_LEN - u64::from(first.0)).min(u64::from(ZONE_CHUNKS));
+        (first.state(), chunks * WORD_LEN)
+    })
+}
+
 /// Number of a root, and of the heap that belongs to it: its place in the directory plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootId(pub u16);

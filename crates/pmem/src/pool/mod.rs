@@ -178,6 +178,12 @@ impl<M: Medium> Pool<M> {
     }
 
     fn recover_with(medium: M, mut guarantee: Guarantee) -> Result<Self> {
+        if medium.len() >= CHUNK_LEN {
+            // Flush and fence: superblocks and roots as a killed process left them in the caches, before
+            // the older superblock is overwritten and anything is decided by a root's state.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            medium.persist(0, CHUNK_LEN);
+        }
         let mut superblock = Superblock::read(&medium)?;
         if medium.len() < superblock.size {
             return Err(Error::corrupt(
@@ -189,6 +195,11 @@ impl<M: Medium> Pool<M> {
             ));
         }
         let was_clean = superblock.clean;
+        if !was_clean {
+            // Flush: the same for state words. Fenced with the superblock below.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            layout::state_words(superblock.size).for_each(|(at, len)| medium.flush(at, len));
+        }
         superblock.clean = false;
         superblock.opens += 1;
         guarantee.write_disturbance |= superblock.write_disturbance;

@@ -110,8 +110,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or what creating the structure reports; then the
-    /// pool is as before.
+    /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or what creating the structure
+    /// reports; then the pool is as before.
     pub fn create_root_with<T: RootObject<M>>(
         &self,
         name: &str,
@@ -151,8 +151,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     ///
     /// [`Error::NoSuchRoot`], [`Error::WrongType`], [`Error::Disturbed`], or what recovery reports;
-    /// [`Error::RootInUse`] when
-    /// it is open as a Rust type that merely shares name and layout with `T`.
+    /// [`Error::RootInUse`] when it is open as a Rust type that merely shares name and layout with `T`.
     pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
         let root = self.find_present(name)?;

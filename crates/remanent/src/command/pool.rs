@@ -32,6 +32,11 @@ enum Subcommand {
         /// What a write is to survive: the death of the `process`, or the loss of `power`
         #[arg(long, value_name = "CLASS", default_value = "process")]
         durability: Durability,
+        /// The medium may leave garbage in what was being written when the power failed
+        ///
+        /// The pool remembers it. Structures that do not survive that are refused, maps among them.
+        #[arg(long)]
+        write_disturbance: bool,
     },
     /// Say what a pool lies on, what it survives and what it holds
     #[command(after_help = "Example:\n  remanent pool info /mnt/pmem/my.pool --json")]
@@ -64,8 +69,9 @@ struct Target {
 impl Pool {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.subcommand {
-            Subcommand::Create { target, size, durability } => {
+            Subcommand::Create { target, size, durability, write_disturbance } => {
                 let options = remanent::Pool::options().size_max(size).durability(durability);
+                let options = options.write_disturbance(write_disturbance);
                 let pool = options.wait(target.wait).create(&target.path)?;
                 describe(&pool.info()?, &target);
                 Ok(ExitCode::SUCCESS)
@@ -98,6 +104,7 @@ fn describe(info: &PoolInfo, target: &Target) {
                 "path": target.path,
                 "backing": info.guarantee.backing.to_string(),
                 "durability": info.created_durability.to_string(),
+                "write_disturbance": info.guarantee.write_disturbance,
                 "uuid": uuid,
                 "format_version": info.format_version,
                 "size_bytes": info.size,
@@ -114,6 +121,9 @@ fn describe(info: &PoolInfo, target: &Target) {
     println!("pool        {}", target.path.display());
     println!("backing     {}", info.guarantee.backing);
     println!("durability  {}", info.created_durability);
+    if info.guarantee.write_disturbance {
+        println!("medium      may leave garbage in what was being written");
+    }
     println!("uuid        {uuid}");
     println!("format      {}", info.format_version);
     println!(

@@ -41,6 +41,8 @@ pub(super) enum Mix {
     Entries,
     /// Mostly reads beside writes, so that what is read matters.
     Reads,
+    /// Visits of all entries beside writes.
+    Scans,
     /// Much `clear`, and reads.
     Clears,
 }
@@ -209,6 +211,7 @@ impl Subject for Map {
             Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9],
             Mix::Entries => &[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
             Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
+            Mix::Scans => &[0, 1, 3, 8, 8, 8],
             Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
         };
         match *rng.pick(kinds) {

@@ -21,6 +21,8 @@ pub(super) struct Objects<T> {
     pub(super) size_max: u64,
     /// Whether the medium is declared to leave garbage in lines that were being written.
     pub(super) disturbed: bool,
+    /// Bytes that operations are about; all when there are none.
+    pub(super) hot: &'static [usize],
     /// What an object is.
     pub(super) types: PhantomData<T>,
 }
@@ -139,7 +141,11 @@ impl<T: Bytes> Subject for Objects<T> {
         let index = rng.below(self.count);
         let len = size_of::<T>() as u64;
         let count = *rng.pick(&[1, 2, 4]);
-        let bytes = (0..count).map(|_| (rng.below(len) as usize, rng.below(4) as u8)).collect();
+        let at = |rng: &mut Rng| match self.hot {
+            [] => rng.below(len) as usize,
+            hot => *rng.pick(hot),
+        };
+        let bytes = (0..count).map(|_| (at(rng), rng.below(4) as u8)).collect();
         match rng.below(10) {
             0..=5 => Op::Change(index, bytes),
             6 => Op::Abort(index, bytes),

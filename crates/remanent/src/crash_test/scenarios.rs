@@ -273,6 +273,13 @@ fn contended_hash_maps() -> Vec<Scenario> {
     let warm = |mix, keys| Map { keys, counts: false, churn: (4, 1), ..map(mix) };
     vec![
         Scenario::new(
+            "hashmap/contention-scans",
+            "threads visit all entries while others write",
+            warm(Mix::Scans, 0..3),
+            briefly(3, 0, 1),
+        )
+        .with_weight(60),
+        Scenario::new(
             "hashmap/contention",
             "threads write two keys of one hash",
             warm(Mix::Entries, 0..2),
@@ -410,7 +417,7 @@ fn multi_maps() -> Vec<Scenario> {
 }
 
 fn objects<T>(count: u64) -> Objects<T> {
-    Objects { count, size_max: SIZE_MAX, disturbed: false, types: PhantomData }
+    Objects { count, size_max: SIZE_MAX, disturbed: false, hot: &[], types: PhantomData }
 }
 
 /// As `config`, with crashes between any two stores.
@@ -501,6 +508,13 @@ fn checked_line_transactions() -> Vec<Scenario> {
             "garbage in one of several lines",
             disturbed::<[u8; 200]>(1),
             garbage(alone(2, 3)),
+        ),
+        Scenario::new(
+            "line_tx/checked-twice",
+            "checksummed objects of two lines, crashed again and again",
+            // One byte in each line: a later transaction is likely to change one as an earlier one did.
+            Objects { hot: &[0, 51], ..disturbed::<[u8; 52]>(1) },
+            Config { nested: Nested { depth: 2, one_in: 2, samples: 8 }, ..alone(1, 3) },
         ),
         Scenario::new(
             "line_tx/checked-stores",

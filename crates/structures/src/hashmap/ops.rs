@@ -3,7 +3,7 @@
 use std::borrow::{Borrow, Cow};
 
 use remanent_pmem::heap::{Block, Lane, Suspect};
-use remanent_pmem::{Dirty, Durable, Fresh, Frozen, Link, Medium, Word, fence};
+use remanent_pmem::{Dirty, Durable, Fresh, Frozen, Link, Medium, Word};
 
 use super::layout::{
     DUMMY, LEN_MAX, Order, Shape, TAG, VALUE, dummy_of, has_key, in_place, redirect, tag,
@@ -205,8 +205,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut suspects = self.suspect_run(lane, &place);
         // Flush: the node. Fence: the node and the suspects, before a link can lead to the one and past
         // the others.
-        lane.flush_noted();
-        let node = fence(node.flush());
+        let node = lane.fence_with(node.flush());
         let new = place.led_to(node.offset(), order, K::BUCKET_BITS);
         match Link::at(self.medium(), place.link_at).publish_as(place.link, node, new) {
             Ok(_) => {
@@ -261,8 +260,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let node = self.new_node(lane, target(found.link), tag(order, generation), key, value)?;
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // Flush: the node. Fence: the node and the suspects, as in `link`.
-        lane.flush_noted();
-        let node = fence(node.flush());
+        let node = lane.fence_with(node.flush());
         let offset = node.offset();
         let new = redirect(found.link, Word::to(offset)).with_mark();
         match Link::at(self.medium(), found.node).publish_as(found.link, node, new) {

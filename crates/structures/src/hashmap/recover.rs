@@ -110,7 +110,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Whether the list, or the header, leads to `block`, whose content may be garbage. A marked node is
-    /// unlinked instead: nobody else will.
+    /// unlinked instead: nobody else will. Every link on the way is flushed: it may lie in the caches alone,
+    /// and a link that was lost later would lead to a block that is free, or to none.
     fn is_linked(&self, block: Block) -> bool {
         let medium = self.medium();
         // Relaxed: nobody else is here yet.
@@ -125,6 +126,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let order = tag_order(tag);
         let (_, mut at, mut link) = self.start(order);
         loop {
+            // Flush: fenced by the heap, before it forgets that the block was doubtful.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            medium.flush(at, 8);
             if link.has(DUMMY) {
                 if Order::of_bucket(dummy_of(link)) > order {
                     return false;
@@ -139,9 +143,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             }
             let own = Link::at(medium, node).load();
             if node == block.offset {
+                // Flush: as above; the node's own link says whether it is marked.
+                // Redundant: but where a process was killed before, which the simulator does not know.
+                medium.flush(node, 8);
                 if own.is_marked() {
                     medium.store(at, redirect(link, target(own)).raw());
-                    // Flush: fenced by the heap, before it forgets that the node was suspect.
+                    // Flush: as above.
                     medium.flush(at, 8);
                 }
                 return !own.is_marked();

@@ -3,7 +3,7 @@
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Medium, Persistent};
 
-use super::layout::{HEADER_LEN, INSIDE};
+use super::layout::INSIDE;
 use super::{Objects, ops};
 use crate::Result;
 
@@ -13,22 +13,21 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         let mut violations = Vec::new();
         for index in 0..self.states.len() as u64 {
             let base = self.base(index);
-            let found = ops::find_version(self.medium(), self.form, base, len);
+            let found = ops::find_version(self.medium(), self.form, base, len, false);
             let state = self.state(index).ok().map(|state| state.version());
             match (found, state) {
                 (None, _) => {
                     violations
                         .push(Violation::new(base, format!("object {index} has no valid version")));
                 }
-                (Some(found), Some(known)) if found & 1 != known & 1 => {
+                (Some(found), Some(known)) if !self.form.is_version(found, known) => {
                     let what = format!("object {index} has version {found}, not {known}");
                     violations.push(Violation::new(base, what));
                 }
                 _ => {}
             }
         }
-        let inside = self.first < self.heap.header() + HEADER_LEN;
-        debug_assert!(!inside || self.first == self.heap.header() + INSIDE);
+        let inside = self.first == self.heap.header() + INSIDE;
         let block = (!inside).then_some(self.first);
         violations.extend(self.heap.check(block.into_iter())?);
         self.heap.verify()?;

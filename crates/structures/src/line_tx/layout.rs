@@ -87,6 +87,12 @@ impl Form {
         }
     }
 
+    /// Whether a version as it is stored may be the one that is known.
+    pub(super) fn is_version(self, stored: u64, known: u64) -> bool {
+        // The other forms store the lowest bit alone.
+        if self == Form::Checked { stored == known } else { stored == known & 1 }
+    }
+
     /// Offset of the bytes of copy `version & 1` of the object at `base`.
     #[inline(always)]
     pub(super) const fn data(self, base: u64, version: u64, len: u64) -> u64 {

@@ -57,7 +57,8 @@
 //!
 //! # Weak points
 //!
-//! Several objects do not change as one. An object takes 64 bytes for 31, or a root has a chunk of
+//! Several objects do not change as one. A method that a trait provides, and that the `impl` block does not
+//! write out, is as many transactions as it calls methods. An object takes 64 bytes for 31, or a root has a chunk of
 //! 64 KiB for one object: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its own
 //! transaction waits for itself.
 
@@ -76,7 +77,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::{Heap, Violation};
-use remanent_pmem::persistent::{bytes_of, read_value};
+use remanent_pmem::persistent::{bytes_of, read_shared};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
 
 pub use self::bounded_buffer::{BoundedBuffer, BoundedBufferHandle, BoundedBufferShared};
@@ -182,11 +183,15 @@ pub(crate) struct Objects<T, M: Medium> {
     types: PhantomData<fn(T)>,
 }
 
-/// Version and lock of an object: 0 when it was not looked at yet, else (version + 1) << 1 | locked.
+/// Version and lock of an object: (version + 1) << 1 | locked; or that it was not looked at yet, or is being
+/// looked at by some thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64);
 
 impl State {
+    const UNSEEN: State = State(0);
+    const LOOKING: State = State(1);
+
     fn of(version: u64, is_locked: bool) -> Self {
         State((version + 1) << 1 | u64::from(is_locked))
     }
@@ -208,6 +213,21 @@ struct Place {
 }
 
 impl<T: Persistent, M: Medium> Objects<T, M> {
+    fn create_one(pool: &Pool<M>, name: &str, initial: T) -> Result<Arc<Self>> {
+        Ok(pool.create_root_with(name, |heap| Self::fill(heap, 1, |_| initial))?)
+    }
+
+    /// Opens a root that has one object and no more.
+    fn open_one(pool: &Pool<M>, name: &str) -> Result<Arc<Self>> {
+        let objects: Arc<Self> = pool.open_root(name)?;
+        if objects.states.len() == 1 {
+            return Ok(objects);
+        }
+        let found = format!("TxArray<{}> of {} objects", T::TYPE_NAME, objects.states.len());
+        let expected = format!("Tx<{}>", T::TYPE_NAME);
+        Err(PoolError::WrongType { name: name.to_owned(), found, expected }.into())
+    }
+
     #[inline(always)]
     fn medium(&self) -> &M {
         self.heap.medium()
@@ -221,30 +241,34 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
     /// The state of an object, which is looked up when it is asked for the first time.
     #[inline]
     fn state(&self, index: u64) -> Result<State> {
-        // Acquire: pairs with the Release in `publish`; the version's bytes were stored before.
-        match self.states[index as usize].load(Ordering::Acquire) {
-            0 => self.look_up(index),
-            word => Ok(State(word)),
+        loop {
+            // Acquire: pairs with the Release in `commit`; the version's bytes were stored before.
+            match State(self.states[index as usize].load(Ordering::Acquire)) {
+                State::UNSEEN => self.look_up(index)?,
+                State::LOOKING => self.medium().pause(),
+                state => return Ok(state),
+            }
         }
     }
 
+    /// Finds out which version is valid, unless another thread was quicker to.
     #[cold]
-    fn look_up(&self, index: u64) -> Result<State> {
-        let base = self.base(index);
-        let found = ops::find_version(self.medium(), self.form, base, size_of::<T>() as u64);
+    fn look_up(&self, index: u64) -> Result<()> {
+        let state = &self.states[index as usize];
+        let (unseen, looking) = (State::UNSEEN.0, State::LOOKING.0);
+        // Acquire: pairs with the Release below, of a thread that failed to.
+        if state.compare_exchange(unseen, looking, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return Ok(());
+        }
+        let (base, len) = (self.base(index), size_of::<T>() as u64);
+        let survived_crash = !self.heap.pool().was_clean();
+        let found = ops::find_version(self.medium(), self.form, base, len, survived_crash);
+        let known = found.map_or(State::UNSEEN, |version| State::of(version, false));
+        // Release: pairs with the Acquire in `state` and above.
+        state.store(known.0, Ordering::Release);
         self.heap.verify()?;
-        let version = found.ok_or_else(|| {
-            PoolError::corrupt(base, format!("object {index} has no valid version"))
-        })?;
-        let found = State::of(version, false);
-        // AcqRel: as in `state`; when another thread was quicker, what it knows counts.
-        let stored = self.states[index as usize].compare_exchange(
-            0,
-            found.0,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
-        Ok(stored.err().map_or(found, State))
+        let damaged = || PoolError::corrupt(base, format!("object {index} has no valid version"));
+        found.map(drop).ok_or_else(|| damaged().into())
     }
 
     /// Takes the object's lock unless somebody has it; returns the version.
@@ -282,7 +306,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
     /// Reads a version that nobody overwrites: the caller holds the lock, or compares versions.
     #[inline(always)]
     fn read(&self, place: Place, version: u64) -> T {
-        read_value(self.medium(), place.data[(version & 1) as usize])
+        read_shared(self.medium(), place.data[(version & 1) as usize])
     }
 
     /// Where the object of this number is.
@@ -337,9 +361,7 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
     ///
     /// When the name is taken or the pool is full.
     pub fn create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
-        let objects =
-            pool.create_root_with(name, |heap| Objects::fill(heap, 1, |_| Some(initial)))?;
-        Self::take(objects, 0, name)
+        Self::take(Objects::create_one(pool, name, initial)?, name)
     }
 
     /// Opens a persistent object, whatever state a crash left the pool in.
@@ -348,7 +370,7 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
     ///
     /// When there is no such root, it is of another type, or somebody has the right to change it.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
-        Self::take(pool.open_root(name)?, 0, name)
+        Self::take(Objects::open_one(pool, name)?, name)
     }
 
     /// Opens a persistent object, or puts a value under a new root when there is none of that name.
@@ -363,7 +385,8 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
         }
     }
 
-    fn take(objects: Arc<Objects<T, M>>, index: u64, name: &str) -> Result<Self> {
+    fn take(objects: Arc<Objects<T, M>>, name: &str) -> Result<Self> {
+        let index = 0;
         match objects.try_lock(index)? {
             Some(version) => {
                 let value = objects.read(objects.place(index), version);

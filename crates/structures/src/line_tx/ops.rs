@@ -30,6 +30,9 @@ pub(super) fn commit<T: Persistent, M: Medium>(
     }
 }
 
+/// More commits than any object will ever see.
+const VERSION_MAX: u64 = 1 << 60;
+
 /// Where a half's last word begins, of which the object has seven bytes.
 const LAST_WORD_AT: usize = 24;
 
@@ -112,6 +115,7 @@ fn store_changes<M: Medium>(medium: &M, offset: u64, words: impl Iterator<Item =
 #[track_caller]
 fn flush_changed<M: Medium>(medium: &M, line: Option<u64>) {
     if let Some(line) = line {
+        // Flush: fenced by who commits.
         medium.flush(line, LINE_LEN);
     }
 }
@@ -135,26 +139,62 @@ pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) 
     medium.flush(base, form.stride(len));
 }
 
-/// The valid version of an object as it was found, or `None` when it is damaged.
-pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u64) -> Option<u64> {
+/// The valid version of an object as it was found, or `None` when it is damaged. After a crash, nobody may
+/// be using the object.
+pub(super) fn find_version<M: Medium>(
+    medium: &M,
+    form: Form,
+    base: u64,
+    len: u64,
+    survived_crash: bool,
+) -> Option<u64> {
+    if survived_crash && medium.needs_flush() {
+        // Flush and fence: what a killed process stored may lie in the caches alone. It is made durable
+        // before anybody acts on it, or takes it for durable and stores it no more.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.persist(base, form.stride(len));
+    }
     match form {
         Form::Line => Some(medium.load(base + SELECTOR_WORD) >> SELECTOR_SHIFT).filter(|&v| v < 2),
         Form::Copies => Some(medium.load(base)).filter(|&version| version < 2),
         Form::Checked => {
             let versions = [0, 1].map(|copy| checked_version(medium, base, copy, len));
+            if survived_crash && let [Some(_), None] | [None, Some(_)] = versions {
+                void(medium, base, u64::from(versions[0].is_some()), len);
+            }
             versions.into_iter().flatten().max()
         }
     }
 }
 
+/// Makes a copy that a crash left unfinished invalid for good: else its first line, should it survive the
+/// next commit's crash too, would make one whole with lines of that commit.
+fn void<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) {
+    let at = Form::Checked.data(base, copy, len) - CHECKED_DATA;
+    // A version of the other copy's parity is never valid here. Nor is the checksum to be right when the
+    // next commit's version, which has the number of the one given up, survives alone of its line.
+    medium.store(at, copy ^ 1);
+    medium.store(at + WORD_LEN, 0);
+    // Flush and fence: before the next commit's lines.
+    // Redundant: the fence alone, where anything else fences before that commit, as the simulator's checks do.
+    medium.persist(at, CHECKED_DATA);
+}
+
 /// The version in a checked copy, when it is whole.
-fn checked_version<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) -> Option<u64> {
+pub(super) fn checked_version<M: Medium>(
+    medium: &M,
+    base: u64,
+    copy: u64,
+    len: u64,
+) -> Option<u64> {
     let data = Form::Checked.data(base, copy, len);
     let version = medium.load(data - CHECKED_DATA);
     let mut bytes = vec![0; len as usize];
     medium.read(data, &mut bytes);
     let stored = medium.load(data - CHECKED_DATA + WORD_LEN);
-    (version & 1 == copy && stored == checksum(version, &bytes)).then_some(version)
+    let is_valid =
+        version & 1 == copy && version <= VERSION_MAX && stored == checksum(version, &bytes);
+    is_valid.then_some(version)
 }
 
 /// The version seeds the checksum: neither can be garbage alone.
@@ -203,7 +243,8 @@ mod tests {
         }
 
         fn apply(&self, medium: &Arc<Sim>, value: &[u8; 31]) {
-            let version = find_version(medium, Form::Line, 0, 31).expect("a line is never damaged");
+            let version =
+                find_version(medium, Form::Line, 0, 31, false).expect("a line is never damaged");
             let before: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
             (self.commit)(medium, 0, version + 1, &before, value);
         }
@@ -213,7 +254,8 @@ mod tests {
         }
 
         fn observe(&self, medium: &Arc<Sim>) -> Outcome<Vec<u8>> {
-            let version = find_version(medium, Form::Line, 0, 31).ok_or("a selector is damaged")?;
+            let version =
+                find_version(medium, Form::Line, 0, 31, false).ok_or("a selector is damaged")?;
             let value: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
             Ok(if value == [0; 31] { Vec::new() } else { value.to_vec() })
         }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
 
 use remanent_pmem::heap::{Block, Heap};
-use remanent_pmem::persistent::bytes_of;
+use remanent_pmem::persistent::{bytes_of, read_shared};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Persistent};
 
@@ -18,6 +18,11 @@ const LAYOUT: u64 = 1;
 /// Objects that are made between two fences.
 const CREATE_BATCH: u64 = 1024;
 
+/// Whether so many bytes of objects lie in the header.
+fn fits_inside(bytes: u64) -> bool {
+    bytes <= HEADER_LEN - INSIDE
+}
+
 impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
     const SURVIVES_DISTURBANCE: bool = true;
 
@@ -28,7 +33,8 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
 
     /// One object of zeros.
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::fill(heap, 1, |_| None)
+        let zeros = read_shared(heap.medium(), heap.header() + INSIDE);
+        Self::fill(heap, 1, |_| zeros)
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
@@ -43,14 +49,17 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
                 PoolError::corrupt(header + FORM, what)
             })?;
         if heap.pool().guarantee().write_disturbance && form != Form::Checked {
-            let structure = format!("{} made for a medium without it", Self::root_type().name);
-            let name = format!("number {}", heap.owner().0);
-            return Err(PoolError::Disturbed { name, structure });
+            return Err(PoolError::Unprotected { structure: Self::root_type().name });
         }
-        let end = count.checked_mul(form.stride(len)).and_then(|bytes| bytes.checked_add(first));
-        if end.is_none_or(|end| end > medium.len()) {
-            let what = format!("{count} objects from {first:#x} on do not fit into the pool");
-            return Err(PoolError::corrupt(header + COUNT, what));
+        let bytes = count.saturating_mul(form.stride(len));
+        let is_right = if fits_inside(bytes) {
+            first == header + INSIDE
+        } else {
+            heap.has_large(first, bytes)?
+        };
+        if !is_right {
+            let what = format!("{count} objects do not lie at {first:#x}");
+            return Err(PoolError::corrupt(header + FIRST, what));
         }
         heap.recover(|block: Block| block.offset == first)?;
         heap.verify()?;
@@ -59,22 +68,18 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
 }
 
 impl<T: Persistent, M: Medium> Objects<T, M> {
-    /// Makes `count` objects; `initial` gives the value of each, or none for zeros.
+    /// Makes `count` objects; `initial` gives the value of each.
     pub(super) fn fill(
         heap: Heap<M>,
         count: u64,
-        mut initial: impl FnMut(u64) -> Option<T>,
+        mut initial: impl FnMut(u64) -> T,
     ) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
         let len = size_of::<T>() as u64;
         let form = Form::choose(size_of::<T>(), heap.pool().guarantee().write_disturbance);
         let stride = form.stride(len);
-        let limit = u64::from(remanent_pmem::pool::layout::RUN_MAX) << 16;
-        let bytes = count.checked_mul(stride).filter(|&bytes| bytes <= limit);
-        let Some(bytes) = bytes else {
-            return Err(PoolError::TooLarge { needed: u64::MAX, limit });
-        };
-        let first = if INSIDE + bytes <= HEADER_LEN {
+        let bytes = count.saturating_mul(stride);
+        let first = if fits_inside(bytes) {
             header + INSIDE
         } else {
             heap.enter().prepare_to_write().allocate_zeroed(bytes)?.offset
@@ -86,11 +91,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         medium.flush(header, LINE_LEN);
         for index in 0..count {
             let base = first + index * stride;
-            if let Some(value) = initial(index) {
-                ops::place(medium, form, base, bytes_of(&value));
-            } else {
-                ops::place(medium, form, base, &vec![0; len as usize]);
-            }
+            ops::place(medium, form, base, bytes_of(&initial(index)));
             if index % CREATE_BATCH == CREATE_BATCH - 1 {
                 // Redundant: bounds how much is flushed and not fenced; the fence below covers all of it.
                 medium.fence();

@@ -45,8 +45,7 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
     ///
     /// When the name is taken or the pool is full.
     pub fn create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
-        let fill = |heap| Objects::fill(heap, 1, |_| Some(initial));
-        Ok(Self::new(pool.create_root_with(name, fill)?, 0))
+        Ok(Self::new(Objects::create_one(pool, name, initial)?, 0))
     }
 
     /// Opens a persistent object, whatever state a crash left the pool in.
@@ -55,7 +54,7 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
     ///
     /// When there is no such root, or it is of another type.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
-        Ok(Self::new(pool.open_root(name)?, 0))
+        Ok(Self::new(Objects::open_one(pool, name)?, 0))
     }
 
     /// Opens a persistent object, or puts a value under a new root when there is none of that name.
@@ -233,7 +232,7 @@ impl<T: Persistent, M: Medium> TxArray<T, M> {
         count: u64,
         mut initial: impl FnMut(u64) -> T,
     ) -> Result<Self> {
-        let fill = |heap| Objects::fill(heap, count, |index| Some(initial(index)));
+        let fill = |heap| Objects::fill(heap, count, &mut initial);
         Ok(TxArray { objects: pool.create_root_with(name, fill)? })
     }
 

@@ -118,6 +118,11 @@ fn many_objects_live_under_one_root() {
         drop(TxArray::create(&pool, "none", 0, |_| 0_u64).unwrap());
         assert!(TxArray::<u64>::open(&pool, "none").unwrap().at(0).is_none());
         assert!(TxArray::create(&pool, "too many", u64::MAX / 64, |_| 0_u64).is_err());
+        for name in ["none", "many"] {
+            let error = SharedTx::<[u64; 2]>::open(&pool, name).err().unwrap().to_string();
+            assert!(error.contains("TxArray") || error.contains("Tx<u64>"), "{error}");
+        }
+        assert!(Tx::<u64>::open(&pool, "none").is_err(), "it has no object to open");
     });
 }
 
