@@ -275,7 +275,7 @@ fn contended_hash_maps() -> Vec<Scenario> {
         Scenario::new(
             "hashmap/contention-scans",
             "threads visit all entries while others write",
-            warm(Mix::Scans, 0..3),
+            warm(Mix::Scans, 2..5),
             briefly(3, 0, 1),
         )
         .with_weight(60),
@@ -299,7 +299,7 @@ fn contended_hash_maps() -> Vec<Scenario> {
             warm(Mix::Entries, 0..2),
             briefly(2, 0, 1),
         )
-        .with_weight(50),
+        .with_weight(60),
         Scenario::new(
             "hashmap/contention-readers",
             "threads read what others just wrote, in the first bucket",

@@ -334,7 +334,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[cold]
     pub(super) fn unlink_run(&self, lane: &mut Lane<'_, M>, place: &Place) {
         let mut suspects = self.suspect_run(lane, place);
-        // Fence: the suspects, before the list leads past them.
+        // Flush and fence: the suspects, before the list leads past them.
+        // Redundant: for nodes that were marked in this life, which who marked them suspects; not for one that
+        // a crash left marked in the way of growth, where no test brings it.
         lane.fence();
         let new = place.led_past(place.next);
         let medium = self.medium();
