@@ -58,9 +58,9 @@
 //! # Weak points
 //!
 //! Several objects do not change as one. A method that a trait provides, and that the `impl` block does not
-//! write out, is as many transactions as it calls methods. An object takes 64 bytes for 31, or a root has a chunk of
-//! 64 KiB for one object: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its own
-//! transaction waits for itself.
+//! write out, is as many transactions as it calls methods. An object takes 64 bytes for 31, and a root at
+//! least a chunk of 64 KiB: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its
+//! own transaction waits for itself. After a crash the first use of an object costs a flush and a fence more.
 
 mod bounded_buffer;
 mod cell;

@@ -181,12 +181,7 @@ fn void<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) {
 }
 
 /// The version in a checked copy, when it is whole.
-pub(super) fn checked_version<M: Medium>(
-    medium: &M,
-    base: u64,
-    copy: u64,
-    len: u64,
-) -> Option<u64> {
+fn checked_version<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) -> Option<u64> {
     let data = Form::Checked.data(base, copy, len);
     let version = medium.load(data - CHECKED_DATA);
     let mut bytes = vec![0; len as usize];
