@@ -2,3 +2,4 @@
 
 mod hashmap;
 mod line_tx;
+mod support;

@@ -24,11 +24,10 @@ impl<M: Medium> Heap<M> {
     /// When a state word is damaged.
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
-        if !self.pool.was_clean() {
-            // Flush and fence: the header, before anything is decided by it.
-            // Redundant: but where a process was killed before, which the simulator does not know.
-            self.medium().persist(self.header(), layout::HEADER_LEN);
-        }
+        // Flush and fence: the header, before anything is decided by it. Also after a proper close: this root
+        // may not have been opened since the crash.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        self.medium().persist(self.header(), layout::HEADER_LEN);
         for index in 0..LANE_COUNT {
             let lane = layout::lane(self.chunk, index);
             any |= self.recover_active(lane, &mut is_linked)?;

@@ -13,7 +13,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         let mut violations = Vec::new();
         for index in 0..self.states.len() as u64 {
             let base = self.base(index);
-            let found = ops::find_version(self.medium(), self.form, base, len, false);
+            let found = ops::find_version(self.medium(), self.form, base, len);
             let state = self.state(index).ok().map(|state| state.version());
             match (found, state) {
                 (None, _) => {

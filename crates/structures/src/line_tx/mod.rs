@@ -53,14 +53,16 @@
 //!   size, and only lines that changed are flushed.
 //! - **Write disturbance.** On a medium that is [declared to have
 //!   it](remanent_pmem::Options::write_disturbance) every object lies in two checksummed copies in lines of
-//!   their own: twice the space or more, a checksum of the object for each commit, one fence.
+//!   their own: twice the space up to 31 bytes and about the same above, a checksum of the object for each
+//!   commit, one fence.
 //!
 //! # Weak points
 //!
 //! Several objects do not change as one. A method that a trait provides, and that the `impl` block does not
 //! write out, is as many transactions as it calls methods. An object takes 64 bytes for 31, and a root at
 //! least a chunk of 64 KiB: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its
-//! own transaction waits for itself. After a crash the first use of an object costs a flush and a fence more.
+//! own transaction waits for itself. The first use of an object after its root was opened costs a flush and a
+//! fence more, and who uses it at that moment too, also to read, waits for that.
 
 mod bounded_buffer;
 mod cell;
@@ -261,8 +263,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
             return Ok(());
         }
         let (base, len) = (self.base(index), size_of::<T>() as u64);
-        let survived_crash = !self.heap.pool().was_clean();
-        let found = ops::find_version(self.medium(), self.form, base, len, survived_crash);
+        let found = ops::recover_version(self.medium(), self.form, base, len);
         let known = found.map_or(State::UNSEEN, |version| State::of(version, false));
         // Release: pairs with the Acquire in `state` and above.
         state.store(known.0, Ordering::Release);

@@ -139,29 +139,38 @@ pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) 
     medium.flush(base, form.stride(len));
 }
 
-/// The valid version of an object as it was found, or `None` when it is damaged. After a crash, nobody may
-/// be using the object.
-pub(super) fn find_version<M: Medium>(
+/// The valid version of an object that nobody uses yet, or `None` when it is damaged; what a crash left is
+/// made safe to go on from, however long ago it was.
+pub(super) fn recover_version<M: Medium>(
     medium: &M,
     form: Form,
     base: u64,
     len: u64,
-    survived_crash: bool,
 ) -> Option<u64> {
-    if survived_crash && medium.needs_flush() {
+    if medium.needs_flush() {
         // Flush and fence: what a killed process stored may lie in the caches alone. It is made durable
         // before anybody acts on it, or takes it for durable and stores it no more.
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.persist(base, form.stride(len));
     }
+    let version = find_version(medium, form, base, len)?;
+    let other = (version & 1) ^ 1;
+    if form == Form::Checked
+        && checked_version(medium, base, other, len).is_none()
+        && medium.load(Form::Checked.data(base, other, len) - CHECKED_DATA) & 1 == other
+    {
+        void(medium, base, other, len);
+    }
+    Some(version)
+}
+
+/// The valid version of an object, or `None` when it is damaged. Changes nothing.
+pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u64) -> Option<u64> {
     match form {
         Form::Line => Some(medium.load(base + SELECTOR_WORD) >> SELECTOR_SHIFT).filter(|&v| v < 2),
         Form::Copies => Some(medium.load(base)).filter(|&version| version < 2),
         Form::Checked => {
             let versions = [0, 1].map(|copy| checked_version(medium, base, copy, len));
-            if survived_crash && let [Some(_), None] | [None, Some(_)] = versions {
-                void(medium, base, u64::from(versions[0].is_some()), len);
-            }
             versions.into_iter().flatten().max()
         }
     }
@@ -238,8 +247,7 @@ mod tests {
         }
 
         fn apply(&self, medium: &Arc<Sim>, value: &[u8; 31]) {
-            let version =
-                find_version(medium, Form::Line, 0, 31, false).expect("a line is never damaged");
+            let version = find_version(medium, Form::Line, 0, 31).expect("a line is never damaged");
             let before: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
             (self.commit)(medium, 0, version + 1, &before, value);
         }
@@ -249,8 +257,7 @@ mod tests {
         }
 
         fn observe(&self, medium: &Arc<Sim>) -> Outcome<Vec<u8>> {
-            let version =
-                find_version(medium, Form::Line, 0, 31, false).ok_or("a selector is damaged")?;
+            let version = find_version(medium, Form::Line, 0, 31).ok_or("a selector is damaged")?;
             let value: [u8; 31] = read_value(medium, Form::Line.data(0, version, 31));
             Ok(if value == [0; 31] { Vec::new() } else { value.to_vec() })
         }

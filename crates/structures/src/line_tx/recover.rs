@@ -11,7 +11,7 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Persistent};
 
 use super::layout::{COUNT, FIRST, FORM, Form, HEADER_LEN, INSIDE, STRIDE};
 use super::ops;
-use super::{Objects, require_fits};
+use super::{Objects, State, require_fits};
 
 /// Version of the layout, part of the root's type: changed with `layout.rs`.
 const LAYOUT: u64 = 1;
@@ -63,7 +63,8 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
         }
         heap.recover(|block: Block| block.offset == first)?;
         heap.verify()?;
-        Ok(Self::unseen(heap, form, first, count))
+        // Versions are looked up when the objects are first used.
+        Ok(Self::with_states(heap, form, first, count, State::UNSEEN))
     }
 }
 
@@ -100,12 +101,11 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         // Fence: header and objects, before the root becomes live.
         medium.fence();
         heap.verify()?;
-        Ok(Self::unseen(heap, form, first, count))
+        Ok(Self::with_states(heap, form, first, count, State::of(0, false)))
     }
 
-    /// Objects whose versions are looked up when they are first used.
-    fn unseen(heap: Heap<M>, form: Form, first: u64, count: u64) -> Self {
-        let states = (0..count).map(|_| AtomicU64::new(0)).collect();
+    fn with_states(heap: Heap<M>, form: Form, first: u64, count: u64, state: State) -> Self {
+        let states = (0..count).map(|_| AtomicU64::new(state.0)).collect();
         Objects { heap, form, first, states, types: PhantomData }
     }
 }

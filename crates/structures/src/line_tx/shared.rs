@@ -200,7 +200,8 @@ impl<T: Persistent, M: Medium> Drop for Guard<'_, T, M> {
 
 /// Persistent objects of one type, any number of them, under one root.
 ///
-/// Each takes 64 bytes when it has at most 31, else 64 and twice its size in whole lines. Opening takes
+/// Each takes 64 bytes when it has at most 31, else 64 and twice its size in whole lines; other forms are
+/// for media with write disturbance. Opening takes
 /// the same time whatever their number, but for a word of volatile memory each.
 ///
 /// ```

@@ -2,25 +2,18 @@
 
 use std::sync::Arc;
 
-use remanent_crashsim::{Sim, SimOptions};
+use remanent_crashsim::Sim;
 use remanent_pmem::Pool;
-use remanent_pmem::pool::Format;
+use remanent_pmem::pool::Guarantee;
 use remanent_structures::{Change, HashMap, HashMultiMap, Key, Stored};
+
+use crate::support::{fences, sim_pool};
 
 /// Operations over which the cost is amortised.
 const MANY: u64 = 100_000;
 
 fn pool() -> Pool<Arc<Sim>> {
-    let size_max = 64 << 20;
-    let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
-    Pool::format(Arc::new(sim), &Format::new(size_max)).unwrap()
-}
-
-/// Fences of `action`.
-fn fences(pool: &Pool<Arc<Sim>>, action: impl FnOnce()) -> u64 {
-    pool.medium().reset_counters();
-    action();
-    pool.medium().counters().fences
+    sim_pool(Guarantee::default())
 }
 
 /// Mean number of fences of an action, as it is done for 0, 1, 2, …

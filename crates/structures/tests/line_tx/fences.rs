@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use remanent_crashsim::{Sim, SimOptions};
-use remanent_pmem::pool::{Format, Guarantee};
-use remanent_pmem::{Persistent, Pool};
+use remanent_crashsim::Sim;
+use remanent_pmem::pool::Guarantee;
+use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
+use remanent_pmem::{Medium, Persistent, Pool};
 use remanent_structures::line_tx::{BoundedBuffer, SharedTx, Transactional, Tx};
 
+use crate::support::sim_pool;
+
 fn pool(write_disturbance: bool) -> Pool<Arc<Sim>> {
-    let size_max = 64 << 20;
-    let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
-    let guarantee = Guarantee { write_disturbance, ..Guarantee::default() };
-    Pool::format(Arc::new(sim), &Format { guarantee, ..Format::new(size_max) }).unwrap()
+    sim_pool(Guarantee { write_disturbance, ..Guarantee::default() })
 }
 
 /// Lines flushed and fences of `action`.
@@ -82,4 +82,33 @@ fn sharing_costs_no_fence() {
     let total: SharedTx<u64, _> = SharedTx::create(&pool, "total", 0).unwrap();
     assert_eq!(cost(&pool, || total.transact(|total| *total += 1).unwrap()), (1, 1));
     assert_eq!(cost(&pool, || assert_eq!(total.get().unwrap(), 1)), (0, 0));
+}
+
+/// Where the objects of the first root lie, and the lines of one of 52 bytes in the checked form.
+const FIRST_OBJECT: u64 = ChunkId(DATA_FIRST).offset() + 64;
+const CHECKED_LINES: u64 = 4;
+
+#[test]
+fn the_first_use_after_opening_makes_durable_what_is_believed() {
+    let pool = pool(true);
+    let mut object: Tx<[u8; 52], _> = Tx::create(&pool, "object", [0; 52]).unwrap();
+    object.set([1; 52]).unwrap();
+    drop(object);
+    // The head of a transaction that a crash cut off, in copy 0: version 2.
+    pool.medium().store(FIRST_OBJECT, 2);
+    let sim = Arc::clone(pool.medium());
+    drop(pool);
+    // Closed properly since, by one who did not use the object.
+    drop(Pool::recover(Arc::clone(&sim)).unwrap());
+    sim.reset_counters();
+    let pool = Pool::recover(Arc::clone(&sim)).unwrap();
+    assert!(pool.was_clean());
+    assert!(sim.counters().flushed_lines >= CHUNK_LEN / 64, "superblocks and roots");
+    let opened = cost(&pool, || drop(SharedTx::<[u8; 52], _>::open(&pool, "object").unwrap()));
+    assert_eq!(opened.0, 32, "the root's header");
+    let object = SharedTx::<[u8; 52], _>::open(&pool, "object").unwrap();
+    let first = cost(&pool, || assert_eq!(object.get().unwrap(), [1; 52]));
+    assert_eq!(first, (CHECKED_LINES + 1, 2), "the object's lines, and the copy that is voided");
+    assert_eq!(sim.load(FIRST_OBJECT), 1, "no version of copy 0");
+    assert_eq!(cost(&pool, || assert_eq!(object.get().unwrap(), [1; 52])), (0, 0));
 }

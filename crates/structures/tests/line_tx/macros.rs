@@ -4,23 +4,16 @@ use std::fmt::{self, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use remanent_crashsim::{Sim, SimOptions};
-use remanent_pmem::pool::Format;
+use remanent_crashsim::Sim;
+use remanent_pmem::pool::Guarantee;
 use remanent_pmem::{Medium, Persistent, Pool};
 use remanent_structures::line_tx::{SharedTx, Transactional, Tx};
 use remanent_structures::transactional;
 
-fn sim_pool() -> Pool<Arc<Sim>> {
-    let size_max = 64 << 20;
-    let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
-    Pool::format(Arc::new(sim), &Format::new(size_max)).unwrap()
-}
+use crate::support::{self, fences};
 
-/// Fences of `action`.
-fn fences(pool: &Pool<Arc<Sim>>, action: impl FnOnce()) -> u64 {
-    pool.medium().reset_counters();
-    action();
-    pool.medium().counters().fences
+fn sim_pool() -> Pool<Arc<Sim>> {
+    support::sim_pool(Guarantee::default())
 }
 
 mod account {

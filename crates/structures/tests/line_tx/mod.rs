@@ -1,5 +1,6 @@
 //! Transactional objects.
 
 mod basic;
+mod damage;
 mod fences;
 mod macros;

@@ -1,0 +1,21 @@
+//! What tests of several structures use.
+
+use std::sync::Arc;
+
+use remanent_crashsim::{Sim, SimOptions};
+use remanent_pmem::Pool;
+use remanent_pmem::pool::{Format, Guarantee};
+
+/// A pool on a simulated medium that counts flushes and fences.
+pub(crate) fn sim_pool(guarantee: Guarantee) -> Pool<Arc<Sim>> {
+    let size_max = 64 << 20;
+    let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
+    Pool::format(Arc::new(sim), &Format { guarantee, ..Format::new(size_max) }).unwrap()
+}
+
+/// Fences of `action`.
+pub(crate) fn fences(pool: &Pool<Arc<Sim>>, action: impl FnOnce()) -> u64 {
+    pool.medium().reset_counters();
+    action();
+    pool.medium().counters().fences
+}
