@@ -180,10 +180,11 @@ pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u6
 /// next commit's crash too, would make one whole with lines of that commit.
 fn void<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) {
     let at = Form::Checked.data(base, copy, len) - CHECKED_DATA;
-    // A version of the other copy's parity is never valid here. Nor is the checksum to be right when the
-    // next commit's version, which has the number of the one given up, survives alone of its line.
-    medium.store(at, copy ^ 1);
+    // The checksum is not to be right when the next commit's version, which has the number of the one given
+    // up, survives alone of its line. Stored first: a voided version says that both are.
     medium.store(at + WORD_LEN, 0);
+    // A version of the other copy's parity is never valid here.
+    medium.store(at, copy ^ 1);
     // Flush and fence: before the next commit's lines.
     // Redundant: the fence alone, where anything else fences before that commit, as the simulator's checks do.
     medium.persist(at, CHECKED_DATA);
