@@ -32,7 +32,7 @@ pub mod order;
 pub mod persistent;
 pub mod pool;
 mod sigbus;
-mod sync;
+pub mod sync;
 
 pub use backing::{Backing, Durability, Emulation};
 pub use emulated::{Emulated, Latency, measure_persist_ns};

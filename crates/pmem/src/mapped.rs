@@ -163,21 +163,19 @@ impl Mapped {
 
     /// Writes back every range flushed so far, by any thread. The lock is held meanwhile: a thread
     /// whose range another one took must not return before it is on the disk.
+    ///
+    /// One `msync` from the first page to the last: it writes the dirty pages among them, and each call of
+    /// its own would wait for the disk again.
     #[cold]
     fn sync_pages(&self) {
         let mut ranges = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        ranges.sort_unstable();
-        let mut merged: Vec<(u64, u64)> = Vec::with_capacity(ranges.len());
-        for (start, end) in ranges.drain(..) {
-            match merged.last_mut() {
-                Some(last) if start <= last.1 => last.1 = last.1.max(end),
-                _ => merged.push((start, end)),
-            }
-        }
-        for (start, end) in merged {
-            if let Err(errno) = self.mapping.sync(start, end - start) {
-                self.note_fault(Fault::WriteBack(start, errno.raw_os_error()));
-            }
+        let start = ranges.iter().map(|range| range.0).min();
+        let end = ranges.iter().map(|range| range.1).max();
+        ranges.clear();
+        if let (Some(start), Some(end)) = (start, end)
+            && let Err(errno) = self.mapping.sync(start, end - start)
+        {
+            self.note_fault(Fault::WriteBack(start, errno.raw_os_error()));
         }
     }
 }

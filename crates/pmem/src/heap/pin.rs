@@ -7,11 +7,11 @@
 //! fence themselves.
 
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 
 use super::{Heap, Lane};
 use crate::medium::Medium;
+use crate::sync::{can_fence_all_threads, fence_all_threads};
 
 /// Threads that can read without a lane; those with higher numbers take one.
 const SLOT_COUNT: usize = 64;
@@ -56,7 +56,7 @@ impl Readers {
         Readers {
             slots: (0..SLOT_COUNT).map(|_| Slot::default()).collect(),
             used: AtomicUsize::new(0),
-            is_asymmetric: register(),
+            is_asymmetric: can_fence_all_threads(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Readers {
 
     fn barrier(&self) {
         if self.is_asymmetric {
-            membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+            fence_all_threads();
         } else {
             // SeqCst: partner of the readers' own fences.
             fence(Ordering::SeqCst);
@@ -133,16 +133,4 @@ impl<M: Medium> Drop for Pin<'_, M> {
             slot.store(0, Ordering::Release);
         }
     }
-}
-
-/// Registers the process for expedited barriers, once. False where the kernel has none.
-fn register() -> bool {
-    static REGISTERED: OnceLock<bool> = OnceLock::new();
-    *REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))
-}
-
-fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: the call takes no pointer and changes no memory.
-    let answer = unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) };
-    answer == 0
 }
