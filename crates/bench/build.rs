@@ -1,17 +1,26 @@
 //! Compiles the shims of the C and C++ rivals whose packages are installed.
 //!
-//! A rival that is missing costs its rows, never the build: `has_tbb` and `has_pmemobj` tell the
+//! A rival that is missing costs its rows, never the build: `has_tbb`, `has_pmemobj` and so on tell the
 //! crate what there is, and the benches say on stderr what is absent.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/peers/cpp");
-    println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj)");
+    println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj, has_lmdb, has_rocksdb, has_sqlite)");
     let mut cpp = cc::Build::new();
     cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
     link("tbb", "tbb_map", "has_tbb", cpp);
-    let mut c = cc::Build::new();
-    c.std("gnu11").file("src/peers/cpp/pmemobj_map.c").file("src/peers/cpp/pmemobj_buffer.c");
-    link("libpmemobj", "pmemobj_peers", "has_pmemobj", c);
+    let pmemobj = c(&["pmemobj_map.c", "pmemobj_buffer.c"]);
+    link("libpmemobj", "pmemobj_peers", "has_pmemobj", pmemobj);
+    link("lmdb", "lmdb_store", "has_lmdb", c(&["lmdb_store.c"]));
+    link("rocksdb", "rocksdb_store", "has_rocksdb", c(&["rocksdb_store.c"]));
+    link("sqlite3", "sqlite_store", "has_sqlite", c(&["sqlite_store.c"]));
+}
+
+/// A shim of these C files.
+fn c(files: &[&str]) -> cc::Build {
+    let mut build = cc::Build::new();
+    build.std("gnu11").files(files.iter().map(|file| format!("src/peers/cpp/{file}")));
+    build
 }
 
 /// Builds one shim against `package` and sets `cfg`, or does nothing when either is impossible.

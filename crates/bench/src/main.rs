@@ -5,6 +5,7 @@
 
 #![deny(unsafe_code)]
 
+mod anova;
 mod area;
 mod cleanup;
 mod figures;
@@ -44,7 +45,7 @@ struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     dir: PathBuf,
 
-    /// Where the data of rivals that sync to a real disk lies.
+    /// Where data that is synced to a real disk lies.
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     disk: PathBuf,
 
@@ -58,6 +59,7 @@ Examples:
   remanent-bench primitives --quick          what a fence costs on this machine
   remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
   remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
+  remanent-bench batch-list --disk /var/tmp  durable puts beside LMDB, SQLite, RocksDB and redb
   REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";
 
 /// The benches, by the names they are called with.
@@ -69,6 +71,8 @@ enum Bench {
     Hashmap,
     /// Cache-line transactions: the paper's bounded buffer beside libpmemobj's (Figures 6 to 8).
     LineTx,
+    /// Durable and batched puts on a real disk, beside LMDB, SQLite, RocksDB and redb.
+    BatchList,
     /// Time from exec to the first correct GET after a SIGKILL, beside Redis.
     Restart,
     /// Throughput and memory of the server beside Redis, by redis-benchmark.
@@ -111,6 +115,7 @@ fn run(arguments: Arguments) -> Result<()> {
         Bench::Primitives => figures::primitives::run(&setup),
         Bench::Hashmap => figures::hashmap::run(&setup),
         Bench::LineTx => figures::line_tx::run(&setup),
+        Bench::BatchList => figures::batch_list::run(&setup),
         Bench::Restart => figures::restart::run(&setup),
         Bench::Kv => figures::kv::run(&setup),
     }?;

@@ -42,6 +42,23 @@ impl Samples {
         }
     }
 
+    /// The samples, in the order of the rounds.
+    pub(crate) fn values(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().copied()
+    }
+
+    /// The arithmetic mean. NaN when there are no samples.
+    pub(crate) fn mean(&self) -> f64 {
+        self.values().sum::<f64>() / self.runs() as f64
+    }
+
+    /// The standard deviation σ of the quantity, as far as the samples tell. NaN when fewer than two.
+    pub(crate) fn sigma(&self) -> f64 {
+        let mean = self.mean();
+        let squares: f64 = self.values().map(|value| (value - mean) * (value - mean)).sum();
+        (squares / (self.runs() as f64 - 1.0)).sqrt()
+    }
+
     /// The smallest sample.
     pub(crate) fn min(&self) -> f64 {
         self.0.iter().copied().fold(f64::INFINITY, f64::min)
@@ -191,6 +208,15 @@ mod tests {
         assert_eq!(Samples::from_iter([3.0, 1.0, 2.0]).median(), 2.0);
         assert_eq!(Samples::from_iter([4.0, 1.0, 2.0, 3.0]).median(), 2.5);
         assert!(Samples::default().median().is_nan());
+    }
+
+    #[test]
+    fn means_and_standard_deviations() {
+        let samples = Samples::from_iter([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(samples.mean(), 5.0);
+        assert!((samples.sigma() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Samples::from_iter([1.0]).mean(), 1.0);
+        assert!(Samples::from_iter([1.0]).sigma().is_nan() && Samples::new().mean().is_nan());
     }
 
     #[test]

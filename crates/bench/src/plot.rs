@@ -14,6 +14,8 @@ pub(crate) enum Shape {
     Bars,
     /// Bars on a logarithmic scale, for values that differ by powers of ten.
     BarsLog,
+    /// Bars of the means, with whiskers that reach a standard deviation up and down.
+    BarsOfMeans,
     /// A line for each series; x is a number and the scale logarithmic.
     LinesLogX,
 }
@@ -29,8 +31,19 @@ pub(crate) struct Chart {
     series: Vec<String>,
     /// In order of appearance.
     places: Vec<String>,
-    /// Index of the series, index of the place, value.
-    points: Vec<(usize, usize, f64)>,
+    points: Vec<Point>,
+}
+
+/// A value to be drawn.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// Index of the series.
+    series: usize,
+    /// Index of the place.
+    place: usize,
+    value: f64,
+    /// How far whiskers reach from the value: 0 where there are none.
+    spread: f64,
 }
 
 const SIZE: (u32, u32) = (1000, 560);
@@ -59,11 +72,12 @@ impl Chart {
         }
     }
 
-    /// Adds the point of `series` at `x`.
-    pub(crate) fn add(&mut self, series: &str, x: &str, value: f64) {
+    /// Adds the point of `series` at `x`, with whiskers where `spread` is above zero.
+    pub(crate) fn add(&mut self, series: &str, x: &str, value: f64, spread: f64) {
         let series = position(&mut self.series, series);
         let place = position(&mut self.places, x);
-        self.points.push((series, place, value));
+        // `max` also makes zero of the NaN of a single sample.
+        self.points.push(Point { series, place, value, spread: spread.max(0.0) });
     }
 
     /// Whether there is nothing to draw.
@@ -84,11 +98,12 @@ impl Chart {
     pub(crate) fn draw(&self, path: &Path) -> Result<()> {
         let area = SVGBackend::new(path, SIZE).into_drawing_area();
         fail(area.fill(&WHITE))?;
-        let max = self.points.iter().map(|point| point.2).fold(f64::MIN_POSITIVE, f64::max);
+        let tops = self.points.iter().map(|point| point.value + point.spread);
+        let max = tops.fold(f64::MIN_POSITIVE, f64::max);
         match self.shape {
-            Shape::Bars => self.draw_bars(&area, 0.0..max * 1.1, 0.0)?,
+            Shape::Bars | Shape::BarsOfMeans => self.draw_bars(&area, 0.0..max * 1.1, 0.0)?,
             Shape::BarsLog => {
-                let min = self.points.iter().map(|point| point.2).fold(max, f64::min);
+                let min = self.points.iter().map(|point| point.value).fold(max, f64::min);
                 let bottom = 10f64.powf((min.max(max * 1e-9) * 0.7).log10().floor());
                 self.draw_bars(&area, (bottom..max * 2.0).log_scale(), bottom)?;
             }
@@ -129,13 +144,20 @@ impl Chart {
         let width = 0.8 / self.series.len() as f64;
         for (index, name) in self.series.iter().enumerate() {
             let color = COLORS[index % COLORS.len()];
-            let bars = self.points.iter().filter(|point| point.0 == index).map(|point| {
-                let left = point.1 as f64 + 0.1 + index as f64 * width;
-                Rectangle::new([(left, bottom), (left + width * 0.95, point.2)], color.filled())
+            let points = || self.points.iter().filter(move |point| point.series == index);
+            let left = |point: &Point| point.place as f64 + 0.1 + index as f64 * width;
+            let bars = points().map(|point| {
+                let (left, right) = (left(point), left(point) + width * 0.95);
+                Rectangle::new([(left, bottom), (right, point.value)], color.filled())
             });
             fail(chart.draw_series(bars))?.label(name).legend(move |(x, y)| {
                 Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled())
             });
+            let whiskers = points().filter(|point| point.spread > 0.0).map(|point| {
+                let middle = left(point) + width * 0.475;
+                PathElement::new(whisker(point, middle, width * 0.15, bottom), BLACK)
+            });
+            fail(chart.draw_series(whiskers))?;
         }
         fail(
             chart
@@ -170,8 +192,8 @@ impl Chart {
         )?;
         for (index, name) in self.series.iter().enumerate() {
             let color = COLORS[index % COLORS.len()];
-            let line = self.points.iter().filter(|point| point.0 == index);
-            let line = line.map(|point| (places[point.1], point.2));
+            let line = self.points.iter().filter(|point| point.series == index);
+            let line = line.map(|point| (places[point.place], point.value));
             fail(chart.draw_series(LineSeries::new(line, color.stroke_width(2)).point_size(3)))?
                 .label(name)
                 .legend(move |(x, y)| {
@@ -187,6 +209,14 @@ impl Chart {
                 .draw(),
         )
     }
+}
+
+/// The line of a point's whiskers: across the low end, up, and across the high end.
+fn whisker(point: &Point, middle: f64, half_width: f64, bottom: f64) -> [(f64, f64); 6] {
+    let (left, right) = (middle - half_width, middle + half_width);
+    let low = (point.value - point.spread).max(bottom);
+    let high = point.value + point.spread;
+    [(left, low), (right, low), (middle, low), (middle, high), (left, high), (right, high)]
 }
 
 /// A number as it stands beside an axis.
@@ -236,5 +266,35 @@ impl Ranged for Places {
 
     fn range(&self) -> std::ops::Range<f64> {
         0.0..self.0 as f64 / Self::SHARE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a chart of two bars, the lower of which has whiskers of this length.
+    fn lines(spread: f64) -> usize {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        let path = scratch.path().join("chart.svg");
+        let mut chart = Chart::new("chart", "Two bars", "s", Shape::BarsOfMeans);
+        chart.add("high", "PCM", 10.0, 0.0);
+        chart.add("low", "PCM", 5.0, spread);
+        chart.draw(&path).expect("the directory is writable");
+        std::fs::read_to_string(&path).expect("it was drawn").matches("<polyline").count()
+    }
+
+    #[test]
+    fn a_mean_has_whiskers_where_its_spread_is_known() {
+        assert_eq!(lines(1.0), lines(0.0) + 1);
+        assert_eq!(lines(f64::NAN), lines(0.0), "a single sample has none");
+    }
+
+    #[test]
+    fn whiskers_end_where_the_axis_does() {
+        let point = Point { series: 0, place: 0, value: 2.0, spread: 3.0 };
+        let line = whisker(&point, 1.0, 0.25, 0.0);
+        assert_eq!(line[2..4], [(1.0, 0.0), (1.0, 5.0)]);
+        assert_eq!((line[0].0, line[5].0), (0.75, 1.25));
     }
 }

@@ -15,7 +15,7 @@ use crate::plot::{self, Chart};
 pub(crate) struct Ground {
     /// `dax`, `memory`, `file`, as for pools, or `heap` for a volatile rival.
     pub(crate) backing: String,
-    /// `process`, `power`, or `none`.
+    /// `process`, `power`, or `none`; with `, batched` where an acknowledged operation may lag behind.
     pub(crate) durability: String,
     /// What DRAM was made to stand for, or `none`.
     pub(crate) emulation: String,
@@ -52,6 +52,11 @@ pub(crate) struct Row {
     pub(crate) min: f64,
     pub(crate) max: f64,
     pub(crate) runs: usize,
+    /// For charts of means; the file has medians.
+    #[serde(skip)]
+    mean: f64,
+    #[serde(skip)]
+    sigma: f64,
 }
 
 /// A ratio or count by which an issue judges, never a verdict.
@@ -126,6 +131,8 @@ impl Report {
             min: samples.min(),
             max: samples.max(),
             runs: samples.runs(),
+            mean: samples.mean(),
+            sigma: samples.sigma(),
         });
     }
 
@@ -168,7 +175,11 @@ impl Report {
         let mut chart = Chart::new(file, title, unit, shape);
         for row in self.rows.iter().filter(|row| row.unit == unit) {
             if let Some(x) = row.x.strip_prefix(prefix) {
-                chart.add(&row.series, x.trim(), row.median);
+                let (value, spread) = match shape {
+                    plot::Shape::BarsOfMeans => (row.mean, row.sigma),
+                    _ => (row.median, 0.0),
+                };
+                chart.add(&row.series, x.trim(), value, spread);
             }
         }
         if !chart.is_empty() {
@@ -304,6 +315,7 @@ mod tests {
         report.claim("sample.insert", &samples, "x", "theirs".to_owned(), Some(4.0));
         report.claim("sample.absent", &Samples::default(), "x", "nobody".to_owned(), None);
         report.chart("insert", "Inserts", "ns", "", plot::Shape::Bars);
+        report.chart("means", "Inserts", "ns", "", plot::Shape::BarsOfMeans);
         report
     }
 
@@ -342,6 +354,8 @@ mod tests {
         assert_eq!(keys(&json["claims"][0]), ["against", "floor", "id", "unit", "value"]);
         let plot = fs::read_to_string(out.path().join("sample-insert.svg")).expect("it was drawn");
         assert!(plot.starts_with("<svg") && plot.contains("Inserts"));
+        let means = fs::read_to_string(out.path().join("sample-means.svg")).expect("it was drawn");
+        assert_ne!(means, plot, "the mean has whiskers");
     }
 
     #[test]

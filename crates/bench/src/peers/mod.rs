@@ -3,17 +3,31 @@
 #[allow(unsafe_code, reason = "loads and calls a foreign library")]
 pub(crate) mod aspectc;
 pub(crate) mod buffer;
+#[cfg(any(has_lmdb, has_rocksdb, has_sqlite))]
+#[allow(unsafe_code, reason = "calls the C shims of foreign libraries")]
+mod c_store;
+#[cfg(has_lmdb)]
+#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
+mod lmdb;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj_buffer;
+mod redb;
 pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
 pub(crate) mod resp;
+#[cfg(has_rocksdb)]
+#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
+mod rocksdb;
 pub(crate) mod server;
+#[cfg(has_sqlite)]
+#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
+mod sqlite;
+pub(crate) mod store;
 #[cfg(has_tbb)]
 #[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]
 pub(crate) mod tbb;

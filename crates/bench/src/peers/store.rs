@@ -1,0 +1,433 @@
+//! A store of small entries: what every contender is asked to do, and on which terms.
+//!
+//! A rival is opened to commit in one of three ways ([`Commit`]); what it then promises also depends on
+//! when it is told to sync, which [`Batched`] does by the clock and the bytes. A [`Mode`] is both
+//! together, so that rows of one mode promise as nearly the same as their stores can.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::machine::backing_of;
+use crate::report::Ground;
+
+/// Bytes of every value that is put.
+pub(crate) const VALUE_LEN: usize = 100;
+/// How many bytes of values a batched store may hold that are not yet on their way to the medium.
+pub(crate) const LAG_LEN: usize = 1 << 20;
+/// How long a put of a batched store may have returned before it is on its way to the medium.
+pub(crate) const LAG_TIME: Duration = Duration::from_millis(10);
+
+/// A store under test, used by one thread.
+pub(crate) trait Store {
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    ///
+    /// Where the store reports one.
+    fn put(&mut self, key: u64, value: &[u8]) -> Result<()>;
+
+    /// Writes the value of a key into `value`, and says whether there is one. Puts of a transaction that is
+    /// not committed yet need not be seen.
+    ///
+    /// # Errors
+    ///
+    /// Where the store reports one.
+    fn get(&mut self, key: u64, value: &mut Vec<u8>) -> Result<bool>;
+
+    /// Returns when every put so far survives power loss.
+    ///
+    /// # Errors
+    ///
+    /// Where the store reports one.
+    fn sync(&mut self) -> Result<()>;
+
+    /// How far a store that acknowledges at once has lagged so far.
+    fn lag(&self) -> Lag {
+        Lag::default()
+    }
+}
+
+/// What acknowledging at once has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lag {
+    /// How long puts have waited, all together, because a bound was reached.
+    pub(crate) waited: Duration,
+    /// The longest time from the return of a put until it was durable.
+    pub(crate) longest: Duration,
+}
+
+/// How a rival commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Commit {
+    /// Each put is a transaction that is durable when it returns.
+    Each = 0,
+    /// Each put is a transaction that is durable some time later, at the latest when `sync` returns.
+    Unsynced = 1,
+    /// Puts are gathered in a transaction until `sync` commits it.
+    Grouped = 2,
+}
+
+/// When a [`Batched`] store syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// As soon as one more value would make it more bytes.
+    len: usize,
+    /// As soon as the oldest put has waited so long.
+    time: Option<Duration>,
+}
+
+/// The terms on which rivals are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A put is durable when it returns.
+    CommitEach,
+    /// The rival's own means to acknowledge at once, and a sync within both bounds.
+    Batched,
+    /// A transaction that is held open, and committed within both bounds.
+    GroupOfTime,
+    /// A transaction of as many puts as the bound of bytes holds, however long they take.
+    GroupOfPuts,
+}
+
+impl Mode {
+    /// All, the strongest promise first.
+    pub(crate) const ALL: [Mode; 4] =
+        [Mode::CommitEach, Mode::Batched, Mode::GroupOfTime, Mode::GroupOfPuts];
+
+    /// Name of the mode in rows.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Mode::CommitEach => "commit each".to_owned(),
+            Mode::Batched => "batched".to_owned(),
+            Mode::GroupOfTime => format!("group of {} ms", LAG_TIME.as_millis()),
+            Mode::GroupOfPuts => format!("group of {} puts", LAG_LEN / VALUE_LEN),
+        }
+    }
+
+    fn commit(self) -> Commit {
+        match self {
+            Mode::CommitEach => Commit::Each,
+            Mode::Batched => Commit::Unsynced,
+            Mode::GroupOfTime | Mode::GroupOfPuts => Commit::Grouped,
+        }
+    }
+
+    fn bounds(self) -> Option<Bounds> {
+        match self {
+            Mode::CommitEach => None,
+            Mode::Batched | Mode::GroupOfTime => {
+                Some(Bounds { len: LAG_LEN, time: Some(LAG_TIME) })
+            }
+            Mode::GroupOfPuts => Some(Bounds { len: LAG_LEN, time: None }),
+        }
+    }
+}
+
+/// A store of somebody else's.
+pub(crate) struct Rival {
+    /// Name of the rival in rows.
+    pub(crate) name: &'static str,
+    /// Opens it in an existing directory, with what was stored there before.
+    pub(super) open: fn(&Path, Commit) -> Result<Box<dyn Store>>,
+    /// By which means it commits so, and what a crash then takes.
+    pub(super) terms: fn(Commit) -> &'static str,
+    /// Whether power loss leaves it whole after commits that were not synced.
+    pub(super) is_whole_unsynced: bool,
+}
+
+impl Rival {
+    /// Opens it in an existing directory on the terms of `mode`.
+    ///
+    /// # Errors
+    ///
+    /// What the rival says when it cannot be opened.
+    pub(crate) fn open(&self, directory: &Path, mode: Mode) -> Result<Box<dyn Store>> {
+        let store = (self.open)(directory, mode.commit())
+            .with_context(|| format!("cannot open {} in {}", self.name, directory.display()))?;
+        Ok(match mode.bounds() {
+            Some(bounds) => Box::new(Batched::new(store, bounds)),
+            None => store,
+        })
+    }
+
+    /// What it stands on in `directory`, on the terms of `mode`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such directory.
+    pub(crate) fn ground(&self, directory: &Path, mode: Mode) -> Result<Ground> {
+        let backing = backing_of(directory)?;
+        let is_broken_by_power = mode == Mode::Batched && !self.is_whole_unsynced;
+        let class = if backing == "file" && !is_broken_by_power { "power" } else { "process" };
+        let durability = match mode {
+            Mode::Batched | Mode::GroupOfTime => format!("{class}, batched"),
+            Mode::CommitEach | Mode::GroupOfPuts => class.to_owned(),
+        };
+        Ok(Ground::new(backing, &durability, "none", &self.promise(mode)))
+    }
+
+    /// In words, what an acknowledged put survives.
+    fn promise(&self, mode: Mode) -> String {
+        let terms = (self.terms)(mode.commit());
+        let both = format!("{} ms or {} MiB of values", LAG_TIME.as_millis(), LAG_LEN >> 20);
+        let promise = match mode {
+            Mode::CommitEach => "each put survives power loss when it returns".to_owned(),
+            Mode::Batched => format!("each put is acknowledged at once, its sync begun within {both}"),
+            Mode::GroupOfTime => format!(
+                "each put is acknowledged in an open transaction, whose commit is begun within {both}"
+            ),
+            Mode::GroupOfPuts => {
+                "a put counts when its transaction is committed, and survives power loss from then on"
+                    .to_owned()
+            }
+        };
+        format!("{}: {promise} ({terms})", mode.name())
+    }
+}
+
+/// All rivals that were found when this was built.
+pub(crate) fn rivals() -> Vec<Rival> {
+    vec![
+        #[cfg(has_lmdb)]
+        super::lmdb::RIVAL,
+        #[cfg(has_sqlite)]
+        super::sqlite::RIVAL,
+        #[cfg(has_rocksdb)]
+        super::rocksdb::RIVAL,
+        super::redb::RIVAL,
+    ]
+}
+
+/// Says on stderr which rivals were not found when this was built.
+pub(crate) fn tell_what_is_absent() {
+    for (is_here, rival, package) in [
+        (cfg!(has_lmdb), "LMDB", "liblmdb-dev"),
+        (cfg!(has_sqlite), "SQLite", "libsqlite3-dev"),
+        (cfg!(has_rocksdb), "RocksDB", "librocksdb-dev"),
+    ] {
+        if !is_here {
+            eprintln!("{rival} was not found when this was built ({package}): no rows beside it");
+        }
+    }
+}
+
+/// A store that is told to sync, by the thread that puts and at its expense, before it lags too far.
+///
+/// Nothing is synced while nobody puts: the bench never pauses.
+struct Batched {
+    store: Box<dyn Store>,
+    bounds: Bounds,
+    /// Bytes of values since the last sync.
+    pending_len: usize,
+    /// When the first put after the last sync returned.
+    pending_since: Option<Instant>,
+    lag: Lag,
+}
+
+impl Batched {
+    fn new(store: Box<dyn Store>, bounds: Bounds) -> Self {
+        Batched { store, bounds, pending_len: 0, pending_since: None, lag: Lag::default() }
+    }
+
+    /// Whether another put of so many bytes has to wait for a sync.
+    fn is_due(&mut self, next_len: usize) -> bool {
+        let since = *self.pending_since.get_or_insert_with(Instant::now);
+        self.pending_len + next_len > self.bounds.len
+            || self.bounds.time.is_some_and(|time| since.elapsed() >= time)
+    }
+}
+
+impl Store for Batched {
+    fn put(&mut self, key: u64, value: &[u8]) -> Result<()> {
+        self.store.put(key, value)?;
+        self.pending_len += value.len();
+        if self.is_due(value.len()) {
+            let start = Instant::now();
+            self.sync()?;
+            self.lag.waited += start.elapsed();
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, key: u64, value: &mut Vec<u8>) -> Result<bool> {
+        self.store.get(key, value)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.store.sync()?;
+        self.pending_len = 0;
+        if let Some(since) = self.pending_since.take() {
+            self.lag.longest = self.lag.longest.max(since.elapsed());
+        }
+        Ok(())
+    }
+
+    fn lag(&self) -> Lag {
+        self.lag
+    }
+}
+
+/// The value that belongs to a key, in every bench and test.
+pub(crate) fn value_of(key: u64) -> [u8; VALUE_LEN] {
+    let mut value = [0x5a; VALUE_LEN];
+    value[..8].copy_from_slice(&key.to_le_bytes());
+    value
+}
+
+/// Refuses a store that has lost one of these keys, or returns another value.
+///
+/// # Errors
+///
+/// When an answer is wrong, or the store reports an error.
+pub(crate) fn verify(store: &mut dyn Store, keys: impl IntoIterator<Item = u64>) -> Result<()> {
+    let mut value = Vec::new();
+    for key in keys {
+        ensure!(store.get(key, &mut value)?, "key {key:#x} was stored and is not found");
+        ensure!(
+            value == value_of(key),
+            "key {key:#x} has another value than was stored: {value:?}"
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workloads::keys::distinct;
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    /// Every rival returns what was put, on all terms, also after it was closed.
+    fn exercise(rival: &Rival) {
+        let keys = distinct::<u64>(0, 1000);
+        let absent = distinct::<u64>(1000, 1)[0];
+        for mode in Mode::ALL {
+            let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+            let mut store = rival.open(scratch.path(), mode).expect("it opens");
+            for key in &keys {
+                store.put(*key, b"the value before").expect("it stores");
+                store.put(*key, &value_of(*key)).expect("it replaces");
+            }
+            store.sync().expect("it syncs");
+            verify(&mut *store, keys.iter().copied()).expect("all entries are there");
+            assert!(!store.get(absent, &mut Vec::new()).expect("it looks"), "{}", rival.name);
+            assert!(verify(&mut *store, [absent]).is_err());
+            drop(store);
+            let mut store = rival.open(scratch.path(), mode).expect("it opens again");
+            verify(&mut *store, keys.iter().copied()).expect("all entries are still there");
+        }
+    }
+
+    /// What cannot be opened is an error that says who could not, and why.
+    fn exercise_failure(rival: &Rival) {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        let missing = scratch.path().join("missing").join("too");
+        let error = rival.open(&missing, Mode::Batched).err().expect("there is no such directory");
+        let whys: Vec<String> = error.chain().map(ToString::to_string).collect();
+        assert!(whys.len() > 1 && whys[0].contains(rival.name), "{whys:?}");
+        assert!(whys.iter().all(|why| !why.is_empty()), "{whys:?}");
+    }
+
+    /// A test of its own for each rival: they run side by side, and a failure names its rival.
+    macro_rules! test_rival {
+        ($name:ident) => {
+            mod $name {
+                use super::super::super::$name::RIVAL;
+
+                #[test]
+                fn returns_what_was_put() {
+                    super::exercise(&RIVAL);
+                }
+
+                #[test]
+                fn says_why_it_cannot_be_opened() {
+                    super::exercise_failure(&RIVAL);
+                }
+            }
+        };
+    }
+
+    #[cfg(has_lmdb)]
+    test_rival!(lmdb);
+    test_rival!(redb);
+    #[cfg(has_rocksdb)]
+    test_rival!(rocksdb);
+    #[cfg(has_sqlite)]
+    test_rival!(sqlite);
+
+    #[test]
+    fn no_rival_is_missing_where_all_were_installed() {
+        if std::env::var_os("REMANENT_REQUIRE_CLIENTS").is_some() {
+            let names: Vec<&str> = rivals().iter().map(|rival| rival.name).collect();
+            assert_eq!(names, ["LMDB", "SQLite", "RocksDB", "redb"]);
+        }
+    }
+
+    #[test]
+    fn a_row_says_what_its_terms_promise() {
+        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+        for rival in rivals() {
+            for mode in Mode::ALL {
+                let ground = rival.ground(scratch.path(), mode).expect("the directory is there");
+                assert!(ground.promise.starts_with(&mode.name()), "{}", ground.promise);
+                let lags = matches!(mode, Mode::Batched | Mode::GroupOfTime);
+                assert_eq!(ground.durability.ends_with("batched"), lags, "{}", ground.durability);
+            }
+        }
+    }
+
+    /// Counts the puts before each sync.
+    struct Counting(Rc<RefCell<Vec<usize>>>);
+
+    impl Store for Counting {
+        fn put(&mut self, _key: u64, _value: &[u8]) -> Result<()> {
+            *self.0.borrow_mut().last_mut().expect("it begins with a count") += 1;
+            Ok(())
+        }
+
+        fn get(&mut self, _key: u64, _value: &mut Vec<u8>) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn sync(&mut self) -> Result<()> {
+            self.0.borrow_mut().push(0);
+            Ok(())
+        }
+    }
+
+    /// The puts before each sync, when `puts` values of 100 bytes come `pause` apart; and the lag.
+    fn syncs(bounds: Bounds, puts: u64, pause: Duration) -> (Vec<usize>, Lag) {
+        let counts = Rc::new(RefCell::new(vec![0]));
+        let mut store = Batched::new(Box::new(Counting(Rc::clone(&counts))), bounds);
+        for key in 0..puts {
+            store.put(key, &value_of(key)).expect("counting cannot fail");
+            std::thread::sleep(pause);
+        }
+        let lag = store.lag();
+        drop(store);
+        (counts.take(), lag)
+    }
+
+    #[test]
+    fn a_batched_store_never_holds_more_bytes_than_the_bound() {
+        let bounds = Bounds { len: 350, time: None };
+        assert_eq!(syncs(bounds, 8, Duration::ZERO).0, [3, 3, 2]);
+        let group = Mode::GroupOfPuts.bounds().expect("groups have bounds");
+        assert_eq!(syncs(group, 10_486, Duration::ZERO).0, [LAG_LEN / VALUE_LEN, 1]);
+        assert_eq!(Mode::GroupOfPuts.name(), "group of 10485 puts");
+    }
+
+    #[test]
+    fn a_batched_store_never_holds_a_put_longer_than_the_bound() {
+        let time = Duration::from_millis(3);
+        let bounds = Bounds { len: usize::MAX, time: Some(time) };
+        let (counts, lag) = syncs(bounds, 9, 2 * time);
+        assert!(counts.iter().all(|&puts| puts <= 2), "{counts:?}");
+        assert!(counts.len() > 4, "{counts:?}");
+        assert!(lag.longest >= time && lag.waited < lag.longest, "{lag:?}");
+    }
+}
