@@ -3,15 +3,14 @@
 //! A random access to a large pool pays as much for address translation as for the memory itself, and
 //! pages of 2 MiB take most of that away (282 ns became 167 on the machine this was written on). tmpfs
 //! hands out pages of 4 KiB unless its administrator said otherwise; `MADV_COLLAPSE` makes huge ones of
-//! them, but takes milliseconds each. So a thread does it to the regions that will be used next, before
-//! anybody waits for them.
+//! them, but takes milliseconds each where they hold something. So a thread does it to the regions that will be
+//! used next, before anybody waits for them.
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeSet, HashSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use crate::PAGE_LEN;
 use crate::mapping::Mapping;
 
 /// Bytes of a huge page.
@@ -23,72 +22,101 @@ const MADV_COLLAPSE: libc::c_int = 25;
 /// The thread that prepares regions, and what was asked of it.
 #[derive(Debug)]
 pub(crate) struct Preparer {
-    /// Taken when the thread is to end.
-    regions: Option<Sender<u64>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    stopping: Arc<AtomicBool>,
-    asked: Arc<Mutex<HashSet<u64>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    asked: Mutex<Asked>,
+    more: Condvar,
+}
+
+/// Regions by their numbers.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Everything that was ever asked for, unless it was given back.
+    known: HashSet<u64>,
+    waiting: BTreeSet<u64>,
+    /// Where what was asked for last begins: from here on nothing was in use then.
+    ahead: u64,
+    stops: bool,
+}
+
+impl Asked {
+    /// What to prepare next: the next of those that are not in use yet, which cost a tenth of the others,
+    /// whose content has to be copied; then those.
+    fn take(&mut self) -> Option<u64> {
+        let next = self.waiting.range(self.ahead..).next().or(self.waiting.last()).copied()?;
+        self.waiting.remove(&next);
+        Some(next)
+    }
 }
 
 impl Preparer {
     /// Starts the thread.
     pub(crate) fn start(mapping: &Arc<Mapping>) -> std::io::Result<Self> {
-        let (regions, queue) = mpsc::channel();
-        let mapping = Arc::clone(mapping);
-        let stopping = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&stopping);
-        let asked = Arc::<Mutex<HashSet<u64>>>::default();
-        let wanted = Arc::clone(&asked);
+        let shared = Arc::<Shared>::default();
+        let (mapping, orders) = (Arc::clone(mapping), Arc::clone(&shared));
         let thread = thread::Builder::new().name("remanent-pages".to_owned()).spawn(move || {
-            for region in queue {
-                // Relaxed: seen a little later at worst.
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                // What was given back meanwhile is not to take space again.
-                let is_wanted = lock(&wanted).contains(&region);
-                if is_wanted && !prepare(&mapping, region * HUGE_LEN) {
+            while let Some(region) = orders.next() {
+                if !prepare(&mapping, region * HUGE_LEN) {
                     return;
                 }
             }
         })?;
-        Ok(Preparer { regions: Some(regions), thread: Some(thread), stopping, asked })
+        Ok(Preparer { shared, thread: Some(thread) })
     }
 
     /// Asks for the huge pages that overlap a range, each once.
     pub(crate) fn ask(&self, offset: u64, len: u64) {
-        let mut asked = lock(&self.asked);
+        let mut asked = self.shared.lock();
+        asked.ahead = offset / HUGE_LEN;
         for region in offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN) {
-            if asked.insert(region)
-                && let Some(regions) = &self.regions
-            {
-                // The thread is gone where huge pages cannot be had: then small ones do.
-                let _ = regions.send(region);
+            // The thread is gone where huge pages cannot be had: then small ones do.
+            if asked.known.insert(region) {
+                asked.waiting.insert(region);
             }
         }
+        self.shared.more.notify_one();
     }
-}
 
-impl Preparer {
-    /// Takes back what was asked for a range that the pool does not use any more.
+    /// Takes back what was asked for a range that the pool does not use any more: it is not to take space
+    /// again.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
-        let mut asked = lock(&self.asked);
+        let mut asked = self.shared.lock();
         for region in offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN) {
-            asked.remove(&region);
+            asked.known.remove(&region);
+            asked.waiting.remove(&region);
         }
     }
 }
 
-fn lock(asked: &Mutex<HashSet<u64>>) -> MutexGuard<'_, HashSet<u64>> {
-    asked.lock().unwrap_or_else(PoisonError::into_inner)
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for something to prepare; `None` when the thread is to end.
+    fn next(&self) -> Option<u64> {
+        let mut asked = self.lock();
+        loop {
+            if asked.stops {
+                return None;
+            }
+            if let Some(region) = asked.take() {
+                return Some(region);
+            }
+            asked = self.more.wait(asked).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 impl Drop for Preparer {
     /// Waits for the thread, some milliseconds at most: it holds the pool file, and so its lock.
     fn drop(&mut self) {
-        // Relaxed: seen a little later at worst.
-        self.stopping.store(true, Ordering::Relaxed);
-        drop(self.regions.take());
+        self.shared.lock().stops = true;
+        self.shared.more.notify_one();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread cost huge pages, nothing else.
             let _ = thread.join();
@@ -98,8 +126,11 @@ impl Drop for Preparer {
 
 /// Gives the region at `offset` its memory, in one page if possible. False when the kernel makes no
 /// huge pages of files in memory at all.
+///
+/// One small page has to be there for the kernel to begin with. The others are better holes: filling those
+/// takes 0.2 ms, copying pages 3 ms.
 fn prepare(mapping: &Mapping, offset: u64) -> bool {
-    if offset + HUGE_LEN > mapping.len() || mapping.commit(offset, HUGE_LEN).is_err() {
+    if offset + HUGE_LEN > mapping.len() || mapping.commit(offset, PAGE_LEN).is_err() {
         return true;
     }
     // SAFETY: the region was just seen to lie inside the mapping.

@@ -146,7 +146,7 @@ impl<M: Medium> Pool<M> {
         if used < EXPECT_MIN {
             return;
         }
-        let ahead = (used / 16).clamp(EXPECT_MIN / 4, EXPECT_AHEAD_MAX);
+        let ahead = (used / 16).clamp(EXPECT_MIN, EXPECT_AHEAD_MAX);
         let wanted = ChunkId((first.0 + run + ahead).min(search.end.0));
         let from = search.expected.max(first);
         if wanted > from && (wanted.0 - from.0 >= ahead / 2 || run > ahead) {
