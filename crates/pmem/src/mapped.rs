@@ -107,7 +107,7 @@ impl Mapped {
             return None;
         }
         // SAFETY: the range was just checked to lie inside the mapping.
-        Some(unsafe { self.mapping.base().add(offset as usize) })
+        Some(unsafe { self.base.add(offset as usize) })
     }
 
     #[inline(always)]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use remanent::HashMap;
 use remanent::Pool;
-use remanent::crash_test::{Scenario, mutate, scenarios};
+use remanent::crash_test::{Scenario, mutate, mutate_in, scenarios};
 use remanent::pmem::pool::Format;
 use remanent::pmem::pool::layout::{CHUNK_LEN, DATA_FIRST};
 use remanent_crashsim::{Config, Sim, SimOptions};
@@ -69,6 +69,24 @@ fn line_transactions_survive_every_crash() {
     explore("line_tx/", 1_500);
 }
 
+#[test]
+fn batch_lists_survive_every_crash() {
+    explore("batch_list/", 4_000);
+}
+
+/// Every flush and fence of the lists is needed or explained.
+#[test]
+fn a_missing_flush_or_fence_of_a_batch_list_is_noticed() {
+    let mut quick = of("batch_list/");
+    quick.retain(|scenario| !["-segments", "-long"].iter().any(|end| scenario.name.ends_with(end)));
+    let paths = ["structures/src/batch_list"];
+    let mutation = mutate_in(&paths, &quick, 1, 1, |_| ControlFlow::Continue(()));
+    println!("{mutation}");
+    let survivors: Vec<String> =
+        mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
+    assert!(survivors.is_empty() && mutation.killed() >= 11, "{survivors:?}");
+}
+
 /// Every flush and fence of line transactions is needed, and each of these few scenarios' images show it.
 #[test]
 fn a_missing_flush_or_fence_of_a_line_transaction_is_noticed() {
@@ -115,4 +133,21 @@ fn a_node_that_cannot_be_read_is_an_error() {
     }
     assert!(met, "the line holds nodes");
     assert!(map.insert(&200, &0).is_err() && map.remove(&5).is_err() && map.len().is_err());
+}
+
+#[test]
+fn batch_maps_survive_every_crash() {
+    explore("batch_map/", 2_000);
+}
+
+/// A sample of what `remanent crash-test --mutate` does for the batched map.
+#[test]
+fn a_missing_flush_or_fence_of_a_batch_map_is_noticed() {
+    let some = ["sequence", "recovery", "segments", "reused"];
+    let mut some_maps = of("batch_map/");
+    some_maps.retain(|scenario| some.iter().any(|end| scenario.name == format!("batch_map/{end}")));
+    let paths = ["structures/src/batch_map"];
+    let mutation = mutate_in(&paths, &some_maps, 2, 1, |_| ControlFlow::Continue(()));
+    println!("{mutation}");
+    assert!(mutation.killed() >= 7, "{} mutants were noticed", mutation.killed());
 }

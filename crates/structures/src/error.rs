@@ -25,6 +25,15 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// The thread that makes batches safe could not be started, or has ended.
+    #[error(
+        "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \
+         crash, so close the structure, and open it again once the cause is gone"
+    )]
+    Persister {
+        /// What happened to it.
+        what: String,
+    },
     /// The structure contradicts itself.
     #[error("structure {root:?} is damaged: {}", list(violations))]
     Damaged {

@@ -3,6 +3,7 @@
 //! - [`HashMap`] and [`HashMultiMap`]: a lock-free hash map, after the NVC-Hashmap of HYRISE-NV.
 //! - [`line_tx`]: small objects that change as a whole, after the cache-line transactions of PLOS 2019;
 //!   [`transactional`] makes one of a struct.
+//! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
@@ -10,11 +11,17 @@
 
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 
+mod background;
+pub mod batch_list;
+pub mod batch_map;
 mod error;
 pub mod hashmap;
 pub mod line_tx;
+mod segments;
 mod stored;
 
+pub use background::{BatchOptions, Lag};
+pub use batch_map::BatchMap;
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
@@ -74,6 +81,14 @@ pub mod __private {
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
 pub const SOURCES: &[(&str, &str)] = &[
+    ("src/batch_list/always.rs", include_str!("batch_list/always.rs")),
+    ("src/batch_list/append.rs", include_str!("batch_list/append.rs")),
+    ("src/batch_list/log.rs", include_str!("batch_list/log.rs")),
+    ("src/batch_list/stream.rs", include_str!("batch_list/stream.rs")),
+    ("src/batch_list/table.rs", include_str!("batch_list/table.rs")),
+    ("src/batch_map/log.rs", include_str!("batch_map/log.rs")),
+    ("src/batch_map/recover.rs", include_str!("batch_map/recover.rs")),
+    ("src/batch_map/space.rs", include_str!("batch_map/space.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),
@@ -82,4 +97,5 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/hashmap/recover.rs", include_str!("hashmap/recover.rs")),
     ("src/line_tx/ops.rs", include_str!("line_tx/ops.rs")),
     ("src/line_tx/recover.rs", include_str!("line_tx/recover.rs")),
+    ("src/segments.rs", include_str!("segments.rs")),
 ];

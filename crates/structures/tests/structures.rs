@@ -1,5 +1,7 @@
 //! Integration tests of the structures, one module a structure, as in `src`.
 
+mod batch_list;
+mod batch_map;
 mod hashmap;
 mod line_tx;
 mod support;

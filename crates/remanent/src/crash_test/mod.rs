@@ -4,6 +4,8 @@
 //! by how many threads, and what a crash may do. [`scenarios`] has them all. `remanent crash-test` runs
 //! them at length, `tests/crash.rs` each time.
 
+mod batch_list;
+mod batch_map;
 mod bytes;
 mod hashmap;
 mod heap;
@@ -12,6 +14,8 @@ mod multimap;
 mod mutation;
 mod pool;
 mod scenarios;
+mod scenarios_batch;
+mod scenarios_batch_list;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -23,7 +27,7 @@ use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::{Error, Key, Stored};
 
-pub use mutation::{Progress, mutate};
+pub use mutation::{Progress, mutate, mutate_in};
 pub use scenarios::scenarios;
 
 /// A structure, and a way to explore it.
@@ -122,7 +126,19 @@ impl<T> Open<T> {
         E: std::error::Error + Send + Sync + 'static,
     {
         let pool = Pool::recover(medium)?;
-        Ok(Open { object: open(&pool, ROOT)?, pool })
+        let object = match open(&pool, ROOT) {
+            Ok(object) => object,
+            Err(error) => {
+                // Nothing may be missing of a root that is there, not even while it was being created.
+                let is_there = pool.roots()?.iter().any(|root| root.name == ROOT);
+                assert!(
+                    !is_there || pool.medium().fault().is_some(),
+                    "a root does not open: {error}"
+                );
+                return Err(error.into());
+            }
+        };
+        Ok(Open { object, pool })
     }
 
     fn check(&self) -> Outcome {

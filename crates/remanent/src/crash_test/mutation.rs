@@ -27,8 +27,20 @@ pub fn mutate(
     scenarios: &[Scenario],
     seeds: u64,
     jobs: usize,
+    observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Mutation {
+    mutate_in(&["pmem/src/", "structures/src/"], scenarios, seeds, jobs, observer)
+}
+
+/// As [`mutate`], in the source files alone whose path contains one of `paths`.
+pub fn mutate_in(
+    paths: &[&str],
+    scenarios: &[Scenario],
+    seeds: u64,
+    jobs: usize,
     mut observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Mutation {
+    let is_ours = |site: &Site| paths.iter().any(|path| site.file.contains(path));
     let mut killed: Vec<Mutant> = Vec::new();
     let mut met: BTreeSet<Site> = BTreeSet::new();
     for scenario in scenarios {
@@ -55,10 +67,6 @@ pub fn mutate(
         }
     }
     finish(killed, &met)
-}
-
-fn is_ours(site: &Site) -> bool {
-    ["pmem/src/", "structures/src/"].iter().any(|directory| site.file.contains(directory))
 }
 
 fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>) -> Mutation {

@@ -13,9 +13,9 @@ use super::pool::{Roots, Superblock};
 use super::{Scenario, TestKey};
 
 /// Room for the smallest pool and one growth.
-const SIZE_MAX: u64 = 40 << 20;
+pub(super) const SIZE_MAX: u64 = 40 << 20;
 /// Chunks of 64 KiB that the smallest pool needs for itself.
-const OVERHEAD: u64 = 265;
+pub(super) const OVERHEAD: u64 = 265;
 
 /// Everything that is explored, structure by structure.
 pub fn scenarios() -> Vec<Scenario> {
@@ -29,11 +29,13 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(multi_maps());
     all.extend(line_transactions());
     all.extend(checked_line_transactions());
+    all.extend(super::scenarios_batch_list::batch_lists());
+    all.extend(super::scenarios_batch::batch_maps());
     all
 }
 
 /// One thread, a few operations on what others have left.
-fn alone(setup: usize, ops: usize) -> Config {
+pub(super) fn alone(setup: usize, ops: usize) -> Config {
     Config {
         setup,
         ops,
@@ -46,18 +48,18 @@ fn alone(setup: usize, ops: usize) -> Config {
 
 /// As `config`; the creation is left alone, which prepares more than one operation's worth, and points
 /// are so many that a few images of each must do.
-fn prepared(config: Config) -> Config {
+pub(super) fn prepared(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 64, samples: 2 };
     Config { creation: false, full_max: 4, samples: 3, nested, ..config }
 }
 
 /// Several threads with a few operations each.
-fn together(threads: usize, setup: usize, ops: usize) -> Config {
+pub(super) fn together(threads: usize, setup: usize, ops: usize) -> Config {
     Config { threads, samples: 6, full_max: 16, ..alone(setup, ops) }
 }
 
 /// Short runs of threads that all want the same, to be repeated often.
-fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
+pub(super) fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
     let nested = Nested { depth: 0, one_in: 0, samples: 0 };
     // About as long as the run, so that the changes fall into it.
     let length = (threads * ops * 50) as u64;
@@ -74,16 +76,16 @@ fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
 }
 
 /// As [`together`], with long stretches of one thread in between.
-fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
+pub(super) fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
     let schedule = Schedule::Priority { changes: 3, length: 400 };
     Config { schedule, ..together(threads, setup, ops) }
 }
 
-fn class(class: Class, config: Config) -> Config {
+pub(super) fn class(class: Class, config: Config) -> Config {
     Config { sim: SimOptions { class, ..config.sim }, ..config }
 }
 
-fn pages(config: Config) -> Config {
+pub(super) fn pages(config: Config) -> Config {
     Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
 }
 
@@ -421,7 +423,7 @@ fn objects<T>(count: u64) -> Objects<T> {
 }
 
 /// As `config`, with crashes between any two stores.
-fn at_stores(config: Config) -> Config {
+pub(super) fn at_stores(config: Config) -> Config {
     Config { points: Points::Stores, ..config }
 }
 

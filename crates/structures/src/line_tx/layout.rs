@@ -44,7 +44,7 @@ pub(super) const CHECKED_DATA: u64 = 16;
 /// How an object is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Two halves of one line.
     Line = 1,
     /// Two copies, and a line that says which is valid.
@@ -95,7 +95,7 @@ impl Form {
 
     /// Offset of the bytes of copy `version & 1` of the object at `base`.
     #[inline(always)]
-    pub(super) const fn data(self, base: u64, version: u64, len: u64) -> u64 {
+    pub(crate) const fn data(self, base: u64, version: u64, len: u64) -> u64 {
         let before = (version & 1) * self.copy_len(len);
         match self {
             Form::Line => base + before,

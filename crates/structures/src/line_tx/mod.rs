@@ -87,7 +87,8 @@ pub use self::cell::LineCell;
 pub use self::counters::{Counters, CountersHandle, CountersShared};
 pub use self::shared::{SharedTx, TxArray};
 
-use self::layout::Form;
+pub(crate) use self::layout::Form;
+pub(crate) use self::ops::{commit, recover_version};
 use crate::{Error, Result};
 
 /// Bytes of the largest object that lies in one line.

@@ -13,7 +13,7 @@ use super::layout::{CHECKED_DATA, Form, SELECTOR_SHIFT, SELECTOR_WORD};
 /// Makes `value` the version after `version`, which is `before`, of the object at `base`, atomically and
 /// durably.
 #[inline(always)]
-pub(super) fn commit<T: Persistent, M: Medium>(
+pub(crate) fn commit<T: Persistent, M: Medium>(
     medium: &M,
     form: Form,
     base: u64,
@@ -141,7 +141,7 @@ pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) 
 
 /// The valid version of an object that nobody uses yet, or `None` when it is damaged; what a crash left is
 /// made safe to go on from, however long ago it was.
-pub(super) fn recover_version<M: Medium>(
+pub(crate) fn recover_version<M: Medium>(
     medium: &M,
     form: Form,
     base: u64,

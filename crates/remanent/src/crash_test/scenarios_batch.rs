@@ -1,0 +1,116 @@
+//! What is explored of the structures whose writes become safe in batches.
+
+use remanent_crashsim::{Class, Config, Faults, Nested, Oracle, Points, SimOptions};
+
+use super::Scenario;
+use super::batch_map::{Batched, Mix};
+use super::scenarios::{OVERHEAD, SIZE_MAX, alone, by_priority, class, pages, prepared, together};
+
+/// Scenarios of the batched map.
+pub(super) fn batch_maps() -> Vec<Scenario> {
+    let mut all = small_batch_maps();
+    all.extend(filling_batch_maps());
+    all.extend(shared_batch_maps());
+    all
+}
+
+/// Short values: everything lies in one segment.
+const SMALL: Batched = Batched {
+    keys: 5,
+    lens: &[0, 8, 40, 150],
+    churn: 0,
+    lag_bytes: 1 << 20,
+    mix: Mix::All,
+    size_max: SIZE_MAX,
+};
+/// Three or six of these values fill a segment.
+const FILLING: Batched = Batched { lens: &[9_000, 20_000], keys: 4, ..SMALL };
+
+fn scenario(name: &'static str, about: &'static str, subject: Batched, config: Config) -> Scenario {
+    // What a process has written outlives it.
+    let oracle = match config.sim.class {
+        Class::Process => Oracle::Durable,
+        Class::Power => Oracle::Buffered,
+    };
+    Scenario::new(name, about, subject, Config { oracle, ..config })
+}
+
+/// Fewer images of each point, of which there are many.
+fn few(config: Config) -> Config {
+    Config { samples: 8, full_max: 16, ..config }
+}
+
+fn small_batch_maps() -> Vec<Scenario> {
+    let eager = Batched { lag_bytes: 200, ..SMALL };
+    let recovery = Config { nested: Nested { depth: 2, one_in: 2, samples: 4 }, ..alone(3, 5) };
+    let stores = Config { points: Points::Stores, ..alone(2, 5) };
+    let nested = Nested { depth: 2, one_in: 2, samples: 3 };
+    let fresh = Config { nested, after: 3, ..alone(0, 2) };
+    let faults = Config {
+        faults: Faults { poisoned: 4, truncated: 1, ..Faults::default() },
+        samples: 4,
+        full_max: 4,
+        ..alone(3, 5)
+    };
+    let process = class(Class::Process, alone(3, 5));
+    vec![
+        scenario("batch_map/sequence", "every operation", SMALL, alone(3, 7)),
+        scenario("batch_map/eager", "writers make batches safe", eager, alone(3, 7)),
+        scenario("batch_map/stores", "between any two stores", SMALL, stores),
+        scenario("batch_map/recovery", "crashes inside recovery", SMALL, recovery),
+        scenario("batch_map/fresh", "lives one after the other", SMALL, fresh),
+        scenario("batch_map/faults", "lines that cannot be read", SMALL, faults),
+        scenario("batch_map/process", "the process dies", SMALL, process),
+        scenario("batch_map/pages", "a page-cache file", SMALL, pages(alone(3, 7))),
+    ]
+}
+
+fn filling_batch_maps() -> Vec<Scenario> {
+    let sparse = Batched { churn: 10, mix: Mix::Compaction, ..FILLING };
+    let buried = Batched { lens: &[30_000], keys: 3, ..sparse.clone() };
+    let long = Batched { lens: &[30, 70_000, 140_000], keys: 3, ..SMALL };
+    // So little room that memory is soon used again.
+    let size_max = (OVERHEAD + 14) << 16;
+    let reused = Batched { lens: &[30, 140_000], mix: Mix::Compaction, size_max, ..long.clone() };
+    let full = Batched { size_max: (OVERHEAD + 7) << 16, keys: 7, ..FILLING };
+    let unpunched = {
+        let config = prepared(alone(1, 12));
+        Config { sim: SimOptions { releases: false, ..config.sim }, ..config }
+    };
+    let fails = {
+        let config = few(alone(1, 6));
+        Config { sim: SimOptions { grow_fails_at: Some(3), ..config.sim }, ..config }
+    };
+    let in_file = pages(few(alone(1, 6)));
+    vec![
+        scenario("batch_map/segments", "segments are filled", FILLING, few(alone(1, 9))),
+        scenario("batch_map/compact", "segments are emptied", sparse, prepared(alone(2, 8))),
+        scenario(
+            "batch_map/buried",
+            "tombstones and what they hide",
+            buried,
+            prepared(alone(2, 12)),
+        ),
+        scenario("batch_map/reused", "segments in the place of long values", reused, unpunched),
+        scenario("batch_map/long", "values longer than a segment", long, few(alone(1, 6))),
+        scenario("batch_map/full", "the pool is full", full, few(alone(6, 6))),
+        scenario("batch_map/growth-fails", "the disk is full", FILLING, fails),
+        scenario("batch_map/pages-segments", "segments in a file", FILLING, in_file),
+    ]
+}
+
+fn shared_batch_maps() -> Vec<Scenario> {
+    let entries = Batched { mix: Mix::Entries, keys: 3, ..SMALL };
+    let eager = Batched { lag_bytes: 200, ..entries.clone() };
+    let sparse = Batched { lens: &[9_000, 20_000], churn: 6, ..entries.clone() };
+    let emptying = prepared(by_priority(2, 2, 5));
+    let process = class(Class::Process, together(2, 2, 5));
+    let in_file = pages(together(2, 2, 4));
+    vec![
+        scenario("batch_map/threads", "two threads", entries.clone(), together(2, 2, 5)),
+        scenario("batch_map/threads-eager", "both make batches safe", eager, together(2, 2, 5)),
+        scenario("batch_map/threads-compact", "one empties while others write", sparse, emptying),
+        scenario("batch_map/threads-process", "the process dies", entries.clone(), process),
+        scenario("batch_map/threads-pages", "two threads on a file", entries, in_file),
+    ]
+}

@@ -1,0 +1,163 @@
+//! What is explored of lists that are made safe in batches: each variant in the same ways.
+
+use std::marker::PhantomData;
+
+use remanent_crashsim::{Class, Config, Faults, Nested, Oracle};
+use remanent_structures::batch_list::{Append, FlushAlways, Log, Table};
+
+use super::Scenario;
+use super::batch_list::{Lists, Tested};
+use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
+
+pub(super) fn batch_lists() -> Vec<Scenario> {
+    let mut all = lists_by_one_thread::<FlushAlways>(
+        Oracle::Durable,
+        [
+            "batch_list/always",
+            "batch_list/always-stores",
+            "batch_list/always-recovery",
+            "batch_list/always-pages",
+            "batch_list/always-process",
+            "batch_list/always-segments",
+            "batch_list/always-long",
+            "batch_list/always-faults",
+        ],
+    );
+    all.extend(lists_by_one_thread::<Append>(
+        Oracle::Buffered,
+        [
+            "batch_list/append",
+            "batch_list/append-stores",
+            "batch_list/append-recovery",
+            "batch_list/append-pages",
+            "batch_list/append-process",
+            "batch_list/append-segments",
+            "batch_list/append-long",
+            "batch_list/append-faults",
+        ],
+    ));
+    all.extend(lists_by_one_thread::<Log>(
+        Oracle::Buffered,
+        [
+            "batch_list/log",
+            "batch_list/log-stores",
+            "batch_list/log-recovery",
+            "batch_list/log-pages",
+            "batch_list/log-process",
+            "batch_list/log-segments",
+            "batch_list/log-long",
+            "batch_list/log-faults",
+        ],
+    ));
+    all.extend(lists_by_one_thread::<Table>(
+        Oracle::Buffered,
+        [
+            "batch_list/table",
+            "batch_list/table-stores",
+            "batch_list/table-recovery",
+            "batch_list/table-pages",
+            "batch_list/table-process",
+            "batch_list/table-segments",
+            "batch_list/table-long",
+            "batch_list/table-faults",
+        ],
+    ));
+    all.extend(lists_by_threads::<Append>([
+        "batch_list/append-threads",
+        "batch_list/append-threads-brief",
+    ]));
+    all.extend(lists_by_threads::<Log>(["batch_list/log-threads", "batch_list/log-threads-brief"]));
+    all.extend(lists_by_threads::<Table>([
+        "batch_list/table-threads",
+        "batch_list/table-threads-brief",
+    ]));
+    all
+}
+
+/// Writers make their own batches safe when about five elements are not.
+fn lists<V>(keys: u64, lens: &'static [u64]) -> Lists<V> {
+    Lists {
+        keys,
+        lens,
+        lag_bytes: 800,
+        hurried: false,
+        base_len: 0,
+        size_max: SIZE_MAX,
+        variant: PhantomData,
+    }
+}
+
+fn lists_by_one_thread<V: Tested>(oracle: Oracle, names: [&'static str; 8]) -> Vec<Scenario> {
+    let config = |config| Config { oracle, ..config };
+    let mixed = lists::<V>(4, &[0, 1, 40, 200, 1_500, 5_000]);
+    let short = lists::<V>(4, &[0, 8, 40]);
+    // The first segment has room for two or three more.
+    let base_len = (1 << 20) - (3 << 12);
+    let segments = Lists { base_len, lag_bytes: 3_000, ..lists::<V>(4, &[40, 3_000, 4_000]) };
+    let long = Lists { lag_bytes: 2 << 20, ..lists::<V>(2, &[40, (1 << 20) + 100]) };
+    let again = Nested { depth: 2, one_in: 2, samples: 4 };
+    let nested = Nested { one_in: 16, samples: 2, ..again };
+    let [alone_, stores, recovery, pages_, process, by_segments, by_long, faulty] = names;
+    let faults = Config {
+        faults: Faults { poisoned: 4, truncated: 1, ..Faults::default() },
+        samples: 4,
+        full_max: 4,
+        ..alone(4, 5)
+    };
+    vec![
+        Scenario::new(alone_, "every operation", mixed.clone(), config(alone(4, 10))),
+        Scenario::new(
+            stores,
+            "between any two stores",
+            short.clone(),
+            config(at_stores(alone(4, 6))),
+        ),
+        Scenario::new(
+            recovery,
+            "crashes inside recovery and after it",
+            short.clone(),
+            config(Config { nested: again, after: 5, ..alone(4, 5) }),
+        ),
+        Scenario::new(pages_, "a page-cache file", mixed.clone(), config(pages(alone(3, 8)))),
+        Scenario::new(
+            process,
+            "the process dies",
+            short,
+            config(class(Class::Process, alone(4, 8))),
+        ),
+        Scenario::new(faulty, "lines that cannot be read, a file cut short", mixed, config(faults)),
+        Scenario::new(
+            by_segments,
+            "one segment after the other",
+            segments,
+            config(Config { nested: Nested { one_in: 16, ..again }, ..prepared(alone(0, 8)) }),
+        ),
+        Scenario::new(
+            by_long,
+            "values that are longer than a segment",
+            long,
+            config(Config { nested, samples: 2, ..prepared(alone(0, 3)) }),
+        ),
+    ]
+}
+
+fn lists_by_threads<V: Tested>(names: [&'static str; 2]) -> Vec<Scenario> {
+    let config = |config| Config { oracle: Oracle::Buffered, ..config };
+    let [long, brief] = names;
+    vec![
+        Scenario::new(
+            long,
+            "threads write in turns, search, and make batches safe meanwhile",
+            Lists { hurried: true, ..lists::<V>(3, &[0, 40, 200]) },
+            config(together(3, 3, 4)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            brief,
+            "short runs of threads on few elements",
+            Lists { hurried: true, ..lists::<V>(2, &[8]) },
+            config(briefly(3, 2, 3)),
+        )
+        .with_weight(20),
+    ]
+}

@@ -1,0 +1,93 @@
+//! Flush always: the paper's first implementation, which everything else is measured against.
+//!
+//! An element is durable before a link leads to it, and the link before the operation is acknowledged. The last
+//! element is not noted on the medium, where the paper flushes a third time for it: opening walks the list, as
+//! its Algorithm 10 does in the end.
+
+use remanent_pmem::{Error as PoolError, Medium, Result as PoolResult, WORD_LEN};
+
+use super::core::Core;
+use super::layout::{NEXT, Position, Safe, Shape};
+use super::stream::{End, Link, Stream};
+use super::variant::{Changeable, Variant};
+use crate::Result;
+use crate::segments::SEGMENT_LEN;
+
+/// Each operation is durable when it returns; see [`FlushAlwaysList`](super::FlushAlwaysList).
+#[derive(Debug, Default)]
+pub struct FlushAlways(());
+
+impl Changeable for FlushAlways {}
+
+impl Variant for FlushAlways {
+    const TYPE_NAME: &'static str = "FlushAlwaysList";
+    const IS_BATCHED: bool = false;
+
+    type Reading<'a> = ();
+
+    fn recover<M: Medium>(stream: &Stream<M>, _: Safe) -> PoolResult<(Self, End)> {
+        let medium = stream.medium();
+        let (mut working, mut tail, mut count) = (Position::FIRST, stream.head(), 0);
+        let elements_max = stream.capacity() / Shape::PLAIN.size(0);
+        loop {
+            // Flush: what a killed process left in the caches, before anything is built upon it.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            medium.flush(tail.offset + NEXT, WORD_LEN);
+            let next = Position(medium.load(tail.offset + NEXT));
+            if next == Position::NONE {
+                break;
+            }
+            let (element, size) = stream.element(tail, next, Shape::PLAIN)?;
+            tail = element;
+            count += 1;
+            if count > elements_max {
+                return Err(PoolError::corrupt(element.offset, "the list does not end"));
+            }
+            let behind = match size {
+                long if long > SEGMENT_LEN => Position::in_slot(next.next_slot()),
+                size => next.plus(size),
+            };
+            working = working.max(behind);
+        }
+        // Fence: as the flushes.
+        // Redundant: as the flushes.
+        medium.fence();
+        Ok((FlushAlways(()), stream.end(working, tail, count)))
+    }
+
+    #[inline(always)]
+    fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
+
+    #[inline(always)]
+    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
+        Position(medium.load(link.offset + NEXT))
+    }
+
+    #[inline]
+    fn settle<M: Medium>(medium: &M, offset: u64, len: u64) {
+        // Flush and fence: the element, before a link leads to it.
+        medium.persist(offset, len);
+    }
+
+    #[inline]
+    fn change<M: Medium>(
+        core: &Core<Self, M>,
+        _: &mut End,
+        link: Link,
+        next: Position,
+    ) -> Result<()> {
+        let medium = core.stream.medium();
+        medium.store(link.offset + NEXT, next.0);
+        // Flush and fence: the link, before the operation is acknowledged.
+        medium.persist(link.offset + NEXT, WORD_LEN);
+        Ok(())
+    }
+
+    fn written(&self) -> u64 {
+        0
+    }
+
+    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
+        Ok(core.stream.heap.verify()?)
+    }
+}

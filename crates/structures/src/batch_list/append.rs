@@ -1,0 +1,133 @@
+//! Insert-only, in batches: the paper's optimization technique (its section 4.2).
+//!
+//! An insertion writes the element and the link to it, tells in volatile memory where it now stands, and returns.
+//! A batch flushes all lines that were written since the last one, whole pages mostly, fences, and commits how far
+//! the list is safe: its end, its last element and its length change as one, by a line transaction, for the second
+//! fence. Nothing that was safe is changed later but one link: that of the last element, which may come to lead
+//! beyond what is safe. Recovery cuts it, and is done.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::{Medium, Result as PoolResult, WORD_LEN};
+
+use super::core::Core;
+use super::layout::{NEXT, Position, Safe};
+use super::stream::{End, Link, Stream};
+use super::variant::Variant;
+use crate::Result;
+
+/// Elements are appended in batches; see [`AppendList`](super::AppendList).
+///
+/// The writer tells the persister where it stands, without a lock and without a locked instruction: the number of
+/// completed tellings times two, odd in the middle of one. Aligned to two lines: the prefetcher fetches pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Append {
+    sequence: AtomicU64,
+    working: AtomicU64,
+    tail: AtomicU64,
+    count: AtomicU64,
+    written: AtomicU64,
+}
+
+impl Append {
+    /// Where the writer stands after an operation.
+    #[inline(always)]
+    fn tell(&self, end: &End) {
+        // Relaxed: only the writer changes it.
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        // Release: partners of the Acquires in `told`. Who sees one of them finds the odd number; and what the
+        // operation wrote.
+        self.working.store(end.working.0, Ordering::Release);
+        self.tail.store(end.tail.of.0, Ordering::Release);
+        self.count.store(end.count, Ordering::Release);
+        self.written.store(end.written, Ordering::Release);
+        // Release: partner of the first Acquire in `told`; all four are there.
+        self.sequence.store(sequence + 2, Ordering::Release);
+    }
+
+    /// What the writer told last: the end of what is written, the tail, the number of elements; and how many bytes
+    /// were written.
+    fn told<M: Medium>(&self, medium: &M) -> (Safe, u64) {
+        loop {
+            // Acquire: partner of the last Release in `tell`.
+            let before = self.sequence.load(Ordering::Acquire);
+            // Acquire: partners of the Releases in `tell`, and before the second look at the number.
+            let end = Position(self.working.load(Ordering::Acquire));
+            let tail = Position(self.tail.load(Ordering::Acquire));
+            let count = self.count.load(Ordering::Acquire);
+            let written = self.written.load(Ordering::Acquire);
+            // Relaxed: the loads above come before it.
+            if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
+                return (Safe { end, tail, mark: 0, count }, written);
+            }
+            medium.pause();
+        }
+    }
+}
+
+impl Variant for Append {
+    const TYPE_NAME: &'static str = "AppendList";
+
+    type Reading<'a> = ();
+
+    fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
+        let medium = stream.medium();
+        let end = stream.end(safe.end, stream.link_or_head(safe.tail)?, safe.count);
+        // It may lead beyond what is safe. Not flushed: the batch that goes on from here flushes this link, and
+        // until there is one the next recovery cuts it again.
+        medium.store(end.tail.offset + NEXT, Position::NONE.0);
+        let append = Append {
+            sequence: AtomicU64::new(0),
+            working: AtomicU64::new(end.working.0),
+            tail: AtomicU64::new(end.tail.of.0),
+            count: AtomicU64::new(end.count),
+            written: AtomicU64::new(0),
+        };
+        Ok((append, end))
+    }
+
+    #[inline(always)]
+    fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
+
+    #[inline(always)]
+    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
+        Position(medium.load(link.offset + NEXT))
+    }
+
+    #[inline(always)]
+    fn change<M: Medium>(
+        core: &Core<Self, M>,
+        end: &mut End,
+        link: Link,
+        next: Position,
+    ) -> Result<()> {
+        core.stream.medium().store(link.offset + NEXT, next.0);
+        core.variant.tell(end);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn written(&self) -> u64 {
+        // Relaxed: a bound, and a hint for the persister.
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
+        let stream = &core.stream;
+        let mut committed = core.begin_batch();
+        let (end, written) = core.variant.told(stream.medium());
+        if written == committed.written {
+            return Ok(stream.heap.verify()?);
+        }
+        stream.flush(committed.safe.end, end.end);
+        let before = stream.link_or_head(committed.safe.tail)?;
+        // Flush: the link that goes on from what was safe, which was stored after its page was flushed.
+        stream.medium().flush(before.offset + NEXT, WORD_LEN);
+        // Fence: elements and links, before they count as safe.
+        stream.medium().fence();
+        core.commit(&mut committed, end, written)?;
+        Ok(stream.take_ahead(end.end)?)
+    }
+}

@@ -1,0 +1,197 @@
+//! All operations, in batches, with an undo log: the paper's first solution (its section 4.3).
+//!
+//! Time is cut into *epochs*; a batch ends one and makes it safe. A link that an epoch changes, of an element that
+//! existed when the epoch began, must be found as it was before if the epoch is lost. The paper writes that into a
+//! journal, and flushes the journal before the link, on the critical path. Here each element carries its own journal
+//! entry, in the line of its link (in-cache-line logging: Cohen et al., ASPLOS 2019): *undo*, the link as it was
+//! before, and the *epoch* that changed it. The three words are stored in that order: undo, epoch, next. Stores to
+//! one line become durable in their order (assumption 2 of `docs/model.md`), so a link of a lost epoch is never found
+//! without its undo, and nothing has to be flushed before the batch. Links of elements that are younger than the
+//! epoch need none: if it is lost, so are they.
+//!
+//! There is one undo for a link. While the epoch that used it is being made safe, the next one must not use it: an
+//! operation that meets such a link waits for the batch.
+//!
+//! Recovery walks the list and sets every link whose epoch is younger than the last that was committed to its
+//! undo. That takes time in proportion to the list. Nothing is flushed: those links are flushed by the first batch,
+//! and until that is committed their epochs still are too young, so the next recovery would do the same.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Result as PoolResult};
+
+use super::core::Core;
+use super::layout::{EPOCH, NEXT, Position, Safe, Shape, UNDO};
+use super::stream::{End, Link, Stream};
+use super::variant::{Changeable, Variant};
+use crate::background::lock_patiently;
+use crate::{Error, Result};
+
+/// More epochs than any list will ever see.
+const EPOCH_MAX: u64 = 1 << 55;
+
+/// Elements are changed in batches, with an undo log; see [`LogList`](super::LogList).
+#[derive(Debug)]
+pub struct Log {
+    present: PauseMutex<Present>,
+    /// As in `present`.
+    written: AtomicU64,
+}
+
+/// The present epoch.
+#[derive(Debug)]
+struct Present {
+    epoch: u64,
+    /// Elements from here on were made in this epoch.
+    began: Position,
+    /// Whether the epoch before is still being made safe.
+    is_sealing: bool,
+    /// Offsets of the links that were there before this epoch and that it changed.
+    changed: Vec<u64>,
+    /// Where the writer stands after the last operation.
+    end: Safe,
+    written: u64,
+}
+
+impl Changeable for Log {}
+
+impl Variant for Log {
+    const TYPE_NAME: &'static str = "LogList";
+    const SHAPE: Shape = Shape::LOGGED;
+    const MAY_REFUSE: bool = true;
+
+    type Reading<'a> = ();
+
+    fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
+        let medium = stream.medium();
+        let mut end = stream.end(safe.end, stream.head(), 0);
+        let (mut epoch, mut changed) = (safe.mark, Vec::new());
+        loop {
+            let word = |at| medium.load(end.tail.offset + at);
+            if word(EPOCH) > EPOCH_MAX {
+                let what = format!("no link was changed in epoch {:#x}", word(EPOCH));
+                return Err(PoolError::corrupt(end.tail.offset, what));
+            }
+            if word(EPOCH) > safe.mark {
+                epoch = epoch.max(word(EPOCH));
+                medium.store(end.tail.offset + NEXT, word(UNDO));
+                changed.push(end.tail.offset);
+            }
+            let next = Position(word(NEXT));
+            if next == Position::NONE {
+                break;
+            }
+            (end.tail, _) = stream.element(end.tail, next, Shape::LOGGED)?;
+            end.count += 1;
+            if next >= safe.end || end.count > safe.count {
+                let what = format!("the list leads to {next}, beyond what is safe of it");
+                return Err(PoolError::corrupt(end.tail.offset, what));
+            }
+        }
+        if (end.tail.of, end.count) != (safe.tail, safe.count) {
+            let what = format!(
+                "the list has {} elements up to {}, and should have {} up to {}",
+                end.count, end.tail.of, safe.count, safe.tail
+            );
+            return Err(PoolError::corrupt(end.tail.offset, what));
+        }
+        let present = Present {
+            // Above every one that can be met: a link that is not reached now will never be.
+            epoch: epoch + 1,
+            began: safe.end,
+            is_sealing: false,
+            changed,
+            end: safe,
+            written: 0,
+        };
+        Ok((Log { present: PauseMutex::new(present), written: AtomicU64::new(0) }, end))
+    }
+
+    /// Only the writer changes links, and it does not walk meanwhile.
+    #[inline(always)]
+    fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
+
+    #[inline(always)]
+    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
+        Position(medium.load(link.offset + NEXT))
+    }
+
+    fn change<M: Medium>(
+        core: &Core<Self, M>,
+        end: &mut End,
+        link: Link,
+        next: Position,
+    ) -> Result<()> {
+        let medium = core.stream.medium();
+        let mut present = core.variant.present.lock(medium);
+        if link.of < present.began {
+            let mut epoch = medium.load(link.offset + EPOCH);
+            while present.is_sealing && epoch + 1 == present.epoch {
+                drop(present);
+                wait_for_batch(core)?;
+                present = core.variant.present.lock(medium);
+                epoch = medium.load(link.offset + EPOCH);
+            }
+            if epoch != present.epoch {
+                // Release: undo before epoch before next, in this line's order of stores. The epoch says that the
+                // undo counts, so it follows it; and a link that is new has an epoch that says so.
+                medium.store(link.offset + UNDO, medium.load(link.offset + NEXT));
+                medium.store(link.offset + EPOCH, present.epoch);
+                present.changed.push(link.offset);
+                end.written += LINE_LEN;
+            }
+        }
+        // Release: what it leads to was written before; after the undo, if there is one.
+        medium.store(link.offset + NEXT, next.0);
+        present.end = Safe { end: end.working, tail: end.tail.of, mark: 0, count: end.count };
+        present.written = end.written;
+        // Relaxed: a bound, and a hint for the persister.
+        core.variant.written.store(end.written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn written(&self) -> u64 {
+        // Relaxed: as in `change`.
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
+        let (stream, medium) = (&core.stream, core.stream.medium());
+        let mut committed = core.begin_batch();
+        let mut present = core.variant.present.lock(medium);
+        if present.written == committed.written {
+            return Ok(stream.heap.verify()?);
+        }
+        let (end, written) = (Safe { mark: present.epoch, ..present.end }, present.written);
+        let changed = std::mem::take(&mut present.changed);
+        present.epoch += 1;
+        present.began = end.end;
+        present.is_sealing = true;
+        drop(present);
+        stream.flush(committed.safe.end, end.end);
+        for offset in changed {
+            // Flush: a changed link with its undo.
+            medium.flush(offset, EPOCH + 8);
+        }
+        // Fence: elements and links, before the epoch counts.
+        medium.fence();
+        core.commit(&mut committed, end, written)?;
+        core.variant.present.lock(medium).is_sealing = false;
+        Ok(stream.take_ahead(end.end)?)
+    }
+}
+
+/// Waits until the batch that is under way is safe.
+#[cold]
+fn wait_for_batch<M: Medium>(core: &Core<Log, M>) -> Result<()> {
+    let medium = core.stream.medium();
+    let batch = lock_patiently(&core.committed, medium);
+    if core.variant.present.lock(medium).is_sealing {
+        core.stream.heap.verify()?;
+        return Err(Error::Persister { what: "it failed in the middle of a batch".to_owned() });
+    }
+    drop(batch);
+    Ok(())
+}

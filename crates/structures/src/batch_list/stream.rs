@@ -1,0 +1,279 @@
+//! The pages that a list fills, one after the other.
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, Medium, Result};
+
+use super::layout::{
+    ELEMENT, HEAD, ITEM_KIND, KIND_MASK, LEN_MASK, PADDING, Position, RECORD, RECORD_LEN,
+    RECORD_NEXT, RECORD_OF, SKIPPED, Shape,
+};
+use crate::background::lock_patiently;
+use crate::segments::{SEGMENT_LEN, Segments, Slot};
+
+/// The space of one list.
+pub struct Stream<M: Medium> {
+    pub(super) heap: Heap<M>,
+    pub(super) segments: Segments,
+    /// Held by whoever takes a segment: the writer, or ahead of it the persister.
+    taking: PauseMutex<()>,
+}
+
+/// A link: the head's, or that of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whose it is; the head's has no position.
+    pub(super) of: Position,
+    /// Pool offset of its word, where the element begins.
+    pub(super) offset: u64,
+}
+
+/// Where the writer stands.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// Everything from here on is free: the paper's working pointer.
+    pub(super) working: Position,
+    /// The last link of the list, to which elements are appended.
+    pub(super) tail: Link,
+    /// Elements of the list.
+    pub(super) count: u64,
+    /// Bytes written since the list was opened.
+    pub(super) written: u64,
+    /// Pool offset of the segment of `working`, less the position at which that segment begins.
+    base: u64,
+}
+
+impl<M: Medium> Stream<M> {
+    pub(super) fn new(heap: Heap<M>, segments: Segments) -> Self {
+        Stream { heap, segments, taking: PauseMutex::default() }
+    }
+
+    #[inline(always)]
+    pub(super) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    /// Where a writer stands that has written nothing yet.
+    pub(super) fn end(&self, working: Position, tail: Link, count: u64) -> End {
+        End { working, tail, count, written: 0, base: self.base(working) }
+    }
+
+    /// Pool offset of the position 0 that the segment of `working` would give.
+    fn base(&self, working: Position) -> u64 {
+        self.segments.offset(working.slot()).wrapping_sub(Position::in_slot(working.slot()).0)
+    }
+
+    /// The link to the first element.
+    #[inline]
+    pub(super) fn head(&self) -> Link {
+        Link { of: Position::NONE, offset: self.heap.header() + HEAD }
+    }
+
+    /// The link of the element at a position.
+    ///
+    /// # Errors
+    ///
+    /// When there is no segment: the link that led there is damaged.
+    #[inline]
+    pub(super) fn link(&self, of: Position) -> Result<Link> {
+        let segment = self.segments.offset(of.slot());
+        if segment == 0 || !Shape::PLAIN.is_aligned(of) {
+            return Err(leads_nowhere(of));
+        }
+        Ok(Link { of, offset: segment + of.within() })
+    }
+
+    /// As [`link`](Stream::link), where no position means the head.
+    pub(super) fn link_or_head(&self, of: Position) -> Result<Link> {
+        if of == Position::NONE { Ok(self.head()) } else { self.link(of) }
+    }
+
+    /// Makes room for an item of `size` bytes, and returns the link that it begins with. `end` is moved behind
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full.
+    #[inline]
+    pub(super) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
+        let at = end.working;
+        // Where a segment begins nothing is left: its page ends there.
+        if size > at.left_in_page() {
+            return self.place_elsewhere(end, size, fillers);
+        }
+        end.working = at.plus(size);
+        end.written += size;
+        Ok(Link { of: at, offset: end.base.wrapping_add(at.0) })
+    }
+
+    /// The paper's `checkThreshold`: what does not fit into the page begins at the next one.
+    #[cold]
+    fn place_elsewhere(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
+        let mut at = end.working.page_end();
+        if at.within() > 0 && at.within() + size > SEGMENT_LEN {
+            at = Position::in_slot(at.next_slot());
+        }
+        let is_long = size > SEGMENT_LEN;
+        let slot = self.require(at.slot(), if is_long { size } else { SEGMENT_LEN })?;
+        if slot != at.slot() {
+            at = Position::in_slot(slot);
+        }
+        if fillers {
+            self.fill(end.working, at);
+        }
+        let link = self.link(at)?;
+        end.working = if is_long { Position::in_slot(at.next_slot()) } else { at.plus(size) };
+        end.written += size;
+        end.base = self.base(end.working);
+        Ok(link)
+    }
+
+    /// The first slot from `slot` on whose segment can be begun, or in an ordinary one's case gone on with.
+    fn require(&self, slot: Slot, len: u64) -> Result<Slot> {
+        let is_there = |slot| self.segments.get(slot).is_some();
+        if len == SEGMENT_LEN && is_there(slot) {
+            return Ok(slot);
+        }
+        let _taking = lock_patiently(&self.taking, self.medium());
+        if len == SEGMENT_LEN {
+            if !is_there(slot) {
+                self.segments.take(&self.heap, slot, len, |_| {})?;
+            }
+            return Ok(slot);
+        }
+        // A long element passes by what was taken ahead.
+        let free = (slot.0..).map(Slot).find(|&slot| !is_there(slot)).expect("slots do not end");
+        self.segments.take(&self.heap, free, len, |_| {})?;
+        Ok(free)
+    }
+
+    /// Takes the next segment before the writer needs it, so that its fences are not on the writer's path.
+    pub(super) fn take_ahead(&self, working: Position) -> Result<()> {
+        if working.within() < SEGMENT_LEN / 2 {
+            return Ok(());
+        }
+        match self.require(working.next_slot(), SEGMENT_LEN) {
+            // The writer will tell whoever wants more.
+            Err(error) if error.is_full() => Ok(()),
+            taken => taken.map(drop),
+        }
+    }
+
+    /// Frees long segments from `end` on, which nothing leads to; all other segments there are ordinary and will be
+    /// used.
+    pub(super) fn free_long_from(&self, end: Position) {
+        let first = if end.within() == 0 { end.slot() } else { end.next_slot() };
+        let unused = self.segments.slots().filter(|&(slot, _)| slot >= first);
+        let long: Vec<Slot> =
+            unused.filter(|(_, segment)| segment.len > SEGMENT_LEN).map(|(slot, _)| slot).collect();
+        long.into_iter().for_each(|slot| self.segments.free(&self.heap, slot));
+    }
+
+    /// Flushes everything between two positions.
+    ///
+    /// The caller fences before it says that this is safe.
+    pub(super) fn flush(&self, mut from: Position, to: Position) {
+        while from < to {
+            let Some(segment) = self.segments.get(from.slot()) else { return };
+            let end = if from.slot() == to.slot() { to.within() } else { segment.len };
+            // Flush: what was written there, fenced by the caller.
+            self.medium().flush(segment.offset + from.within(), end - from.within());
+            from = Position::in_slot(from.next_slot());
+        }
+    }
+
+    /// Says what lies between the last item and the next one, for who goes through the items. Slots that are passed
+    /// by have a segment.
+    fn fill(&self, mut from: Position, to: Position) {
+        while from < to {
+            if (1..RECORD_LEN).contains(&from.left_in_page()) {
+                // Too little for any item: it needs no word.
+                from = from.page_end();
+            } else if from.slot() == to.slot() {
+                self.mark(from, PADDING);
+                return;
+            } else {
+                self.mark(from, SKIPPED);
+                from = Position::in_slot(from.next_slot());
+            }
+        }
+    }
+
+    fn mark(&self, at: Position, kind: u64) {
+        let offset = self.segments.offset(at.slot()) + at.within();
+        self.medium().store(offset + ITEM_KIND, kind);
+    }
+
+    /// Visits every record between two positions, oldest first: whose link, and its new next.
+    ///
+    /// # Errors
+    ///
+    /// When the items contradict the layout.
+    pub(super) fn records(
+        &self,
+        from: Position,
+        to: Position,
+        mut visit: impl FnMut(Position, Position) -> Result<()>,
+    ) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            if (1..RECORD_LEN).contains(&at.left_in_page()) {
+                at = at.page_end();
+                continue;
+            }
+            let link = self.link(at)?;
+            let word = self.medium().load(link.offset + ITEM_KIND);
+            let next_slot = Position::in_slot(at.next_slot());
+            at = match word & KIND_MASK {
+                // Behind a padding nothing of its page is used.
+                PADDING if at.left_in_page() > 0 => at.page_end(),
+                SKIPPED => next_slot,
+                RECORD => {
+                    let word = |at| self.medium().load(link.offset + at);
+                    let [of, next] = [RECORD_OF, RECORD_NEXT].map(word);
+                    visit(Position(of), Position(next))?;
+                    at.plus(RECORD_LEN)
+                }
+                ELEMENT => match Shape::PLAIN.size(word & LEN_MASK) {
+                    size if size > SEGMENT_LEN => next_slot,
+                    size => at.plus(size),
+                },
+                _ => {
+                    let what = format!("no item of a list begins with {word:#x} at {at}");
+                    return Err(PoolError::corrupt(link.offset + ITEM_KIND, what));
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Bytes of all segments.
+    pub(super) fn capacity(&self) -> u64 {
+        self.segments.slots().map(|(_, segment)| segment.len).sum()
+    }
+
+    /// Whether an item of `size` bytes may lie there.
+    pub(super) fn holds(&self, of: Position, size: u64) -> bool {
+        let segment = self.segments.get(of.slot());
+        of >= Position::FIRST
+            && segment.is_some_and(|segment| size <= segment.len.saturating_sub(of.within()))
+    }
+
+    /// The link and the size of the element that `left` leads to; an error when none can lie there.
+    pub(super) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
+        if shape.is_aligned(of) && self.holds(of, shape.size(0)) {
+            let link = self.link(of)?;
+            let size = shape.size(self.medium().load(link.offset + shape.len) & LEN_MASK);
+            if self.holds(of, size) {
+                return Ok((link, size));
+            }
+        }
+        let what = format!("the link of the element at {} leads to {of}, where none lies", left.of);
+        Err(PoolError::corrupt(left.offset, what))
+    }
+}
+
+#[cold]
+fn leads_nowhere(of: Position) -> PoolError {
+    PoolError::corrupt(of.0, format!("a link leads to {of}, where no element can lie"))
+}

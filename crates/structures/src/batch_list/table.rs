@@ -1,0 +1,218 @@
+//! All operations, in batches, with a table of changes: the paper's second solution (its section 4.3).
+//!
+//! A link of an element that existed when the present epoch began is not changed in place. Its new value stands in
+//! a table in volatile memory, which every step of every walk consults, and in a *record* among the elements. When
+//! a batch is safe, its records are, and then the changes are stored in place and leave the table. The paper has
+//! no records: it stores the changes in place before their page is safe or after it, and a crash between two of them
+//! leaves some that the list's safe state does not have, or lacks some that it has.
+//!
+//! A link that is the list's last, and has no entry in the table, is changed in place at once: recovery cuts it
+//! if it leads beyond what is safe.
+//!
+//! Changes that were stored in place are flushed by the next batch, which then says that they are *applied*.
+//! Recovery goes through the records from there to the end of what is safe, once more, in order.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Medium, Result as PoolResult, WORD_LEN};
+
+use super::core::Core;
+use super::layout::{ITEM_KIND, NEXT, Position, RECORD, RECORD_LEN, RECORD_NEXT, RECORD_OF, Safe};
+use super::stream::{End, Link, Stream};
+use super::variant::{Changeable, Variant};
+use crate::Result;
+
+/// Elements are changed in batches, with a table of changes; see [`TableList`](super::TableList).
+#[derive(Debug)]
+pub struct Table {
+    present: PauseMutex<Present>,
+    /// Offsets of links that were changed in place and are durable with the next batch. Its lock is held only
+    /// inside of the one for batches.
+    applied: PauseMutex<Vec<u64>>,
+    /// As in `present`.
+    written: AtomicU64,
+}
+
+/// The present epoch, and the table.
+#[derive(Debug)]
+pub struct Present {
+    /// New values of links that are not changed in place yet, by whose they are, with the epoch of the change.
+    table: HashMap<Position, (Position, u64), BuildHasherDefault<PositionHasher>>,
+    epoch: u64,
+    /// Elements from here on were made in this epoch.
+    began: Position,
+    /// The changes of this epoch, in order, to be stored in place.
+    changes: Vec<(Link, Position)>,
+    /// Links from before this epoch that it changed in place: each was the list's last.
+    appended: Vec<u64>,
+    /// Where the writer stands after the last operation.
+    end: Safe,
+    written: u64,
+}
+
+impl Changeable for Table {}
+
+impl Variant for Table {
+    const TYPE_NAME: &'static str = "TableList";
+    const MAY_REFUSE: bool = true;
+    const HAS_RECORDS: bool = true;
+
+    type Reading<'a> = MutexGuard<'a, Present>;
+
+    fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
+        let medium = stream.medium();
+        let mut applied = Vec::new();
+        let from = Position(safe.mark).max(Position::FIRST);
+        // Not flushed: the first batch does that, and until it says that these are applied, the next recovery
+        // would apply them again.
+        stream.records(from, safe.end, |of, next| {
+            let link = stream.link_or_head(of)?;
+            medium.store(link.offset + NEXT, next.0);
+            applied.push(link.offset);
+            Ok(())
+        })?;
+        let end = stream.end(safe.end, stream.link_or_head(safe.tail)?, safe.count);
+        // It may lead beyond what is safe. Not flushed: what goes on from here flushes this link, and until
+        // then the next recovery cuts it again.
+        medium.store(end.tail.offset + NEXT, Position::NONE.0);
+        let present = Present {
+            table: HashMap::default(),
+            epoch: 0,
+            began: safe.end,
+            changes: Vec::new(),
+            appended: Vec::new(),
+            end: safe,
+            written: 0,
+        };
+        let table = Table {
+            present: PauseMutex::new(present),
+            applied: PauseMutex::new(applied),
+            written: AtomicU64::new(0),
+        };
+        Ok((table, end))
+    }
+
+    #[inline]
+    fn read<M: Medium>(&self, medium: &M) -> Self::Reading<'_> {
+        self.present.lock(medium)
+    }
+
+    #[inline]
+    fn next<M: Medium>(present: &Self::Reading<'_>, medium: &M, link: Link) -> Position {
+        match present.table.get(&link.of) {
+            Some(&(next, _)) => next,
+            None => Position(medium.load(link.offset + NEXT)),
+        }
+    }
+
+    fn change<M: Medium>(
+        core: &Core<Self, M>,
+        end: &mut End,
+        link: Link,
+        next: Position,
+    ) -> Result<()> {
+        let (stream, medium) = (&core.stream, core.stream.medium());
+        let mut present = core.variant.present.lock(medium);
+        let present = &mut *present;
+        let is_new = link.of >= present.began;
+        let is_last = || {
+            let is_in_place = !present.table.contains_key(&link.of);
+            is_in_place && medium.load(link.offset + NEXT) == Position::NONE.0
+        };
+        if is_new || is_last() {
+            medium.store(link.offset + NEXT, next.0);
+            if !is_new {
+                present.appended.push(link.offset);
+            }
+        } else {
+            let record = stream.place(end, RECORD_LEN, true)?;
+            medium.store(record.offset + RECORD_OF, link.of.0);
+            medium.store(record.offset + RECORD_NEXT, next.0);
+            medium.store(record.offset + ITEM_KIND, RECORD);
+            present.table.insert(link.of, (next, present.epoch));
+            present.changes.push((link, next));
+        }
+        present.end = Safe { end: end.working, tail: end.tail.of, mark: 0, count: end.count };
+        present.written = end.written;
+        // Relaxed: a bound, and a hint for the persister.
+        core.variant.written.store(end.written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline]
+    fn written(&self) -> u64 {
+        // Relaxed: as in `change`.
+        self.written.load(Ordering::Relaxed)
+    }
+
+    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
+        persist(core, false)
+    }
+
+    fn close<M: Medium>(core: &Core<Self, M>) -> Result<()> {
+        persist(core, false)?;
+        // What was applied now, so that opening has nothing to apply.
+        persist(core, true)
+    }
+}
+
+/// A batch; with `applies`, also when nothing but applied changes is to be made durable.
+fn persist<M: Medium>(core: &Core<Table, M>, applies: bool) -> Result<()> {
+    let (stream, medium, table) = (&core.stream, core.stream.medium(), &core.variant);
+    let mut committed = core.begin_batch();
+    let mut applied = table.applied.lock(medium);
+    let mut present = table.present.lock(medium);
+    let has_applied = applies && !applied.is_empty();
+    if present.written == committed.written && !has_applied {
+        return Ok(stream.heap.verify()?);
+    }
+    // What was applied so far is durable with this batch; what it changes itself is not applied yet.
+    let (end, written) = (Safe { mark: committed.safe.end.0, ..present.end }, present.written);
+    let (epoch, changes) = (present.epoch, std::mem::take(&mut present.changes));
+    let appended = std::mem::take(&mut present.appended);
+    present.epoch += 1;
+    present.began = end.end;
+    drop(present);
+    stream.flush(committed.safe.end, end.end);
+    for offset in appended.into_iter().chain(applied.drain(..)) {
+        // Flush: a link that was changed in place.
+        medium.flush(offset + NEXT, WORD_LEN);
+    }
+    // Fence: elements, records and links, before they count as safe, and as applied.
+    medium.fence();
+    core.commit(&mut committed, end, written)?;
+    for &(link, next) in &changes {
+        medium.store(link.offset + NEXT, next.0);
+        applied.push(link.offset);
+    }
+    let mut present = table.present.lock(medium);
+    for (link, _) in changes {
+        if present.table.get(&link.of).is_some_and(|&(_, changed)| changed == epoch) {
+            present.table.remove(&link.of);
+        }
+    }
+    drop(present);
+    Ok(stream.take_ahead(end.end)?)
+}
+
+/// Positions are spread well enough by one multiplication.
+#[derive(Debug, Default)]
+struct PositionHasher(u64);
+
+impl Hasher for PositionHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(self.0 ^ u64::from(byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_right(29);
+    }
+}

@@ -1,0 +1,471 @@
+//! The log under a batch map: records one after the other in segments, safe up to a position.
+//!
+//! A *position* counts the bytes of the log since the map was opened. A writer reserves a range under a
+//! lock, fills it without, and publishes it when everything before is published: so nothing is acknowledged
+//! behind a hole, which the death of the process would make the log's end. Checksums tell after a crash how far
+//! the log got, so a batch costs one fence.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+
+use super::layout::{
+    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SEGMENT_LEN,
+    SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
+};
+use super::space::Spares;
+use crate::Result;
+use crate::background::{Patience, lock_patiently};
+use crate::segments::{PerSlot, Segments, Slot};
+
+/// The log, and the segments that it lies in.
+pub(super) struct Log<M: Medium> {
+    pub(super) heap: Heap<M>,
+    pub(super) segments: Segments,
+    /// Bytes of an ordinary segment.
+    pub(super) segment_len: u64,
+    /// By slot, the bytes of records that the index leads to.
+    pub(super) live: PerSlot,
+    pub(super) spares: PauseMutex<Spares>,
+    /// Whether the reserve is being used up: nothing may grow until it is there again.
+    pub(super) is_low: AtomicBool,
+    /// Segments with a lower sequence hold nothing that counts.
+    cleared_before: AtomicU64,
+    tail: PauseMutex<Tail>,
+    /// How far records are whole, and how far they are safe.
+    published: AtomicU64,
+    safe: AtomicU64,
+    /// Held by who makes a batch safe.
+    persisting: PauseMutex<()>,
+}
+
+/// Where the log grows.
+struct Tail {
+    current: Open,
+    next: Next,
+    /// Segments with bytes that are not safe, and always the current one.
+    runs: VecDeque<Run>,
+    end: u64,
+    next_sequence: u64,
+    /// Whether a full log is being relieved, and nobody else may take room.
+    is_relieving: bool,
+}
+
+/// A segment that records go to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    pub(super) slot: Slot,
+    pub(super) offset: u64,
+    pub(super) sequence: u64,
+    /// Where in the segment the next record goes, and where the last one ends at most.
+    pub(super) used: u64,
+    pub(super) capacity: u64,
+}
+
+/// The segment after the current one.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    None,
+    /// Somebody is making it ready.
+    Preparing,
+    Ready(Open),
+}
+
+/// The part of the log that lies in one segment; it ends where the next begins.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    slot: Slot,
+    offset: u64,
+    sequence: u64,
+    start: u64,
+}
+
+/// What room is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Something new.
+    Growth,
+    /// What will make room: a tombstone, or a record moved out of a sparse segment.
+    Relief,
+}
+
+/// A range of the log that is the caller's to fill.
+pub(super) struct Reserved {
+    slot: Slot,
+    /// Of the segment.
+    offset: u64,
+    at: u64,
+    sequence: u64,
+    /// The end of what was reserved before, and of this range; an end mark may lie between.
+    from: u64,
+    end: u64,
+}
+
+/// What a record is to say.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) kind: Kind,
+    pub(super) hash: u64,
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+}
+
+impl Record<'_> {
+    pub(super) fn head(&self) -> Head {
+        let (key_len, value_len) = (self.key.len() as u64, self.value.len() as u64);
+        Head { kind: self.kind, key_len, value_len }
+    }
+}
+
+impl<M: Medium> Log<M> {
+    /// A log that goes on after every segment in `segments`; sequences begin at `next_sequence`.
+    pub(super) fn new(
+        heap: Heap<M>,
+        segments: Segments,
+        spares: Spares,
+        next_sequence: u64,
+    ) -> Self {
+        let segment_len = heap.medium().load(heap.header() + SEGMENT_LEN);
+        let current = Open { slot: Slot(0), offset: 0, sequence: 0, used: 0, capacity: 0 };
+        Log {
+            heap,
+            segments,
+            segment_len,
+            live: PerSlot::default(),
+            spares: PauseMutex::new(spares),
+            is_low: AtomicBool::new(false),
+            cleared_before: AtomicU64::new(0),
+            tail: PauseMutex::new(Tail {
+                current,
+                next: Next::None,
+                runs: VecDeque::new(),
+                end: 0,
+                next_sequence,
+                is_relieving: false,
+            }),
+            published: AtomicU64::new(0),
+            safe: AtomicU64::new(0),
+            persisting: PauseMutex::new(()),
+        }
+    }
+
+    /// Goes on in a segment that the log was closed in, and has the next one ready if there was one.
+    pub(super) fn resume(&self, current: Open, next: Option<Open>) {
+        let Open { slot, offset, sequence, used, .. } = current;
+        let end = used - RECORDS;
+        let mut tail = self.tail.lock(self.medium());
+        tail.runs.push_back(Run { slot, offset, sequence, start: 0 });
+        (tail.current, tail.next) = (current, next.map_or(Next::None, Next::Ready));
+        tail.end = end;
+        // Relaxed: nobody else is here yet.
+        self.published.store(end, Ordering::Relaxed);
+        self.safe.store(end, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(super) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    /// Offset of the directory of segments.
+    pub(super) fn directory(heap: &Heap<M>) -> u64 {
+        heap.header() + DIRECTORY
+    }
+
+    /// Bytes that are in the log and not safe.
+    #[inline]
+    pub(super) fn unsafe_bytes(&self) -> u64 {
+        // Acquire: partner of the Release in `persist`; read second, so that it is not older.
+        let end = self.published.load(Ordering::Acquire);
+        end.saturating_sub(self.safe.load(Ordering::Acquire))
+    }
+
+    /// Appends a record; it is complete when this returns.
+    pub(super) fn append(&self, record: Record<'_>, purpose: Purpose) -> Result<Place> {
+        let reserved = self.reserve(record.head().record_len(), purpose)?;
+        Ok(self.fill(&reserved, record))
+    }
+
+    /// A range of `len` bytes at the end of the log.
+    fn reserve(&self, len: u64, purpose: Purpose) -> Result<Reserved> {
+        let medium = self.medium();
+        let mut patience = Patience::default();
+        loop {
+            let mut tail = self.tail.lock(medium);
+            if (tail.is_relieving || self.is_low.load(Ordering::Relaxed))
+                && purpose == Purpose::Growth
+            {
+                return Err(self.full(len).into());
+            }
+            let from = tail.end;
+            let sealed = self.make_room(&mut tail, len);
+            if tail.has_room(len) {
+                let reserved = tail.take(from, len);
+                drop(tail);
+                sealed.into_iter().for_each(|slot| self.consider(slot));
+                return Ok(reserved);
+            }
+            let next = tail.next;
+            if !matches!(next, Next::Preparing) {
+                tail.next = Next::Preparing;
+                drop(tail);
+                if let Next::Ready(short) = next {
+                    self.recycle(short.slot);
+                }
+                self.prepare(len, purpose)?;
+            } else {
+                drop(tail);
+                patience.wait(medium);
+            }
+        }
+    }
+
+    /// Goes on to the next segment when the current one has no room and the next one has; the segment that
+    /// is sealed then.
+    fn make_room(&self, tail: &mut Tail, len: u64) -> Option<Slot> {
+        match tail.next {
+            Next::Ready(next) if !tail.has_room(len) && next.used + len <= next.capacity => {
+                tail.next = Next::None;
+                self.switch(tail, next)
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends the current segment and makes another one current.
+    fn switch(&self, tail: &mut Tail, next: Open) -> Option<Slot> {
+        let Open { slot, offset, sequence, used, capacity } = tail.current;
+        let is_first = capacity == 0;
+        if !is_first {
+            // Flushed with the records before it, once they are complete.
+            self.medium().store(offset + used, end_mark(sequence, used));
+            tail.end += END_LEN;
+        }
+        let Open { slot: next_slot, offset, sequence, .. } = next;
+        tail.runs.push_back(Run { slot: next_slot, offset, sequence, start: tail.end });
+        tail.current = next;
+        (!is_first).then_some(slot)
+    }
+
+    /// Writes a record into its range, and publishes it. Nothing in here may panic: nobody could publish
+    /// anything behind it.
+    #[inline]
+    fn fill(&self, reserved: &Reserved, record: Record<'_>) -> Place {
+        let medium = self.medium();
+        let head = record.head();
+        let Reserved { slot, offset, at, sequence, from, end } = *reserved;
+        let start = offset + at;
+        medium.store(start, head.word());
+        medium.store(start + HASH, record.hash);
+        medium.write(start + KEY, record.key);
+        medium.write(start + head.value(), record.value);
+        let sum = checksum(sequence, at, head, record.hash, record.key, record.value);
+        medium.store(start + CHECKSUM, sum);
+        self.live.make(slot).fetch_add(head.record_len(), Ordering::Relaxed);
+        let mut patience = Patience::default();
+        // Acquire: partner of the Release below; whoever sees this record published sees those before.
+        while self.published.load(Ordering::Acquire) != from {
+            patience.wait(medium);
+        }
+        // Release: partner of the Acquire above and in `persist`; the record is whole.
+        self.published.store(end, Ordering::Release);
+        Place::new(slot, at)
+    }
+
+    /// Makes safe what is complete. One fence, whatever it is.
+    pub(super) fn persist(&self) -> Result<()> {
+        let medium = self.medium();
+        let _persisting = lock_patiently(&self.persisting, medium);
+        // Relaxed: only who holds the lock moves it on.
+        let safe = self.safe.load(Ordering::Relaxed);
+        let (ranges, target) = {
+            let tail = self.tail.lock(medium);
+            // Acquire: partner of the Release in `fill`.
+            let target = self.published.load(Ordering::Acquire);
+            (tail.ranges(safe, target), target)
+        };
+        for &(offset, len) in &ranges {
+            // Flush: complete records and end marks, fenced below.
+            medium.flush(offset, len);
+        }
+        if !ranges.is_empty() {
+            // Fence: safe before anybody is told so.
+            medium.fence();
+        }
+        self.heap.verify()?;
+        // Release: partner of the Acquire in `unsafe_bytes` and `sync`.
+        self.safe.fetch_max(target, Ordering::Release);
+        self.tail.lock(medium).forget_runs(target);
+        Ok(())
+    }
+
+    /// Waits until everything that was appended before the call is safe.
+    pub(super) fn sync(&self) -> Result<()> {
+        let target = self.tail.lock(self.medium()).end;
+        let mut patience = Patience::default();
+        // Acquire: partner of the Release in `persist`.
+        while self.safe.load(Ordering::Acquire) < target {
+            self.persist()?;
+            if self.safe.load(Ordering::Acquire) < target {
+                // Somebody is still filling what was reserved before.
+                patience.wait(self.medium());
+            }
+        }
+        Ok(self.heap.verify()?)
+    }
+
+    /// Makes the next segment ready ahead of need: once a quarter of the present one is used.
+    pub(super) fn prepare_ahead(&self) -> Result<()> {
+        {
+            let mut tail = self.tail.lock(self.medium());
+            let is_due = tail.current.used * 4 >= tail.current.capacity;
+            if !matches!(tail.next, Next::None) || tail.is_relieving || !is_due {
+                return Ok(());
+            }
+            tail.next = Next::Preparing;
+        }
+        self.prepare(0, Purpose::Growth)
+    }
+
+    /// Makes a next segment with room for `len` bytes ready; the caller has announced it.
+    fn prepare(&self, len: u64, purpose: Purpose) -> Result<()> {
+        let opened = self.open_segment(len, purpose, false);
+        let mut tail = self.tail.lock(self.medium());
+        tail.next = opened.as_ref().map_or(Next::None, |&open| Next::Ready(open));
+        opened.map(drop)
+    }
+
+    /// Takes a segment for `len` bytes of records, and gives it the next place in the log's order.
+    fn open_segment(&self, len: u64, purpose: Purpose, clears: bool) -> Result<Open> {
+        let medium = self.medium();
+        let (slot, segment) = self.take_segment(RECORDS + len + END_LEN, purpose)?;
+        let (sequence, trusted_before) = {
+            let mut tail = self.tail.lock(medium);
+            let sequence = tail.next_sequence;
+            tail.next_sequence += 1;
+            let oldest = tail.runs.front().map_or(sequence, |run| run.sequence);
+            (sequence, if clears { sequence } else { oldest })
+        };
+        let offset = segment.offset;
+        medium.store(offset + TRUSTED_BEFORE, trusted_before);
+        medium.store(offset + CLEARS, u64::from(clears));
+        // Release: after the other words, in this line's order of stores.
+        medium.store(offset + SEQUENCE, sequence);
+        // Flush and fence: the segment has its place before it has a record.
+        medium.persist(offset, LINE_LEN);
+        // What is longer than a segment has one of its own.
+        let capacity =
+            if segment.len > self.segment_len { RECORDS + len } else { segment.len - END_LEN };
+        Ok(Open { slot, offset, sequence, used: RECORDS, capacity })
+    }
+
+    /// Begins a new segment, and makes void what the earlier ones hold. Durable when it returns. Nobody
+    /// appends meanwhile: the caller holds every shard.
+    pub(super) fn clear(&self) -> Result<()> {
+        let medium = self.medium();
+        let mut patience = Patience::default();
+        let ready = loop {
+            let mut tail = self.tail.lock(medium);
+            let next = tail.next;
+            if !matches!(next, Next::Preparing) {
+                tail.next = Next::Preparing;
+                break next;
+            }
+            drop(tail);
+            patience.wait(medium);
+        };
+        if let Next::Ready(unused) = ready {
+            self.recycle(unused.slot);
+        }
+        let opened = self.open_segment(0, Purpose::Relief, true);
+        let mut tail = self.tail.lock(medium);
+        tail.next = Next::None;
+        let opened = opened?;
+        // Relaxed: only who compacts asks, and that is excluded now.
+        self.cleared_before.store(opened.sequence, Ordering::Relaxed);
+        self.switch(&mut tail, opened);
+        let start = tail.end;
+        tail.forget_runs(start);
+        // Release: as in `fill` and `persist`. What is void need not be made safe.
+        self.published.store(start, Ordering::Release);
+        self.safe.fetch_max(start, Ordering::Release);
+        drop(tail);
+        for (slot, _) in self.segments.slots().filter(|&(slot, _)| slot != opened.slot) {
+            self.live.make(slot).store(0, Ordering::Relaxed);
+            self.consider(slot);
+        }
+        Ok(self.heap.verify()?)
+    }
+
+    /// Whether nothing in a segment counts, for it was all cleared.
+    pub(super) fn is_void(&self, slot: Slot) -> bool {
+        self.sequence(slot) < self.cleared_before.load(Ordering::Relaxed)
+    }
+
+    /// Whether a segment must stay because it says that others, which are still there, are void.
+    pub(super) fn is_needed_by_void(&self, slot: Slot) -> bool {
+        // Relaxed: as in `clear`.
+        let cleared_before = self.cleared_before.load(Ordering::Relaxed);
+        self.sequence(slot) == cleared_before
+            && self
+                .segments
+                .slots()
+                .any(|(other, _)| (1..cleared_before).contains(&self.sequence(other)))
+    }
+
+    fn sequence(&self, slot: Slot) -> u64 {
+        let segment = self.segments.get(slot);
+        segment.map_or(0, |segment| self.medium().load(segment.offset + SEQUENCE))
+    }
+
+    /// Whether a segment is at rest: everything in it is safe, and nothing more goes there.
+    pub(super) fn is_at_rest(&self, slot: Slot) -> bool {
+        let tail = self.tail.lock(self.medium());
+        let is_next = matches!(tail.next, Next::Ready(next) if next.slot == slot);
+        !is_next && tail.runs.iter().all(|run| run.slot != slot)
+    }
+
+    /// Keeps room for what relieves the log, or ends that.
+    pub(super) fn set_relieving(&self, is_relieving: bool) {
+        self.tail.lock(self.medium()).is_relieving = is_relieving;
+    }
+
+    fn full(&self, needed: u64) -> PoolError {
+        let size_max = self.heap.pool().size_max();
+        PoolError::Full { needed, size: size_max, size_max }
+    }
+}
+
+impl Tail {
+    fn has_room(&self, len: u64) -> bool {
+        self.current.used + len <= self.current.capacity
+    }
+
+    /// Takes a range in the current segment, which has room for it.
+    fn take(&mut self, from: u64, len: u64) -> Reserved {
+        let Open { slot, offset, used: at, sequence, .. } = self.current;
+        self.current.used += len;
+        self.end += len;
+        Reserved { slot, offset, at, sequence, from, end: self.end }
+    }
+
+    /// Pool memory from one position to another: offset and length.
+    fn ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.end]);
+        let clipped = self.runs.iter().zip(ends).map(|(run, end)| {
+            let (first, last) = (run.start.max(from), end.min(to));
+            (run.offset + RECORDS + (first.saturating_sub(run.start)), last.saturating_sub(first))
+        });
+        clipped.filter(|&(_, len)| len > 0).collect()
+    }
+
+    /// Forgets the runs that end before a position.
+    fn forget_runs(&mut self, safe: u64) {
+        while self.runs.len() > 1 && self.runs[1].start <= safe {
+            self.runs.pop_front();
+        }
+    }
+}

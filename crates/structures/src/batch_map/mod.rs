@@ -1,0 +1,493 @@
+//! A hash map whose writes are acknowledged at once and become safe in batches.
+//!
+//! The batch-optimized persistent list (BOPL) takes flushes off the critical path, but must walk the list for
+//! every search, update and removal. This is what its authors leave as future work: the same batching under
+//! an index. Records go to the end of a log, one after the other, without a flush; a thread makes what was
+//! appended safe with one fence a batch. Where the newest record of each key lies is known by an index in
+//! volatile memory.
+//!
+//! # What holds
+//!
+//! - **Prefix.** What survives a crash is a prefix of the history: if an operation survives, so does every
+//!   one that was acknowledged before it began (buffered durable linearizability). What was acknowledged
+//!   before the last [`sync`](BatchMap::sync) survives for certain, and so does what is older than
+//!   [`BatchOptions::lag_age`], or further back than [`BatchOptions::lag_bytes`].
+//! - **Fences.** None on the critical path; one a batch; less than one a page of what is written.
+//! - **Threads.** Any number read and write. Keys are spread over 256 shards, each under a lock that is held
+//!   for the length of one operation. What a closure is given (`get_with`, `modify`, `scan`) is read in place
+//!   under that lock, so the closure must not use the map.
+//! - **Space** of values that were replaced or removed is reclaimed online: a segment of the log of which less
+//!   than half is live is emptied. So the log takes at most about twice what is live, and each byte is
+//!   written at most about twice. A part of a thirty-second is kept in reserve, so that entries can be removed
+//!   from a full pool.
+//! - **Recovery** reads the log once, to rebuild the index: about 60 ns a record (docs/batching.md). Checksums
+//!   are compared in the part alone that may not have been safe.
+//!
+//! # Why the index is volatile
+//!
+//! A persistent one would be changed in other places than the log's end, each of which has to become safe in
+//! an order of its own: the flushes that batching saves would be back, under another name. It would save the
+//! rebuilding, and cost every write instead.
+//!
+//! # Weak points
+//!
+//! Opening takes time in proportion to what is stored. The index takes 16 bytes of volatile memory an entry
+//! at best, 40 at worst. A replaced value is a new record, however short. A thread that waits for a full disk
+//! or for a growing shard holds up those who want the same shard.
+
+mod check;
+mod compact;
+mod index;
+mod iterate;
+mod layout;
+mod list;
+mod log;
+mod ops;
+mod recover;
+mod space;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use remanent_pmem::heap::{Heap, Violation};
+use remanent_pmem::pool::layout::CHUNK_LEN;
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
+
+use self::index::SHARD_BITS;
+pub use self::iterate::Iter;
+use self::layout::SEGMENT_LEN_MAX;
+use self::log::Log;
+use self::ops::{Hashed, Shard, When};
+use crate::background::{Background, BatchOptions, Batches, Lag};
+use crate::stored::{Key, Stored};
+use crate::{Change, Error, Result};
+
+/// Version of the layout, part of the root's type: changed with `layout.rs`.
+const LAYOUT: u64 = 1;
+
+/// A map in persistent memory whose writes become safe in batches; see the [module](self).
+///
+/// Clones are handles to one map, for any number of threads.
+///
+/// ```
+/// use remanent_pmem::Pool;
+/// use remanent_structures::{BatchMap, BatchOptions};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("example.pool");
+/// let pool = Pool::options().create(&path)?;
+/// let visits: BatchMap<str, u64> = BatchMap::create(&pool, "visits", BatchOptions::default())?;
+/// visits.put("/", &1)?; // acknowledged; safe within the bound
+/// visits.put("/about", &1)?;
+/// visits.sync()?; // safe now
+/// assert_eq!(visits.lag().bytes, 0);
+/// drop((visits, pool));
+///
+/// let pool = Pool::options().open(&path)?;
+/// let visits: BatchMap<str, u64> = BatchMap::open(&pool, "visits", BatchOptions::default())?;
+/// assert_eq!(visits.get("/")?, Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct BatchMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
+    /// Dropped before the map: it has the thread's share of the core, and waits for its end.
+    background: Arc<Background>,
+    root: Arc<Root<K, V, M>>,
+}
+
+/// The part of a map that exists once a process, under its root's type.
+struct Root<K: ?Sized, V: ?Sized, M: Medium> {
+    core: Arc<Core<M>>,
+    background: Mutex<Weak<Background>>,
+    types: PhantomData<fn(&K, &V)>,
+}
+
+/// The map, apart from the types of its keys and values.
+struct Core<M: Medium> {
+    log: Log<M>,
+    seed: u64,
+    shards: Box<[Padded]>,
+    /// Held by who empties a segment, or clears the map.
+    compacting: PauseMutex<()>,
+    /// How often room was made.
+    relieved: AtomicU64,
+}
+
+/// Aligned to two lines: the prefetcher fetches pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Padded(PauseMutex<Shard>);
+
+impl<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static, M: Medium> BatchMap<K, V, M> {
+    /// Creates an empty map under a new root.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken, the pool is full, or the thread cannot be started.
+    pub fn create(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
+        let segment_len =
+            options.segment_len.next_multiple_of(CHUNK_LEN).clamp(CHUNK_LEN, SEGMENT_LEN_MAX);
+        let create = |heap| Core::create(heap, segment_len).map(Root::of);
+        Self::with_thread(pool.create_root_with(name, create)?, options)
+    }
+
+    /// Opens an existing map, whatever state a crash left it in. Takes about 60 ns for each record.
+    ///
+    /// A map that is open in this process already keeps the options that it has.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such root, it is of another type, the map is damaged, or the thread cannot be
+    /// started.
+    pub fn open(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
+        Self::with_thread(pool.open_root(name)?, options)
+    }
+
+    /// Opens a map, or creates it when there is no root of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](BatchMap::open) and [`create`](BatchMap::create).
+    pub fn open_or_create(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
+        match Self::open(pool, name, options) {
+            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Self::create(pool, name, options),
+            opened => opened,
+        }
+    }
+
+    fn with_thread(root: Arc<Root<K, V, M>>, options: BatchOptions) -> Result<Self> {
+        let background = {
+            let mut shared = root.background.lock().unwrap_or_else(PoisonError::into_inner);
+            match shared.upgrade() {
+                Some(background) => background,
+                None => {
+                    let started = Arc::new(Background::start(Arc::clone(&root.core), options)?);
+                    *shared = Arc::downgrade(&started);
+                    started
+                }
+            }
+        };
+        Ok(BatchMap { background, root })
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
+    #[inline]
+    fn core(&self) -> &Core<M> {
+        &self.root.core
+    }
+
+    #[inline]
+    fn hashed<R>(&self, key: &K, action: impl FnOnce(Hashed<'_>) -> R) -> R {
+        let hash = key.hash(self.core().seed);
+        key.with_bytes(|bytes| action(Hashed { hash, bytes }))
+    }
+
+    /// Ends a write: has the thread do its work, or does it when the bound is reached.
+    #[inline]
+    fn written<R>(&self, result: R) -> Result<R> {
+        let core = self.core();
+        if self.background.note(core.log.unsafe_bytes())? {
+            core.log.persist()?;
+            if !self.background.options().background {
+                core.tidy()?;
+            }
+        }
+        Ok(result)
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn get(&self, key: &K) -> Result<Option<V::Owned>> {
+        self.get_with(key, V::to_owned)
+    }
+
+    /// Lets `use_value` see the value of a key where it lies. It must not use the map.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    #[inline]
+    pub fn get_with<R>(&self, key: &K, use_value: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+        self.hashed(key, |key| self.core().get_with(key, |bytes| V::with_stored(bytes, use_value)))
+    }
+
+    /// Whether a key has a value.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn contains(&self, key: &K) -> Result<bool> {
+        Ok(self.hashed(key, |key| self.core().get_with(key, |_| ()))?.is_some())
+    }
+
+    fn write(&self, key: &K, value: &V, when: When) -> Result<bool> {
+        let had_value =
+            self.hashed(key, |key| value.with_bytes(|value| self.core().write(key, value, when)))?;
+        self.written(had_value)
+    }
+
+    /// Gives a key a value if it has none; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full, key or value is too long, or the medium met a fault.
+    #[inline]
+    pub fn insert(&self, key: &K, value: &V) -> Result<bool> {
+        Ok(!self.write(key, value, When::Absent)?)
+    }
+
+    /// Gives a key a value; whether it is new.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](BatchMap::insert).
+    #[inline]
+    pub fn put(&self, key: &K, value: &V) -> Result<bool> {
+        Ok(!self.write(key, value, When::Always)?)
+    }
+
+    /// Gives a key a value if it has one already; whether it did.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](BatchMap::insert).
+    pub fn update(&self, key: &K, value: &V) -> Result<bool> {
+        self.write(key, value, When::Present)
+    }
+
+    /// Takes a key's value away and returns it.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault, or not even the reserve of a full pool is left.
+    pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
+        let removed = self.hashed(key, |key| {
+            self.core().remove_with(key, |bytes| V::with_stored(bytes, V::to_owned))
+        })?;
+        self.written(removed)
+    }
+
+    /// Takes a key's value away; whether it had one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`remove`](BatchMap::remove).
+    pub fn discard(&self, key: &K) -> Result<bool> {
+        let removed = self.hashed(key, |key| self.core().remove(key))?;
+        self.written(removed)
+    }
+
+    /// Replaces the value of a key by a function of it, as one step. `decide` must not use the map; it runs
+    /// again when the pool was full and room could be made.
+    ///
+    /// # Errors
+    ///
+    /// As for [`insert`](BatchMap::insert).
+    pub fn modify<R, T: Borrow<V>>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        let change = |found: Option<&[u8]>| match found {
+            Some(bytes) => V::with_stored(bytes, |value| decide(Some(value))),
+            None => decide(None),
+        };
+        let modified = self.hashed(key, |key| {
+            self.core().modify(key, change, |value, put| value.borrow().with_bytes(put))
+        })?;
+        self.written(modified)
+    }
+
+    /// Takes all entries away, as one step, and says how many there were. Safe when it returns, with
+    /// everything before it.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault, or not even the reserve of a full pool is left.
+    pub fn clear(&self) -> Result<u64> {
+        let count = self.core().clear()?;
+        self.written(count)
+    }
+
+    /// Entries there are.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn len(&self) -> Result<u64> {
+        let count = self.core().count();
+        self.core().log.heap.verify()?;
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Visits about `limit` entries from `cursor` on and returns the cursor for the next call, or 0 after
+    /// the last one. What is there throughout a scan from 0 to 0 is visited exactly once. `visit` must not
+    /// use the map.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn scan(&self, cursor: u64, limit: usize, mut visit: impl FnMut(&K, &V)) -> Result<u64> {
+        self.core().scan(cursor, limit, |key, value| {
+            K::with_stored(key, |key| V::with_stored(value, |value| visit(key, value)));
+        })
+    }
+
+    /// Every entry, in no order that means anything.
+    pub fn iter(&self) -> Iter<'_, K, V, M> {
+        Iter::new(self)
+    }
+
+    /// Waits until everything that was acknowledged before the call is safe.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault: then nothing more is known to be safe.
+    pub fn sync(&self) -> Result<()> {
+        self.core().log.sync()
+    }
+
+    /// How much is not yet safe.
+    pub fn lag(&self) -> Lag {
+        Lag { bytes: self.core().log.unsafe_bytes() }
+    }
+
+    /// The options that the map works by.
+    pub fn options(&self) -> BatchOptions {
+        *self.background.options()
+    }
+
+    /// Empties segments of which less than half is live, until there is none. The thread does so by itself.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full, or the medium met a fault.
+    pub fn compact(&self) -> Result<()> {
+        while self.core().compact_one()? {}
+        Ok(())
+    }
+
+    /// Syncs and gives up this handle. Dropping the last one syncs too, but cannot say that it failed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`sync`](BatchMap::sync).
+    pub fn close(self) -> Result<()> {
+        self.sync()
+    }
+
+    /// Proves that the map is whole. Nobody may be changing it.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault. What is wrong with the map is the result, not an error.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        self.core().check()
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Clone for BatchMap<K, V, M> {
+    fn clone(&self) -> Self {
+        BatchMap { background: Arc::clone(&self.background), root: Arc::clone(&self.root) }
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> fmt::Debug for BatchMap<K, V, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = format!("BatchMap<{}, {}>", K::type_name(), V::type_name());
+        f.debug_struct(&name).field("lag", &self.lag()).finish_non_exhaustive()
+    }
+}
+
+impl<K, V, M> RootObject<M> for Root<K, V, M>
+where
+    K: Key + ?Sized + 'static,
+    V: Stored + ?Sized + 'static,
+    M: Medium,
+{
+    fn root_type() -> RootType {
+        let name = format!("BatchMap<{}, {}>", K::type_name(), V::type_name());
+        RootType { name, layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Core::create(heap, SEGMENT_LEN_MAX).map(Self::of)
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        Core::open(heap).map(Self::of)
+    }
+}
+
+impl<K: ?Sized, V: ?Sized, M: Medium> Root<K, V, M> {
+    fn of(core: Core<M>) -> Self {
+        Root { core: Arc::new(core), background: Mutex::new(Weak::new()), types: PhantomData }
+    }
+}
+
+impl<M: Medium> Core<M> {
+    fn new(log: Log<M>, seed: u64) -> Self {
+        Core {
+            log,
+            seed,
+            shards: (0..1 << SHARD_BITS).map(|_| Padded::default()).collect(),
+            compacting: PauseMutex::new(()),
+            relieved: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    fn medium(&self) -> &M {
+        self.log.medium()
+    }
+}
+
+impl<M: Medium> Batches for Core<M> {
+    fn unsafe_bytes(&self) -> u64 {
+        self.log.unsafe_bytes()
+    }
+
+    fn persist(&self) -> Result<()> {
+        self.log.persist()
+    }
+
+    fn tidy(&self) -> Result<bool> {
+        let is_full = |error: &Error| error.is_full();
+        match self.log.prepare_ahead() {
+            Err(error) if !is_full(&error) => return Err(error),
+            // Whoever needs the segment will see it, and make room.
+            _ => {}
+        }
+        match self.compact_one() {
+            Err(error) if is_full(&error) => Ok(false),
+            compacted => compacted,
+        }
+    }
+}
+
+impl<M: Medium> Drop for Core<M> {
+    /// Leaves everything safe. The heap settles after this.
+    fn drop(&mut self) {
+        if self.medium().fault().is_none() && !std::thread::panicking() {
+            // Nobody is left to tell; what is not safe is lost as by a crash.
+            let _ = self.leave();
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Looking up, writing, removing, scanning: on bytes, whatever the types of keys and values.
+
+use std::ops::ControlFlow;
+use std::sync::MutexGuard;
+
+use remanent_pmem::{Frozen, Medium};
+
+use super::Core;
+use super::index::{Entry, SHARD_BITS, Table};
+use super::layout::{Head, KEY, KEY_LEN_MAX, Kind, VALUE_LEN_MAX};
+use super::log::{Purpose, Record};
+use crate::background::lock_patiently;
+use crate::{Change, Error, Result};
+
+/// The entries whose hashes begin alike.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    pub(super) table: Table,
+    /// Keys that have a value.
+    pub(super) len: u64,
+}
+
+/// When a value is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Always,
+    Absent,
+    Present,
+}
+
+/// A key, and the hash that the index knows it by.
+#[derive(Clone, Copy)]
+pub(super) struct Hashed<'a> {
+    pub(super) hash: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+/// Where a key's entry is in its shard, or would be.
+type Found = Result<usize, usize>;
+
+impl<M: Medium> Core<M> {
+    #[inline]
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        self.shards[(hash >> (64 - SHARD_BITS)) as usize].0.lock(self.medium())
+    }
+
+    /// First byte of the newest record of an entry, and its first word.
+    #[inline]
+    pub(super) fn record(&self, entry: Entry) -> Option<(u64, Head)> {
+        let place = entry.place();
+        let start = self.log.segments.offset(place.slot()) + place.at();
+        Some((start, Head::from_word(self.medium().load(start))?))
+    }
+
+    #[inline]
+    pub(super) fn find(&self, table: &Table, key: Hashed<'_>) -> Found {
+        table.find(key.hash, |entry| {
+            self.record(entry).is_some_and(|(start, head)| {
+                head.key_len == key.bytes.len() as u64
+                    && self.medium().equals(start + KEY, key.bytes)
+            })
+        })
+    }
+
+    /// The bytes of a record's value, which stay as they are while its shard is held.
+    fn with_value<R>(&self, start: u64, head: Head, read: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: a record that the index leads to is complete and never stored to. Its segment is not
+        // used for anything else before the record was moved, for which its shard is needed; the caller
+        // holds that until the view has ended.
+        let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
+        read(&self.medium().view(value))
+    }
+
+    /// Lets `read` see the value of a key.
+    pub(super) fn get_with<R>(
+        &self,
+        key: Hashed<'_>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let shard = self.shard(key.hash);
+        let found = self.find(&shard.table, key).ok().map(|at| shard.table.get(at));
+        let value = found.filter(|entry| !entry.is_tombstone());
+        let result = value
+            .and_then(|entry| self.record(entry))
+            .map(|(start, head)| self.with_value(start, head, read));
+        drop(shard);
+        self.log.heap.verify()?;
+        Ok(result)
+    }
+
+    /// Gives a key a value; says whether it had one.
+    pub(super) fn write(&self, key: Hashed<'_>, value: &[u8], when: When) -> Result<bool> {
+        check_len("key", key.bytes, KEY_LEN_MAX)?;
+        check_len("value", value, VALUE_LEN_MAX)?;
+        self.with_room(|| {
+            let mut shard = self.shard(key.hash);
+            let found = self.find(&shard.table, key);
+            let is_present = has_value(&shard.table, found);
+            let is_wanted = match when {
+                When::Always => true,
+                When::Absent => !is_present,
+                When::Present => is_present,
+            };
+            if is_wanted {
+                self.put(&mut shard, found, key, value)?;
+            }
+            Ok(is_present)
+        })
+    }
+
+    /// Takes a key's value away; says whether it had one.
+    pub(super) fn remove(&self, key: Hashed<'_>) -> Result<bool> {
+        self.remove_with(key, |_| ()).map(|removed| removed.is_some())
+    }
+
+    /// Takes a key's value away after `read` saw it.
+    pub(super) fn remove_with<R>(
+        &self,
+        key: Hashed<'_>,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let mut read = Some(read);
+        self.with_room(|| {
+            let mut shard = self.shard(key.hash);
+            let found = self.find(&shard.table, key);
+            if !has_value(&shard.table, found) {
+                return Ok(None);
+            }
+            let entry = found.ok().map(|at| shard.table.get(at));
+            self.bury(&mut shard, found, key)?;
+            // The record still lies where it was: its segment is not emptied while the shard is held.
+            let old = entry.and_then(|entry| self.record(entry));
+            Ok(old.zip(read.take()).map(|((start, head), read)| self.with_value(start, head, read)))
+        })
+    }
+
+    /// Replaces a key's value by a function of it; `with_bytes` gives the bytes of a new value.
+    pub(super) fn modify<R, T>(
+        &self,
+        key: Hashed<'_>,
+        mut change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
+        with_bytes: impl Fn(&T, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<R> {
+        check_len("key", key.bytes, KEY_LEN_MAX)?;
+        self.with_room(|| {
+            let mut shard = self.shard(key.hash);
+            let found = self.find(&shard.table, key);
+            let is_present = has_value(&shard.table, found);
+            let entry = found.ok().filter(|_| is_present).map(|at| shard.table.get(at));
+            let (change, result) = match entry.and_then(|entry| self.record(entry)) {
+                Some((start, head)) => self.with_value(start, head, |value| change(Some(value))),
+                None => change(None),
+            };
+            match change {
+                Change::Keep => {}
+                Change::Put(value) => with_bytes(&value, &mut |value| {
+                    check_len("value", value, VALUE_LEN_MAX)?;
+                    self.put(&mut shard, found, key, value)
+                })?,
+                Change::Remove if is_present => self.bury(&mut shard, found, key)?,
+                Change::Remove => {}
+            }
+            Ok(result)
+        })
+    }
+
+    /// Appends a value, and has the index lead to it.
+    fn put(&self, shard: &mut Shard, found: Found, key: Hashed<'_>, value: &[u8]) -> Result<()> {
+        let Hashed { hash, bytes } = key;
+        let record = Record { kind: Kind::Value, hash, key: bytes, value };
+        let is_new = !has_value(&shard.table, found);
+        let place = self.log.append(record, Purpose::Growth)?;
+        match found {
+            Ok(at) => {
+                let old = shard.table.get(at);
+                self.count_out(old);
+                shard.table.set(at, old.replaced(place, false));
+            }
+            Err(at) => shard.table.insert(at, Entry::new(hash, place)),
+        }
+        shard.len += u64::from(is_new);
+        Ok(())
+    }
+
+    /// Appends a tombstone over a value that is there.
+    fn bury(&self, shard: &mut Shard, found: Found, key: Hashed<'_>) -> Result<()> {
+        let Ok(at) = found else { return Ok(()) };
+        let Hashed { hash, bytes } = key;
+        let record = Record { kind: Kind::Tombstone, hash, key: bytes, value: &[] };
+        let place = self.log.append(record, Purpose::Relief)?;
+        let old = shard.table.get(at);
+        self.count_out(old);
+        shard.table.set(at, old.replaced(place, true));
+        shard.len -= 1;
+        Ok(())
+    }
+
+    /// Counts the record that an entry leads to as dead.
+    pub(super) fn count_out(&self, entry: Entry) {
+        if let Some((_, head)) = self.record(entry) {
+            self.log.kill(entry.place(), head.record_len());
+        }
+    }
+
+    /// Takes all values away; how many there were.
+    pub(super) fn clear(&self) -> Result<u64> {
+        let _compacting = lock_patiently(&self.compacting, self.medium());
+        let mut shards: Vec<_> =
+            self.shards.iter().map(|shard| shard.0.lock(self.medium())).collect();
+        if shards.iter().all(|shard| shard.table.is_empty()) {
+            drop(shards);
+            return self.log.sync().map(|()| 0);
+        }
+        self.log.clear()?;
+        let count = shards.iter().map(|shard| shard.len).sum();
+        shards.iter_mut().for_each(|shard| **shard = Shard::default());
+        Ok(count)
+    }
+
+    /// Keys that have a value.
+    pub(super) fn count(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.0.lock(self.medium()).len).sum()
+    }
+
+    /// Visits about `limit` entries whose hash is at least `cursor`, and returns where to go on; 0 after
+    /// the last one. Entries of one hash are visited together.
+    pub(super) fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64> {
+        let mut left = limit.max(1);
+        let mut from = cursor;
+        for number in cursor >> (64 - SHARD_BITS)..1 << SHARD_BITS {
+            let shard = self.shards[number as usize].0.lock(self.medium());
+            let scanned = self.scan_shard(&shard.table, from, &mut left, &mut visit);
+            drop(shard);
+            self.log.heap.verify()?;
+            if let ControlFlow::Break(next) = scanned {
+                return Ok(next);
+            }
+            from = 0;
+        }
+        Ok(0)
+    }
+
+    fn scan_shard(
+        &self,
+        table: &Table,
+        from: u64,
+        left: &mut usize,
+        visit: &mut impl FnMut(&[u8], &[u8]),
+    ) -> ControlFlow<u64> {
+        let mut last = None;
+        for entry in table.entries_from(from).filter(|entry| !entry.is_tombstone()) {
+            if *left == 0 && last != Some(entry.hash) {
+                return ControlFlow::Break(entry.hash);
+            }
+            let Some((start, head)) = self.record(entry) else { continue };
+            // SAFETY: as in `with_value`, which follows; the caller holds the shard.
+            let key = unsafe { Frozen::new(start + KEY, head.key_len) };
+            let key = self.medium().view(key);
+            self.with_value(start, head, |value| visit(&key, value));
+            *left = left.saturating_sub(1);
+            last = Some(entry.hash);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs a change, again when the pool was full and room could be made.
+    fn with_room<R>(&self, mut change: impl FnMut() -> Result<R>) -> Result<R> {
+        loop {
+            let relieved = self.relieved();
+            match change() {
+                Err(error) if error.is_full() && self.relieve(relieved)? => {}
+                result => {
+                    let result = result?;
+                    self.log.heap.verify()?;
+                    return Ok(result);
+                }
+            }
+        }
+    }
+}
+
+fn has_value(table: &Table, found: Found) -> bool {
+    found.is_ok_and(|at| !table.get(at).is_tombstone())
+}
+
+fn check_len(what: &'static str, bytes: &[u8], limit: u64) -> Result<()> {
+    let len = bytes.len() as u64;
+    if len > limit { Err(Error::TooLong { what, len, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,286 @@
+//! Segments: space for structures that fill memory from one end to the other.
+//!
+//! A structure names its segments by *slots*. Which segment a slot has is told by a directory that begins in
+//! the structure's header and grows by tables, each twice as long as the one before, so that nothing moves.
+//!
+//! ```text
+//! directory, 672 bytes of the header
+//! byte    0  20 words: where the table of each level lies; that of level 0 is this one:
+//!       160  64 slots of level 0
+//! slot       offset of the segment, a multiple of 64 KiB; in the lowest 16 bits its length in chunks
+//! level k    64 << k slots
+//! ```
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::pool::layout::CHUNK_LEN;
+use remanent_pmem::{Error, Medium, Result, WORD_LEN};
+
+/// Bytes of an ordinary segment.
+pub(crate) const SEGMENT_LEN: u64 = 1 << 20;
+/// Bytes of a header that the directory takes.
+pub(crate) const DIRECTORY_LEN: u64 = (LEVEL_COUNT as u64 + LEVEL_SLOTS) * WORD_LEN;
+
+const LEVEL_COUNT: usize = 20;
+/// Slots of level 0.
+const LEVEL_SLOTS: u64 = 64;
+/// The bits of a slot's word that are the segment's length in chunks.
+const CHUNKS: u64 = CHUNK_LEN - 1;
+
+/// A place in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+impl Slot {
+    /// Slots that a directory can have.
+    const COUNT: u64 = LEVEL_SLOTS * ((1 << LEVEL_COUNT) - 1);
+
+    /// Level, and index in the level's table.
+    fn place(self) -> (usize, usize) {
+        let level = (u64::from(self.0) / LEVEL_SLOTS + 1).ilog2();
+        (level as usize, (u64::from(self.0) - LEVEL_SLOTS * ((1 << level) - 1)) as usize)
+    }
+}
+
+/// A segment as a slot names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// A word for each slot, in volatile memory; grows without moving, so that it can be read meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct PerSlot {
+    levels: [OnceLock<Box<[AtomicU64]>>; LEVEL_COUNT],
+}
+
+impl PerSlot {
+    /// The word of a slot, if any word of its level was ever asked for by [`make`](PerSlot::make).
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> Option<&AtomicU64> {
+        let (level, index) = slot.place();
+        self.levels.get(level)?.get()?.get(index)
+    }
+
+    /// The word of a slot; 0 at first.
+    pub(crate) fn make(&self, slot: Slot) -> &AtomicU64 {
+        let (level, index) = slot.place();
+        &self.level(level)[index]
+    }
+
+    fn level(&self, level: usize) -> &[AtomicU64] {
+        self.levels[level]
+            .get_or_init(|| (0..LEVEL_SLOTS << level).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+/// The segments of one structure: the directory in its header, and a copy of it in volatile memory.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    /// Offset of the directory.
+    directory: u64,
+    words: PerSlot,
+    /// One past the highest slot that was ever taken.
+    end: AtomicU32,
+}
+
+impl Segments {
+    /// The directory of a structure that is being created; its header is zeros.
+    pub(crate) fn create(directory: u64) -> Self {
+        Segments { directory, words: PerSlot::default(), end: AtomicU32::new(0) }
+    }
+
+    /// The directory as a crash may have left it: every slot has a segment or none.
+    ///
+    /// Called before the heap recovers, which asks [`is_linked`](Segments::is_linked).
+    pub(crate) fn open<M: Medium>(heap: &Heap<M>, directory: u64) -> Result<Self> {
+        let medium = heap.medium();
+        // Flush and fence: what a killed process left in the caches, before anything is decided by it.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.persist(directory, DIRECTORY_LEN);
+        let segments = Self::create(directory);
+        for level in 0..LEVEL_COUNT {
+            let Some(table) = segments.table(medium, level) else { continue };
+            if level > 0 {
+                // Flush and fence: as above.
+                // Redundant: as above.
+                medium.persist(table, (LEVEL_SLOTS << level) * WORD_LEN);
+            }
+            for (index, mirrored) in segments.words.level(level).iter().enumerate() {
+                let at = table + index as u64 * WORD_LEN;
+                let word = medium.load(at);
+                if word == 0 {
+                    continue;
+                }
+                let Segment { offset, len } = segment_of(word);
+                if len == 0 || !heap.has_large(offset, len)? {
+                    let what = format!("no segment of {len} bytes lies at {offset:#x}");
+                    return Err(Error::corrupt(at, what));
+                }
+                mirrored.store(word, Ordering::Relaxed);
+                let slot = LEVEL_SLOTS * ((1 << level) - 1) + index as u64;
+                segments.end.fetch_max(slot as u32 + 1, Ordering::Relaxed);
+            }
+        }
+        Ok(segments)
+    }
+
+    /// One past the highest slot that was ever taken.
+    pub(crate) fn end(&self) -> Slot {
+        // Acquire: partner of the Release in `take`; the slots below are there.
+        Slot(self.end.load(Ordering::Acquire))
+    }
+
+    /// Every slot that has a segment, ascending.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (Slot, Segment)> + '_ {
+        (0..self.end().0).map(Slot).filter_map(|slot| Some((slot, self.get(slot)?)))
+    }
+
+    /// The segment of a slot, if it has one.
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> Option<Segment> {
+        let word = self.word(slot);
+        (word != 0).then(|| segment_of(word))
+    }
+
+    /// Offset of the first byte of a slot's segment; 0 when it has none.
+    #[inline]
+    pub(crate) fn offset(&self, slot: Slot) -> u64 {
+        self.word(slot) & !CHUNKS
+    }
+
+    #[inline]
+    fn word(&self, slot: Slot) -> u64 {
+        // Acquire: partner of the Release in `take`; what `fill` wrote is visible.
+        self.words.get(slot).map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    /// Gives a slot that has none a segment of at least `len` bytes, whose content is unspecified but for
+    /// what `fill` stores there. `fill` flushes what it stores; slots are taken by one thread at a time.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full; nothing was changed then.
+    pub(crate) fn take<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        slot: Slot,
+        len: u64,
+        fill: impl FnOnce(u64),
+    ) -> Result<Segment> {
+        let (level, index) = slot.place();
+        if u64::from(slot.0) >= Slot::COUNT {
+            return Err(Error::TooLarge { needed: u64::from(slot.0), limit: Slot::COUNT });
+        }
+        let medium = heap.medium();
+        let table = self.make_table(heap, level)?;
+        let mut lane = heap.enter().prepare_to_write();
+        // Even a short segment is a run of chunks, whose address has 16 bits to spare.
+        let block = lane.allocate(len.max(CHUNK_LEN))?;
+        fill(block.offset);
+        // Fence: what `fill` stored, before the directory leads to it.
+        lane.fence();
+        let word = block.offset | (block.len / CHUNK_LEN);
+        let at = table + index as u64 * WORD_LEN;
+        medium.store(at, word);
+        // Flush and fence: the segment is there for good before anything in it is.
+        medium.persist(at, WORD_LEN);
+        // Release: partner of the Acquire in `word` and `end`.
+        self.words.make(slot).store(word, Ordering::Release);
+        self.end.fetch_max(slot.0 + 1, Ordering::Release);
+        Ok(segment_of(word))
+    }
+
+    /// Takes a slot's segment away and frees it. Nobody looks at it any more.
+    pub(crate) fn free<M: Medium>(&self, heap: &Heap<M>, slot: Slot) {
+        let (level, index) = slot.place();
+        let medium = heap.medium();
+        let (Some(segment), Some(table)) = (self.get(slot), self.table(medium, level)) else {
+            return;
+        };
+        let mut lane = heap.enter().prepare_to_write();
+        let suspect = lane.suspect(segment.offset);
+        // Fence: recovery asks about the segment from here on.
+        lane.fence();
+        let at = table + index as u64 * WORD_LEN;
+        medium.store(at, 0);
+        // Flush and fence: unlinked for good before it is free.
+        medium.persist(at, WORD_LEN);
+        // Relaxed: nobody looks for this slot's segment.
+        self.words.make(slot).store(0, Ordering::Relaxed);
+        lane.retire(suspect);
+    }
+
+    /// Whether `block` is a segment or a table of the directory.
+    pub(crate) fn is_linked<M: Medium>(&self, medium: &M, block: Block) -> bool {
+        (1..LEVEL_COUNT).any(|level| self.table(medium, level) == Some(block.offset))
+            || block.offset.is_multiple_of(CHUNK_LEN)
+                && self.slots().any(|(_, segment)| segment.offset == block.offset)
+    }
+
+    /// Offsets of all segments and tables.
+    pub(crate) fn blocks<M: Medium>(&self, medium: &M) -> Vec<u64> {
+        let tables = (1..LEVEL_COUNT).filter_map(|level| self.table(medium, level));
+        tables.chain(self.slots().map(|(_, segment)| segment.offset)).collect()
+    }
+
+    /// Where the table of a level lies, if there is one.
+    fn table<M: Medium>(&self, medium: &M, level: usize) -> Option<u64> {
+        if level == 0 {
+            return Some(self.directory + LEVEL_COUNT as u64 * WORD_LEN);
+        }
+        let table = medium.load(self.directory + level as u64 * WORD_LEN);
+        (table != 0).then_some(table)
+    }
+
+    fn make_table<M: Medium>(&self, heap: &Heap<M>, level: usize) -> Result<u64> {
+        let medium = heap.medium();
+        if let Some(table) = self.table(medium, level) {
+            return Ok(table);
+        }
+        let len = (LEVEL_SLOTS << level) * WORD_LEN;
+        let mut lane = heap.enter().prepare_to_write();
+        let table = lane.allocate(len)?.offset;
+        medium.write_zeros(table, len);
+        // Flush and fence: an empty table, before the directory leads to it.
+        medium.flush(table, len);
+        lane.fence();
+        let at = self.directory + level as u64 * WORD_LEN;
+        medium.store(at, table);
+        // Flush and fence: the table is there for good before a slot in it is.
+        medium.persist(at, WORD_LEN);
+        Ok(table)
+    }
+}
+
+fn segment_of(word: u64) -> Segment {
+    Segment { offset: word & !CHUNKS, len: (word & CHUNKS) * CHUNK_LEN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_fill_level_after_level() {
+        for (slot, place) in [
+            (0, (0, 0)),
+            (63, (0, 63)),
+            (64, (1, 0)),
+            (191, (1, 127)),
+            (192, (2, 0)),
+            (Slot::COUNT as u32 - 1, (LEVEL_COUNT - 1, (64 << 19) - 1)),
+        ] {
+            assert_eq!(Slot(slot).place(), place, "{slot}");
+        }
+    }
+
+    #[test]
+    fn a_word_holds_the_longest_segment() {
+        let word = (1 << 40) | CHUNKS;
+        assert_eq!(segment_of(word), Segment { offset: 1 << 40, len: CHUNKS << 16 });
+    }
+}

@@ -1,0 +1,3 @@
+mod basic;
+mod fences;
+mod space;
