@@ -2,9 +2,10 @@
 //!
 //! The codec ([`resp`]), the commands and the connection ([`Session`]) contain no networking: they
 //! turn bytes into answers. [`Server`] carries those bytes over TCP. What is stored goes through
-//! the trait [`Store`], which the persistent hash map implements, and [`Volatile`] for tests.
+//! the trait [`Store`], which persistent maps implement, and [`Volatile`] for tests.
 //!
-//! Every answer to a write is given after the write is durable in the pool's class.
+//! Every answer to a write is given after the write is durable in the pool's class. With a [`BatchStore`]
+//! it is given at once, and the write is safe within a bound; `WAITAOF` waits for that.
 #![forbid(unsafe_code)]
 
 mod about;
@@ -15,9 +16,10 @@ pub mod resp;
 mod session;
 mod shared;
 pub mod store;
+mod syncs;
 
 pub use net::{BindError, Server};
 pub use resp::Protocol;
 pub use session::{Progress, Session};
 pub use shared::{Config, Shared};
-pub use store::{MapStore, Store, Volatile};
+pub use store::{BatchStore, MapStore, Store, Volatile};

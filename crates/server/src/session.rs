@@ -3,10 +3,12 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::clients::{Record, Totals};
 use crate::command::{self, Call, Command};
 use crate::resp::{Output, Parser};
+use crate::syncs::Ticket;
 use crate::{Shared, Store};
 
 /// Bytes of answers after which they are sent before more requests are run.
@@ -62,12 +64,21 @@ pub struct Session<S: Store> {
     input: Vec<u8>,
     /// Bytes of `input` whose requests were run.
     done: usize,
-    /// Length of a request that was found but left for `run_long`.
-    long: Option<usize>,
+    /// A request that was found but left for `run_long`.
+    long: Option<Long>,
     /// Length of `input` when its new bytes were last counted.
     counted: usize,
     parser: Parser,
     output: Output,
+}
+
+/// A request that may take long.
+#[derive(Clone, Copy, Debug)]
+struct Long {
+    /// Its length in bytes.
+    len: usize,
+    /// How long it may wait for a sync, where it does and is limited.
+    sync_limit: Option<Duration>,
 }
 
 /// What a connection remembers from one request to the next.
@@ -78,6 +89,10 @@ pub(crate) struct Client {
     pub(crate) replies: Replies,
     /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
     pub(crate) end: Option<Progress>,
+    /// Which syncs make safe all that the long request waits for.
+    pub(crate) ticket: Ticket,
+    /// Whether the long request has waited for as long as it may.
+    pub(crate) is_overdue: bool,
     /// What was done since it was last added to the record.
     pub(crate) counts: Totals,
 }
@@ -102,6 +117,8 @@ impl<S: Store> Session<S> {
             authenticated,
             replies: Replies::All,
             end: None,
+            ticket: Ticket::default(),
+            is_overdue: false,
             counts: Totals::default(),
         };
         let output = Output::new(shared.config.output_len_max);
@@ -158,7 +175,7 @@ impl<S: Store> Session<S> {
     /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as
     /// long as it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
     pub fn run_long(&mut self) -> Progress {
-        let Some(len) = self.long.take() else { return Progress::Yield };
+        let Some(Long { len, .. }) = self.long.take() else { return Progress::Yield };
         let sent_before = self.output.len();
         let request = &mut self.input[self.done..self.done + len];
         let command = command::table::find(self.parser.request(request).get(0));
@@ -166,6 +183,26 @@ impl<S: Store> Session<S> {
         self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
         self.report();
         self.client.end.unwrap_or(Progress::Yield)
+    }
+
+    /// For how long the long request may wait, and what for; `None` where there is no limit.
+    ///
+    /// A sync cannot be interrupted. So the owner of the socket runs it beside the session, and calls
+    /// [`run_overdue`](Session::run_overdue) when it takes longer, else `run_long`, which need not run
+    /// another one.
+    pub(crate) fn limited_sync(&self) -> Option<(Duration, impl FnOnce() + Send + 'static)> {
+        let limit = self.long?.sync_limit?;
+        let (shared, ticket) = (Arc::clone(&self.shared), self.client.ticket);
+        // A failure is met, and told to the client, by `run_long`.
+        Some((limit, move || _ = shared.sync(ticket)))
+    }
+
+    /// As [`run_long`](Session::run_long), for a request that has waited for as long as it may.
+    pub(crate) fn run_overdue(&mut self) -> Progress {
+        self.client.is_overdue = true;
+        let progress = self.run_long();
+        self.client.is_overdue = false;
+        progress
     }
 
     fn run_turn(&mut self) -> Progress {
@@ -192,8 +229,12 @@ impl<S: Store> Session<S> {
                 continue;
             }
             let command = command::table::find(request.get(0));
-            if command.is_some_and(|command| command::is_long(command, &request)) {
-                self.long = Some(len);
+            if let Some(command) = command.filter(|command| command::is_long(command, &request)) {
+                let sync_limit = command::sync_limit(command, &request);
+                // Nobody makes the disk work who may not even ask for it.
+                let sync_limit = sync_limit.filter(|_| self.client.authenticated);
+                self.long = Some(Long { len, sync_limit });
+                self.client.ticket = self.shared.syncs.ticket();
                 return Progress::Long;
             }
             self.execute(len, command);

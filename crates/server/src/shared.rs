@@ -7,6 +7,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::clients::{Clients, Totals};
 use crate::resp::Limits;
+use crate::syncs::{Syncs, Ticket};
+use crate::{Store, store};
 
 /// How a server is to behave; none of it can be changed while it runs.
 #[derive(Clone, Debug)]
@@ -48,6 +50,7 @@ pub struct Shared<S> {
     pub(crate) store: S,
     pub(crate) config: Config,
     pub(crate) clients: Clients,
+    pub(crate) syncs: Syncs,
     /// Totals at the last `CONFIG RESETSTAT`.
     baseline: Mutex<Totals>,
     pub(crate) rejected: AtomicU64,
@@ -65,6 +68,7 @@ impl<S> Shared<S> {
             store,
             config,
             clients: Clients::default(),
+            syncs: Syncs::default(),
             baseline: Mutex::default(),
             rejected: AtomicU64::new(0),
             started: Instant::now(),
@@ -93,5 +97,12 @@ impl<S> Shared<S> {
     /// Seconds since the server was started.
     pub(crate) fn uptime_s(&self) -> u64 {
         self.started.elapsed().as_secs()
+    }
+}
+
+impl<S: Store> Shared<S> {
+    /// Waits until what was written before `ticket` was taken is safe.
+    pub(crate) fn sync(&self, ticket: Ticket) -> Result<(), store::StoreError> {
+        self.syncs.wait(ticket, || self.store.sync())
     }
 }

@@ -2,6 +2,7 @@
 
 mod crash_test;
 mod default_pool;
+mod opening;
 mod pool;
 mod serve;
 mod units;

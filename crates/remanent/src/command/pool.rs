@@ -7,9 +7,11 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use remanent::pmem::heap::Violation;
 use remanent::pmem::pool::RootInfo;
+use remanent::structures::{BatchMap, BatchOptions};
 use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
 use serde_json::json;
 
+use super::opening::open_as_made;
 use super::units::{human_size, parse_duration, parse_size};
 
 /// Create, describe or check a pool file
@@ -89,6 +91,15 @@ impl Target {
     fn open(&self) -> anyhow::Result<remanent::Pool> {
         Ok(remanent::Pool::options().wait(self.wait).open(&self.path)?)
     }
+
+    /// Opens it in the durability that it was made for, where that can be had here: opening its roots
+    /// recovers them.
+    fn open_as_made(&self) -> anyhow::Result<remanent::Pool> {
+        match open_as_made(&remanent::Pool::options().wait(self.wait), &self.path) {
+            Err(remanent::pmem::Error::Unsupported { .. }) => self.open(),
+            opened => Ok(opened?.0),
+        }
+    }
 }
 
 fn describe(info: &PoolInfo, target: &Target) {
@@ -140,9 +151,8 @@ fn describe(info: &PoolInfo, target: &Target) {
 
 fn check(target: &Target) -> anyhow::Result<ExitCode> {
     let progress = progress("checking the pool");
-    let pool = target.open()?;
-    let report = pool.check()?;
-    let mut violations = report.violations;
+    let pool = target.open_as_made()?;
+    let mut violations = Vec::new();
     let mut skipped = Vec::new();
     for root in pool.info()?.roots {
         progress.set_message(format!("checking {}", root.name));
@@ -151,6 +161,9 @@ fn check(target: &Target) -> anyhow::Result<ExitCode> {
             None => skipped.push(root),
         }
     }
+    // After the roots: opening one completes what a crash left half done to its chunks.
+    let report = pool.check()?;
+    violations.extend(report.violations);
     progress.finish_and_clear();
     for root in &skipped {
         eprintln!(
@@ -195,6 +208,7 @@ fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<V
         check_map::<u64, u64>,
         check_map::<u64, [u8]>,
         check_map::<u64, str>,
+        check_batch_map::<[u8], [u8]>,
     ];
     for checker in checkers {
         if let Some(found) = checker(pool, root)? {
@@ -210,8 +224,25 @@ fn check_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
     pool: &remanent::Pool,
     root: &RootInfo,
 ) -> anyhow::Result<Option<Vec<Violation>>> {
-    match HashMap::<K, V>::open(pool, &root.name) {
-        Ok(map) => Ok(Some(map.check()?)),
+    unless_other_type(HashMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
+}
+
+fn check_batch_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &remanent::Pool,
+    root: &RootInfo,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    // A thread would go on compacting what is being looked at.
+    let options = BatchOptions::without_thread();
+    let map = BatchMap::<K, V>::open(pool, &root.name, options);
+    unless_other_type(map.and_then(|map| map.check()))
+}
+
+/// What a check found; `None` when the root is of another type.
+fn unless_other_type(
+    found: remanent::Result<Vec<Violation>>,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    match found {
+        Ok(violations) => Ok(Some(violations)),
         Err(remanent::Error::Pool(remanent::pmem::Error::WrongType { .. })) => Ok(None),
         Err(error) => Err(error.into()),
     }

@@ -2,24 +2,28 @@
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use remanent::pmem::{self, Medium, Pool};
+use remanent::structures::BatchOptions;
 use remanent::{Backing, Durability, Emulation};
-use remanent_server::{Config, MapStore, Server, Store};
+use remanent_server::store::{Form, Lag};
+use remanent_server::{BatchStore, Config, MapStore, Server, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::default_pool;
-use super::units::{parse_duration, parse_size};
+use super::opening::{self, Opened, Promise};
+use super::units::{human_size, parse_duration, parse_size};
 
 /// Serve Redis clients from a pool
 ///
-/// Every write is durable, in the pool's class, before it is acknowledged. The server ends on
-/// SIGTERM, SIGINT or the command SHUTDOWN, after it has answered what it has read; a second signal
-/// ends it at once. Nothing is lost either way, nor by SIGKILL.
+/// Every write is durable, in the pool's class, before it is acknowledged; with --durability batched
+/// it is acknowledged at once and safe within a bound. The server ends on SIGTERM, SIGINT or the
+/// command SHUTDOWN, after it has answered what it has read; a second signal ends it at once. Nothing
+/// is lost either way, nor by SIGKILL.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -36,10 +40,21 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
     size: u64,
 
-    /// What an acknowledged write survives: the death of the `process`, or the loss of `power`.
-    /// Default: what the pool was created with; `process` for a new one
+    /// What an acknowledged write survives: the death of the `process`, or the loss of `power`, or
+    /// that once it is safe, which it soon is (`batched`). Default: what the pool was made for;
+    /// `process` for a new one
     #[arg(long, value_name = "CLASS")]
-    durability: Option<Durability>,
+    durability: Option<Promise>,
+
+    /// With --durability batched: bytes that may be acknowledged and not safe; at so many a writer
+    /// waits. Default: 8M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    lag: Option<u64>,
+
+    /// With --durability batched: how old a write may become before it is safe, where the disk is
+    /// fast enough. Default: 20ms
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    lag_time: Option<Duration>,
 
     /// Treat DRAM as other memory, for research: none, nvram, pcm or stt-mram
     #[arg(long, value_name = "MEDIUM", default_value = "none")]
@@ -76,6 +91,7 @@ Examples:
   remanent serve
   remanent serve --pool data.pool --size 8G
   remanent serve --pool /mnt/pmem/data.pool --durability power
+  remanent serve --pool data.pool --durability batched --lag 64M --lag-time 100ms
   remanent serve --listen 0.0.0.0:6380 --password-file /etc/remanent/password
   remanent serve --pool /dev/shm/test.pool --emulate nvram";
 
@@ -86,60 +102,88 @@ impl Serve {
             Some(path) => path.clone(),
             None => default_pool::path()?,
         };
-        let options = Pool::options()
-            .size_max(self.size)
-            .durability(self.durability.unwrap_or_default())
-            .emulation(self.emulate)
-            .wait(self.wait);
+        self.refuse_lag_unless(match self.durability {
+            Some(promise) => promise == Promise::Batched,
+            // It may have been made so.
+            None => path.exists(),
+        })?;
+        let options = Pool::options().size_max(self.size).emulation(self.emulate).wait(self.wait);
         match self.emulate {
             Emulation::Latency(_) => {
-                let pool = open_emulated(&options, &path)?;
-                let was_clean = pool.was_clean();
-                self.serve(pool, was_clean, start)
+                self.serve(opening::open_emulated(&options, &path, self.durability)?, start)
             }
             Emulation::None | Emulation::Nvram => {
-                let mut pool = options.open_or_create(&path)?;
-                let was_clean = pool.was_clean();
-                let created = pool.info()?.created_durability;
-                if self.durability.is_none() && created != pool.guarantee().durability {
-                    // Whoever made the pool meant it: serving it with less would be a silent loss.
-                    drop(pool);
-                    pool = options.durability(created).open(&path)?;
-                }
-                self.serve(pool, was_clean, start)
+                self.serve(opening::open(&options, &path, self.durability, self.emulate)?, start)
             }
         }
     }
 
-    fn serve<M: Medium>(
+    fn serve<M: Medium>(&self, opened: Opened<M>, start: Instant) -> anyhow::Result<ExitCode> {
+        self.refuse_lag_unless(opened.form == Form::BatchMap)?;
+        let Opened { pool, form, was_clean } = opened;
+        let durability = pool.guarantee().durability;
+        match form {
+            Form::HashMap => {
+                let counts = was_clean || durability == Durability::Process;
+                let store = MapStore::open(&pool)?;
+                self.run_server(&pool, store, &Ready { start, was_clean, counts })?;
+            }
+            Form::BatchMap => {
+                let store = BatchStore::open(&pool, self.batch_options())?;
+                self.run_server(&pool, store, &Ready { start, was_clean, counts: true })?;
+            }
+        }
+        let path = pool.path().to_owned();
+        drop(pool);
+        announce(&format!("stopped; {} is closed", path.display()));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn run_server<M: Medium>(
         &self,
-        pool: Pool<M>,
-        was_clean: bool,
-        start: Instant,
-    ) -> anyhow::Result<ExitCode> {
-        let store = MapStore::open(&pool)?;
-        let opened = start.elapsed();
-        let entries = entries(&pool, &store, was_clean)?;
+        pool: &Pool<M>,
+        store: impl Store,
+        ready: &Ready,
+    ) -> anyhow::Result<()> {
+        let opened = ready.start.elapsed();
+        let entries = ready.entries(&store)?;
+        let promise = promise(pool.guarantee(), store.lag());
         let server = Server::bind(store, self.config()?)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             // The signals are caught before anyone is told that the server is there.
             let stop = Stop::new()?;
             announce(&format!(
-                "listening on {}: {entries} in {}, opened in {:.1} ms{}; an acknowledged write {}",
+                "listening on {}: {entries} in {}, opened in {:.1} ms{}; an acknowledged write {promise}",
                 server.address(),
                 pool.path().display(),
                 opened.as_secs_f64() * 1e3,
-                if was_clean { "" } else { " after a crash" },
-                promise(pool.guarantee()),
+                if ready.was_clean { "" } else { " after a crash" },
             ));
             server.run(stop.wait()).await?;
             anyhow::Ok(())
-        })?;
-        let path = pool.path().to_owned();
-        drop(pool);
-        announce(&format!("stopped; {} is closed", path.display()));
-        Ok(ExitCode::SUCCESS)
+        })
+    }
+
+    fn refuse_lag_unless(&self, is_batched: bool) -> anyhow::Result<()> {
+        let has_lag = self.lag.is_some() || self.lag_time.is_some();
+        if has_lag && !is_batched {
+            bail!(
+                "--lag and --lag-time bound what --durability batched acknowledges before it is safe; \
+                 without it every write is durable before it is acknowledged, so leave them out, or \
+                 ask for --durability batched"
+            );
+        }
+        Ok(())
+    }
+
+    fn batch_options(&self) -> BatchOptions {
+        let default = BatchOptions::default();
+        BatchOptions {
+            lag_bytes: self.lag.unwrap_or(default.lag_bytes),
+            lag_age: self.lag_time.unwrap_or(default.lag_age),
+            ..default
+        }
     }
 
     fn config(&self) -> anyhow::Result<Config> {
@@ -159,42 +203,53 @@ impl Serve {
             .with_context(|| format!("cannot read the password file {}", path.display()))?;
         match text.lines().next() {
             Some(password) if !password.is_empty() => Ok(Some(password.to_owned())),
-            _ => anyhow::bail!("the first line of the password file {} is empty", path.display()),
+            _ => bail!("the first line of the password file {} is empty", path.display()),
         }
     }
 }
 
-/// How many entries there are, where it does not take long to know.
-fn entries<M: Medium>(
-    pool: &Pool<M>,
-    store: &MapStore<M>,
+/// What there is to say of a store that was just opened.
+struct Ready {
+    /// When opening began.
+    start: Instant,
     was_clean: bool,
-) -> anyhow::Result<String> {
-    let must_count_one_by_one = pool.guarantee().durability == Durability::Power && !was_clean;
-    if must_count_one_by_one {
-        return Ok("entries not counted yet".into());
-    }
-    let count = store.len()?;
-    Ok(format!("{count} {}", if count == 1 { "entry" } else { "entries" }))
+    /// Whether it knows how many entries it has, and need not count them one by one.
+    counts: bool,
 }
 
-fn open_emulated(options: &pmem::Options, path: &Path) -> pmem::Result<Pool<pmem::Emulated>> {
-    match options.open_emulated(path) {
-        Err(pmem::Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            options.create_emulated(path)
+impl Ready {
+    /// How many entries there are, where it does not take long to know.
+    fn entries(&self, store: &impl Store) -> anyhow::Result<String> {
+        if !self.counts {
+            return Ok("entries not counted yet".into());
         }
-        opened => opened,
+        let count = store.len()?;
+        Ok(format!("{count} {}", if count == 1 { "entry" } else { "entries" }))
     }
 }
 
 /// What an acknowledged write survives, in words.
-fn promise(guarantee: &pmem::Guarantee) -> &'static str {
-    match (guarantee.durability, guarantee.backing, guarantee.emulation) {
+fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
+    if let Some(lag) = lag {
+        let survives = match guarantee.durability {
+            Durability::Power => "survives the loss of power once it is safe",
+            Durability::Process => {
+                "survives the death of the process and is safe, on emulated memory,"
+            }
+        };
+        return format!(
+            "{survives} after about {:?}, at most {} behind; WAITAOF 1 0 0 waits for it",
+            lag.age_max,
+            human_size(lag.bytes_max)
+        );
+    }
+    let words = match (guarantee.durability, guarantee.backing, guarantee.emulation) {
         (Durability::Power, ..) => "survives the loss of power",
         (_, Backing::Memory, Emulation::None) => "survives the death of the process, not a reboot",
         (.., Emulation::None) => "survives the death of the process; for power loss ask for it",
         _ => "survives the death of the process, on emulated memory",
-    }
+    };
+    words.to_owned()
 }
 
 /// A line on standard output; a closed one is no reason to stop.
@@ -217,7 +272,7 @@ impl Stop {
     }
 
     /// Waits for a signal. From then on another one ends the process at once: nothing that was
-    /// acknowledged is lost by that.
+    /// acknowledged is lost by that, but what lags behind is left to the system to write.
     async fn wait(mut self) {
         self.received().await;
         tokio::spawn(async move {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-use super::common::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode};
+use super::common::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode, on_disk};
 
 /// Debian's own interpreter: that is where its python3-redis can be found.
 const PYTHON: &str = "/usr/bin/python3";
@@ -91,9 +91,14 @@ fn run(command: &mut Command) -> String {
 
 /// Runs the same client on a fresh Redis and a fresh Remanent, and compares what it prints.
 fn compare(client: impl Fn(SocketAddr) -> String) {
+    compare_with(&[], client);
+}
+
+/// The same on a Remanent that is served with `arguments`.
+fn compare_with(arguments: &[&str], client: impl Fn(SocketAddr) -> String) {
     let directory = directory();
     let redis = Redis::start(directory.path());
-    let server = Server::start(&directory.path().join("transcript.pool"), &[]);
+    let server = Server::start(&directory.path().join("transcript.pool"), arguments);
     let (expected, found) = (client(redis.address), client(server.address));
     for (number, (expected, found)) in expected.lines().zip(found.lines()).enumerate() {
         assert_eq!(found, expected, "answers differ in line {}", number + 1);
@@ -118,6 +123,32 @@ fn redis_cli_sees_no_difference() {
     if redis_available() {
         compare(|address| redis_cli(address, &[]));
     }
+}
+
+#[test]
+fn redis_cli_sees_no_difference_when_batched() {
+    if redis_available() {
+        let arguments = ["--durability", "batched", "--emulate", "nvram"];
+        compare_with(&arguments, |address| redis_cli(address, &[]));
+    }
+}
+
+/// A command that the Redis which the others are compared with has not yet.
+#[test]
+fn redis_cli_waits_for_the_disk() {
+    if !available("redis-cli", &["--version"]) {
+        return;
+    }
+    let directory = on_disk();
+    let server =
+        Server::start(&directory.path().join("batched.pool"), &["--durability", "batched"]);
+    let cli = |arguments: &str| {
+        let port = server.address.port().to_string();
+        run(Command::new("redis-cli").args(["-p", &port]).args(arguments.split(' ')))
+    };
+    assert_eq!(cli("set greeting hello"), "OK\n");
+    assert_eq!(cli("waitaof 1 0 0"), "1\n0\n");
+    assert!(cli("info persistence").contains("\nlag_bytes:0\r\n"));
 }
 
 #[test]

@@ -18,6 +18,18 @@ pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::Builder::new().prefix("remanent-test-").tempdir_in(parent).expect("a directory")
 }
 
+/// A directory beside the tests themselves: on a file system that survives the loss of power.
+pub(crate) fn on_disk() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// What `remanent pool info` tells of a pool.
+pub(crate) fn pool_info(path: &str) -> serde_json::Value {
+    let output = remanent(&["pool", "info", path, "--json"]);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 /// Runs the command to its end.
 pub(crate) fn remanent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_remanent")).args(arguments).output().expect("the command runs")

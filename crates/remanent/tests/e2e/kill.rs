@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::common::{
-    Answer, Client, Random, Server, assert_whole, directory, encode, number_from_env,
+    Answer, Client, Random, Server, assert_whole, directory, encode, number_from_env, on_disk,
 };
 
 const CONNECTIONS: u64 = 4;
@@ -172,12 +172,11 @@ struct Known {
 }
 
 /// Runs rounds of load, kill and comparison.
-fn kill_rounds(rounds: u64, arguments: &[&str]) {
+fn kill_rounds(directory: &Path, rounds: u64, arguments: &[&str]) {
     let seed = number_from_env("REMANENT_SEED", std::process::id().into());
     println!("REMANENT_SEED={seed} REMANENT_KILL_ROUNDS={rounds} repeats this run");
     let mut random = Random::new(seed);
-    let directory = directory();
-    let pool = directory.path().join("kill.pool");
+    let pool = directory.join("kill.pool");
     let mut known = Known { own: vec![Entries::new(); CONNECTIONS as usize], ..Known::default() };
     let mut answered = 0;
     for round in 0..rounds {
@@ -324,24 +323,50 @@ fn compare_shared(
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write() {
-    kill_rounds(number_from_env("REMANENT_KILL_ROUNDS", 50), &["--threads", "4"]);
+    kill_rounds(directory().path(), rounds(50), &["--threads", "4"]);
 }
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write_as_nvram() {
-    let rounds = number_from_env("REMANENT_KILL_ROUNDS", 50).div_ceil(5);
-    kill_rounds(rounds, &["--threads", "4", "--emulate", "nvram"]);
+    let arguments = ["--threads", "4", "--emulate", "nvram"];
+    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments);
+}
+
+/// What is not safe lies with the system, which outlives the process: not even that is lost by a kill.
+#[test]
+fn no_kill_loses_or_resurrects_a_batched_write() {
+    let arguments = ["--threads", "4", "--durability", "batched", "--lag", "256K"];
+    kill_rounds(on_disk().path(), rounds(50).div_ceil(5), &arguments);
+}
+
+#[test]
+fn no_kill_loses_or_resurrects_a_batched_write_as_nvram() {
+    let arguments = ["--threads", "4", "--durability", "batched", "--emulate", "nvram"];
+    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments);
+}
+
+fn rounds(default: u64) -> u64 {
+    number_from_env("REMANENT_KILL_ROUNDS", default)
 }
 
 /// A kill while entries are wiped: all of them are there afterwards or none.
 #[test]
 fn a_killed_flushall_is_whole_or_nothing() {
+    kill_flushes(&[]);
+}
+
+#[test]
+fn a_killed_batched_flushall_is_whole_or_nothing() {
+    kill_flushes(&["--durability", "batched", "--emulate", "nvram"]);
+}
+
+fn kill_flushes(arguments: &[&str]) {
     let directory = directory();
     let pool = directory.path().join("flush.pool");
     let mut random = Random::new(number_from_env("REMANENT_SEED", std::process::id().into()));
     for _ in 0..10 {
-        fill_and_kill_flush(&pool, random.below(3_000));
-        let server = Server::start(&pool, &[]);
+        fill_and_kill_flush(&pool, arguments, random.below(3_000));
+        let server = Server::start(&pool, arguments);
         let left = fetch(&mut server.connect()).len();
         assert!(left == 0 || left == FLUSHED, "{left} of {FLUSHED} entries are left");
         server.connect().call(&["FLUSHALL"]);
@@ -352,8 +377,8 @@ fn a_killed_flushall_is_whole_or_nothing() {
 
 const FLUSHED: usize = 2_000;
 
-fn fill_and_kill_flush(pool: &Path, delay_us: u64) {
-    let server = Server::start(pool, &[]);
+fn fill_and_kill_flush(pool: &Path, arguments: &[&str], delay_us: u64) {
+    let server = Server::start(pool, arguments);
     let mut client = server.connect();
     let requests =
         (0..FLUSHED).map(|index| encode(&["SET".into(), format!("key{index}"), "v".into()]));

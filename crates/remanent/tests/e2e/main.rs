@@ -1,5 +1,6 @@
 //! The command and its server from outside: real processes, real sockets, real files.
 
+mod batched;
 #[cfg(feature = "client-tests")]
 mod clients;
 mod common;

@@ -2,13 +2,9 @@
 
 use serde_json::Value;
 
-use super::common::{Answer, Server, assert_whole, directory, error_of, remanent};
-
-fn info(path: &str) -> Value {
-    let output = remanent(&["pool", "info", path, "--json"]);
-    assert!(output.status.success(), "{output:?}");
-    serde_json::from_slice(&output.stdout).expect("JSON")
-}
+use super::common::{
+    Answer, Server, assert_whole, directory, error_of, on_disk, pool_info as info, remanent,
+};
 
 #[test]
 fn a_pool_is_created_described_and_checked() {
@@ -106,7 +102,7 @@ fn what_the_backing_cannot_give_is_refused() {
 
 #[test]
 fn power_safe_pools_live_on_files() {
-    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = on_disk();
     let path = directory.path().join("power.pool");
     let server = Server::start(&path, &["--durability", "power", "--size", "256M"]);
     assert!(server.greeting.contains("survives the loss of power"), "{}", server.greeting);

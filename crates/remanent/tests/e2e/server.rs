@@ -153,7 +153,16 @@ fn one_client_too_many_is_told_so() {
 
 #[test]
 fn a_full_pool_says_so_and_loses_nothing() {
-    let (_directory, server) = started(&["--size", "40M"]);
+    fill_a_pool(&[]);
+}
+
+#[test]
+fn a_full_batched_pool_says_so_and_loses_nothing() {
+    fill_a_pool(&["--durability", "batched", "--emulate", "nvram"]);
+}
+
+fn fill_a_pool(arguments: &[&str]) {
+    let (_directory, server) = started(&[arguments, &["--size", "40M"]].concat());
     let mut client = server.connect();
     let value = "v".repeat(10_000);
     let mut stored = 0;
@@ -173,7 +182,7 @@ fn a_full_pool_says_so_and_loses_nothing() {
     server.kill();
     assert_whole(&pool);
 
-    let server = Server::start(&pool, &[]);
+    let server = Server::start(&pool, arguments);
     let mut client = server.connect();
     for index in 0..stored {
         assert_eq!(client.call(&["GET".into(), format!("key{index}")]), Answer::bulk(&value));

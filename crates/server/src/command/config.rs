@@ -20,8 +20,10 @@ impl<S: Store> Call<'_, S> {
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let config = &self.shared.config;
         let size_max_bytes = self.shared.store.describe().size_max_bytes;
+        // Redis's words for: before the answer, and soon after it.
+        let appendfsync = if self.shared.store.lag().is_some() { "everysec" } else { "always" };
         vec![
-            ("appendfsync", "always".into()),
+            ("appendfsync", appendfsync.into()),
             ("appendonly", "no".into()),
             ("bind", config.listen.ip().to_string()),
             ("client-query-buffer-limit", config.limits.request_len.to_string()),

@@ -126,6 +126,14 @@ fn persistence<S: Store>(text: &mut Text, shared: &Shared<S>) {
     text.line("pool_durability", &description.durability);
     text.line("pool_emulation", &description.emulation);
     text.line("pool_opened_clean", u8::from(description.opened_clean));
+    let Some(lag) = shared.store.lag() else {
+        text.line("durability", &description.durability);
+        return;
+    };
+    text.line("durability", "batched");
+    text.line("lag_bytes", lag.bytes);
+    text.line("lag_bytes_max", lag.bytes_max);
+    text.line("lag_age_ms_max", lag.age_max.as_millis());
 }
 
 fn stats<S>(text: &mut Text, shared: &Shared<S>) {

@@ -10,8 +10,10 @@ mod keyspace;
 mod server;
 mod string;
 pub(crate) mod table;
+mod wait;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use crate::Shared;
 use crate::resp::{Output, Request};
@@ -30,8 +32,17 @@ pub(crate) fn is_long(command: &Command, request: &Request<'_>) -> bool {
     match command.verb {
         Verb::Keys | Verb::FlushAll | Verb::FlushDb => true,
         Verb::Scan => keyspace::scan_count(request) > LONG_ARGUMENTS as u64,
+        Verb::WaitAof => wait::is_local(request),
         _ => request.len() > LONG_ARGUMENTS || request.bytes_len() > LONG_BYTES,
     }
+}
+
+/// How long the request may wait for a disk at most, where it does so and is limited.
+pub(crate) fn sync_limit(command: &Command, request: &Request<'_>) -> Option<Duration> {
+    if command.verb == Verb::WaitAof && is_long(command, request) {
+        return wait::local_limit(request);
+    }
+    None
 }
 
 /// Why a command does not do what it was asked, in words for the client.
@@ -166,6 +177,7 @@ impl<S: Store> Call<'_, S> {
             Verb::Time => self.time(),
             Verb::Type => self.type_of(),
             Verb::Wait => self.wait(),
+            Verb::WaitAof => self.wait_aof(),
         }
     }
 

@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Call, Failure, Outcome};
-use crate::resp::parse_i64;
 use crate::session::Progress;
 use crate::store::Store;
 
@@ -16,21 +15,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// There are no replicas to wait for, and what was answered is durable already.
-    pub(super) fn wait(&mut self) -> Outcome {
-        parse_i64(self.request.get(1)).ok_or(Failure::NOT_AN_INTEGER)?;
-        let timeout_ms = parse_i64(self.request.get(2));
-        match timeout_ms.ok_or(Failure::text("ERR timeout is not an integer or out of range"))? {
-            ..0 => Err(Failure::text("ERR timeout is negative")),
-            _ => {
-                self.reply.integer(0);
-                Ok(())
-            }
-        }
-    }
-
-    /// There is nothing to save: every acknowledged write is durable, so all ways of ending are
-    /// one.
+    /// All ways of ending are one: every acknowledged write is durable, or made so before the end.
     pub(super) fn shutdown(&mut self) -> Outcome {
         for index in 1..self.request.len() {
             if self.is_word(index, "ABORT") && self.request.len() == 2 {

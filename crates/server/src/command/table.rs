@@ -58,6 +58,7 @@ pub(crate) enum Verb {
     Type,
     Unlink,
     Wait,
+    WaitAof,
 }
 
 /// What is known of a command before it runs.
@@ -287,6 +288,8 @@ pub(crate) static COMMANDS: &[Command] = commands! {
         "generic" "4.0.0" "O(1) for each key removed regardless of its size." "Delete a key";
     Wait "wait" 3 &["noscript"], SLOW_CONNECTION, NO_KEYS,
         "generic" "3.0.0" "O(1)" "Return the number of replicas, which is 0";
+    WaitAof "waitaof" 4 &["noscript"], SLOW_CONNECTION, NO_KEYS,
+        "generic" "7.2.0" "O(1)" "Wait until everything written before is safe in the pool";
 };
 
 #[rustfmt::skip]

@@ -47,9 +47,8 @@ pub(super) async fn serve<S: Store>(
                 session.run()
             }
             Progress::Long => {
-                let long = move || (session.run_long(), session);
                 let progress;
-                (progress, session) = tokio::task::spawn_blocking(long).await?;
+                (progress, session) = run_long(session).await?;
                 progress
             }
             Progress::Close => break,
@@ -60,4 +59,18 @@ pub(super) async fn serve<S: Store>(
         };
     }
     socket.shutdown().await
+}
+
+/// Runs a long request where it holds nobody up.
+async fn run_long<S: Store>(
+    mut session: Session<S>,
+) -> Result<(Progress, Session<S>), tokio::task::JoinError> {
+    if let Some((limit, sync)) = session.limited_sync() {
+        // Left alone when the time is up: it does no harm, and serves others.
+        let syncing = tokio::task::spawn_blocking(sync);
+        if tokio::time::timeout(limit, syncing).await.is_err() {
+            return Ok((session.run_overdue(), session));
+        }
+    }
+    tokio::task::spawn_blocking(move || (session.run_long(), session)).await
 }

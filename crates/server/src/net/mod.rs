@@ -92,13 +92,13 @@ impl<S: Store> Server<S> {
     }
 
     /// Serves clients until `stop` is done or a client sends `SHUTDOWN`, then lets every connection
-    /// finish what it has read, and returns when all are closed.
+    /// finish what it has read, and returns when all are closed and what they wrote is safe.
     ///
     /// Runs within a tokio runtime with I/O and time enabled.
     ///
     /// # Errors
     ///
-    /// When the system refuses what the threads need.
+    /// When the system refuses what the threads need, or what was acknowledged cannot be made safe.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let (stopper, stopped) = watch::channel(false);
         let shutdown = Arc::new(Notify::new());
@@ -117,8 +117,12 @@ impl<S: Store> Server<S> {
         }
         drop(self.listener);
         stopper.send_replace(true);
-        tokio::task::spawn_blocking(move || workers.into_iter().for_each(Worker::join)).await?;
-        Ok(())
+        let shared = self.shared;
+        tokio::task::spawn_blocking(move || {
+            workers.into_iter().for_each(Worker::join);
+            shared.store.sync().map_err(io::Error::other)
+        })
+        .await?
     }
 
     /// Hands each new connection to the worker that has fewest.

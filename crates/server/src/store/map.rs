@@ -1,14 +1,9 @@
 //! The persistent hash map as a store.
 
-use std::os::unix::fs::MetadataExt;
-
 use remanent_pmem::{Mapped, Medium, Pool};
-use remanent_structures::{Error, HashMap, Result};
+use remanent_structures::{HashMap, Result};
 
-use super::{Change, Description, Store, StoreError};
-
-/// Name of the root under which a server keeps its entries.
-pub const ROOT: &str = "redis";
+use super::{Change, Description, ROOT, Store, StoreError};
 
 /// A server's entries in a pool: a [`HashMap`] under the root [`ROOT`].
 ///
@@ -16,13 +11,12 @@ pub const ROOT: &str = "redis";
 /// use remanent_pmem::Pool;
 /// use remanent_server::{MapStore, Store};
 ///
-/// # let path = std::env::temp_dir().join(format!("doc-{}.pool", std::process::id()));
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("map.pool");
 /// let pool = Pool::options().size_max(1 << 30).create(&path)?;
 /// let store = MapStore::open(&pool)?;
 /// store.put(b"key", b"value")?;
 /// assert_eq!(store.get_with(b"key", <[u8]>::len)?, Some(5));
-/// # drop((store, pool));
-/// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -44,12 +38,6 @@ impl<M: Medium> MapStore<M> {
     /// The map behind the store.
     pub fn map(&self) -> &HashMap<[u8], [u8], M> {
         &self.map
-    }
-}
-
-impl From<Error> for StoreError {
-    fn from(error: Error) -> Self {
-        if error.is_full() { StoreError::Full } else { StoreError::Failed(error.to_string()) }
     }
 }
 
@@ -86,18 +74,9 @@ impl<M: Medium> Store for MapStore<M> {
     fn modify<R>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        change: impl FnMut(Option<&[u8]>) -> (Change, R),
     ) -> Result<R, StoreError> {
-        let decide = |found: Option<&[u8]>| {
-            let (change, result) = change(found);
-            let change = match change {
-                Change::Keep => remanent_structures::Change::Keep,
-                Change::Put(value) => remanent_structures::Change::Put(value),
-                Change::Remove => remanent_structures::Change::Remove,
-            };
-            (change, result)
-        };
-        Ok(self.map.modify::<R, Vec<u8>>(key, decide)?)
+        Ok(self.map.modify(key, change)?)
     }
 
     fn clear(&self) -> Result<(), StoreError> {
@@ -119,17 +98,6 @@ impl<M: Medium> Store for MapStore<M> {
     }
 
     fn describe(&self) -> Description {
-        let guarantee = self.pool.guarantee();
-        let blocks = std::fs::metadata(&guarantee.path).map_or(0, |metadata| metadata.blocks());
-        Description {
-            path: guarantee.path.display().to_string(),
-            backing: guarantee.backing.to_string(),
-            durability: guarantee.durability.to_string(),
-            emulation: guarantee.emulation.to_string(),
-            // The system counts in 512 bytes, whatever the file system's own blocks are.
-            used_bytes: blocks * 512,
-            size_max_bytes: self.pool.size_max(),
-            opened_clean: self.pool.was_clean(),
-        }
+        Description::of(&self.pool)
     }
 }

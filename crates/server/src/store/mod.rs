@@ -1,23 +1,26 @@
 //! What the commands need from the map they work on.
 
+mod batch;
+mod form;
 mod map;
 mod volatile;
 
-pub use map::{MapStore, ROOT};
+pub use batch::BatchStore;
+pub use form::Form;
+pub use map::MapStore;
 pub use volatile::Volatile;
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use remanent_pmem::{Medium, Pool};
+
+/// Name of the root under which a server keeps its entries.
+pub const ROOT: &str = "redis";
 
 /// What becomes of an entry that [`Store::modify`] looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Leave it as it is, or missing.
-    Keep,
-    /// Give it this value.
-    Put(Vec<u8>),
-    /// Take it away.
-    Remove,
-}
+pub type Change = remanent_structures::Change<Vec<u8>>;
 
 /// Why a store did not do what it was asked; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +32,12 @@ pub enum StoreError {
     /// Anything else, in words for the client.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<remanent_structures::Error> for StoreError {
+    fn from(error: remanent_structures::Error) -> Self {
+        if error.is_full() { StoreError::Full } else { StoreError::Failed(error.to_string()) }
+    }
 }
 
 /// What `INFO` and the start line tell of a store.
@@ -50,9 +59,47 @@ pub struct Description {
     pub opened_clean: bool,
 }
 
+impl Description {
+    fn of<M: Medium>(pool: &Pool<M>) -> Self {
+        let guarantee = pool.guarantee();
+        let blocks = std::fs::metadata(&guarantee.path).map_or(0, |metadata| metadata.blocks());
+        Description {
+            path: guarantee.path.display().to_string(),
+            backing: guarantee.backing.to_string(),
+            durability: guarantee.durability.to_string(),
+            emulation: guarantee.emulation.to_string(),
+            // The system counts in 512 bytes, whatever the file system's own blocks are.
+            used_bytes: blocks * 512,
+            size_max_bytes: pool.size_max(),
+            opened_clean: pool.was_clean(),
+        }
+    }
+}
+
+/// How far what is safe may lag behind what was acknowledged, and how far it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lag {
+    /// Bytes that are acknowledged and not safe.
+    pub bytes: u64,
+    /// At so many bytes a writer waits until they are safe.
+    pub bytes_max: u64,
+    /// After half of this, what is not safe begins to be made so.
+    pub age_max: Duration,
+}
+
 /// A map from byte strings to byte strings, shared by all connections.
 ///
-/// Every call is atomic, and durable in the store's class when it returns.
+/// Every call is atomic. When it returns, what it did is durable in the store's class, or [`lag`] says
+/// how far from that the store may be and [`sync`] waits for it.
+///
+/// What is passed to [`get_with`], [`modify`] and [`scan`] runs while the store may hold a lock, so it must
+/// not use the store.
+///
+/// [`lag`]: Store::lag
+/// [`sync`]: Store::sync
+/// [`get_with`]: Store::get_with
+/// [`modify`]: Store::modify
+/// [`scan`]: Store::scan
 pub trait Store: Send + Sync + 'static {
     /// Lets `read` see the value of `key`; `None` when there is none.
     ///
@@ -147,6 +194,21 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64, StoreError>;
+
+    /// Waits until everything that was acknowledged before the call is durable. May take as long as a
+    /// disk does.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault: then nothing more is known to be safe.
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// How far what is safe lags behind; `None` where everything is durable when it is acknowledged.
+    fn lag(&self) -> Option<Lag> {
+        None
+    }
 
     /// Where the entries live and what they survive.
     fn describe(&self) -> Description;

@@ -1,13 +1,34 @@
-//! Each command's answers, on a store in ordinary memory.
+//! Each command's answers, on each kind of store.
+
+use remanent_pmem::Pool;
+use remanent_server::{BatchStore, MapStore, Store, Volatile};
+use remanent_structures::BatchOptions;
 
 use super::session::Connection;
 
+/// Has `test` run on each kind of store.
+fn on_each_store(test: impl Fn(&mut dyn FnMut(&str) -> String)) {
+    fn run(test: &impl Fn(&mut dyn FnMut(&str) -> String), store: impl Store) {
+        let mut connection = Connection::to(store);
+        test(&mut |line| connection.exchange(line));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let pool = |name| {
+        let options = Pool::options().size_max(256 << 20);
+        options.create(directory.path().join(name)).unwrap()
+    };
+    run(&test, Volatile::new(1 << 30));
+    run(&test, MapStore::open(&pool("map")).unwrap());
+    run(&test, BatchStore::open(&pool("batched"), BatchOptions::default()).unwrap());
+}
+
 /// Requests, and the bytes that answer them.
 fn check(exchanges: &[(&str, &str)]) {
-    let mut connection = Connection::new();
-    for (request, answer) in exchanges {
-        assert_eq!(connection.exchange(request), *answer, "to {request}");
-    }
+    on_each_store(|exchange| {
+        for (request, answer) in exchanges {
+            assert_eq!(exchange(request), *answer, "to {request}");
+        }
+    });
 }
 
 #[test]
@@ -87,7 +108,32 @@ fn connections() {
         ("CLIENT ID", ":1\r\n"),
         ("RESET", "+RESET\r\n"),
         ("CLIENT GETNAME", "$-1\r\n"),
+    ]);
+}
+
+/// What a client waits for that cannot come is answered at once; it compares the answer anyway.
+#[test]
+fn waits() {
+    let not_an_integer = "-ERR value is not an integer or out of range\r\n";
+    check(&[
+        ("WAIT 0 0", ":0\r\n"),
         ("WAIT 1 0", ":0\r\n"),
+        ("WAIT x 0", not_an_integer),
+        ("WAIT 1 -1", "-ERR timeout is negative\r\n"),
+        ("SET k v", "+OK\r\n"),
+        ("WAITAOF 1 0 0", "*2\r\n:1\r\n:0\r\n"),
+        ("WAITAOF 0 0 0", "*2\r\n:1\r\n:0\r\n"),
+        ("WAITAOF 0 2 0", "*2\r\n:1\r\n:0\r\n"),
+        ("DEL k", ":1\r\n"),
+        ("WAITAOF 1 2 60000", "*2\r\n:1\r\n:0\r\n"),
+        ("WAITAOF 2 0 0", "-ERR value is out of range, value must between 0 and 1\r\n"),
+        ("WAITAOF -1 0 0", "-ERR value is out of range, value must between 0 and 1\r\n"),
+        ("WAITAOF x 0 0", not_an_integer),
+        ("WAITAOF 1 x 0", not_an_integer),
+        ("WAITAOF 1 -1 0", "-ERR value is out of range, must be positive\r\n"),
+        ("WAITAOF 1 0 -1", "-ERR timeout is negative\r\n"),
+        ("WAITAOF 1 0 x", "-ERR timeout is not an integer or out of range\r\n"),
+        ("WAITAOF 1 0", "-ERR wrong number of arguments for 'waitaof' command\r\n"),
     ]);
 }
 
@@ -164,6 +210,33 @@ fn numbers_about_the_server_add_up() {
     connection.exchange("CONFIG RESETSTAT");
     let info = connection.exchange("INFO stats");
     assert!(info.contains("keyspace_hits:0"), "{info}");
+}
+
+/// How much is not safe is told, and nothing is after waiting.
+#[test]
+fn what_lags_behind_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = Pool::options().create(directory.path().join("batched")).unwrap();
+    let options = BatchOptions { lag_bytes: 4 << 20, ..BatchOptions::without_thread() };
+    let mut connection = Connection::to(BatchStore::open(&pool, options).unwrap());
+    let is_told = |connection: &mut Connection<BatchStore>, line: &str| {
+        let info = connection.exchange("INFO persistence");
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{line} is not in {info}");
+    };
+    for line in ["durability:batched", "lag_bytes:0", "lag_bytes_max:4194304", "lag_age_ms_max:20"]
+    {
+        is_told(&mut connection, line);
+    }
+    connection.exchange("SET key value");
+    let info = connection.exchange("INFO persistence");
+    assert!(!info.contains("\r\nlag_bytes:0\r\n"), "{info}");
+    assert_eq!(connection.exchange("WAITAOF 0 0 0"), "*2\r\n:0\r\n:0\r\n");
+    assert_eq!(connection.exchange("WAITAOF 1 0 0"), "*2\r\n:1\r\n:0\r\n");
+    is_told(&mut connection, "lag_bytes:0");
+    assert!(connection.exchange("CONFIG GET appendfsync").contains("everysec"));
+
+    let info = Connection::new().exchange("INFO persistence");
+    assert!(info.contains("\r\ndurability:none\r\n") && !info.contains("lag_"), "{info}");
 }
 
 #[test]

@@ -2,13 +2,21 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-use remanent_server::store::{Change, Description, StoreError};
+use remanent_server::store::{Change, Description, Lag, StoreError};
 use remanent_server::{BindError, Config, Server, Store, Volatile};
 
-/// A store that panics at one key.
-struct Fragile(Volatile);
+/// A store that panics at one key, and whose disk may stand still.
+struct Fragile(Volatile, Arc<Disk>);
+
+#[derive(Default)]
+struct Disk {
+    stands_still: AtomicBool,
+    syncs: AtomicU32,
+}
 
 const POISON: &[u8] = b"poison";
 
@@ -79,6 +87,19 @@ impl Store for Fragile {
         self.0.scan(cursor, limit, visit)
     }
 
+    fn sync(&self) -> Result<(), StoreError> {
+        while self.1.stands_still.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.1.syncs.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        let bytes = u64::from(self.1.stands_still.load(Ordering::SeqCst));
+        Some(Lag { bytes, bytes_max: 1, age_max: Duration::from_secs(1) })
+    }
+
     fn describe(&self) -> Description {
         self.0.describe()
     }
@@ -86,8 +107,17 @@ impl Store for Fragile {
 
 /// Serves a fragile store while `test` runs, and ends when it is done.
 fn with_server(test: impl FnOnce(SocketAddr)) {
+    with_disk(&Arc::default(), test);
+}
+
+fn with_disk(disk: &Arc<Disk>, test: impl FnOnce(SocketAddr)) {
     let config = Config { listen: ([127, 0, 0, 1], 0).into(), threads: 1, ..Config::default() };
-    let server = Server::bind(Fragile(Volatile::new(1 << 20)), config).expect("a free port");
+    with_config(disk, config, test);
+}
+
+fn with_config(disk: &Arc<Disk>, config: Config, test: impl FnOnce(SocketAddr)) {
+    let server = Server::bind(Fragile(Volatile::new(1 << 20), Arc::clone(disk)), config)
+        .expect("a free port");
     let address = server.address();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let thread = std::thread::spawn(move || {
@@ -134,6 +164,81 @@ fn a_panic_closes_one_connection() {
             assert_eq!(exchange(&mut bystander, "STRLEN key"), ":5\r\n");
         }
         assert_eq!(exchange(&mut connect(address), "DBSIZE"), ":1\r\n");
+    });
+}
+
+const SAFE: &str = "*2\r\n:1\r\n:0\r\n";
+const NOT_SAFE: &str = "*2\r\n:0\r\n:0\r\n";
+
+/// Reads an answer to `WAITAOF`.
+fn receive_waited(stream: &mut TcpStream) -> String {
+    let mut answer = [0; SAFE.len()];
+    stream.read_exact(&mut answer).expect("an answer");
+    String::from_utf8(answer.to_vec()).expect("text")
+}
+
+/// Whoever waits for a disk waits alone, as long as it wants, and costs one sync together with others.
+#[test]
+fn waiting_for_the_disk_holds_nobody_up() {
+    const WAITING: usize = 20;
+    let disk = Arc::new(Disk::default());
+    with_disk(&disk, |address| {
+        disk.stands_still.store(true, Ordering::SeqCst);
+        let mut waiting: Vec<TcpStream> = (0..WAITING).map(|_| connect(address)).collect();
+        for stream in &mut waiting {
+            assert_eq!(exchange(stream, "SET key value"), "+OK\r\n");
+            stream.write_all(b"WAITAOF 1 0 0\r\nPING\r\n").expect("the server reads");
+        }
+        let mut hasty = connect(address);
+        let start = Instant::now();
+        hasty.write_all(b"WAITAOF 1 0 50\r\n").expect("the server reads");
+        assert_eq!(receive_waited(&mut hasty), NOT_SAFE);
+        assert!(start.elapsed() >= Duration::from_millis(50), "answered before the time was up");
+        assert_eq!(exchange(&mut hasty, "INCR counter"), ":1\r\n");
+        assert_eq!(disk.syncs.load(Ordering::SeqCst), 0);
+        for stream in &mut waiting {
+            stream.set_nonblocking(true).expect("a socket option");
+            let early = stream.read(&mut [0]).map_err(|error| error.kind());
+            assert_eq!(early, Err(ErrorKind::WouldBlock), "answered before it is safe");
+            stream.set_nonblocking(false).expect("a socket option");
+        }
+        disk.stands_still.store(false, Ordering::SeqCst);
+        for stream in &mut waiting {
+            assert_eq!(receive_waited(stream), SAFE);
+            let mut pong = [0; 7];
+            stream.read_exact(&mut pong).expect("an answer");
+            assert_eq!(&pong, b"+PONG\r\n", "what follows is answered in order");
+        }
+        let syncs = disk.syncs.load(Ordering::SeqCst);
+        assert!(syncs <= 4, "{syncs} syncs for {WAITING} who waited at the same time");
+        hasty.write_all(b"WAITAOF 1 0 60000\r\n").expect("the server reads");
+        assert_eq!(receive_waited(&mut hasty), SAFE);
+    });
+}
+
+/// What was acknowledged is safe when the server has ended.
+#[test]
+fn the_end_of_the_server_is_synced() {
+    let disk = Arc::new(Disk::default());
+    with_disk(&disk, |address| {
+        assert_eq!(exchange(&mut connect(address), "SET key value"), "+OK\r\n");
+        assert_eq!(disk.syncs.load(Ordering::SeqCst), 0);
+    });
+    assert_eq!(disk.syncs.load(Ordering::SeqCst), 1);
+}
+
+/// Nobody makes the disk work who has not given the password.
+#[test]
+fn strangers_cannot_sync() {
+    let disk = Arc::new(Disk::default());
+    let password = Some("secret".to_owned());
+    let config = Config { password, listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    with_config(&disk, config, |address| {
+        for line in ["WAITAOF 1 0 0", "WAITAOF 1 0 1000", "WAITAOF 0 0 0"] {
+            let answer = exchange(&mut connect(address), line);
+            assert_eq!(answer, "-NOAUTH Authentication required.\r\n");
+        }
+        assert_eq!(disk.syncs.load(Ordering::SeqCst), 0);
     });
 }
 

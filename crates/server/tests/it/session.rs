@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use remanent_server::resp::encode_request;
-use remanent_server::{Config, Progress, Session, Shared, Volatile};
+use remanent_server::{Config, Progress, Session, Shared, Store, Volatile};
 
 /// A connection whose socket is this test.
-pub(crate) struct Connection {
-    session: Session<Volatile>,
+pub(crate) struct Connection<S: Store = Volatile> {
+    session: Session<S>,
 }
 
 impl Connection {
@@ -16,10 +16,17 @@ impl Connection {
     }
 
     pub(crate) fn with_store(bytes_max: u64) -> Self {
-        Self::on(Arc::new(Shared::new(Volatile::new(bytes_max), Config::default())))
+        Self::to(Volatile::new(bytes_max))
+    }
+}
+
+impl<S: Store> Connection<S> {
+    /// A connection to a server of its own.
+    pub(crate) fn to(store: S) -> Self {
+        Self::on(Arc::new(Shared::new(store, Config::default())))
     }
 
-    fn on(shared: Arc<Shared<Volatile>>) -> Self {
+    fn on(shared: Arc<Shared<S>>) -> Self {
         let address = "127.0.0.1:50000".parse().unwrap();
         Connection { session: Session::new(shared, address, address) }
     }
@@ -68,7 +75,7 @@ fn pipelined_requests_are_answered_in_order_and_in_turns() {
 
 #[test]
 fn long_requests_ask_for_a_place_of_their_own() {
-    for line in ["KEYS *", "FLUSHALL", "FLUSHDB ASYNC", "SCAN 0 COUNT 1000000"] {
+    for line in ["KEYS *", "FLUSHALL", "FLUSHDB ASYNC", "SCAN 0 COUNT 1000000", "WAITAOF 1 0 0"] {
         let mut connection = Connection::new();
         connection
             .session

@@ -1,0 +1,119 @@
+//! The batched map as a store: acknowledged at once, safe within a bound.
+
+use remanent_pmem::{Mapped, Medium, Pool};
+use remanent_structures::{BatchMap, BatchOptions, Result};
+
+use super::{Change, Description, Lag, ROOT, Store, StoreError};
+
+/// A server's entries in a pool: a [`BatchMap`] under the root [`ROOT`].
+///
+/// ```
+/// use remanent_pmem::Pool;
+/// use remanent_server::{BatchStore, Store};
+/// use remanent_structures::BatchOptions;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("batched.pool");
+/// let pool = Pool::options().size_max(1 << 30).create(&path)?;
+/// let store = BatchStore::open(&pool, BatchOptions::default())?;
+/// store.put(b"key", b"value")?; // acknowledged; safe within the bound
+/// store.sync()?; // safe
+/// assert_eq!(store.lag().map(|lag| lag.bytes), Some(0));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BatchStore<M: Medium = Mapped> {
+    map: BatchMap<[u8], [u8], M>,
+    pool: Pool<M>,
+}
+
+impl<M: Medium> BatchStore<M> {
+    /// Opens the entries that `pool` holds, or makes it hold none.
+    ///
+    /// # Errors
+    ///
+    /// When the root holds something else, there is no room for it, or the thread that makes batches
+    /// safe cannot be started.
+    pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
+        Ok(BatchStore { map: BatchMap::open_or_create(pool, ROOT, options)?, pool: pool.clone() })
+    }
+
+    /// The map behind the store.
+    pub fn map(&self) -> &BatchMap<[u8], [u8], M> {
+        &self.map
+    }
+}
+
+impl<M: Medium> Store for BatchStore<M> {
+    fn get_with<R>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        Ok(self.map.get_with(key, read)?)
+    }
+
+    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.map.contains(key)?)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.map.put(key, value)?;
+        Ok(())
+    }
+
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.map.insert(key, value)?)
+    }
+
+    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.map.update(key, value)?)
+    }
+
+    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.map.discard(key)?)
+    }
+
+    fn modify<R>(
+        &self,
+        key: &[u8],
+        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+    ) -> Result<R, StoreError> {
+        Ok(self.map.modify(key, change)?)
+    }
+
+    fn clear(&self) -> Result<(), StoreError> {
+        self.map.clear()?;
+        Ok(())
+    }
+
+    fn len(&self) -> Result<u64, StoreError> {
+        Ok(self.map.len()?)
+    }
+
+    fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, StoreError> {
+        Ok(self.map.scan(cursor, limit, visit)?)
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(self.map.sync()?)
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        let options = self.map.options();
+        Some(Lag {
+            bytes: self.map.lag().bytes,
+            bytes_max: options.lag_bytes,
+            age_max: options.lag_age,
+        })
+    }
+
+    fn describe(&self) -> Description {
+        Description::of(&self.pool)
+    }
+}
