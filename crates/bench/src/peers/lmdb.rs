@@ -14,6 +14,7 @@ pub(crate) const RIVAL: Rival = Rival {
     open: |directory, commit| c_store::open(&lmdb_shim, directory, commit),
     terms,
     is_whole_unsynced: false,
+    keeps_bounds: false,
 };
 
 fn terms(commit: Commit) -> &'static str {

@@ -19,6 +19,7 @@ mod redb;
 pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
+mod remanent_store;
 pub(crate) mod resp;
 #[cfg(has_rocksdb)]
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]

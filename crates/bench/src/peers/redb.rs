@@ -10,7 +10,8 @@ use super::store::{Commit, Rival, Store};
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 
 /// redb as a rival.
-pub(crate) const RIVAL: Rival = Rival { name: "redb", open, terms, is_whole_unsynced: true };
+pub(crate) const RIVAL: Rival =
+    Rival { name: "redb", open, terms, is_whole_unsynced: true, keeps_bounds: false };
 
 fn terms(commit: Commit) -> &'static str {
     match commit {

@@ -14,6 +14,7 @@ pub(crate) const RIVAL: Rival = Rival {
     open: |directory, commit| c_store::open(&sqlite_shim, directory, commit),
     terms,
     is_whole_unsynced: true,
+    keeps_bounds: false,
 };
 
 fn terms(commit: Commit) -> &'static str {

@@ -52,8 +52,8 @@ pub(crate) trait Store {
 /// What acknowledging at once has come to.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lag {
-    /// How long puts have waited, all together, because a bound was reached.
-    pub(crate) waited: Duration,
+    /// How long puts have waited, all together, because a bound was reached; `None` where nobody knows.
+    pub(crate) waited: Option<Duration>,
     /// The longest time from the return of a put until it was durable.
     pub(crate) longest: Duration,
 }
@@ -136,6 +136,8 @@ pub(crate) struct Rival {
     pub(super) terms: fn(Commit) -> &'static str,
     /// Whether power loss leaves it whole after commits that were not synced.
     pub(super) is_whole_unsynced: bool,
+    /// Whether it keeps the bounds of [`Mode::Batched`] by itself.
+    pub(super) keeps_bounds: bool,
 }
 
 impl Rival {
@@ -148,6 +150,7 @@ impl Rival {
         let store = (self.open)(directory, mode.commit())
             .with_context(|| format!("cannot open {} in {}", self.name, directory.display()))?;
         Ok(match mode.bounds() {
+            Some(_) if mode == Mode::Batched && self.keeps_bounds => store,
             Some(bounds) => Box::new(Batched::new(store, bounds)),
             None => store,
         })
@@ -176,6 +179,20 @@ impl Rival {
         let promise = match mode {
             Mode::CommitEach => "each put survives power loss when it returns".to_owned(),
             Mode::Batched => format!("each put is acknowledged at once, its sync begun within {both}"),
+            Mode::GroupOfTime if self.keeps_bounds => {
+                format!("each put is acknowledged at once, and the caller syncs within {both}")
+            }
+            Mode::GroupOfPuts if self.keeps_bounds => {
+                "each put is acknowledged at once, and survives power loss once the caller has synced"
+                    .to_owned()
+            }
+            Mode::GroupOfTime if self.keeps_bounds => {
+                format!("each put is acknowledged at once, and the caller syncs within {both}")
+            }
+            Mode::GroupOfPuts if self.keeps_bounds => {
+                "each put is acknowledged at once, and survives power loss once the caller has synced"
+                    .to_owned()
+            }
             Mode::GroupOfTime => format!(
                 "each put is acknowledged in an open transaction, whose commit is begun within {both}"
             ),
@@ -188,9 +205,10 @@ impl Rival {
     }
 }
 
-/// All rivals that were found when this was built.
+/// Our own map, and all rivals that were found when this was built.
 pub(crate) fn rivals() -> Vec<Rival> {
     vec![
+        super::remanent_store::RIVAL,
         #[cfg(has_lmdb)]
         super::lmdb::RIVAL,
         #[cfg(has_sqlite)]
@@ -247,7 +265,7 @@ impl Store for Batched {
         if self.is_due(value.len()) {
             let start = Instant::now();
             self.sync()?;
-            self.lag.waited += start.elapsed();
+            *self.lag.waited.get_or_insert_default() += start.elapsed();
         }
         Ok(())
     }
@@ -428,6 +446,6 @@ mod tests {
         let (counts, lag) = syncs(bounds, 9, 2 * time);
         assert!(counts.iter().all(|&puts| puts <= 2), "{counts:?}");
         assert!(counts.len() > 4, "{counts:?}");
-        assert!(lag.longest >= time && lag.waited < lag.longest, "{lag:?}");
+        assert!(lag.longest >= time && lag.waited < Some(lag.longest), "{lag:?}");
     }
 }

@@ -115,7 +115,9 @@ impl Contender {
         self.us.push(time * 1e6 / puts as f64);
         if self.mode != Mode::CommitEach {
             let lag = store.lag();
-            self.waited.push(lag.waited.as_secs_f64() / time * 100.0);
+            if let Some(waited) = lag.waited {
+                self.waited.push(waited.as_secs_f64() / time * 100.0);
+            }
             self.behind_ms.push(lag.longest.as_secs_f64() * 1e3);
         }
         let step = puts.div_ceil(VERIFIED) as usize;
@@ -124,9 +126,6 @@ impl Contender {
 }
 
 /// Everybody who competes, strongest promise first.
-///
-/// A store of ours is one more [`Contender`] for each mode that it has, with the [`Ground`] that its pool
-/// states and a closure that makes it: pushed here, it is in the rows, the table and the charts.
 fn contenders(disk: &Path) -> Result<Vec<Contender>> {
     let mut contenders = Vec::new();
     for mode in Mode::ALL {
