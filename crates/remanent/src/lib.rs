@@ -24,6 +24,8 @@
 //! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
 //!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
 //!   text.
+//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] has the lists that it
+//!   comes from.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
 //!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
@@ -42,8 +44,9 @@ pub use remanent_pmem as pmem;
 pub use remanent_structures as structures;
 
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
+pub use remanent_structures::batch_list;
 pub use remanent_structures::line_tx::BoundedBuffer;
 pub use remanent_structures::{
-    Change, Error, HashMap, HashMultiMap, Key, LineCell, Result, SharedTx, Stored, Transactional,
-    Tx, TxArray, transactional,
+    BatchMap, BatchOptions, Change, Error, HashMap, HashMultiMap, Key, LineCell, Result, SharedTx,
+    Stored, Transactional, Tx, TxArray, transactional,
 };

@@ -182,11 +182,14 @@ impl Segments {
         let block = lane.allocate(len.max(CHUNK_LEN))?;
         fill(block.offset);
         // Fence: what `fill` stored, before the directory leads to it.
+        // Redundant: but where `fill` stores something else than lies there; no seed has met that.
         lane.fence();
         let word = block.offset | (block.len / CHUNK_LEN);
         let at = table + index as u64 * WORD_LEN;
         medium.store(at, word);
         // Flush and fence: the segment is there for good before anything in it is.
+        // Redundant: the fence alone, where the thread that takes a segment is the one that first fences what is
+        // in it, as the simulator's nearly always is.
         medium.persist(at, WORD_LEN);
         // Release: partner of the Acquire in `word` and `end`.
         self.words.make(slot).store(word, Ordering::Release);

@@ -17,6 +17,8 @@ pub(super) struct Batched {
     pub(super) lens: &'static [u64],
     /// Values of the longest length that are put, one over the other, before the start.
     pub(super) churn: u64,
+    /// Values of the longest length, of other keys, that are there from the start and stay.
+    pub(super) base: u64,
     /// Bytes that may be unsafe.
     pub(super) lag_bytes: u64,
     /// What operations are drawn from.
@@ -35,6 +37,9 @@ pub(super) enum Mix {
     /// Much of what empties segments.
     Compaction,
 }
+
+/// Keys from here on belong to the values that are there from the start.
+const BASE_FIRST: u64 = 1000;
 
 /// Length and stamp of a value: its bytes are all the stamp.
 pub(super) type Content = (u64, u8);
@@ -120,6 +125,10 @@ impl Subject for Batched {
         let create = |pool: &_, name: &_| TestMap::create(pool, name, options);
         let open = Open::create(medium, self.size_max, create)?;
         let len = self.lens.iter().copied().max().unwrap_or(0);
+        for number in 0..self.base {
+            let content = bytes_of((len, number as u8));
+            open.object.put(&TestKey(BASE_FIRST + number), &content)?;
+        }
         for number in 0..self.churn {
             let content = bytes_of((len, number as u8));
             open.object.put(&TestKey(number % 2), &content)?;
@@ -207,18 +216,22 @@ impl Subject for Batched {
 
     fn observe(&self, open: &Self::Handle) -> Outcome<Self::State> {
         let mut state = BTreeMap::new();
+        let mut base = 0;
         for entry in open.object.iter() {
             let (TestKey(key), value) = entry?;
             let content = content_of(&value).ok_or(format!("the value of {key} is torn"))?;
-            if state.insert(key, content).is_some() {
+            if let Some(number) = key.checked_sub(BASE_FIRST) {
+                base += u64::from(content.1 == number as u8);
+            } else if state.insert(key, content).is_some() {
                 return Err(format!("key {key} is there twice").into());
             }
             if open.object.get(&TestKey(key))? != Some(value) {
                 return Err(format!("key {key} is visited but not found").into());
             }
         }
-        if open.object.len()? != state.len() as u64 {
-            return Err(format!("{} keys are counted", open.object.len()?).into());
+        let len = open.object.len()?;
+        if base != self.base || len != state.len() as u64 + base {
+            return Err(format!("{len} keys are counted, {base} of {} stayed", self.base).into());
         }
         Ok(state)
     }

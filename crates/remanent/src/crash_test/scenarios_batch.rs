@@ -19,6 +19,7 @@ const SMALL: Batched = Batched {
     keys: 5,
     lens: &[0, 8, 40, 150],
     churn: 0,
+    base: 0,
     lag_bytes: 1 << 20,
     mix: Mix::All,
     size_max: SIZE_MAX,
@@ -82,7 +83,15 @@ fn filling_batch_maps() -> Vec<Scenario> {
         Config { sim: SimOptions { grow_fails_at: Some(3), ..config.sim }, ..config }
     };
     let in_file = pages(few(alone(1, 6)));
+    // With a few segments more the directory takes its first table.
+    let many = Batched { lens: &[60_000], base: 57, mix: Mix::Compaction, ..FILLING };
     vec![
+        scenario(
+            "batch_map/directory",
+            "more segments than the header names",
+            many,
+            prepared(alone(0, 8)),
+        ),
         scenario("batch_map/segments", "segments are filled", FILLING, few(alone(1, 9))),
         scenario("batch_map/compact", "segments are emptied", sparse, prepared(alone(2, 8))),
         scenario(
