@@ -381,7 +381,7 @@ mod tests {
     fn no_rival_is_missing_where_all_were_installed() {
         if std::env::var_os("REMANENT_REQUIRE_CLIENTS").is_some() {
             let names: Vec<&str> = rivals().iter().map(|rival| rival.name).collect();
-            assert_eq!(names, ["LMDB", "SQLite", "RocksDB", "redb"]);
+            assert_eq!(names, ["remanent", "LMDB", "SQLite", "RocksDB", "redb"]);
         }
     }
 

@@ -20,7 +20,7 @@
 //!   than half is live is emptied. So the log takes at most about twice what is live, and each byte is
 //!   written at most about twice. A part of a thirty-second is kept in reserve, so that entries can be removed
 //!   from a full pool.
-//! - **Recovery** reads the log once, to rebuild the index: about 60 ns a record (docs/batching.md). Checksums
+//! - **Recovery** reads the log once, to rebuild the index: about 0.12 µs a record (docs/batching.md). Checksums
 //!   are compared in the part alone that may not have been safe.
 //!
 //! # Why the index is volatile
@@ -135,7 +135,7 @@ impl<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static, M: Medium> BatchMa
         Self::with_thread(pool.create_root_with(name, create)?, options)
     }
 
-    /// Opens an existing map, whatever state a crash left it in. Takes about 60 ns for each record.
+    /// Opens an existing map, whatever state a crash left it in. Takes about 0.12 µs for each record.
     ///
     /// A map that is open in this process already keeps the options that it has.
     ///
