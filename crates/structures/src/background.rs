@@ -222,11 +222,12 @@ impl Signals {
         // A writer that saw the old mode has stored before this fence, so we see what it wrote.
         let is_fenced = fence_all_threads();
         if batches.unsafe_bytes() == 0 && !self.stop.load(Ordering::Acquire) {
-            if is_fenced { thread::park() } else { thread::park_timeout(self.options.lag_age) }
+            if is_fenced { thread::park() } else { thread::park_timeout(self.options.lag_age / 2) }
         }
         // Relaxed: only a hint for writers.
         self.mode.store(AWAKE, Ordering::Relaxed);
-        if batches.unsafe_bytes() < self.options.batch_len() {
+        // Without the fence, what was written may have waited for half of the time already.
+        if is_fenced && batches.unsafe_bytes() < self.options.batch_len() {
             self.doze();
         }
     }

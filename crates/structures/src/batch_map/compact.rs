@@ -43,15 +43,19 @@ impl<M: Medium> Core<M> {
         self.relieved.load(Ordering::Acquire)
     }
 
-    /// Makes room when the pool is full, unless somebody did since `relieved`; whether there may be some.
-    pub(super) fn relieve(&self, relieved: u64) -> Result<bool> {
+    /// Makes room when the pool is full, unless somebody did since `relieved`: empties a segment with at least
+    /// `dead_min` dead bytes. Whether there may be room now.
+    pub(super) fn relieve(&self, relieved: u64, dead_min: u64) -> Result<bool> {
         let _compacting = lock_patiently(&self.compacting, self.medium());
         if self.relieved() != relieved {
             return Ok(true);
         }
+        if self.log.refill() {
+            return Ok(true);
+        }
         // Segments are at rest once they are safe.
         self.log.sync()?;
-        let Some(slot) = self.log.pick_emptiest() else { return Ok(false) };
+        let Some(slot) = self.log.pick_emptiest(dead_min) else { return Ok(false) };
         self.log.set_relieving(true);
         let compacted = self.compact(slot);
         self.log.set_relieving(false);
@@ -91,7 +95,7 @@ impl<M: Medium> Core<M> {
         while at < segment.len {
             let start = segment.offset + at;
             let word = medium.load(start);
-            if word == end_mark(sequence, at) {
+            if word == end_mark(sequence ^ self.log.salt, at) {
                 return;
             }
             let Some(head) = Head::from_word(word) else { return };

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! The log is the records in the order of their segments' sequences. A checksum is seeded with the
-//! sequence, which no other use of the memory ever had, so what lies behind the log's end is never
-//! taken for a record.
+//! sequence, which no other use of the memory ever had, and with the map's seed, which no client knows: so
+//! what lies behind the log's end is never taken for a record.
 
 use remanent_pmem::WORD_LEN;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -133,6 +133,8 @@ fn mark(sequence: u64, at: u64) -> u64 {
 pub(super) struct Place(u64);
 
 const WORD_BITS: u32 = 17;
+/// Slots that a place has bits for.
+pub(super) const SLOTS_MAX: u32 = 1 << (PLACE_BITS - WORD_BITS);
 /// Bits of a place.
 pub(super) const PLACE_BITS: u32 = 41;
 

@@ -13,8 +13,8 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use super::layout::{
-    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SEGMENT_LEN,
-    SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
+    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SEED, SEGMENT_LEN,
+    SEGMENT_LEN_MAX, SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
 };
 use super::space::Spares;
 use crate::Result;
@@ -29,6 +29,10 @@ pub(super) struct Log<M: Medium> {
     pub(super) segment_len: u64,
     /// By slot, the bytes of records that the index leads to.
     pub(super) live: PerSlot,
+    /// By slot, the bytes of all records in a segment that is sealed.
+    pub(super) filled: PerSlot,
+    /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
+    pub(super) salt: u64,
     pub(super) spares: PauseMutex<Spares>,
     /// Whether the reserve is being used up: nothing may grow until it is there again.
     pub(super) is_low: AtomicBool,
@@ -88,7 +92,9 @@ struct Run {
 pub(super) enum Purpose {
     /// Something new.
     Growth,
-    /// What will make room: a tombstone, or a record moved out of a sparse segment.
+    /// A tombstone, which will make room: it may take of the reserve, but not the last of it.
+    Removal,
+    /// What makes room now: a record moved out of a sparse segment, or a clear.
     Relief,
 }
 
@@ -129,12 +135,15 @@ impl<M: Medium> Log<M> {
         next_sequence: u64,
     ) -> Self {
         let segment_len = heap.medium().load(heap.header() + SEGMENT_LEN);
+        let salt = heap.medium().load(heap.header() + SEED);
         let current = Open { slot: Slot(0), offset: 0, sequence: 0, used: 0, capacity: 0 };
         Log {
             heap,
             segments,
             segment_len,
             live: PerSlot::default(),
+            filled: PerSlot::default(),
+            salt,
             spares: PauseMutex::new(spares),
             is_low: AtomicBool::new(false),
             cleared_before: AtomicU64::new(0),
@@ -185,6 +194,8 @@ impl<M: Medium> Log<M> {
 
     /// Appends a record; it is complete when this returns.
     pub(super) fn append(&self, record: Record<'_>, purpose: Purpose) -> Result<Place> {
+        // What was read to decide on this record, or to make it, may have been zeros for a fault.
+        self.heap.verify()?;
         let reserved = self.reserve(record.head().record_len(), purpose)?;
         Ok(self.fill(&reserved, record))
     }
@@ -227,7 +238,12 @@ impl<M: Medium> Log<M> {
     /// is sealed then.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Option<Slot> {
         match tail.next {
-            Next::Ready(next) if !tail.has_room(len) && next.used + len <= next.capacity => {
+            // A segment for one long record is for no other.
+            Next::Ready(next)
+                if !tail.has_room(len)
+                    && next.used + len <= next.capacity
+                    && (next.capacity <= self.segment_len || len > self.segment_len - RECORDS) =>
+            {
                 tail.next = Next::None;
                 self.switch(tail, next)
             }
@@ -241,8 +257,9 @@ impl<M: Medium> Log<M> {
         let is_first = capacity == 0;
         if !is_first {
             // Flushed with the records before it, once they are complete.
-            self.medium().store(offset + used, end_mark(sequence, used));
+            self.medium().store(offset + used, end_mark(sequence ^ self.salt, used));
             tail.end += END_LEN;
+            self.filled.make(slot).store(used - RECORDS, Ordering::Relaxed);
         }
         let Open { slot: next_slot, offset, sequence, .. } = next;
         tail.runs.push_back(Run { slot: next_slot, offset, sequence, start: tail.end });
@@ -262,7 +279,7 @@ impl<M: Medium> Log<M> {
         medium.store(start + HASH, record.hash);
         medium.write(start + KEY, record.key);
         medium.write(start + head.value(), record.value);
-        let sum = checksum(sequence, at, head, record.hash, record.key, record.value);
+        let sum = checksum(sequence ^ self.salt, at, head, record.hash, record.key, record.value);
         medium.store(start + CHECKSUM, sum);
         self.live.make(slot).fetch_add(head.record_len(), Ordering::Relaxed);
         let mut patience = Patience::default();
@@ -441,7 +458,8 @@ impl<M: Medium> Log<M> {
 
 impl Tail {
     fn has_room(&self, len: u64) -> bool {
-        self.current.used + len <= self.current.capacity
+        // Every record begins within the first MiB.
+        self.current.used + len <= self.current.capacity && self.current.used < SEGMENT_LEN_MAX
     }
 
     /// Takes a range in the current segment, which has room for it.

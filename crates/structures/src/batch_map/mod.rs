@@ -10,16 +10,16 @@
 //!
 //! - **Prefix.** What survives a crash is a prefix of the history: if an operation survives, so does every
 //!   one that was acknowledged before it began (buffered durable linearizability). What was acknowledged
-//!   before the last [`sync`](BatchMap::sync) survives for certain, and so does what is older than
-//!   [`BatchOptions::lag_age`], or further back than [`BatchOptions::lag_bytes`].
+//!   before the last [`sync`](BatchMap::sync) survives for certain, and so does what is further back than
+//!   [`BatchOptions::lag_bytes`]; what is older than [`BatchOptions::lag_age`] does where the thread keeps up.
 //! - **Fences.** None on the critical path; one a batch; less than one a page of what is written.
 //! - **Threads.** Any number read and write. Keys are spread over 256 shards, each under a lock that is held
 //!   for the length of one operation. What a closure is given (`get_with`, `modify`, `scan`) is read in place
 //!   under that lock, so the closure must not use the map.
 //! - **Space** of values that were replaced or removed is reclaimed online: a segment of the log of which less
 //!   than half is live is emptied. So the log takes at most about twice what is live, and each byte is
-//!   written at most about twice. A part of a thirty-second is kept in reserve, so that entries can be removed
-//!   from a full pool.
+//!   written at most about twice, unless the pool is full. Two segments and a part of a thirty-second are kept in
+//!   reserve, so that entries can be removed from a full pool.
 //! - **Recovery** reads the log once, to rebuild the index: about 0.12 µs a record (docs/batching.md). Checksums
 //!   are compared in the part alone that may not have been safe.
 //!
@@ -31,8 +31,8 @@
 //!
 //! # Weak points
 //!
-//! Opening takes time in proportion to what is stored. The index takes 16 bytes of volatile memory an entry
-//! at best, 40 at worst. A replaced value is a new record, however short. A thread that waits for a full disk
+//! Opening takes time in proportion to what is stored. The index takes 21 bytes of volatile memory an entry
+//! at best, 43 at worst. A replaced value is a new record, however short. A thread that waits for a full disk
 //! or for a growing shard holds up those who want the same shard.
 
 mod check;

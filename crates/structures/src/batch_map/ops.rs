@@ -20,6 +20,9 @@ pub(super) struct Shard {
     pub(super) len: u64,
 }
 
+/// A segment is emptied for something new in a full pool when a part of so many is dead.
+const WORTH_ONE_IN: u64 = 16;
+
 /// When a value is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -92,7 +95,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn write(&self, key: Hashed<'_>, value: &[u8], when: When) -> Result<bool> {
         check_len("key", key.bytes, KEY_LEN_MAX)?;
         check_len("value", value, VALUE_LEN_MAX)?;
-        self.with_room(|| {
+        self.with_room(Purpose::Growth, || {
             let mut shard = self.shard(key.hash);
             let found = self.find(&shard.table, key);
             let is_present = has_value(&shard.table, found);
@@ -120,7 +123,7 @@ impl<M: Medium> Core<M> {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let mut read = Some(read);
-        self.with_room(|| {
+        self.with_room(Purpose::Removal, || {
             let mut shard = self.shard(key.hash);
             let found = self.find(&shard.table, key);
             if !has_value(&shard.table, found) {
@@ -142,7 +145,7 @@ impl<M: Medium> Core<M> {
         with_bytes: impl Fn(&T, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
     ) -> Result<R> {
         check_len("key", key.bytes, KEY_LEN_MAX)?;
-        self.with_room(|| {
+        self.with_room(Purpose::Growth, || {
             let mut shard = self.shard(key.hash);
             let found = self.find(&shard.table, key);
             let is_present = has_value(&shard.table, found);
@@ -187,7 +190,7 @@ impl<M: Medium> Core<M> {
         let Ok(at) = found else { return Ok(()) };
         let Hashed { hash, bytes } = key;
         let record = Record { kind: Kind::Tombstone, hash, key: bytes, value: &[] };
-        let place = self.log.append(record, Purpose::Relief)?;
+        let place = self.log.append(record, Purpose::Removal)?;
         let old = shard.table.get(at);
         self.count_out(old);
         shard.table.set(at, old.replaced(place, true));
@@ -269,11 +272,14 @@ impl<M: Medium> Core<M> {
     }
 
     /// Runs a change, again when the pool was full and room could be made.
-    fn with_room<R>(&self, mut change: impl FnMut() -> Result<R>) -> Result<R> {
+    /// A removal is worth any room, however little.
+    fn with_room<R>(&self, purpose: Purpose, mut change: impl FnMut() -> Result<R>) -> Result<R> {
+        let segment_len = self.log.segment_len;
+        let dead_min = if purpose == Purpose::Removal { 1 } else { segment_len / WORTH_ONE_IN };
         loop {
             let relieved = self.relieved();
             match change() {
-                Err(error) if error.is_full() && self.relieve(relieved)? => {}
+                Err(error) if error.is_full() && self.relieve(relieved, dead_min)? => {}
                 result => {
                     let result = result?;
                     self.log.heap.verify()?;

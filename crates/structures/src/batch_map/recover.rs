@@ -86,6 +86,8 @@ impl<M: Medium> Core<M> {
     pub(super) fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let header = heap.header();
         let segments = Segments::open(&heap, Log::directory(&heap))?;
+        // Nothing is decided, and nothing made void, by what could not be read.
+        heap.verify()?;
         heap.recover(|block: Block| segments.is_linked(heap.medium(), block))?;
         let medium = heap.medium();
         let seed = medium.load(header + SEED);
@@ -102,13 +104,15 @@ impl<M: Medium> Core<M> {
         // Redundant: the fence alone, but where a record survives that was not safe, in a segment whose sequence
         // the next incarnation uses again; no seed has met that.
         medium.persist(header + INCARNATION, WORD_LEN);
-        let (mut parts, spares) = read_segments(&heap, &segments);
+        let (mut parts, odd, spares) = read_segments(&heap, &segments, segment_len);
+        heap.verify()?;
         let first = parts.iter().rposition(|part| part.clears).unwrap_or(0);
         // What was cleared is void for good before the segment that says so may be.
         let mut void: Vec<Part> = parts.drain(..first).collect();
         make_void(medium, &void);
         let core = Core::new(Log::new(heap, segments, spares, first_sequence(incarnation)), seed);
         let end = core.rebuild(&parts)?;
+        core.log.heap.verify()?;
         if let Some((index, at)) = end {
             let behind: Vec<Part> = parts.drain(index + 1..).collect();
             if is_closed {
@@ -124,7 +128,8 @@ impl<M: Medium> Core<M> {
                 void.extend((at == RECORDS).then(|| parts[index]));
             }
         }
-        void.iter().for_each(|part| core.log.set_aside(part.slot));
+        let unused = void.iter().map(|part| part.slot).chain(odd);
+        unused.for_each(|slot| core.log.set_aside(slot));
         core.log.segments.slots().for_each(|(slot, _)| core.log.consider(slot));
         core.log.heap.verify()?;
         Ok(core)
@@ -157,7 +162,7 @@ impl<M: Medium> Core<M> {
             return make_void(medium, &[last]);
         }
         let end = last.segment.offset + at;
-        medium.store(end, end_mark(last.sequence, at));
+        medium.store(end, end_mark(last.sequence ^ self.log.salt, at));
         // Flush and fence: before a new segment follows.
         // Redundant: the fence alone, but where another thread goes on, whose fences are not ours; the simulator
         // recovers and goes on by one.
@@ -176,7 +181,7 @@ impl<M: Medium> Core<M> {
             }
             let start = segment.offset + at;
             let word = medium.load(start);
-            if word == end_mark(sequence, at) {
+            if word == end_mark(sequence ^ self.log.salt, at) {
                 break End::Mark;
             }
             let Some(head) = Head::from_word(word) else { break End::Cut(at) };
@@ -197,6 +202,7 @@ impl<M: Medium> Core<M> {
             at += head.record_len();
         };
         self.enter_all(&mut batch);
+        self.log.filled.make(slot).store(at - RECORDS, Ordering::Relaxed);
         if !is_trusted {
             // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
             // Redundant: but where a process was killed before, which the simulator does not know.
@@ -213,7 +219,14 @@ impl<M: Medium> Core<M> {
         // SAFETY: as above.
         let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
         let hash = medium.load(start + HASH);
-        let computed = checksum(sequence, at, head, hash, &medium.view(key), &medium.view(value));
+        let computed = checksum(
+            sequence ^ self.log.salt,
+            at,
+            head,
+            hash,
+            &medium.view(key),
+            &medium.view(value),
+        );
         medium.load(start + CHECKSUM) == computed
     }
 
@@ -297,20 +310,29 @@ fn first_sequence(incarnation: u64) -> u64 {
     incarnation << 32 | 1
 }
 
-/// The segments of the log in its order, and those that hold nothing.
-fn read_segments<M: Medium>(heap: &Heap<M>, segments: &Segments) -> (Vec<Part>, Spares) {
+/// The segments of the log in its order, and those that hold nothing: of another length, and ordinary ones.
+fn read_segments<M: Medium>(
+    heap: &Heap<M>,
+    segments: &Segments,
+    segment_len: u64,
+) -> (Vec<Part>, Vec<Slot>, Spares) {
     let medium = heap.medium();
+    let mut odd = Vec::new();
     let mut spares = Spares::default();
     let mut parts = Vec::new();
     for (slot, segment) in segments.slots() {
         let offset = segment.offset;
-        // Flush: fenced by the end of the log.
+        // Flush: fenced below.
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.flush(offset, LINE_LEN);
         let sequence = medium.load(offset + SEQUENCE);
         spares.total += 1;
         if sequence == 0 {
-            spares.slots.push(slot);
+            if segment.len == segment_len {
+                spares.slots.push(slot)
+            } else {
+                odd.push(slot)
+            }
             continue;
         }
         parts.push(Part {
@@ -321,8 +343,11 @@ fn read_segments<M: Medium>(heap: &Heap<M>, segments: &Segments) -> (Vec<Part>, 
             trusted_before: medium.load(offset + TRUSTED_BEFORE),
         });
     }
+    // Fence: what the segments say of each other, before any of them is made void by it.
+    // Redundant: but where a process was killed before, which the simulator does not know.
+    medium.fence();
     let used = |slot: &Slot| segments.get(*slot).is_none();
     spares.vacant = (0..segments.end().0).map(Slot).filter(used).collect();
     parts.sort_unstable_by_key(|part| part.sequence);
-    (parts, spares)
+    (parts, odd, spares)
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::{LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use super::layout::{Place, SEQUENCE};
+use super::layout::{Place, SEQUENCE, SLOTS_MAX};
 use super::log::{Log, Purpose};
 use crate::Result;
 use crate::segments::{Segment, Slot};
@@ -25,15 +25,17 @@ pub(super) struct Spares {
     taken: Option<Slot>,
 }
 
-/// One in so many segments is kept for what makes room: removing needs room too.
+/// One in so many segments is kept for what makes room: removing needs room too. And at least one for
+/// tombstones, and one to move into what is live.
+const RESERVE_MIN: usize = 2;
 const RESERVE_ONE_IN: u64 = 32;
 /// Spare segments beyond the reserve that are kept; further ones go back to the pool.
 const SPARES_MAX: usize = 2;
 
 impl Spares {
-    /// Spare segments that only [`Purpose::Relief`] may take.
+    /// Spare segments that growth may not take.
     fn reserve(&self) -> usize {
-        1 + (self.total / RESERVE_ONE_IN) as usize
+        RESERVE_MIN + (self.total / RESERVE_ONE_IN) as usize
     }
 }
 
@@ -57,7 +59,9 @@ impl<M: Medium> Log<M> {
         }
         let made = match self.make_segment(spares, len.max(self.segment_len)) {
             Err(error)
-                if error.is_full() && purpose == Purpose::Relief && len <= self.segment_len =>
+                if error.is_full()
+                    && len <= self.segment_len
+                    && spares.slots.len() >= purpose.spares_needed() =>
             {
                 // Relaxed: a writer that sees it late takes what it still may.
                 self.is_low.store(true, Ordering::Relaxed);
@@ -65,12 +69,36 @@ impl<M: Medium> Log<M> {
             }
             made => made?,
         };
-        if spares.slots.len() < spares.reserve() {
+        while spares.slots.len() < spares.reserve() {
             // A full pool is no error yet: nothing that was asked for fails.
-            let spare = self.make_segment(spares, self.segment_len);
-            spares.slots.extend(spare.ok().map(|(slot, _)| slot));
+            let Ok((slot, _)) = self.make_segment(spares, self.segment_len) else { break };
+            spares.slots.push(slot);
         }
+        self.forget_low(spares);
         Ok(made)
+    }
+
+    /// Ends the time in which nothing may grow, when the reserve is there again.
+    fn forget_low(&self, spares: &Spares) {
+        if spares.slots.len() >= spares.reserve() {
+            self.is_low.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Fills the reserve up, where it is low and the pool has room again; whether it is full then.
+    pub(super) fn refill(&self) -> bool {
+        if !self.is_low.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut spares = self.spares.lock(self.medium());
+        while spares.slots.len() < spares.reserve() {
+            let Ok((slot, _)) = self.make_segment(&mut spares, self.segment_len) else {
+                return false;
+            };
+            spares.slots.push(slot);
+        }
+        self.forget_low(&spares);
+        true
     }
 
     /// Whether a segment is spare, or about to be used.
@@ -85,6 +113,10 @@ impl<M: Medium> Log<M> {
 
     fn make_segment(&self, spares: &mut Spares, len: u64) -> Result<(Slot, Segment)> {
         let slot = spares.vacant.last().copied().unwrap_or(self.segments.end());
+        if slot.0 >= SLOTS_MAX {
+            let (needed, limit) = (u64::from(slot.0), u64::from(SLOTS_MAX));
+            return Err(PoolError::TooLarge { needed, limit }.into());
+        }
         let medium = self.medium();
         let segment = self.segments.take(&self.heap, slot, len, |offset| {
             medium.store(offset + SEQUENCE, 0);
@@ -113,13 +145,12 @@ impl<M: Medium> Log<M> {
     pub(super) fn set_aside(&self, slot: Slot) {
         let Some(segment) = self.segments.get(slot) else { return };
         self.live.make(slot).store(0, Ordering::Relaxed);
+        self.filled.make(slot).store(0, Ordering::Relaxed);
         let mut spares = self.spares.lock(self.medium());
         spares.sparse.remove(&slot);
         if segment.len == self.segment_len && spares.slots.len() < spares.reserve() + SPARES_MAX {
             spares.slots.push(slot);
-            if spares.slots.len() >= spares.reserve() {
-                self.is_low.store(false, Ordering::Relaxed);
-            }
+            self.forget_low(&spares);
         } else {
             self.segments.free(&self.heap, slot);
             spares.vacant.push(slot);
@@ -133,8 +164,8 @@ impl<M: Medium> Log<M> {
         let slot = place.slot();
         let before = self.live.make(slot).fetch_sub(len, Ordering::Relaxed);
         if let Some(segment) = self.segments.get(slot)
-            && is_sparse(before - len, segment)
-            && !is_sparse(before, segment)
+            && self.is_sparse_with(before - len, segment)
+            && !self.is_sparse_with(before, segment)
         {
             self.spares.lock(self.medium()).sparse.insert(slot);
         }
@@ -160,29 +191,39 @@ impl<M: Medium> Log<M> {
 
     fn is_sparse(&self, slot: Slot) -> bool {
         let live = self.live.make(slot).load(Ordering::Relaxed);
-        self.segments.get(slot).is_some_and(|segment| is_sparse(live, segment))
+        self.segments.get(slot).is_some_and(|segment| self.is_sparse_with(live, segment))
     }
 
-    /// The segment at rest that has the fewest live bytes for its length, if that is worth anything.
-    pub(super) fn pick_emptiest(&self) -> Option<Slot> {
+    fn is_sparse_with(&self, live: u64, segment: Segment) -> bool {
+        // One long record is there or not.
+        if segment.len > self.segment_len { live == 0 } else { live * 2 < segment.len }
+    }
+
+    /// The segment at rest with the most dead bytes, if they are at least `dead_min`.
+    pub(super) fn pick_emptiest(&self, dead_min: u64) -> Option<Slot> {
         let is_idle = |slot| Self::is_idle(&self.spares.lock(self.medium()), slot);
-        let share = |slot: Slot, segment: Segment| {
-            self.live.make(slot).load(Ordering::Relaxed) * WHOLE / segment.len
+        let dead = |slot: Slot| {
+            let filled = self.filled.make(slot).load(Ordering::Relaxed);
+            filled.saturating_sub(self.live.make(slot).load(Ordering::Relaxed))
         };
         self.segments
             .slots()
             .filter(|&(slot, _)| !is_idle(slot) && self.is_at_rest(slot))
             .filter(|&(slot, _)| !self.is_needed_by_void(slot))
-            .map(|(slot, segment)| (share(slot, segment), slot))
-            .filter(|&(share, _)| share < WHOLE / 16 * 15)
-            .min()
+            .map(|(slot, _)| (dead(slot), slot))
+            .filter(|&(dead, _)| dead >= dead_min)
+            .max()
             .map(|(_, slot)| slot)
     }
 }
 
-/// A share of all.
-const WHOLE: u64 = 1 << 10;
-
-fn is_sparse(live: u64, segment: Segment) -> bool {
-    live * 2 < segment.len
+impl Purpose {
+    /// Spare segments that have to be there for one of them to be taken from the reserve.
+    fn spares_needed(self) -> usize {
+        match self {
+            Purpose::Growth => usize::MAX,
+            Purpose::Removal => 2,
+            Purpose::Relief => 1,
+        }
+    }
 }

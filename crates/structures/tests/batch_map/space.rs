@@ -95,3 +95,33 @@ fn clearing_gives_everything_back() {
     assert!(size < POOL_LEN + (32 << 20), "{} MiB", size >> 20);
     assert_eq!(map.check().unwrap(), []);
 }
+
+#[test]
+fn a_full_pool_of_large_values_says_so() {
+    // Three fit into a segment, and leave an eighth of it: nothing that could be gained.
+    let (_dir, _pool, map) = map(48 << 20, BatchOptions::without_thread());
+    let value = vec![3; 300 << 10];
+    let full = (0..1000).find_map(|key| map.put(&key, &value).err()).unwrap();
+    assert!(full.is_full(), "{full}");
+    assert!(map.discard(&5).unwrap());
+    assert!(map.len().unwrap() > 60);
+    assert_eq!(map.check().unwrap(), []);
+}
+
+#[test]
+fn a_full_pool_can_be_emptied_in_any_order() {
+    let (_dir, _pool, map) = map(40 << 20, BatchOptions::without_thread());
+    let value = [5; 8];
+    let mut count = 0_u64;
+    while map.put(&count, &value).is_ok() {
+        count += 1;
+    }
+    assert!(count > 300_000, "{count}");
+    for number in 0..count {
+        // A permutation: the step has no divisor in common with the count.
+        let key = (number * 7_368_787) % count;
+        assert!(map.discard(&key).unwrap(), "{number} of {count}");
+    }
+    assert!(map.is_empty().unwrap());
+    assert_eq!(map.check().unwrap(), []);
+}
