@@ -102,6 +102,12 @@ impl Sim {
         self.state().counters.clear();
     }
 
+    /// Accesses of any kind so far, a line of a longer one at a time: what an algorithm costs, whatever the
+    /// machine is doing.
+    pub fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
     /// Makes every line that overlaps the range unreadable: loads answer zero, and
     /// [`Medium::fault`] says so.
     pub fn poison(&self, offset: u64, len: u64) {
