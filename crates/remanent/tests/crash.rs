@@ -143,11 +143,11 @@ fn batch_maps_survive_every_crash() {
 /// A sample of what `remanent crash-test --mutate` does for the batched map.
 #[test]
 fn a_missing_flush_or_fence_of_a_batch_map_is_noticed() {
-    let some = ["sequence", "recovery", "segments", "reused"];
+    let some = ["sequence", "recovery", "segments", "reused", "inherited"];
     let mut some_maps = of("batch_map/");
     some_maps.retain(|scenario| some.iter().any(|end| scenario.name == format!("batch_map/{end}")));
-    let paths = ["structures/src/batch_map"];
-    let mutation = mutate_in(&paths, &some_maps, 2, 1, |_| ControlFlow::Continue(()));
+    let paths = ["structures/src/batch_map", "structures/src/segments"];
+    let mutation = mutate_in(&paths, &some_maps, 8, 1, |_| ControlFlow::Continue(()));
     println!("{mutation}");
-    assert!(mutation.killed() >= 7, "{} mutants were noticed", mutation.killed());
+    assert!(mutation.killed() >= 11, "{} mutants were noticed", mutation.killed());
 }

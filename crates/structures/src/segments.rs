@@ -182,7 +182,7 @@ impl Segments {
         let block = lane.allocate(len.max(CHUNK_LEN))?;
         fill(block.offset);
         // Fence: what `fill` stored, before the directory leads to it.
-        // Redundant: but where `fill` stores something else than lies there; no seed has met that.
+        // Redundant: but where the link alone is written back before the fence that follows; no seed has met that.
         lane.fence();
         let word = block.offset | (block.len / CHUNK_LEN);
         let at = table + index as u64 * WORD_LEN;

@@ -198,6 +198,12 @@ impl<M: Medium> Heap<M> {
         self.chunk.offset()
     }
 
+    /// How often a root of [this number](Heap::owner) was created in the pool: no other heap that ever was has
+    /// both. Memory may still hold what an earlier one has left.
+    pub fn generation(&self) -> u64 {
+        self.pool.root_generation(self.owner)
+    }
+
     /// Reports what the medium could not do, if anything.
     ///
     /// Asked at the end of an operation, before it is acknowledged.

@@ -41,6 +41,7 @@ fn constants_are_as_documented() {
         ("root.heap", roots::HEAP),
         ("root.layout", roots::LAYOUT),
         ("root.crc", roots::CRC),
+        ("root.generation", roots::GENERATION),
         ("root.name", roots::NAME),
         ("root.type", roots::TYPE),
         ("HEADER_LEN", heap::HEADER_LEN),

@@ -6,6 +6,7 @@
 //!        8  heap chunk                    64  name, UTF-8, zero-padded (64 bytes)
 //!       16  layout hash                  128  type name, UTF-8, zero-padded (128 bytes)
 //!       24  CRC32C of bytes 8 … 23 and 64 … 255
+//!       32  generation: how often a root of this number was created
 //! ```
 //!
 //! The state word is stored last and alone decides. A crash while a root is created or dropped leaves
@@ -24,6 +25,7 @@ pub(super) const STATE: u64 = 0;
 pub(super) const HEAP: u64 = 8;
 pub(super) const LAYOUT: u64 = 16;
 pub(super) const CRC: u64 = 24;
+pub(super) const GENERATION: u64 = 32;
 pub(super) const NAME: u64 = 64;
 const NAME_LEN: u64 = 64;
 pub(super) const TYPE: u64 = 128;
@@ -268,8 +270,11 @@ impl<M: Medium> Pool<M> {
     fn write_entry(&self, id: RootId, name: &str, root_type: &RootType) -> Result<ChunkId> {
         let medium = self.medium();
         let entry = id.entry();
+        medium.store(entry + GENERATION, self.root_generation(id) + 1);
+        // Release: after the generation, in this line's order of stores.
         medium.store(entry + STATE, CREATING);
-        // Flush and fence: from here on recovery gives back whatever this root has taken.
+        // Flush and fence: from here on recovery gives back whatever this root has taken, and no other root has
+        // its number and its generation.
         medium.persist(entry + STATE, WORD_LEN);
         let heap = self.take_chunks(crate::pool::chunks::Purpose::Heap, id)?;
         medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
@@ -281,6 +286,11 @@ impl<M: Medium> Pool<M> {
         // Flush: fenced together with the heap's header, before the state says that the root is live.
         medium.flush(entry, ROOT_LEN);
         Ok(heap)
+    }
+
+    /// How often a root of this number was created.
+    pub(crate) fn root_generation(&self, id: RootId) -> u64 {
+        self.medium().load(id.entry() + GENERATION)
     }
 
     fn clear_entry(&self, id: RootId) -> Result<()> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_pmem::Pool;
 use remanent_structures::{BatchMap, BatchOptions, Change, Result};
 
 use super::{Answer, Open, TestKey, answer, is_refused, must_be_empty};
@@ -19,6 +20,8 @@ pub(super) struct Batched {
     pub(super) churn: u64,
     /// Values of the longest length, of other keys, that are there from the start and stay.
     pub(super) base: u64,
+    /// Entries that a map before this one has left in the same memory, under the same number of root.
+    pub(super) inherited: u64,
     /// Bytes that may be unsafe.
     pub(super) lag_bytes: u64,
     /// What operations are drawn from.
@@ -122,7 +125,17 @@ impl Subject for Batched {
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let options = self.options();
-        let create = |pool: &_, name: &_| TestMap::create(pool, name, options);
+        let create = |pool: &Pool<_>, name: &_| {
+            if self.inherited > 0 {
+                let before = TestMap::create(pool, "before", options)?;
+                for number in 0..self.inherited {
+                    before.put(&TestKey(number), &bytes_of((self.lens[0], u8::MAX)))?;
+                }
+                drop(before);
+                pool.remove_root("before")?;
+            }
+            TestMap::create(pool, name, options)
+        };
         let open = Open::create(medium, self.size_max, create)?;
         let len = self.lens.iter().copied().max().unwrap_or(0);
         for number in 0..self.base {

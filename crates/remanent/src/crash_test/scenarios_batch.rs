@@ -20,6 +20,7 @@ const SMALL: Batched = Batched {
     lens: &[0, 8, 40, 150],
     churn: 0,
     base: 0,
+    inherited: 0,
     lag_bytes: 1 << 20,
     mix: Mix::All,
     size_max: SIZE_MAX,
@@ -74,10 +75,11 @@ fn filling_batch_maps() -> Vec<Scenario> {
     let size_max = (OVERHEAD + 14) << 16;
     let reused = Batched { lens: &[30, 140_000], mix: Mix::Compaction, size_max, ..long.clone() };
     let full = Batched { size_max: (OVERHEAD + 7) << 16, keys: 7, ..FILLING };
-    let unpunched = {
-        let config = prepared(alone(1, 12));
-        Config { sim: SimOptions { releases: false, ..config.sim }, ..config }
-    };
+    let unpunched =
+        |config: Config| Config { sim: SimOptions { releases: false, ..config.sim }, ..config };
+    // The first segments lie where those of a map before lay, and records are of one length.
+    let size_max = (OVERHEAD + 7) << 16;
+    let inherited = Batched { inherited: 1_700, lens: &[40], size_max, ..SMALL };
     let fails = {
         let config = few(alone(1, 6));
         Config { sim: SimOptions { grow_fails_at: Some(3), ..config.sim }, ..config }
@@ -100,7 +102,18 @@ fn filling_batch_maps() -> Vec<Scenario> {
             buried,
             prepared(alone(2, 12)),
         ),
-        scenario("batch_map/reused", "segments in the place of long values", reused, unpunched),
+        scenario(
+            "batch_map/reused",
+            "segments in the place of long values",
+            reused,
+            unpunched(prepared(alone(1, 12))),
+        ),
+        scenario(
+            "batch_map/inherited",
+            "memory that held something else",
+            inherited,
+            unpunched(few(alone(0, 4))),
+        ),
         scenario("batch_map/long", "values longer than a segment", long, few(alone(1, 6))),
         scenario("batch_map/full", "the pool is full", full, few(alone(6, 6))),
         scenario("batch_map/growth-fails", "the disk is full", FILLING, fails),

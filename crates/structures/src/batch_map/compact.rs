@@ -9,7 +9,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::Medium;
+use remanent_pmem::{Error as PoolError, Medium};
 
 use super::Core;
 use super::layout::{HASH, Head, KEY, Kind, Place, RECORDS, SEQUENCE, end_mark};
@@ -76,6 +76,7 @@ impl<M: Medium> Core<M> {
             moved?;
             // What was moved, and whatever replaced the rest, is safe before the segment is void.
             self.log.sync()?;
+            self.require_dead(slot)?;
             self.visit_segment(slot, |found| {
                 self.count_value_out(&found);
                 ControlFlow::Continue(())
@@ -85,6 +86,17 @@ impl<M: Medium> Core<M> {
         // Release: partner of the Acquire in `relieved`.
         self.relieved.fetch_add(1, Ordering::Release);
         Ok(self.log.heap.verify()?)
+    }
+
+    /// Refuses to void a segment in which something live was not found: a damaged record hides those behind it.
+    fn require_dead(&self, slot: Slot) -> Result<()> {
+        // Relaxed: the segment is at rest, so what was live in it was counted before.
+        let live = self.log.live.make(slot).load(Ordering::Relaxed);
+        if live == 0 {
+            return Ok(());
+        }
+        let what = format!("{live} bytes of live records were not found in this segment");
+        Err(PoolError::corrupt(self.log.segments.offset(slot), what).into())
     }
 
     fn visit_segment(&self, slot: Slot, mut visit: impl FnMut(Found) -> ControlFlow<()>) {

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! The log is the records in the order of their segments' sequences. A checksum is seeded with the
-//! sequence, which no other use of the memory ever had, and with the map's seed, which no client knows: so
-//! what lies behind the log's end is never taken for a record.
+//! sequence, which no other use of the memory ever had, and with the map's seed, which no other map
+//! had and no client knows: so what lies behind the log's end is never taken for a record.
 
 use remanent_pmem::WORD_LEN;
 use xxhash_rust::xxh3::xxh3_64_with_seed;

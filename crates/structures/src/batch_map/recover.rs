@@ -67,8 +67,10 @@ impl<M: Medium> Core<M> {
     /// Makes an empty map in a fresh heap.
     pub(super) fn create(heap: Heap<M>, segment_len: u64) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
-        // Clients cannot guess the pool's random identity, so they cannot aim at one place of the index.
-        let seed = xxh3_64_with_seed(&heap.pool().uuid(), u64::from(heap.owner().0));
+        // Clients cannot guess the pool's random identity, so they cannot aim at one place of the index. With the
+        // generation, no map before this one has left records in memory that could be taken for ours.
+        let creation = u64::from(heap.owner().0) | heap.generation() << 32;
+        let seed = xxh3_64_with_seed(&heap.pool().uuid(), creation);
         medium.store(header + SEED, seed);
         medium.store(header + INCARNATION, 1);
         medium.store(header + SEGMENT_LEN, segment_len);

@@ -121,7 +121,6 @@ impl<M: Medium> Log<M> {
         let segment = self.segments.take(&self.heap, slot, len, |offset| {
             medium.store(offset + SEQUENCE, 0);
             // Flush: fenced by `take`, before the directory leads here.
-            // Redundant: but where something else than a segment began here before; no seed has met that.
             medium.flush(offset, LINE_LEN);
         })?;
         spares.vacant.retain(|&vacant| vacant != slot);
