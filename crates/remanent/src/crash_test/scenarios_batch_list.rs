@@ -9,69 +9,42 @@ use super::Scenario;
 use super::batch_list::{Lists, Tested};
 use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
 
+/// All scenarios of a variant, whose names begin alike.
+macro_rules! every_way {
+    ($variant:ty, $oracle:ident, $name:literal) => {{
+        let mut all = lists_by_one_thread::<$variant>(
+            Oracle::$oracle,
+            [
+                $name,
+                concat!($name, "-stores"),
+                concat!($name, "-recovery"),
+                concat!($name, "-pages"),
+                concat!($name, "-process"),
+                concat!($name, "-segments"),
+                concat!($name, "-long"),
+                concat!($name, "-faults"),
+            ],
+        );
+        all.extend(lists_by_threads::<$variant>(
+            Oracle::$oracle,
+            [
+                concat!($name, "-threads"),
+                concat!($name, "-threads-brief"),
+                concat!($name, "-threads-pages"),
+            ],
+        ));
+        all
+    }};
+}
+
 pub(super) fn batch_lists() -> Vec<Scenario> {
-    let mut all = lists_by_one_thread::<FlushAlways>(
-        Oracle::Durable,
-        [
-            "batch_list/always",
-            "batch_list/always-stores",
-            "batch_list/always-recovery",
-            "batch_list/always-pages",
-            "batch_list/always-process",
-            "batch_list/always-segments",
-            "batch_list/always-long",
-            "batch_list/always-faults",
-        ],
-    );
-    all.extend(lists_by_one_thread::<Append>(
-        Oracle::Buffered,
-        [
-            "batch_list/append",
-            "batch_list/append-stores",
-            "batch_list/append-recovery",
-            "batch_list/append-pages",
-            "batch_list/append-process",
-            "batch_list/append-segments",
-            "batch_list/append-long",
-            "batch_list/append-faults",
-        ],
-    ));
-    all.extend(lists_by_one_thread::<Log>(
-        Oracle::Buffered,
-        [
-            "batch_list/log",
-            "batch_list/log-stores",
-            "batch_list/log-recovery",
-            "batch_list/log-pages",
-            "batch_list/log-process",
-            "batch_list/log-segments",
-            "batch_list/log-long",
-            "batch_list/log-faults",
-        ],
-    ));
-    all.extend(lists_by_one_thread::<Table>(
-        Oracle::Buffered,
-        [
-            "batch_list/table",
-            "batch_list/table-stores",
-            "batch_list/table-recovery",
-            "batch_list/table-pages",
-            "batch_list/table-process",
-            "batch_list/table-segments",
-            "batch_list/table-long",
-            "batch_list/table-faults",
-        ],
-    ));
-    all.extend(lists_by_threads::<Append>([
-        "batch_list/append-threads",
-        "batch_list/append-threads-brief",
-    ]));
-    all.extend(lists_by_threads::<Log>(["batch_list/log-threads", "batch_list/log-threads-brief"]));
-    all.extend(lists_by_threads::<Table>([
-        "batch_list/table-threads",
-        "batch_list/table-threads-brief",
-    ]));
-    all
+    let variants = [
+        every_way!(FlushAlways, Durable, "batch_list/always"),
+        every_way!(Append, Buffered, "batch_list/append"),
+        every_way!(Log, Buffered, "batch_list/log"),
+        every_way!(Table, Buffered, "batch_list/table"),
+    ];
+    variants.into_iter().flatten().collect()
 }
 
 /// Writers make their own batches safe when about five elements are not.
@@ -118,7 +91,12 @@ fn lists_by_one_thread<V: Tested>(oracle: Oracle, names: [&'static str; 8]) -> V
             short.clone(),
             config(Config { nested: again, after: 5, ..alone(4, 5) }),
         ),
-        Scenario::new(pages_, "a page-cache file", mixed.clone(), config(pages(alone(3, 8)))),
+        Scenario::new(
+            pages_,
+            "a page-cache file",
+            mixed.clone(),
+            config(Config { nested, ..pages(alone(3, 8)) }),
+        ),
         Scenario::new(
             process,
             "the process dies",
@@ -141,9 +119,9 @@ fn lists_by_one_thread<V: Tested>(oracle: Oracle, names: [&'static str; 8]) -> V
     ]
 }
 
-fn lists_by_threads<V: Tested>(names: [&'static str; 2]) -> Vec<Scenario> {
-    let config = |config| Config { oracle: Oracle::Buffered, ..config };
-    let [long, brief] = names;
+fn lists_by_threads<V: Tested>(oracle: Oracle, names: [&'static str; 3]) -> Vec<Scenario> {
+    let config = |config| Config { oracle, ..config };
+    let [long, brief, by_pages] = names;
     vec![
         Scenario::new(
             long,
@@ -157,6 +135,13 @@ fn lists_by_threads<V: Tested>(names: [&'static str; 2]) -> Vec<Scenario> {
             "short runs of threads on few elements",
             Lists { hurried: true, ..lists::<V>(2, &[8]) },
             config(briefly(3, 2, 3)),
+        )
+        .with_weight(20),
+        Scenario::new(
+            by_pages,
+            "short runs of threads on a page-cache file",
+            Lists { hurried: true, ..lists::<V>(2, &[8, 1_500]) },
+            config(pages(briefly(3, 2, 3))),
         )
         .with_weight(20),
     ]
