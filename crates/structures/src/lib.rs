@@ -4,10 +4,12 @@
 //! - [`line_tx`]: small objects that change as a whole, after the cache-line transactions of PLOS 2019;
 //!   [`transactional`] makes one of a struct.
 //! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
+//! - [`BatchMap`]: the same batching under an index.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
-//! could still take away.
+//! could still take away. Of those that work in batches that is true from the batch on, or from `sync`: until then
+//! a crash of the machine may take the end of the history away, and readers see it all the same.
 
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 
@@ -16,6 +18,7 @@ pub mod batch_list;
 pub mod batch_map;
 mod error;
 pub mod hashmap;
+mod iterate;
 pub mod line_tx;
 mod segments;
 mod stored;

@@ -58,11 +58,6 @@ impl Variant for FlushAlways {
     #[inline(always)]
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
-    #[inline(always)]
-    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
-        Position(medium.load(link.offset + NEXT))
-    }
-
     #[inline]
     fn settle<M: Medium>(medium: &M, offset: u64, len: u64) {
         // Flush and fence: the element, before a link leads to it.

@@ -92,11 +92,6 @@ impl Variant for Append {
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
     #[inline(always)]
-    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
-        Position(medium.load(link.offset + NEXT))
-    }
-
-    #[inline(always)]
     fn change<M: Medium>(
         core: &Core<Self, M>,
         end: &mut End,

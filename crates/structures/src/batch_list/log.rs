@@ -112,11 +112,6 @@ impl Variant for Log {
     #[inline(always)]
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
-    #[inline(always)]
-    fn next<M: Medium>((): &(), medium: &M, link: Link) -> Position {
-        Position(medium.load(link.offset + NEXT))
-    }
-
     fn change<M: Medium>(
         core: &Core<Self, M>,
         end: &mut End,
@@ -144,7 +139,7 @@ impl Variant for Log {
         }
         // Release: what it leads to was written before; after the undo, if there is one.
         medium.store(link.offset + NEXT, next.0);
-        present.end = Safe { end: end.working, tail: end.tail.of, mark: 0, count: end.count };
+        present.end = end.reached();
         present.written = end.written;
         // Relaxed: a bound, and a hint for the persister.
         core.variant.written.store(end.written, Ordering::Relaxed);

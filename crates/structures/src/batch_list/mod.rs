@@ -48,8 +48,8 @@
 //!   it.
 //! - **Fences.** Two a batch: the pages and links, then the line that commits the end, the last element and the number
 //!   of elements together (a [line transaction](crate::line_tx)). Segments of 1 MiB are taken ahead by the thread.
-//! - **Errors of the thread** reach the next operation, as [`Error::Persister`]. That operation was done, but will not
-//!   become safe.
+//! - **Errors of the thread** reach the next operation, as [`Error::Persister`]. That operation was done, and is
+//!   not safe unless a later [`sync`](BatchList::sync) or [`close`](BatchList::close) says so.
 //! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. Inserting takes no lock in
 //!   [`AppendList`], and one that only the thread contends for, in passing, in the others.
 //! - **Values** have any length below 4 GiB. An element that fits into a page lies in one; a longer one

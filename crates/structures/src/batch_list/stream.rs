@@ -6,7 +6,7 @@ use remanent_pmem::{Error as PoolError, Medium, Result};
 
 use super::layout::{
     ELEMENT, HEAD, ITEM_KIND, KIND_MASK, LEN_MASK, PADDING, Position, RECORD, RECORD_LEN,
-    RECORD_NEXT, RECORD_OF, SKIPPED, Shape,
+    RECORD_NEXT, RECORD_OF, SKIPPED, Safe, Shape,
 };
 use crate::background::lock_patiently;
 use crate::segments::{SEGMENT_LEN, Segments, Slot};
@@ -41,6 +41,13 @@ pub struct End {
     pub(super) written: u64,
     /// Pool offset of the segment of `working`, less the position at which that segment begins.
     base: u64,
+}
+
+impl End {
+    /// What is safe once everything up to here is; the mark is the variant's to set.
+    pub(super) fn reached(&self) -> Safe {
+        Safe { end: self.working, tail: self.tail.of, mark: 0, count: self.count }
+    }
 }
 
 impl<M: Medium> Stream<M> {

@@ -136,7 +136,7 @@ impl Variant for Table {
             present.table.insert(link.of, (next, present.epoch));
             present.changes.push((link, next));
         }
-        present.end = Safe { end: end.working, tail: end.tail.of, mark: 0, count: end.count };
+        present.end = end.reached();
         present.written = end.written;
         // Relaxed: a bound, and a hint for the persister.
         core.variant.written.store(end.written, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use remanent_pmem::Medium;
 use remanent_pmem::Result as PoolResult;
 
 use super::core::Core;
-use super::layout::{Position, Safe, Shape};
+use super::layout::{NEXT, Position, Safe, Shape};
 use super::stream::{End, Link, Stream};
 use crate::Result;
 
@@ -46,7 +46,11 @@ pub trait Variant: Send + Sync + Sized + 'static {
 
     /// Where a link leads at present.
     #[doc(hidden)]
-    fn next<M: Medium>(reading: &Self::Reading<'_>, medium: &M, link: Link) -> Position;
+    #[inline(always)]
+    fn next<M: Medium>(reading: &Self::Reading<'_>, medium: &M, link: Link) -> Position {
+        let _ = reading;
+        Position(medium.load(link.offset + NEXT))
+    }
 
     /// Called when an element was written, before a link leads to it.
     #[doc(hidden)]

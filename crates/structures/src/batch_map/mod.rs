@@ -12,7 +12,7 @@
 //!   one that was acknowledged before it began (buffered durable linearizability). What was acknowledged
 //!   before the last [`sync`](BatchMap::sync) survives for certain, and so does what is further back than
 //!   [`BatchOptions::lag_bytes`]; what is older than [`BatchOptions::lag_age`] does where the thread keeps up.
-//! - **Fences.** None on the critical path; one a batch; less than one a page of what is written.
+//! - **Fences.** None on the critical path; one a batch, which is many pages, but where time is up first.
 //! - **Threads.** Any number read and write. Keys are spread over 256 shards, each under a lock that is held
 //!   for the length of one operation. What a closure is given (`get_with`, `modify`, `scan`) is read in place
 //!   under that lock, so the closure must not use the map.
@@ -38,7 +38,6 @@
 mod check;
 mod compact;
 mod index;
-mod iterate;
 mod layout;
 mod list;
 mod log;
@@ -59,11 +58,11 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::index::SHARD_BITS;
-pub use self::iterate::Iter;
 use self::layout::SEGMENT_LEN_MAX;
 use self::log::Log;
 use self::ops::{Hashed, Shard, When};
 use crate::background::{Background, BatchOptions, Batches, Lag};
+use crate::iterate::copies;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
@@ -238,7 +237,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full, key or value is too long, or the medium met a fault.
+    /// When the pool is full, or key or value is too long: then nothing was changed. When no thread makes batches
+    /// safe any more ([`Error::Persister`]), or the medium met a fault: then the map is changed, and may not become
+    /// safe.
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<bool> {
         Ok(!self.write(key, value, When::Absent)?)
@@ -267,7 +268,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     ///
     /// # Errors
     ///
-    /// When the medium met a fault, or not even the reserve of a full pool is left.
+    /// As for [`insert`](BatchMap::insert); a pool is full for it when not even the reserve is left.
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         let removed = self.hashed(key, |key| {
             self.core().remove_with(key, |bytes| V::with_stored(bytes, V::to_owned))
@@ -351,8 +352,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     }
 
     /// Every entry, in no order that means anything.
-    pub fn iter(&self) -> Iter<'_, K, V, M> {
-        Iter::new(self)
+    pub fn iter(&self) -> impl Iterator<Item = Result<(K::Owned, V::Owned)>> + '_ {
+        copies(|cursor, limit, visit| self.scan(cursor, limit, visit))
     }
 
     /// Waits until everything that was acknowledged before the call is safe.

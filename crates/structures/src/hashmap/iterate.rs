@@ -1,6 +1,5 @@
 //! Walking all entries, and clearing.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::{Link, Medium};
@@ -13,8 +12,6 @@ use super::list::{Edge, Found};
 use crate::Result;
 use crate::stored::{Key, Stored};
 
-/// Entries fetched at a time by an [`Iter`].
-const BATCH: usize = 64;
 /// Entries that a writer sweeps out in passing after an interrupted clear.
 const SWEEP: usize = 64;
 
@@ -228,42 +225,4 @@ pub(super) struct Sweep {
     cursor: u64,
     /// Epoch of the heap when the sweep was called for.
     epoch: u64,
-}
-
-/// Copies of a map's entries; see [`HashMap::iter`](super::HashMap::iter).
-pub struct Iter<'m, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
-    map: &'m super::HashMap<K, V, M>,
-    /// Where to go on; `None` once the end was reached.
-    cursor: Option<u64>,
-    entries: VecDeque<(K::Owned, V::Owned)>,
-}
-
-impl<'m, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Iter<'m, K, V, M> {
-    pub(super) fn new(map: &'m super::HashMap<K, V, M>) -> Self {
-        Iter { map, cursor: Some(0), entries: VecDeque::new() }
-    }
-}
-
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Iterator for Iter<'_, K, V, M> {
-    type Item = Result<(K::Owned, V::Owned)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(entry) = self.entries.pop_front() {
-                return Some(Ok(entry));
-            }
-            let cursor = self.cursor?;
-            let scanned = self.map.scan(cursor, BATCH, |key, value| {
-                self.entries.push_back((key.to_owned(), value.to_owned()));
-            });
-            match scanned {
-                Ok(0) => self.cursor = None,
-                Ok(next) => self.cursor = Some(next),
-                Err(error) => {
-                    self.cursor = None;
-                    return Some(Err(error));
-                }
-            }
-        }
-    }
 }

@@ -41,11 +41,11 @@ use remanent_pmem::heap::layout::LANE_COUNT;
 use remanent_pmem::heap::{Heap, Usage, Violation};
 use remanent_pmem::{Mapped, Medium, Pool};
 
-pub use iterate::Iter;
 pub use multi::HashMultiMap;
 
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
+use crate::iterate::copies;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -334,8 +334,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     }
 
     /// Copies of all entries, in no particular order; see [`scan`](HashMap::scan).
-    pub fn iter(&self) -> Iter<'_, K, V, M> {
-        Iter::new(self)
+    pub fn iter(&self) -> impl Iterator<Item = Result<(K::Owned, V::Owned)>> + '_ {
+        copies(|cursor, limit, visit| self.scan(cursor, limit, visit))
     }
 
     /// Buckets at present.

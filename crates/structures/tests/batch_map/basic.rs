@@ -4,16 +4,10 @@ use std::collections::HashMap as Model;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use remanent_pmem::{Durability, Options, Pool};
+use remanent_pmem::Durability;
 use remanent_structures::{BatchMap, BatchOptions, Change, Error, HashMap};
 
-fn options() -> Options {
-    Pool::options().size_max(4 << 30)
-}
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
+use crate::support::{options, scratch};
 
 #[test]
 fn a_map_holds_what_was_put_into_it_across_reopening() {

@@ -4,16 +4,10 @@ use std::collections::{HashMap as Model, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use remanent_pmem::{Emulation, Options, Pool};
+use remanent_pmem::{Emulation, Pool};
 use remanent_structures::{Change, HashMap, HashMultiMap};
 
-fn options() -> Options {
-    Pool::options().size_max(4 << 30)
-}
-
-fn scratch() -> tempfile::TempDir {
-    tempfile::tempdir().unwrap()
-}
+use crate::support::{options, scratch};
 
 #[test]
 fn a_map_holds_what_was_put_into_it_across_reopening() {
