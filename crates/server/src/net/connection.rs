@@ -4,6 +4,7 @@ use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 
 use super::Ending;
 use crate::{Progress, Session, Store};
@@ -18,6 +19,7 @@ pub(super) async fn serve<S: Store>(
     mut ending: Ending,
 ) -> io::Result<()> {
     let mut progress = Progress::Read;
+    let mut abandoned = None;
     loop {
         if !session.output().is_empty() {
             if progress == Progress::Read {
@@ -48,7 +50,7 @@ pub(super) async fn serve<S: Store>(
             }
             Progress::Long => {
                 let progress;
-                (progress, session) = run_long(session).await?;
+                (progress, session) = run_long(session, &mut abandoned).await?;
                 progress
             }
             Progress::Close => break,
@@ -62,12 +64,22 @@ pub(super) async fn serve<S: Store>(
 }
 
 /// Runs a long request where it holds nobody up.
+///
+/// A sync that does not end in time goes on, and is the next one's to wait for: a client that asks again and again
+/// keeps one thread busy and no more.
 async fn run_long<S: Store>(
     mut session: Session<S>,
+    abandoned: &mut Option<JoinHandle<()>>,
 ) -> Result<(Progress, Session<S>), tokio::task::JoinError> {
     if let Some((limit, sync)) = session.limited_sync() {
-        // Left alone when the time is up: it does no harm, and serves others.
-        let syncing = tokio::task::spawn_blocking(sync);
+        let syncing = async {
+            if let Some(earlier) = abandoned.as_mut() {
+                // A panic is the session's to meet, when it syncs itself.
+                let _ = earlier.await;
+            }
+            let _ = abandoned.insert(tokio::task::spawn_blocking(sync)).await;
+            *abandoned = None;
+        };
         if tokio::time::timeout(limit, syncing).await.is_err() {
             return Ok((session.run_overdue(), session));
         }

@@ -22,7 +22,10 @@ pub const ROOT: &str = "redis";
 /// What becomes of an entry that [`Store::modify`] looked at.
 pub type Change = remanent_structures::Change<Vec<u8>>;
 
-/// Why a store did not do what it was asked; nothing was changed.
+/// Why a store did not do what it was asked.
+///
+/// Nothing was changed then, but in a store that works in batches: if its thread has failed, the change is there and
+/// may not become durable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
