@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use remanent::pmem::heap::Violation;
 use remanent::pmem::pool::RootInfo;
+use remanent::structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
 use remanent::structures::{BatchMap, BatchOptions};
 use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
 use serde_json::json;
@@ -209,6 +210,10 @@ fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<V
         check_map::<u64, [u8]>,
         check_map::<u64, str>,
         check_batch_map::<[u8], [u8]>,
+        check_list::<FlushAlways>,
+        check_list::<Append>,
+        check_list::<Log>,
+        check_list::<Table>,
     ];
     for checker in checkers {
         if let Some(found) = checker(pool, root)? {
@@ -235,6 +240,14 @@ fn check_batch_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
     let options = BatchOptions::without_thread();
     let map = BatchMap::<K, V>::open(pool, &root.name, options);
     unless_other_type(map.and_then(|map| map.check()))
+}
+
+fn check_list<V: Variant>(
+    pool: &remanent::Pool,
+    root: &RootInfo,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    let list = List::<V>::open(pool, &root.name, BatchOptions::without_thread());
+    unless_other_type(list.and_then(|mut list| list.check()))
 }
 
 /// What a check found; `None` when the root is of another type.

@@ -1,5 +1,10 @@
 //! `remanent pool`, and what a server and other openers do to each other.
 
+use remanent::structures::batch_list::{
+    AppendList, BatchList, FlushAlwaysList, LogList, TableList,
+};
+use remanent::structures::{BatchMap, BatchOptions};
+use remanent::{HashMap, Pool};
 use serde_json::Value;
 
 use super::common::{
@@ -22,6 +27,26 @@ fn a_pool_is_created_described_and_checked() {
 
     let error = error_of(&["pool", "create", path]);
     assert!(error.contains("exists"), "{error}");
+}
+
+/// [`assert_whole`] refuses a root that was left out.
+#[test]
+fn every_structure_of_ours_is_checked() {
+    let directory = directory();
+    let path = directory.path().join("all.pool");
+    let pool = Pool::options().size_max(64 << 20).create(&path).unwrap();
+    let options = BatchOptions::without_thread();
+    HashMap::<str, u64>::create(&pool, "map").unwrap().insert("key", &1).unwrap();
+    BatchMap::<[u8], [u8]>::create(&pool, "batches", options)
+        .unwrap()
+        .put(b"key", b"value")
+        .unwrap();
+    FlushAlwaysList::create(&pool, "always", options).unwrap().insert(1, b"value").unwrap();
+    AppendList::create(&pool, "append", options).unwrap().insert(1, b"value").unwrap();
+    LogList::create(&pool, "log", options).unwrap().insert(1, b"value").unwrap();
+    TableList::create(&pool, "table", options).unwrap().insert(1, b"value").unwrap();
+    drop(pool);
+    assert_whole(&path);
 }
 
 #[test]
