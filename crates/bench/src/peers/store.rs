@@ -186,13 +186,6 @@ impl Rival {
                 "each put is acknowledged at once, and survives power loss once the caller has synced"
                     .to_owned()
             }
-            Mode::GroupOfTime if self.keeps_bounds => {
-                format!("each put is acknowledged at once, and the caller syncs within {both}")
-            }
-            Mode::GroupOfPuts if self.keeps_bounds => {
-                "each put is acknowledged at once, and survives power loss once the caller has synced"
-                    .to_owned()
-            }
             Mode::GroupOfTime => format!(
                 "each put is acknowledged in an open transaction, whose commit is begun within {both}"
             ),
@@ -369,6 +362,7 @@ mod tests {
         };
     }
 
+    test_rival!(remanent_store);
     #[cfg(has_lmdb)]
     test_rival!(lmdb);
     test_rival!(redb);
