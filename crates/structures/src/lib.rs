@@ -20,6 +20,7 @@ mod error;
 pub mod hashmap;
 mod iterate;
 pub mod line_tx;
+mod map;
 mod segments;
 mod stored;
 
@@ -28,6 +29,7 @@ pub use batch_map::BatchMap;
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
+pub use map::{Map, OrderedMap};
 /// ```
 /// use remanent_pmem::Pool;
 /// use remanent_structures::{Transactional, transactional};
@@ -59,7 +61,7 @@ pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
 /// What follows is said of the macro itself.
 ///
 pub use remanent_macros::transactional;
-pub use stored::{Key, Stored};
+pub use stored::{Key, OrderedKey, Stored};
 
 /// What the expansion of [`transactional`] names.
 #[doc(hidden)]

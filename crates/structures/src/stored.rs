@@ -44,6 +44,17 @@ pub trait Key: Stored {
     }
 }
 
+/// A [`Key`] that has an order, and a form in bytes that has the same order.
+///
+/// Integers are ordered as numbers, everything else byte by byte.
+pub trait OrderedKey: Key {
+    /// Passes the ordered form to `use_bytes`. It has the length of the stored form.
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
+
+    /// Passes the key whose ordered form is `bytes` to `use_key`.
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R;
+}
+
 /// A bijective mix of 64 bits (the finalizer of SplitMix64).
 #[inline(always)]
 fn mix(value: u64) -> u64 {
@@ -51,6 +62,31 @@ fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31
 }
+
+/// An integer's ordered form: big-endian, the sign bit of a signed one flipped.
+macro_rules! ordered_integer {
+    ($($integer:ty => $flipped:expr),*) => {$(
+        impl OrderedKey for $integer {
+            #[inline(always)]
+            fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+                use_bytes(&(*self ^ $flipped).to_be_bytes())
+            }
+
+            #[inline(always)]
+            fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+                let mut whole = [0; size_of::<$integer>()];
+                let len = bytes.len().min(whole.len());
+                whole[..len].copy_from_slice(&bytes[..len]);
+                use_key(&(<$integer>::from_be_bytes(whole) ^ $flipped))
+            }
+        }
+    )*};
+}
+
+ordered_integer!(
+    u8 => 0, u16 => 0, u32 => 0, u64 => 0,
+    i8 => i8::MIN, i16 => i16::MIN, i32 => i32::MIN, i64 => i64::MIN
+);
 
 macro_rules! stored_integer {
     ($($integer:ty),*) => {$(
@@ -154,3 +190,48 @@ impl Stored for str {
 }
 
 impl Key for str {}
+
+/// Types whose stored form has their order.
+macro_rules! ordered_as_stored {
+    ($([$($parameter:tt)*] $key:ty),*) => {$(
+        impl<$($parameter)*> OrderedKey for $key {
+            #[inline(always)]
+            fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+                self.with_bytes(use_bytes)
+            }
+
+            #[inline(always)]
+            fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+                Self::with_stored(bytes, use_key)
+            }
+        }
+    )*};
+}
+
+ordered_as_stored!([const N: usize] [u8; N], [] [u8], [] str);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered<K: OrderedKey + ?Sized>(key: &K) -> Vec<u8> {
+        key.with_ordered(<[u8]>::to_vec)
+    }
+
+    #[test]
+    fn ordered_forms_have_the_order_of_their_keys() {
+        let numbers = [i64::MIN, -256, -1, 0, 1, 255, 256, i64::MAX];
+        assert!(numbers.map(|number| ordered(&number)).is_sorted());
+        assert!([0_u32, 1, 255, 256, u32::MAX].map(|number| ordered(&number)).is_sorted());
+        assert!(["", "a", "aa", "b"].map(ordered).is_sorted());
+    }
+
+    #[test]
+    fn keys_come_back_from_their_ordered_forms() {
+        for number in [i16::MIN, -1, 0, 7, i16::MAX] {
+            assert_eq!(i16::from_ordered(&ordered(&number), |key| *key), number);
+        }
+        assert_eq!(str::from_ordered(&ordered("key"), str::to_owned), "key");
+        assert_eq!(<[u8; 3]>::from_ordered(&ordered(&[1, 2, 3]), |key| *key), [1, 2, 3]);
+    }
+}
