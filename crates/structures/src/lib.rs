@@ -5,6 +5,7 @@
 //!   [`transactional`] makes one of a struct.
 //! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
+//! - [`BlinkTree`]: an ordered map.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
@@ -16,6 +17,7 @@ extern crate self as remanent_structures; // The attribute's expansion names thi
 mod background;
 pub mod batch_list;
 pub mod batch_map;
+pub mod blink_tree;
 mod error;
 pub mod hashmap;
 mod iterate;
@@ -26,6 +28,7 @@ mod stored;
 
 pub use background::{BatchOptions, Lag};
 pub use batch_map::BatchMap;
+pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};

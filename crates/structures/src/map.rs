@@ -122,7 +122,7 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
         self.modify(key, |found| (Change::<&V>::Remove, found.is_some()))
     }
 
-    /// Removes every entry as one step, and says about how many there were.
+    /// Removes every entry, and says about how many there were. One step, unless the map says otherwise.
     ///
     /// # Errors
     ///

@@ -6,6 +6,7 @@
 
 mod batch_list;
 mod batch_map;
+mod blink_tree;
 mod bytes;
 mod hashmap;
 mod heap;
@@ -16,6 +17,7 @@ mod pool;
 mod scenarios;
 mod scenarios_batch;
 mod scenarios_batch_list;
+mod scenarios_trees;
 
 use std::fmt;
 use std::ops::ControlFlow;

@@ -1,0 +1,421 @@
+//! The B-link tree, of nodes so small that a few operations divide and join them.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, OrderedMap, Stored};
+
+use super::scenarios::OVERHEAD;
+use super::{Answer, Open, answer, is_refused, must_be_empty};
+
+/// What keys and values of a tree are, by their numbers.
+pub(super) trait Form: Sync + 'static {
+    type K: OrderedKey;
+    type V: Stored + ?Sized;
+    /// Length of a pool that a tree of some dozens of entries fills.
+    const SIZE_FULL: u64;
+
+    fn key(number: u64) -> Self::K;
+    fn key_number(key: &Self::K) -> u64;
+    fn value(number: u64) -> <Self::V as ToOwned>::Owned;
+    fn value_number(value: &Self::V) -> u64;
+}
+
+/// Words that lie in the leaves.
+#[derive(Clone, Debug)]
+pub(super) struct Words;
+
+/// Keys that begin alike, and values of several lengths, in records.
+#[derive(Clone, Debug)]
+pub(super) struct Texts;
+
+/// A key of few entries a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WordKey(u64);
+
+/// As [`WordKey`], of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TextKey(Vec<u8>);
+
+const NODE_ENTRIES_MAX: usize = 4;
+
+impl Stored for WordKey {
+    const LEN: Option<u32> = Some(8);
+
+    fn type_name() -> String {
+        "WordKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_bytes(use_bytes)
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(bytes, |key| use_value(&WordKey(*key)))
+    }
+}
+
+impl Key for WordKey {}
+
+impl OrderedKey for WordKey {
+    const NODE_ENTRIES_MAX: usize = NODE_ENTRIES_MAX;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_ordered(use_bytes)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        u64::from_ordered(bytes, |key| use_key(&WordKey(*key)))
+    }
+}
+
+impl Stored for TextKey {
+    const LEN: Option<u32> = None;
+
+    fn type_name() -> String {
+        "TextKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        use_value(&TextKey(bytes.to_vec()))
+    }
+}
+
+impl Key for TextKey {}
+
+impl OrderedKey for TextKey {
+    const NODE_ENTRIES_MAX: usize = NODE_ENTRIES_MAX;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        use_key(&TextKey(bytes.to_vec()))
+    }
+}
+
+impl Form for Words {
+    type K = WordKey;
+    type V = u64;
+    // The heap's header, leaves, nodes.
+    const SIZE_FULL: u64 = (OVERHEAD + 3) << 16;
+
+    fn key(number: u64) -> WordKey {
+        WordKey(number)
+    }
+
+    fn key_number(key: &WordKey) -> u64 {
+        key.0
+    }
+
+    fn value(number: u64) -> u64 {
+        number
+    }
+
+    fn value_number(value: &u64) -> u64 {
+        *value
+    }
+}
+
+impl Form for Texts {
+    type K = TextKey;
+    type V = [u8];
+    // As for words; separators, and records of some lengths.
+    const SIZE_FULL: u64 = (OVERHEAD + 6) << 16;
+
+    fn key(number: u64) -> TextKey {
+        // Every third is the beginning of others; heads differ behind a common beginning, or not at all.
+        let end = if number.is_multiple_of(3) { "" } else { "/and more" };
+        TextKey(format!("a common beginning {:02}{end}{}", number / 4, number % 4).into_bytes())
+    }
+
+    fn key_number(key: &TextKey) -> u64 {
+        (0..256).find(|&number| Self::key(number) == *key).unwrap_or(u64::MAX)
+    }
+
+    fn value(number: u64) -> Vec<u8> {
+        let len = 8 + number as usize % 4 * 20;
+        number.to_le_bytes().into_iter().cycle().take(len).collect()
+    }
+
+    fn value_number(value: &[u8]) -> u64 {
+        let number = value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+        if Self::value(number % 1000) == value { number } else { u64::MAX }
+    }
+}
+
+/// A tree, and how it is prepared.
+#[derive(Clone, Debug)]
+pub(super) struct Tree<F> {
+    /// Keys that operations are about.
+    pub(super) keys: Range<u64>,
+    /// Keys that are there from the start.
+    pub(super) base: Range<u64>,
+    /// Whether the tree is closed and opened before the start.
+    pub(super) reopened: bool,
+    /// What operations are drawn from.
+    pub(super) mix: Mix,
+    /// Length beyond which the pool does not grow.
+    pub(super) size_max: u64,
+    pub(super) form: PhantomData<F>,
+}
+
+/// Which operations occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mix {
+    /// Everything.
+    All,
+    /// What concerns one entry: everything that threads do as one step.
+    Entries,
+    /// Mostly insertions.
+    Growth,
+    /// Mostly removals.
+    Decay,
+}
+
+/// One operation of the tree.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Insert(u64, u64),
+    Put(u64, u64),
+    Update(u64, u64),
+    Remove(u64),
+    /// Adds one, from zero on; removes what comes to a multiple of four.
+    Count(u64),
+    Get(u64),
+    /// All entries of a range, forwards or backwards.
+    Range(Range<u64>, bool),
+    Len,
+}
+
+/// What can be observed of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Entries {
+    /// `None`: those that are there from the start.
+    entries: Option<BTreeMap<u64, u64>>,
+}
+
+/// The value that a key has from the start.
+fn base_value(key: u64) -> u64 {
+    key + 500
+}
+
+impl<F: Form> Tree<F> {
+    fn base_entries(&self) -> BTreeMap<u64, u64> {
+        self.base.clone().map(|key| (key, base_value(key))).collect()
+    }
+
+    fn model_entries(entries: &mut BTreeMap<u64, u64>, op: &Op) -> Answer<u64> {
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        match op.clone() {
+            Op::Insert(key, _) if entries.contains_key(&key) => Answer::Bool(false),
+            Op::Insert(key, value) | Op::Put(key, value) => {
+                Answer::Bool(entries.insert(key, value).is_none())
+            }
+            Op::Update(key, value) => match entries.get_mut(&key) {
+                Some(old) => {
+                    *old = value;
+                    Answer::Bool(true)
+                }
+                None => Answer::Bool(false),
+            },
+            Op::Remove(key) => found(entries.remove(&key)),
+            Op::Count(key) => {
+                let (change, value) = count(entries.get(&key).copied());
+                match change {
+                    Change::Keep => {}
+                    Change::Put(value) => drop(entries.insert(key, value)),
+                    Change::Remove => drop(entries.remove(&key)),
+                }
+                Answer::Value(value)
+            }
+            Op::Get(key) => found(entries.get(&key).copied()),
+            Op::Range(range, backwards) => {
+                let is_inside = |key: u64| {
+                    let key = F::key(key);
+                    let ordered = |key: &F::K| key.with_ordered(<[u8]>::to_vec);
+                    ordered(&F::key(range.start)) <= ordered(&key)
+                        && ordered(&key) < ordered(&F::key(range.end))
+                };
+                let mut inside: Vec<(u64, u64)> =
+                    entries.iter().map(|(&k, &v)| (k, v)).filter(|&(k, _)| is_inside(k)).collect();
+                inside.sort_by_key(|&(key, _)| F::key(key).with_ordered(<[u8]>::to_vec));
+                if backwards {
+                    inside.reverse();
+                }
+                Answer::Value(digest(inside.into_iter()))
+            }
+            Op::Len => Answer::Value(entries.len() as u64),
+        }
+    }
+}
+
+fn digest(entries: impl Iterator<Item = (u64, u64)>) -> u64 {
+    entries.fold(1, |digest: u64, (key, value)| {
+        digest.wrapping_mul(31).wrapping_add(key * 1000 + value)
+    })
+}
+
+type TestTree<F> = BlinkTree<<F as Form>::K, <F as Form>::V, Arc<Sim>>;
+
+impl<F: Form> Subject for Tree<F>
+where
+    TestTree<F>: Send + Sync,
+{
+    type Op = Op;
+    type Ret = Answer<u64>;
+    type State = Entries;
+    type Handle = Open<TestTree<F>>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        let open = Open::create(Arc::clone(&medium), self.size_max, TestTree::<F>::create)?;
+        for (key, value) in self.base_entries() {
+            open.object.insert(&F::key(key), Borrow::borrow(&F::value(value)))?;
+        }
+        if self.reopened {
+            drop(open);
+            return self.open(medium);
+        }
+        Ok(open)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Open::recover(medium, TestTree::<F>::open)
+    }
+
+    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
+        let tree = &open.object;
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        let value_of = |number: u64| F::value(number);
+        match op.clone() {
+            Op::Insert(key, value) => {
+                answer(tree.insert(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Put(key, value) => {
+                answer(tree.put(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Update(key, value) => {
+                answer(tree.update(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Remove(key) => answer(tree.remove(&F::key(key)), |removed| {
+                found(removed.map(|value| F::value_number(Borrow::borrow(&value))))
+            }),
+            Op::Count(key) => answer(
+                tree.modify(&F::key(key), |value| {
+                    let (change, value) = count(value.map(F::value_number));
+                    let change = match change {
+                        Change::Keep => Change::Keep,
+                        Change::Put(number) => Change::Put(F::value(number)),
+                        Change::Remove => Change::Remove,
+                    };
+                    (change, value)
+                }),
+                Answer::Value,
+            ),
+            Op::Get(key) => answer(tree.get_with(&F::key(key), F::value_number), found),
+            Op::Range(range, backwards) => {
+                let mut entries = Vec::new();
+                let bounds = F::key(range.start)..F::key(range.end);
+                let visit = |key: &F::K, value: &F::V| {
+                    entries.push((F::key_number(key), F::value_number(value)));
+                    ControlFlow::Continue(())
+                };
+                let visited = if backwards {
+                    tree.descend(bounds, visit)
+                } else {
+                    tree.ascend(bounds, visit)
+                };
+                answer(visited, |()| Answer::Value(digest(entries.into_iter())))
+            }
+            Op::Len => answer(tree.len(), Answer::Value),
+        }
+    }
+
+    fn model(&self, state: &mut Entries, op: &Op) -> Answer<u64> {
+        let mut entries = state.entries.take().unwrap_or_else(|| self.base_entries());
+        let answer = Self::model_entries(&mut entries, op);
+        state.entries = (entries != self.base_entries()).then_some(entries);
+        answer
+    }
+
+    fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
+        let tree = &open.object;
+        let mut forwards = Vec::new();
+        tree.ascend(.., |key, value| {
+            forwards.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        })?;
+        let mut backwards = Vec::new();
+        tree.descend(.., |key, value| {
+            backwards.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        })?;
+        backwards.reverse();
+        if forwards != backwards {
+            return Err(format!("forwards {forwards:?}, backwards {backwards:?}").into());
+        }
+        let mut entries = BTreeMap::new();
+        for &(key, value) in &forwards {
+            if entries.insert(key, value).is_some() {
+                return Err(format!("key {key} is there twice").into());
+            }
+            if tree.get_with(&F::key(key), F::value_number)? != Some(value) {
+                return Err(format!("key {key} is visited but not found").into());
+            }
+        }
+        let len = tree.len()?;
+        if len != entries.len() as u64 {
+            return Err(format!("{len} entries by count, {} by visit", entries.len()).into());
+        }
+        let is_base = entries == self.base_entries();
+        Ok(Entries { entries: (!is_base).then_some(entries) })
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let mut key = || self.keys.start + rng.below(self.keys.end - self.keys.start);
+        let (key, other) = (key(), key());
+        let value = rng.below(400);
+        let kinds: &[u64] = match self.mix {
+            Mix::All => &[0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8],
+            Mix::Entries => &[0, 0, 1, 1, 2, 3, 3, 3, 4, 5],
+            Mix::Growth => &[0, 0, 0, 0, 0, 1, 1, 3, 6],
+            Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
+        };
+        match *rng.pick(kinds) {
+            0 => Op::Insert(key, value),
+            1 => Op::Put(key, value),
+            2 => Op::Update(key, value),
+            3 => Op::Remove(key),
+            4 => Op::Count(key),
+            5 => Op::Get(key),
+            6 => Op::Range(key.min(other)..key.max(other), false),
+            7 => Op::Range(key.min(other)..key.max(other), true),
+            _ => Op::Len,
+        }
+    }
+
+    fn check(&self, open: &Self::Handle) -> Outcome {
+        must_be_empty(open.object.check()?)?;
+        open.check()
+    }
+
+    fn is_refused(&self, answer: &Answer<u64>) -> bool {
+        is_refused(answer)
+    }
+}
+
+fn count(found: Option<u64>) -> (Change<u64>, u64) {
+    let next = found.map_or(0, |value| value + 1);
+    let change =
+        if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
+    (change, next)
+}

@@ -1,0 +1,169 @@
+//! What is explored of ordered maps.
+
+use std::marker::PhantomData;
+
+use remanent_crashsim::{Class, Config, Faults, Nested};
+
+use super::Scenario;
+use super::blink_tree::{Form, Mix, Texts, Tree, Words};
+use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
+
+/// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
+const FULL_BASE: u64 = 70;
+
+fn tree<F>(mix: Mix) -> Tree<F> {
+    Tree { keys: 0..10, base: 0..0, reopened: false, mix, size_max: SIZE_MAX, form: PhantomData }
+}
+
+/// Scenarios of the B-link tree.
+pub(super) fn blink_trees() -> Vec<Scenario> {
+    let mut all = by_one_thread::<Words>([
+        "blink_tree/sequence",
+        "blink_tree/stores",
+        "blink_tree/recovery",
+        "blink_tree/process",
+        "blink_tree/pages",
+        "blink_tree/faults",
+        "blink_tree/reopened",
+    ]);
+    all.extend(by_one_thread::<Texts>([
+        "blink_tree/records",
+        "blink_tree/records-stores",
+        "blink_tree/records-recovery",
+        "blink_tree/records-process",
+        "blink_tree/records-pages",
+        "blink_tree/records-faults",
+        "blink_tree/records-reopened",
+    ]));
+    all.extend(shapes::<Words>([
+        "blink_tree/split",
+        "blink_tree/root-split",
+        "blink_tree/merge",
+        "blink_tree/root-merge",
+        "blink_tree/full",
+    ]));
+    all.extend(shapes::<Texts>([
+        "blink_tree/records-split",
+        "blink_tree/records-root-split",
+        "blink_tree/records-merge",
+        "blink_tree/records-root-merge",
+        "blink_tree/records-full",
+    ]));
+    all.extend(by_threads::<Words>([
+        "blink_tree/threads",
+        "blink_tree/threads-brief",
+        "blink_tree/threads-split",
+        "blink_tree/threads-merge",
+        "blink_tree/threads-reopened",
+        "blink_tree/threads-pages",
+    ]));
+    all.extend(by_threads::<Texts>([
+        "blink_tree/records-threads",
+        "blink_tree/records-threads-brief",
+        "blink_tree/records-threads-split",
+        "blink_tree/records-threads-merge",
+        "blink_tree/records-threads-reopened",
+        "blink_tree/records-threads-pages",
+    ]));
+    all
+}
+
+fn by_one_thread<F: Form + Clone + Send>(names: [&'static str; 7]) -> Vec<Scenario> {
+    let [sequence, stores, recovery, process, by_pages, faulty, reopened] = names;
+    let all = || tree::<F>(Mix::All);
+    let nested = Nested { depth: 2, one_in: 8, samples: 3 };
+    let faults = Config {
+        faults: Faults { poisoned: 4, truncated: 1, ..Faults::default() },
+        samples: 4,
+        full_max: 4,
+        ..alone(6, 6)
+    };
+    let again = Tree { base: 0..8, reopened: true, ..all() };
+    vec![
+        Scenario::new(sequence, "every operation", all(), alone(6, 8)),
+        Scenario::new(stores, "between any two stores", all(), at_stores(alone(5, 5))),
+        Scenario::new(
+            recovery,
+            "crashes inside recovery and after it",
+            all(),
+            Config { nested, after: 6, ..alone(5, 5) },
+        ),
+        Scenario::new(process, "the process dies", all(), class(Class::Process, alone(6, 8))),
+        Scenario::new(by_pages, "a page-cache file", all(), pages(alone(6, 6))),
+        Scenario::new(faulty, "lines that cannot be read, a file cut short", all(), faults),
+        Scenario::new(
+            reopened,
+            "leaves that an earlier opening has left",
+            again,
+            Config { after: 6, ..prepared(alone(0, 6)) },
+        ),
+    ]
+}
+
+fn shapes<F: Form + Clone + Send>(names: [&'static str; 5]) -> Vec<Scenario> {
+    let [split, root_split, merge, root_merge, full] = names;
+    let nested = Nested { depth: 2, one_in: 16, samples: 2 };
+    let shaped = |config| Config { nested, after: 6, ..config };
+    let growth = || tree::<F>(Mix::Growth);
+    let decay = || tree::<F>(Mix::Decay);
+    vec![
+        Scenario::new(split, "leaves are divided", growth(), shaped(alone(3, 8))),
+        Scenario::new(
+            root_split,
+            "the root is divided",
+            Tree { base: 4..13, keys: 0..18, ..growth() },
+            shaped(prepared(alone(0, 8))),
+        ),
+        Scenario::new(
+            merge,
+            "leaves are joined",
+            Tree { base: 0..8, keys: 0..8, ..decay() },
+            shaped(prepared(alone(2, 8))),
+        ),
+        Scenario::new(
+            root_merge,
+            "nodes are joined, and the tree loses a level",
+            Tree { base: 0..16, keys: 0..16, ..decay() },
+            shaped(prepared(alone(12, 10))),
+        ),
+        Scenario::new(
+            full,
+            "the pool is full",
+            Tree { keys: 0..160, base: 0..FULL_BASE, size_max: F::SIZE_FULL, ..growth() },
+            Config { after: 6, ..prepared(alone(12, 12)) },
+        ),
+    ]
+}
+
+fn by_threads<F: Form + Clone + Send>(names: [&'static str; 6]) -> Vec<Scenario> {
+    let [threads, brief, split, merge, reopened, by_pages] = names;
+    let few = || Tree { keys: 0..6, ..tree::<F>(Mix::Entries) };
+    vec![
+        Scenario::new(threads, "three threads write", few(), together(3, 4, 4)).with_weight(2),
+        Scenario::new(brief, "short runs of threads on few keys", few(), briefly(3, 3, 3))
+            .with_weight(20),
+        Scenario::new(
+            split,
+            "threads divide leaves that others read",
+            Tree { base: 2..6, ..tree::<F>(Mix::Entries) },
+            briefly(3, 0, 3),
+        )
+        .with_weight(20),
+        Scenario::new(
+            merge,
+            "threads join leaves that others read",
+            Tree { base: 0..6, keys: 0..6, ..tree::<F>(Mix::Decay) },
+            briefly(3, 0, 3),
+        )
+        .with_weight(20),
+        Scenario::new(
+            reopened,
+            "threads revive leaves",
+            Tree { base: 0..6, reopened: true, ..few() },
+            briefly(3, 0, 3),
+        )
+        .with_weight(20),
+        Scenario::new(by_pages, "threads on a page-cache file", few(), pages(briefly(3, 3, 3)))
+            .with_weight(10),
+    ]
+}

@@ -1,0 +1,173 @@
+//! Is the tree whole?
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::Violation;
+
+use super::Core;
+use super::inner::Goal;
+use super::key::{Probe, with_record_key};
+use super::layout::{
+    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, is_word, read_bounds, slots_of, valid_slots,
+};
+use super::leaf::Leaf;
+use crate::Result;
+use crate::stored::{OrderedKey, Stored};
+
+/// Violations that are collected before the walk gives up.
+const COLLECTED_MAX: usize = 100;
+
+/// What a walk over the tree has found.
+#[derive(Default)]
+struct Walk {
+    blocks: Vec<u64>,
+    violations: Vec<Violation>,
+    /// Leaves that inner nodes lead to, from left to right.
+    posted: Vec<u64>,
+}
+
+impl Walk {
+    fn wrong(&mut self, offset: u64, what: impl Into<String>) {
+        self.violations.push(Violation::new(offset, what.into()));
+    }
+
+    fn is_hopeless(&self) -> bool {
+        self.violations.len() >= COLLECTED_MAX
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    pub(super) fn check(&self) -> Result<Vec<Violation>> {
+        self.heap.settle()?;
+        let mut walk = Walk::default();
+        let root = self.medium().load(self.heap.header() + ROOT);
+        self.check_node(root, None, 0, None, &mut walk);
+        let entries = self.check_leaves(&mut walk)?;
+        if let Some(entries) = entries {
+            walk.violations.extend(self.heap.check(walk.blocks.drain(..))?);
+            let len = self.len()?;
+            if len != entries {
+                let what = format!("the tree counts {len} entries, but has {entries}");
+                walk.wrong(self.heap.header(), what);
+            }
+        }
+        self.heap.verify()?;
+        Ok(walk.violations)
+    }
+
+    fn check_node(
+        &self,
+        node: u64,
+        level: Option<u64>,
+        low: u64,
+        high: Option<u64>,
+        walk: &mut Walk,
+    ) {
+        let medium = self.medium();
+        let Some(head) = NodeHead::read(medium, node) else {
+            return walk.wrong(node, "no inner node is where one was linked");
+        };
+        if level.is_some_and(|level| level != head.level) || walk.is_hopeless() {
+            return walk.wrong(node, format!("a node of level {} in the wrong place", head.level));
+        }
+        walk.blocks.push(node);
+        if (self.low_of(node), read_bounds(medium, node).0) != (low, high) {
+            walk.wrong(node, "the node's range is not the one it was linked for");
+        }
+        let entries = self.entries(node);
+        for (index, entry) in entries.iter().enumerate() {
+            let next = entries.get(index + 1).map(|next| next.low).or(high);
+            if let Some(next) = next.filter(|&next| !self.is_ascending(entry.low, next)) {
+                walk.wrong(node, format!("separator {index} is not below {next:#x}"));
+            }
+            if head.level == 1 {
+                walk.posted.push(entry.child);
+            } else {
+                self.check_node(entry.child, Some(head.level - 1), entry.low, next, walk);
+            }
+        }
+    }
+
+    fn is_ascending(&self, one: u64, other: u64) -> bool {
+        self.with_bound(one, |one| self.with_bound(other, |other| one.bytes < other.bytes))
+    }
+
+    /// Walks the leaves; how many entries they have, when the walk came to its end.
+    fn check_leaves(&self, walk: &mut Walk) -> Result<Option<u64>> {
+        let medium = self.medium();
+        let mut entries = 0;
+        let mut posted = std::mem::take(&mut walk.posted).into_iter().peekable();
+        let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
+        loop {
+            if walk.is_hopeless() || medium.fault().is_some() {
+                return Ok(None);
+            }
+            let Some(used) = self.stable(leaf, || self.used(leaf))? else {
+                walk.wrong(leaf.0, "the leaf is dead, but linked");
+                return Ok(None);
+            };
+            walk.blocks.push(leaf.0);
+            posted.next_if_eq(&leaf.0);
+            entries += u64::from(used.count_ones());
+            self.check_leaf(leaf, used, walk);
+            let next = Leaf(medium.load(leaf.0 + NEXT));
+            if next.0 == 0 {
+                break;
+            }
+            let low = medium.load(next.0 + LEAF_LOW);
+            if !self.is_ascending(medium.load(leaf.0 + LEAF_LOW), low) {
+                walk.wrong(next.0, "the leaf is not to the right of its left neighbour");
+                return Ok(None);
+            }
+            if medium.load(leaf.0 + HIGH) != low {
+                walk.wrong(leaf.0, "the leaf does not know where the next one begins");
+            }
+            if !is_word::<K>() {
+                walk.blocks.push(low);
+            }
+            leaf = next;
+        }
+        if let Some(stray) = posted.next() {
+            walk.wrong(stray, "a node leads to this leaf, but its left neighbour does not");
+        }
+        Ok(Some(entries))
+    }
+
+    fn check_leaf(&self, leaf: Leaf, used: u64, walk: &mut Walk) {
+        let medium = self.medium();
+        if used != valid_slots(medium, leaf.0) {
+            walk.wrong(leaf.0, "other slots are used than are valid");
+        }
+        let slots = self.ordered_slots(leaf);
+        for pair in slots.windows(2) {
+            if !self.with_slot(leaf, pair[1], |key| self.compare_slot(leaf, pair[0], key).is_lt()) {
+                walk.wrong(leaf.0 + pair[1].key(), "a key is there twice");
+            }
+        }
+        for slot in slots_of(used) {
+            if Self::has_records() {
+                walk.blocks.push(self.payload(leaf, slot).word);
+            }
+            self.with_slot(leaf, slot, |key| {
+                if self.find_slot(leaf, key) != Some(slot) {
+                    walk.wrong(leaf.0 + slot.key(), "a search does not find this entry");
+                }
+                let low = medium.load(leaf.0 + LEAF_LOW);
+                let is_below = self.with_bound(low, |low| key.bytes < low.bytes);
+                if is_below || self.right_of(leaf, key).is_some() {
+                    walk.wrong(leaf.0 + slot.key(), "the entry belongs to another leaf");
+                }
+            });
+        }
+    }
+
+    /// Lets `use_probe` look for the key of a slot.
+    fn with_slot<R>(&self, leaf: Leaf, slot: Slot, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
+        let medium = self.medium();
+        if is_word::<K>() {
+            return self.with_bound(medium.load(leaf.0 + slot.key()), use_probe);
+        }
+        with_record_key(medium, medium.load(leaf.0 + slot.value()), |key| {
+            use_probe(&Probe::new::<K>(key))
+        })
+    }
+}

@@ -1,0 +1,380 @@
+//! Inner nodes: the way from the root to a leaf.
+//!
+//! An inner node does not change once it is linked, but for its children: one of them may be exchanged for a newer
+//! node of the same range. Everything else is done on a copy, by whoever holds the lock of the tree's shape, and
+//! takes effect by one word. So whoever walks down needs no lock, and finds at worst an older way, from whose end
+//! it has to go on to the right.
+
+use std::cmp::Ordering as Compared;
+
+use remanent_pmem::heap::{Lane, Suspect};
+use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
+
+use super::Core;
+use super::key::{Probe, common, compare_bound, head, with_separator};
+use super::layout::{
+    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, inner_max, is_word,
+    read_bounds, separator_at, write_bounds,
+};
+use super::leaf::Leaf;
+use crate::Result;
+use crate::stored::{OrderedKey, Stored};
+
+/// Which of two neighbours a search goes down to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Goal<'k> {
+    /// Where the key belongs.
+    At(Probe<'k>),
+    /// Where the greatest key below it belongs.
+    Before(Probe<'k>),
+    /// The rightmost.
+    Last,
+}
+
+/// A child of an inner node, and the least key that belongs to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// A key, or the offset of a separator.
+    pub(super) low: u64,
+    pub(super) child: u64,
+}
+
+/// An inner node on the way to a leaf, and which of its children the way goes to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) node: u64,
+    pub(super) index: usize,
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Children of an inner node at the most.
+    pub(super) fn inner_max() -> usize {
+        inner_max::<K>().min(K::NODE_ENTRIES_MAX)
+    }
+
+    /// The leaf where a search goes on.
+    #[inline(always)]
+    pub(super) fn leaf_at(&self, goal: Goal<'_>) -> Result<Leaf> {
+        let medium = self.medium();
+        let mut node = medium.load(self.heap.header() + ROOT);
+        let mut above = LEVEL_MAX + 1;
+        loop {
+            let Some(head) = NodeHead::read(medium, node).filter(|head| head.level < above) else {
+                return Err(self.no_node(node));
+            };
+            let index = self.search(node, head.count, goal);
+            let child = medium.load(child_at::<K>(node, index));
+            if head.level == 1 {
+                medium.prefetch(child);
+                medium.prefetch(child + remanent_pmem::LINE_LEN);
+                return Ok(Leaf(child));
+            }
+            (node, above) = (child, head.level);
+        }
+    }
+
+    /// The way to that leaf, from the root on.
+    pub(super) fn path(&self, goal: Goal<'_>) -> Result<Vec<Step>> {
+        let medium = self.medium();
+        let mut node = medium.load(self.heap.header() + ROOT);
+        let mut steps: Vec<Step> = Vec::new();
+        let mut above = LEVEL_MAX + 1;
+        loop {
+            let Some(head) = NodeHead::read(medium, node).filter(|head| head.level < above) else {
+                return Err(self.no_node(node));
+            };
+            let index = self.search(node, head.count, goal);
+            steps.push(Step { node, index });
+            if head.level == 1 {
+                return Ok(steps);
+            }
+            (node, above) = (medium.load(child_at::<K>(node, index)), head.level);
+        }
+    }
+
+    #[cold]
+    fn no_node(&self, node: u64) -> crate::Error {
+        match self.heap.verify() {
+            Err(error) => error.into(),
+            Ok(()) => PoolError::corrupt(node, "no inner node is where one was linked").into(),
+        }
+    }
+
+    /// Which child of a node a search goes to: the last whose least key does not exceed the goal.
+    #[inline(always)]
+    fn search(&self, node: u64, count: usize, goal: Goal<'_>) -> usize {
+        let medium = self.medium();
+        let (probe, is_before) = match goal {
+            Goal::At(probe) => (probe, false),
+            Goal::Before(probe) => (probe, true),
+            Goal::Last => return count - 1,
+        };
+        let prefix = if is_word::<K>() { 0 } else { read_bounds(medium, node).1 };
+        let wanted = probe.head::<K>(prefix);
+        // The first child is right for everything that leads here, whatever its own least key.
+        let (mut base, mut len) = (0, count);
+        while len > 1 {
+            let half = len / 2;
+            let at = base + half;
+            let is_below = {
+                let found = medium.load(head_at(node, at));
+                if is_word::<K>() {
+                    if is_before { found < wanted } else { found <= wanted }
+                } else if found == wanted {
+                    let separator = medium.load(separator_at::<K>(node, at));
+                    let compared = compare_bound::<K, M>(medium, &probe, separator);
+                    compared == Compared::Greater || compared == Compared::Equal && !is_before
+                } else {
+                    found < wanted
+                }
+            };
+            base = if is_below { at } else { base };
+            len -= half;
+        }
+        base
+    }
+
+    /// The children of a node.
+    pub(super) fn entries(&self, node: u64) -> Vec<Entry> {
+        let medium = self.medium();
+        let count = NodeHead::read(medium, node).map_or(0, |head| head.count);
+        (0..count).map(|index| self.entry(node, index)).collect()
+    }
+
+    fn entry(&self, node: u64, index: usize) -> Entry {
+        let medium = self.medium();
+        let at = if is_word::<K>() { head_at(node, index) } else { separator_at::<K>(node, index) };
+        Entry { low: medium.load(at), child: medium.load(child_at::<K>(node, index)) }
+    }
+
+    /// Writes and flushes a new node.
+    pub(super) fn make_node(
+        &self,
+        lane: &mut Lane<'_, M>,
+        level: u64,
+        high: Option<u64>,
+        entries: &[Entry],
+    ) -> Result<u64> {
+        let medium = self.medium();
+        let block = lane.allocate(INNER_LEN)?;
+        let node = block.offset;
+        let low = entries.first().map_or(0, |first| first.low);
+        let prefix = match high {
+            Some(high) if !is_word::<K>() => with_separator(medium, low, |low| {
+                with_separator(medium, high, |high| common(low, high))
+            }),
+            _ => 0,
+        };
+        medium.store(node, NodeHead { level, count: entries.len() }.word());
+        write_bounds(medium, node, low, high, prefix);
+        for (index, entry) in entries.iter().enumerate() {
+            if is_word::<K>() {
+                medium.store(head_at(node, index), entry.low);
+            } else {
+                let head = with_separator(medium, entry.low, |low| head(low, prefix));
+                medium.store(head_at(node, index), head);
+                medium.store(separator_at::<K>(node, index), entry.low);
+            }
+            medium.store(child_at::<K>(node, index), entry.child);
+        }
+        // Flush: the node; fenced before it is linked.
+        medium.flush(node, head_at(node, entries.len()) - node);
+        medium.flush(child_at::<K>(node, 0), entries.len() as u64 * WORD_LEN);
+        if !is_word::<K>() {
+            medium.flush(separator_at::<K>(node, 0), entries.len() as u64 * WORD_LEN);
+        }
+        Ok(node)
+    }
+}
+
+/// Nodes that were made for a change of the tree's shape, and those that it makes superfluous.
+pub(super) struct Reshaping {
+    made: Vec<u64>,
+    replaced: Vec<(u64, Suspect)>,
+}
+
+impl Reshaping {
+    pub(super) fn new() -> Self {
+        Reshaping { made: Vec::new(), replaced: Vec::new() }
+    }
+
+    fn replaces<M: Medium>(&mut self, lane: &mut Lane<'_, M>, node: u64) {
+        self.replaced.push((node, lane.suspect(node)));
+    }
+
+    /// Nothing came of it.
+    fn give_up<M: Medium>(self, lane: &mut Lane<'_, M>) {
+        for (_, suspect) in self.replaced {
+            lane.cancel(suspect);
+        }
+        for offset in self.made {
+            lane.give_back(remanent_pmem::heap::Block { offset, len: INNER_LEN });
+        }
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Replaces `removed` of the children of the last node of `path` by `entries`, with all that follows from it
+    /// further up, as one step. By the holder of the shape's lock.
+    pub(super) fn reshape(
+        &self,
+        lane: &mut Lane<'_, M>,
+        path: &[Step],
+        removed: std::ops::Range<usize>,
+        entries: Vec<Entry>,
+    ) -> Result<()> {
+        let mut reshaping = Reshaping::new();
+        match self.prepare(lane, &mut reshaping, path, removed, entries) {
+            Ok((at, node)) => {
+                // Fence: the new nodes, and the suspects, before a link leads to the ones and past the others.
+                lane.fence();
+                // Release: partner of the loads in `leaf_at`.
+                self.medium().store(at, node);
+                // Flush and fence: before what was replaced may be freed.
+                self.medium().persist(at, WORD_LEN);
+                for (_, suspect) in reshaping.replaced {
+                    lane.retire(suspect);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                reshaping.give_up(lane);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes all that is needed, from below upwards. Answers which word has to lead to which node.
+    fn prepare(
+        &self,
+        lane: &mut Lane<'_, M>,
+        reshaping: &mut Reshaping,
+        path: &[Step],
+        mut removed: std::ops::Range<usize>,
+        mut entries: Vec<Entry>,
+    ) -> Result<(u64, u64)> {
+        let medium = self.medium();
+        for (depth, step) in path.iter().enumerate().rev() {
+            let level = (path.len() - depth) as u64;
+            let mut all = self.entries(step.node);
+            all.splice(removed.clone(), entries);
+            let (high, _) = read_bounds(medium, step.node);
+            reshaping.replaces(lane, step.node);
+            let above = depth.checked_sub(1).map(|depth| path[depth]);
+            let Some(above) = above else {
+                let root = self.make_root(lane, reshaping, level, high, all)?;
+                return Ok((self.heap.header() + ROOT, root));
+            };
+            removed = above.index..above.index + 1;
+            if all.len() <= Self::inner_max()
+                && let Some(merged) =
+                    self.merge_with_sibling(lane, reshaping, above, level, high, &all)?
+            {
+                (removed, entries) = merged;
+                continue;
+            }
+            entries = self.make_nodes(lane, reshaping, level, high, &all)?;
+            if entries.len() == 1 {
+                return Ok((child_at::<K>(above.node, above.index), entries[0].child));
+            }
+        }
+        unreachable!("the root's turn ends it")
+    }
+
+    /// One node, or two.
+    fn make_nodes(
+        &self,
+        lane: &mut Lane<'_, M>,
+        reshaping: &mut Reshaping,
+        level: u64,
+        high: Option<u64>,
+        entries: &[Entry],
+    ) -> Result<Vec<Entry>> {
+        let (left, right) = if entries.len() <= Self::inner_max() {
+            (entries, &[][..])
+        } else {
+            // Ascending keys leave the left node as it will stay: mostly full.
+            let is_last = high.is_none();
+            entries.split_at(if is_last { entries.len() * 7 / 8 } else { entries.len() / 2 })
+        };
+        let mut made = Vec::new();
+        for (entries, high) in
+            [(left, right.first().map(|first| first.low).or(high)), (right, high)]
+        {
+            if let Some(first) = entries.first() {
+                let child = self.make_node(lane, level, high, entries)?;
+                reshaping.made.push(child);
+                made.push(Entry { low: first.low, child });
+            }
+        }
+        Ok(made)
+    }
+
+    /// A root for these entries: of as many levels as they need.
+    fn make_root(
+        &self,
+        lane: &mut Lane<'_, M>,
+        reshaping: &mut Reshaping,
+        mut level: u64,
+        high: Option<u64>,
+        mut entries: Vec<Entry>,
+    ) -> Result<u64> {
+        if level > 1 && entries.len() == 1 {
+            // What is left below is the root now.
+            return Ok(entries[0].child);
+        }
+        loop {
+            entries = self.make_nodes(lane, reshaping, level, high, &entries)?;
+            if entries.len() == 1 {
+                return Ok(entries[0].child);
+            }
+            level += 1;
+        }
+    }
+
+    /// Puts few entries into one node with those of a sibling, when both fit. Answers what that replaces in the
+    /// node above, and by what.
+    #[allow(
+        clippy::type_complexity,
+        reason = "a range and its replacement, as `splice` takes them"
+    )]
+    fn merge_with_sibling(
+        &self,
+        lane: &mut Lane<'_, M>,
+        reshaping: &mut Reshaping,
+        above: Step,
+        level: u64,
+        high: Option<u64>,
+        entries: &[Entry],
+    ) -> Result<Option<(std::ops::Range<usize>, Vec<Entry>)>> {
+        if entries.len() > Self::inner_max() / 4 {
+            return Ok(None);
+        }
+        let siblings = self.entries(above.node);
+        let (left, right) = match above.index {
+            0 => (0, 1),
+            index => (index - 1, index),
+        };
+        let Some(other) = siblings.get(if left == above.index { right } else { left }) else {
+            return Ok(None);
+        };
+        let others = self.entries(other.child);
+        if entries.len() + others.len() > Self::inner_max() * 3 / 4 {
+            return Ok(None);
+        }
+        let (all, high) = if left == above.index {
+            ([entries, &others].concat(), read_bounds(self.medium(), other.child).0)
+        } else {
+            ([&others, entries].concat(), high)
+        };
+        reshaping.replaces(lane, other.child);
+        let child = self.make_node(lane, level, high, &all)?;
+        reshaping.made.push(child);
+        Ok(Some((left..right + 1, vec![Entry { low: all[0].low, child }])))
+    }
+
+    /// Least key of an inner node.
+    pub(super) fn low_of(&self, node: u64) -> u64 {
+        self.medium().load(node + NODE_LOW)
+    }
+}

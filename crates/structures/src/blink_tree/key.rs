@@ -1,0 +1,136 @@
+//! Keys as the tree compares them.
+
+use std::cmp::Ordering as Compared;
+
+use remanent_pmem::{Frozen, Medium, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::layout::{Record, is_word, separator_key};
+use crate::stored::OrderedKey;
+
+/// A key that is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe<'k> {
+    /// Its ordered form.
+    pub(super) bytes: &'k [u8],
+    /// The same as a number, for keys that are words.
+    pub(super) word: u64,
+    pub(super) fingerprint: u8,
+}
+
+impl<'k> Probe<'k> {
+    #[inline(always)]
+    pub(super) fn new<K: OrderedKey + ?Sized>(bytes: &'k [u8]) -> Self {
+        let word = if is_word::<K>() { head(bytes, 0) } else { 0 };
+        let fingerprint =
+            if is_word::<K>() { fingerprint_of_word(word) } else { fingerprint_of_bytes(bytes) };
+        Probe { bytes, word, fingerprint }
+    }
+
+    /// What stands for the key in a node whose keys share `prefix` bytes.
+    #[inline(always)]
+    pub(super) fn head<K: OrderedKey + ?Sized>(&self, prefix: usize) -> u64 {
+        if is_word::<K>() { self.word } else { head(self.bytes, prefix) }
+    }
+}
+
+/// One byte of a hash, to tell slots apart.
+#[inline(always)]
+pub(super) fn fingerprint_of_word(word: u64) -> u8 {
+    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+#[inline(always)]
+pub(super) fn fingerprint_of_bytes(bytes: &[u8]) -> u8 {
+    (xxh3_64(bytes) >> 56) as u8
+}
+
+/// The eight bytes behind a prefix as a number that has their order; zeros where there are none.
+#[inline(always)]
+pub(super) fn head(bytes: &[u8], prefix: usize) -> u64 {
+    let rest = bytes.get(prefix..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(word)
+        }
+    }
+}
+
+/// The ordered form of a key that is a word.
+#[inline(always)]
+pub(super) fn word_bytes<K: OrderedKey + ?Sized, R>(
+    word: u64,
+    use_bytes: impl FnOnce(&[u8]) -> R,
+) -> R {
+    let bytes = word.to_be_bytes();
+    let len = K::LEN.map_or(WORD_LEN as usize, |len| len as usize).min(bytes.len());
+    use_bytes(&bytes[..len])
+}
+
+/// Bytes that two keys have in common from their beginning.
+pub(super) fn common(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(one, other)| one == other).count()
+}
+
+/// The shortest key that is greater than `left` and not greater than `right`, which is greater than `left`.
+pub(super) fn shortest_between<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
+    &right[..(common(left, right) + 1).min(right.len())]
+}
+
+/// Lets `use_key` see the key of a record.
+#[inline(always)]
+pub(super) fn with_record_key<M: Medium, R>(
+    medium: &M,
+    record: u64,
+    use_key: impl FnOnce(&[u8]) -> R,
+) -> R {
+    let record = Record::read(medium, record);
+    with_bytes(medium, record.key_at(), record.key_len, use_key)
+}
+
+/// Lets `use_key` see the key of a separator; the least of all keys for none.
+#[inline(always)]
+pub(super) fn with_separator<M: Medium, R>(
+    medium: &M,
+    separator: u64,
+    use_key: impl FnOnce(&[u8]) -> R,
+) -> R {
+    if separator == 0 {
+        return use_key(&[]);
+    }
+    let (at, len) = separator_key(medium, separator);
+    with_bytes(medium, at, len, use_key)
+}
+
+/// Lets `use_bytes` see bytes that do not change while the caller is inside the heap. What damage makes of their
+/// length is cut to what there is.
+#[inline(always)]
+pub(super) fn with_bytes<M: Medium, R>(
+    medium: &M,
+    at: u64,
+    len: u64,
+    use_bytes: impl FnOnce(&[u8]) -> R,
+) -> R {
+    let len = if at.checked_add(len).is_some_and(|end| end <= medium.len()) { len } else { 0 };
+    // SAFETY: keys and values of records, and separators, are written before they are linked and not changed after
+    // (values of one word excepted, which are loaded as words), and are not freed while the caller is inside the heap.
+    let range = unsafe { Frozen::new(at, len) };
+    use_bytes(&medium.view(range))
+}
+
+/// Compares a key with what a bound stands for: a word, or a separator.
+#[inline(always)]
+pub(super) fn compare_bound<K: OrderedKey + ?Sized, M: Medium>(
+    medium: &M,
+    probe: &Probe<'_>,
+    bound: u64,
+) -> Compared {
+    if is_word::<K>() {
+        probe.word.cmp(&bound)
+    } else {
+        with_separator(medium, bound, |key| probe.bytes.cmp(key))
+    }
+}

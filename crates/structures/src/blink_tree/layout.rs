@@ -1,0 +1,332 @@
+//! Where what lies.
+//!
+//! ```text
+//! header   0  root: the topmost inner node              8  entries, or unknown
+//!
+//! inner    0  tag, level, number of children           64  heads of the separators, a word each
+//! node     8  low: least key of the node                …  children, a word each
+//!         16  high: least key behind it                 …  separators, a word each (long keys alone)
+//!         24  whether there is a high; prefix
+//!
+//! leaf     0  next: the leaf to the right, or 0         24 *lock            64 *fingerprints, a byte a slot
+//!          8  low: least key that belongs here          32 *high           128 *order: slots by their keys
+//!         16  tag                                       40 *used slots     192  21 lines of three slots
+//!                                                       48 *prefix
+//!                                                       56 *slots in order, or 0
+//!
+//! line     0  three keys     24  three values or records     48  which of them are valid
+//!
+//! record   0  tag, length of the key     16  key in its ordered form, zero-padded to whole words
+//!          8  length of the value         …  value
+//!
+//! sepa-    0  tag, length
+//! rator    8  key, or as much of it as tells two leaves apart
+//! ```
+//!
+//! What has a star is volatile in all but place: nothing flushes it, and what an earlier opening of the pool has
+//! left there is made anew when the leaf is touched first. A key of at most eight bytes lies in its slot, and so
+//! does its value when that has at most eight bytes; longer ones lie in a record, and the slot's key is then the
+//! *head*: the eight bytes behind the prefix that all keys of the leaf share. Heads of leaves are volatile too.
+//!
+//! A slot's line is stored in the order key, value, valid: by assumption 2 a crash leaves a valid slot whole, for
+//! one flush and one fence.
+
+use remanent_pmem::heap::layout::HEADER_LEN;
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+
+use crate::stored::{OrderedKey, Stored};
+
+/// Version of the layout, part of the root's type.
+pub(super) const LAYOUT: u64 = 1;
+
+/// Header: offset of the root node.
+pub(super) const ROOT: u64 = 0;
+/// Header: number of entries, or [`COUNT_UNKNOWN`].
+pub(super) const COUNT: u64 = 8;
+/// The count in the header while the tree is open, and after a crash.
+pub(super) const COUNT_UNKNOWN: u64 = u64::MAX;
+const _: () = assert!(COUNT < HEADER_LEN);
+
+const INNER_TAG: u64 = 0x49_4e_4e_52;
+const LEAF_TAG: u64 = 0x4c_45_41_46;
+const RECORD_TAG: u64 = 0x52_45_43_44;
+const SEPARATOR_TAG: u64 = 0x53_45_50_52;
+
+/// What a block of a tree is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Inner,
+    Leaf,
+    Record,
+    Separator,
+}
+
+impl Kind {
+    /// What the block at `offset` says that it is. It may be garbage.
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<Kind> {
+        if medium.load(offset + LEAF_KIND) == LEAF_TAG << 32 {
+            return Some(Kind::Leaf);
+        }
+        match medium.load(offset) >> 32 {
+            INNER_TAG => Some(Kind::Inner),
+            RECORD_TAG => Some(Kind::Record),
+            SEPARATOR_TAG => Some(Kind::Separator),
+            _ => None,
+        }
+    }
+}
+
+// Leaves.
+
+/// Slots of a leaf.
+pub(super) const SLOT_COUNT: usize = 63;
+const SLOTS_A_LINE: usize = 3;
+const LINE_COUNT: u64 = (SLOT_COUNT / SLOTS_A_LINE) as u64;
+/// Bytes of a leaf.
+pub(super) const LEAF_LEN: u64 = SLOTS + LINE_COUNT * LINE_LEN;
+
+pub(super) const NEXT: u64 = 0;
+pub(super) const LEAF_LOW: u64 = 8;
+const LEAF_KIND: u64 = 16;
+pub(super) const LOCK: u64 = 24;
+pub(super) const HIGH: u64 = 32;
+pub(super) const USED: u64 = 40;
+pub(super) const PREFIX: u64 = 48;
+pub(super) const ORDERED: u64 = 56;
+pub(super) const FINGERPRINTS: u64 = 64;
+pub(super) const ORDER: u64 = 128;
+pub(super) const SLOTS: u64 = 192;
+const VALUES: u64 = 24;
+const VALID: u64 = 48;
+/// All slots, as bits.
+pub(super) const ALL_SLOTS: u64 = (1 << SLOT_COUNT) - 1;
+
+const _: () = assert!(LEAF_LEN == 1536);
+
+/// A slot of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(pub(super) u32);
+
+impl Slot {
+    /// Offset of the slot's line in the leaf.
+    #[inline(always)]
+    pub(super) fn line(self) -> u64 {
+        SLOTS + u64::from(self.0) / SLOTS_A_LINE as u64 * LINE_LEN
+    }
+
+    /// Offset of its key in the leaf.
+    #[inline(always)]
+    pub(super) fn key(self) -> u64 {
+        self.line() + u64::from(self.0) % SLOTS_A_LINE as u64 * WORD_LEN
+    }
+
+    /// Offset of its value, or of the offset of its record.
+    #[inline(always)]
+    pub(super) fn value(self) -> u64 {
+        self.key() + VALUES
+    }
+
+    /// Offset of the word that says which slots of its line are valid.
+    #[inline(always)]
+    pub(super) fn valid(self) -> u64 {
+        self.line() + VALID
+    }
+
+    /// Its bit in that word.
+    #[inline(always)]
+    pub(super) fn valid_bit(self) -> u64 {
+        1 << (u64::from(self.0) % SLOTS_A_LINE as u64)
+    }
+}
+
+/// The slots that are set in `bits`, in their order.
+pub(super) fn slots_of(mut bits: u64) -> impl Iterator<Item = Slot> {
+    std::iter::from_fn(move || {
+        let slot = (bits != 0).then_some(Slot(bits.trailing_zeros()))?;
+        bits &= bits - 1;
+        Some(slot)
+    })
+}
+
+/// Slots that are valid by what the lines of the leaf at `leaf` say, as bits.
+pub(super) fn valid_slots<M: Medium>(medium: &M, leaf: u64) -> u64 {
+    (0..LINE_COUNT).fold(0, |slots, line| {
+        let valid = medium.load(leaf + SLOTS + line * LINE_LEN + VALID) & ((1 << SLOTS_A_LINE) - 1);
+        slots | valid << (line * SLOTS_A_LINE as u64)
+    })
+}
+
+/// Stores what makes a block a leaf, with no slot valid.
+pub(super) fn write_leaf_head<M: Medium>(medium: &M, leaf: u64, low: u64, next: u64) {
+    medium.store(leaf + NEXT, next);
+    medium.store(leaf + LEAF_LOW, low);
+    medium.store(leaf + LEAF_KIND, LEAF_TAG << 32);
+    for line in 0..LINE_COUNT {
+        medium.store(leaf + SLOTS + line * LINE_LEN + VALID, 0);
+    }
+}
+
+/// Makes the tag of a leaf that is to be freed void, in memory: it shall not be taken for one again.
+pub(super) fn is_leaf<M: Medium>(medium: &M, offset: u64) -> bool {
+    medium.load(offset + LEAF_KIND) == LEAF_TAG << 32
+}
+
+// Inner nodes.
+
+/// Levels that a tree may have: far more than any pool needs.
+pub(super) const LEVEL_MAX: u64 = 24;
+pub(super) const NODE_LOW: u64 = 8;
+pub(super) const NODE_HIGH: u64 = 16;
+const NODE_BOUNDS: u64 = 24;
+const HEADS: u64 = 64;
+const HAS_HIGH: u64 = 1 << 32;
+/// Bytes of an inner node.
+pub(super) const INNER_LEN: u64 = 2048;
+
+/// What an inner node says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NodeHead {
+    pub(super) level: u64,
+    pub(super) count: usize,
+}
+
+impl NodeHead {
+    /// `None` when there is no inner node.
+    #[inline(always)]
+    pub(super) fn read<M: Medium>(medium: &M, node: u64) -> Option<NodeHead> {
+        let word = medium.load(node);
+        let (level, count) = (word >> 16 & 0xffff, (word & 0xffff) as usize);
+        let is_node = word >> 32 == INNER_TAG
+            && (1..=LEVEL_MAX).contains(&level)
+            && (1..=128).contains(&count);
+        is_node.then_some(NodeHead { level, count })
+    }
+
+    pub(super) fn word(self) -> u64 {
+        INNER_TAG << 32 | self.level << 16 | self.count as u64
+    }
+}
+
+/// Children of an inner node at the most, by its layout.
+pub(super) const fn inner_max<K: OrderedKey + ?Sized>() -> usize {
+    let words = if is_word::<K>() { 2 } else { 3 };
+    ((INNER_LEN - HEADS) / (words * WORD_LEN)) as usize
+}
+
+/// Where the head of a node's `index`th separator lies.
+#[inline(always)]
+pub(super) fn head_at(node: u64, index: usize) -> u64 {
+    node + HEADS + index as u64 * WORD_LEN
+}
+
+/// Where a node's `index`th child lies.
+#[inline(always)]
+pub(super) fn child_at<K: OrderedKey + ?Sized>(node: u64, index: usize) -> u64 {
+    head_at(node, inner_max::<K>() + index)
+}
+
+/// Where the offset of a node's `index`th separator lies; for long keys.
+#[inline(always)]
+pub(super) fn separator_at<K: OrderedKey + ?Sized>(node: u64, index: usize) -> u64 {
+    head_at(node, 2 * inner_max::<K>() + index)
+}
+
+/// The least key behind a node, if there is one, and how many bytes all of its keys share.
+#[inline(always)]
+pub(super) fn read_bounds<M: Medium>(medium: &M, node: u64) -> (Option<u64>, usize) {
+    let bounds = medium.load(node + NODE_BOUNDS);
+    let high = (bounds & HAS_HIGH != 0).then(|| medium.load(node + NODE_HIGH));
+    (high, (bounds & 0xffff_ffff) as usize)
+}
+
+pub(super) fn write_bounds<M: Medium>(
+    medium: &M,
+    node: u64,
+    low: u64,
+    high: Option<u64>,
+    prefix: usize,
+) {
+    medium.store(node + NODE_LOW, low);
+    medium.store(node + NODE_HIGH, high.unwrap_or(0));
+    medium.store(node + NODE_BOUNDS, prefix as u64 | if high.is_some() { HAS_HIGH } else { 0 });
+}
+
+// Records and separators.
+
+pub(super) const RECORD_KEY: u64 = 16;
+const VALUE_LEN: u64 = 8;
+const SEPARATOR_KEY: u64 = 8;
+/// Longest key.
+pub(super) const KEY_LEN_MAX: u64 = u16::MAX as u64;
+/// Longest value.
+pub(super) const VALUE_LEN_MAX: u64 = u32::MAX as u64;
+
+/// Where a record's parts lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) offset: u64,
+    pub(super) key_len: u64,
+    pub(super) value_len: u64,
+}
+
+impl Record {
+    #[inline(always)]
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Record {
+        let key_len = medium.load(offset) & 0xffff_ffff;
+        Record { offset, key_len, value_len: medium.load(offset + VALUE_LEN) }
+    }
+
+    #[inline(always)]
+    pub(super) fn key_at(self) -> u64 {
+        self.offset + RECORD_KEY
+    }
+
+    #[inline(always)]
+    pub(super) fn value_at(self) -> u64 {
+        self.key_at() + self.key_len.next_multiple_of(WORD_LEN)
+    }
+
+    #[inline(always)]
+    pub(super) fn len(self) -> u64 {
+        self.value_at() - self.offset + self.value_len
+    }
+
+    pub(super) fn write_head<M: Medium>(self, medium: &M) {
+        medium.store(self.offset, RECORD_TAG << 32 | self.key_len);
+        medium.store(self.offset + VALUE_LEN, self.value_len);
+    }
+}
+
+/// Where a separator's key lies, and its length.
+#[inline(always)]
+pub(super) fn separator_key<M: Medium>(medium: &M, separator: u64) -> (u64, u64) {
+    (separator + SEPARATOR_KEY, medium.load(separator) & 0xffff_ffff)
+}
+
+/// Bytes of a separator for a key of so many bytes.
+pub(super) fn separator_len(key_len: usize) -> u64 {
+    SEPARATOR_KEY + key_len as u64
+}
+
+pub(super) fn write_separator<M: Medium>(medium: &M, separator: u64, key: &[u8]) {
+    medium.store(separator, SEPARATOR_TAG << 32 | key.len() as u64);
+    medium.write(separator + SEPARATOR_KEY, key);
+}
+
+/// Whether keys lie in slots.
+#[inline(always)]
+pub(super) const fn is_word<K: OrderedKey + ?Sized>() -> bool {
+    matches!(K::LEN, Some(len) if len as u64 <= WORD_LEN)
+}
+
+/// Whether values are words: in slots beside keys that are, else in records.
+#[inline(always)]
+pub(super) const fn is_word_value<V: Stored + ?Sized>() -> bool {
+    matches!(V::LEN, Some(len) if len as u64 <= WORD_LEN)
+}
+
+/// Whether there are no records.
+#[inline(always)]
+pub(super) const fn is_inline<K: OrderedKey + ?Sized, V: Stored + ?Sized>() -> bool {
+    is_word::<K>() && is_word_value::<V>()
+}

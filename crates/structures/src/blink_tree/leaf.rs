@@ -1,0 +1,373 @@
+//! Leaves: who may change them, and what they look like at one moment.
+//!
+//! A leaf's lock word has four parts. *Held*: a writer is at work; readers go on, since nothing that they see
+//! changes. *Changing*: they have to wait. *Version*: counted up by each change, so that a reader who finds it as
+//! it was knows that nothing changed meanwhile. *Epoch*: which opening of the pool the leaf was last touched in;
+//! when it was another, all that is volatile has to be made anew first.
+
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+
+use super::Core;
+use super::key::{
+    Probe, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head, with_record_key,
+    with_separator,
+};
+use super::layout::{
+    FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED,
+    is_leaf, is_word, slots_of, valid_slots,
+};
+use crate::Result;
+use crate::stored::{OrderedKey, Stored};
+
+/// Offset of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leaf(pub(super) u64);
+
+/// A leaf's lock word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lock(u64);
+
+const HELD: u64 = 1;
+const CHANGING: u64 = 2;
+/// The leaf's entries have moved to the leaf on its left.
+const DEAD: u64 = 4;
+const VERSION: u64 = 8;
+const EPOCH_SHIFT: u32 = 40;
+/// What of the number of openings is kept.
+pub(super) const EPOCH_MASK: u64 = (1 << (64 - EPOCH_SHIFT)) - 1;
+const VERSION_MASK: u64 = (1 << EPOCH_SHIFT) - VERSION;
+
+impl Lock {
+    /// The lock of a leaf that nobody else knows yet.
+    pub(super) fn fresh(epoch: u64) -> Lock {
+        Lock(epoch << EPOCH_SHIFT)
+    }
+
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn is_of(self, epoch: u64) -> bool {
+        self.0 >> EPOCH_SHIFT == epoch
+    }
+
+    #[inline(always)]
+    fn has(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Whether what was read since is what was there at one moment.
+    #[inline(always)]
+    fn is_same_as(self, other: Lock) -> bool {
+        (self.0 | HELD) == (other.0 | HELD)
+    }
+
+    fn released(self, is_changed: bool) -> Lock {
+        let version = self.0 & VERSION_MASK;
+        let version = if is_changed { (version + VERSION) & VERSION_MASK } else { version };
+        Lock(self.0 & !(VERSION_MASK | HELD | CHANGING) | version)
+    }
+}
+
+/// The right to change a leaf. Dropping it lets others go on.
+pub(super) struct Held<'t, M: Medium> {
+    medium: &'t M,
+    pub(super) leaf: Leaf,
+    lock: Lock,
+    is_changed: bool,
+}
+
+impl<M: Medium> Held<'_, M> {
+    /// Has readers wait from here on.
+    #[inline]
+    pub(super) fn begin_change(&mut self) {
+        self.is_changed = true;
+        // Release: before the stores that follow, which are releases themselves; partner of the two loads in
+        // `stable`.
+        self.medium.store(self.leaf.0 + LOCK, self.lock.0 | HELD | CHANGING);
+    }
+
+    /// Whether the leaf is as it was when its lock word was that.
+    pub(super) fn is_at(&self, lock: Lock) -> bool {
+        self.lock.is_same_as(lock)
+    }
+
+    /// Sends everybody who comes here back to the root, for good.
+    pub(super) fn bury(mut self) {
+        self.is_changed = true;
+        self.lock = Lock(self.lock.0 | DEAD);
+    }
+}
+
+impl<M: Medium> Drop for Held<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // Release: what was changed is visible to whoever finds the new version, or takes the lock.
+        self.medium.store(self.leaf.0 + LOCK, self.lock.released(self.is_changed).0);
+    }
+}
+
+/// Where a search ends that looked at a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sight<T> {
+    Here(T),
+    /// The key belongs to this leaf, or to one further right.
+    Right(Leaf),
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// What `read` sees of a leaf at one moment; `None` when the leaf is dead. `read` may run more than once.
+    #[inline(always)]
+    pub(super) fn stable<R>(&self, leaf: Leaf, mut read: impl FnMut() -> R) -> Result<Option<R>> {
+        let mut result = None;
+        let lock = self.stable_at(leaf, || result = Some(read()))?;
+        Ok(lock.and(result))
+    }
+
+    /// As [`stable`](Core::stable); answers the lock word of that moment.
+    #[inline(always)]
+    pub(super) fn stable_at(&self, leaf: Leaf, mut read: impl FnMut()) -> Result<Option<Lock>> {
+        let medium = self.medium();
+        loop {
+            let before = Lock(medium.load(leaf.0 + LOCK));
+            if before.is_of(self.epoch) && !before.has(CHANGING) {
+                if before.has(DEAD) {
+                    return Ok(None);
+                }
+                read();
+                // Acquire: loads are not reordered, so what was read is older than this.
+                if before.is_same_as(Lock(medium.load(leaf.0 + LOCK))) {
+                    return Ok(Some(before));
+                }
+                continue;
+            }
+            self.wait_for_leaf(leaf, before)?;
+        }
+    }
+
+    /// Takes the right to change a leaf; `None` when it is dead.
+    #[inline(always)]
+    pub(super) fn hold(&self, leaf: Leaf) -> Result<Option<Held<'_, M>>> {
+        let medium = self.medium();
+        loop {
+            let lock = Lock(medium.load(leaf.0 + LOCK));
+            if lock.is_of(self.epoch) && !lock.has(HELD) {
+                if lock.has(DEAD) {
+                    return Ok(None);
+                }
+                if medium.compare_exchange(leaf.0 + LOCK, lock.0, lock.0 | HELD).is_ok() {
+                    return Ok(Some(Held { medium, leaf, lock, is_changed: false }));
+                }
+                continue;
+            }
+            self.wait_for_leaf(leaf, lock)?;
+        }
+    }
+
+    /// As [`hold`](Core::hold), but only if nobody else does.
+    pub(super) fn try_hold(&self, leaf: Leaf) -> Option<Held<'_, M>> {
+        let medium = self.medium();
+        let lock = Lock(medium.load(leaf.0 + LOCK));
+        let is_free = lock.is_of(self.epoch) && !lock.has(HELD | DEAD);
+        let taken = || medium.compare_exchange(leaf.0 + LOCK, lock.0, lock.0 | HELD).is_ok();
+        (is_free && taken()).then_some(Held { medium, leaf, lock, is_changed: false })
+    }
+
+    #[cold]
+    fn wait_for_leaf(&self, leaf: Leaf, lock: Lock) -> Result<()> {
+        // What cannot be read is zero, and would be waited for in vain.
+        self.heap.verify()?;
+        if lock.is_of(self.epoch) {
+            self.medium().pause();
+            return Ok(());
+        }
+        if !is_leaf(self.medium(), leaf.0) {
+            return Err(PoolError::corrupt(leaf.0, "no leaf is where one was linked").into());
+        }
+        let ours = Lock::fresh(self.epoch).0 | HELD | CHANGING;
+        if self.medium().compare_exchange(leaf.0 + LOCK, lock.0, ours).is_ok() {
+            let held = Held {
+                medium: self.medium(),
+                leaf,
+                lock: Lock::fresh(self.epoch),
+                is_changed: true,
+            };
+            self.revive(&held);
+        }
+        Ok(())
+    }
+
+    /// Makes anew what is volatile in a leaf that this opening of the pool has not touched yet.
+    fn revive(&self, held: &Held<'_, M>) {
+        let (medium, leaf) = (self.medium(), held.leaf);
+        // Flush: what a killed process left in the caches alone, before anything is built on it.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.flush(leaf.0, LINE_LEN);
+        medium.flush(leaf.0 + SLOTS, LEAF_LEN - SLOTS);
+        // Fence: as the flush.
+        // Redundant: as the flush.
+        medium.fence();
+        let next = Leaf(medium.load(leaf.0 + NEXT));
+        let high = if next.0 == 0 { 0 } else { medium.load(next.0 + LEAF_LOW) };
+        medium.store(leaf.0 + HIGH, high);
+        let valid = valid_slots(medium, leaf.0);
+        // What a split has copied to the right, or a merge from there, is the right neighbour's.
+        let is_behind = |slot: &Slot| next.0 != 0 && self.is_slot_behind(leaf, *slot, high);
+        let behind = slots_of(valid).filter(is_behind).fold(0, |slots, slot| slots | 1 << slot.0);
+        let used = valid & !behind;
+        self.clear_slots(leaf, behind);
+        medium.store(leaf.0 + USED, used);
+        medium.store(leaf.0 + ORDERED, 0);
+        self.refresh_heads(leaf);
+        for slot in slots_of(used) {
+            let fingerprint = self.fingerprint_of_slot(leaf, slot);
+            self.store_fingerprint(leaf, slot, fingerprint);
+        }
+    }
+
+    /// Makes slots void for good. By the leaf's holder.
+    pub(super) fn clear_slots(&self, leaf: Leaf, slots: u64) {
+        for slot in slots_of(slots) {
+            self.store_valid(leaf, slot, false);
+            // Flush: fenced below.
+            self.medium().flush(leaf.0 + slot.line(), LINE_LEN);
+        }
+        if slots != 0 {
+            // Fence: before a record that one of them leads to may be freed by who else leads to it.
+            self.medium().fence();
+        }
+    }
+
+    fn is_slot_behind(&self, leaf: Leaf, slot: Slot, high: u64) -> bool {
+        let medium = self.medium();
+        if is_word::<K>() {
+            return medium.load(leaf.0 + slot.key()) >= high;
+        }
+        with_separator(medium, high, |high| {
+            with_record_key(medium, medium.load(leaf.0 + slot.value()), |key| key >= high)
+        })
+    }
+
+    fn fingerprint_of_slot(&self, leaf: Leaf, slot: Slot) -> u8 {
+        let medium = self.medium();
+        if is_word::<K>() {
+            return fingerprint_of_word(medium.load(leaf.0 + slot.key()));
+        }
+        with_record_key(medium, medium.load(leaf.0 + slot.value()), fingerprint_of_bytes)
+    }
+
+    /// Works out which bytes all keys of a leaf share, and stores what follows them of each. By its holder, while
+    /// readers wait.
+    pub(super) fn refresh_heads(&self, leaf: Leaf) {
+        if is_word::<K>() {
+            return;
+        }
+        let medium = self.medium();
+        let prefix = match medium.load(leaf.0 + NEXT) {
+            0 => 0,
+            _ => with_separator(medium, medium.load(leaf.0 + LEAF_LOW), |low| {
+                with_separator(medium, medium.load(leaf.0 + HIGH), |high| common(low, high))
+            }),
+        };
+        medium.store(leaf.0 + PREFIX, prefix as u64);
+        for slot in slots_of(self.used(leaf)) {
+            let record = medium.load(leaf.0 + slot.value());
+            let head = with_record_key(medium, record, |key| head(key, prefix));
+            medium.store(leaf.0 + slot.key(), head);
+        }
+    }
+
+    /// Slots that hold an entry, as bits.
+    #[inline(always)]
+    pub(super) fn used(&self, leaf: Leaf) -> u64 {
+        self.medium().load(leaf.0 + USED)
+    }
+
+    /// What stands for `probe` in this leaf.
+    #[inline(always)]
+    pub(super) fn head_in(&self, leaf: Leaf, probe: &Probe<'_>) -> u64 {
+        if is_word::<K>() {
+            return probe.word;
+        }
+        probe.head::<K>(self.medium().load(leaf.0 + PREFIX) as usize)
+    }
+
+    /// Says that a slot is valid, or that it is not, in memory. By the leaf's holder.
+    #[inline(always)]
+    pub(super) fn store_valid(&self, leaf: Leaf, slot: Slot, is_valid: bool) {
+        let medium = self.medium();
+        let at = leaf.0 + slot.valid();
+        let others = medium.load(at) & !slot.valid_bit();
+        medium.store(at, if is_valid { others | slot.valid_bit() } else { others });
+    }
+
+    /// By the leaf's holder, while readers wait.
+    #[inline(always)]
+    pub(super) fn store_fingerprint(&self, leaf: Leaf, slot: Slot, fingerprint: u8) {
+        let at = leaf.0 + FINGERPRINTS + u64::from(slot.0 & !7);
+        let shift = slot.0 % 8 * 8;
+        let others = self.medium().load(at) & !(0xff << shift);
+        self.medium().store(at, others | u64::from(fingerprint) << shift);
+    }
+
+    /// The fingerprint of a slot that is used.
+    pub(super) fn fingerprint(&self, leaf: Leaf, slot: Slot) -> u8 {
+        let word = self.medium().load(leaf.0 + FINGERPRINTS + u64::from(slot.0 & !7));
+        (word >> (slot.0 % 8 * 8)) as u8
+    }
+
+    /// The leaf further right where the key belongs, if it does not belong here.
+    #[inline(always)]
+    pub(super) fn right_of(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Leaf> {
+        let medium = self.medium();
+        let next = medium.load(leaf.0 + NEXT);
+        let is_behind = || compare_bound::<K, M>(medium, probe, medium.load(leaf.0 + HIGH)).is_ge();
+        (next != 0 && is_behind()).then_some(Leaf(next))
+    }
+
+    /// The slot of a key. The leaf is held, or read by [`stable`](Core::stable).
+    #[inline(always)]
+    pub(super) fn find_slot(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Slot> {
+        let mut candidates = self.slots_with(leaf, probe.fingerprint) & self.used(leaf);
+        while candidates != 0 {
+            let slot = Slot(candidates.trailing_zeros());
+            if self.is_key_of(leaf, slot, probe) {
+                return Some(slot);
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    #[inline(always)]
+    fn is_key_of(&self, leaf: Leaf, slot: Slot, probe: &Probe<'_>) -> bool {
+        let medium = self.medium();
+        if medium.load(leaf.0 + slot.key()) != self.head_in(leaf, probe) {
+            return false;
+        }
+        if is_word::<K>() {
+            return true;
+        }
+        let record = super::layout::Record::read(medium, medium.load(leaf.0 + slot.value()));
+        record.key_len == probe.bytes.len() as u64 && medium.equals(record.key_at(), probe.bytes)
+    }
+
+    /// Slots whose fingerprint is this one, as bits; also of slots that are not used.
+    #[inline(always)]
+    fn slots_with(&self, leaf: Leaf, fingerprint: u8) -> u64 {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        /// Gathers the lowest bits of eight bytes in the topmost byte.
+        const GATHER: u64 = 0x0102_0408_1020_4080;
+        let pattern = ONES * u64::from(fingerprint);
+        let mut slots = 0;
+        for index in 0..8 {
+            let differ = self.medium().load(leaf.0 + FINGERPRINTS + index * 8) ^ pattern;
+            // The top bit of each byte that is zero, and of no other.
+            let zeros = !(((differ & LOW_BITS) + LOW_BITS) | differ | LOW_BITS);
+            slots |= ((zeros >> 7).wrapping_mul(GATHER) >> 56) << (index * 8);
+        }
+        slots
+    }
+}

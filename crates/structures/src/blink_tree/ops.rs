@@ -1,0 +1,421 @@
+//! Reading and changing entries.
+
+use std::borrow::Borrow;
+
+use remanent_pmem::heap::{Block, Lane};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::inner::Goal;
+use super::key::{Probe, with_bytes, word_bytes};
+use super::layout::{
+    HIGH, KEY_LEN_MAX, NEXT, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, is_inline,
+    is_word, is_word_value, slots_of,
+};
+use super::leaf::{Held, Leaf, Sight};
+use crate::stored::{OrderedKey, Stored};
+use crate::{Change, Error, Result};
+
+/// Leaves that a search goes to the right before it gives up: more than threads can be in the middle of a split.
+const HOPS_MAX: usize = 1 << 12;
+
+/// Entries that are taken out of a leaf at a time when all are: an operation finds room for 32 suspects.
+const EMPTIED_AT_ONCE: usize = 24;
+
+/// What a slot leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload {
+    /// The value itself, or the offset of the record.
+    pub(super) word: u64,
+    /// A value of one word that lies in a record.
+    pub(super) value: u64,
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Lets `use_probe` work with a key.
+    #[inline(always)]
+    pub(super) fn probed<R>(&self, key: &K, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
+        key.with_ordered(|bytes| use_probe(&Probe::new::<K>(bytes)))
+    }
+
+    #[inline]
+    pub(super) fn get_with<R>(
+        &self,
+        key: &K,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
+        let _pin = self.heap.pin();
+        let found = self.probed(key, |probe| self.find(probe))?;
+        let result = found.map(|payload| self.with_value(payload, use_value));
+        self.heap.verify()?;
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
+        let mut hops = 0;
+        loop {
+            let mut leaf = self.leaf_at(Goal::At(*probe))?;
+            loop {
+                let seen = self.stable(leaf, || match self.find_slot(leaf, probe) {
+                    Some(slot) => Sight::Here(Some(self.payload(leaf, slot))),
+                    None => self.right_of(leaf, probe).map_or(Sight::Here(None), Sight::Right),
+                })?;
+                match seen {
+                    Some(Sight::Here(found)) => return Ok(found),
+                    Some(Sight::Right(next)) => leaf = next,
+                    None => break,
+                }
+                self.count_hop(&mut hops, leaf)?;
+            }
+            self.count_hop(&mut hops, leaf)?;
+        }
+    }
+
+    /// Counts a step that a search takes in vain, and gives up when they are too many.
+    #[cold]
+    pub(super) fn count_hop(&self, hops: &mut usize, leaf: Leaf) -> Result<()> {
+        *hops += 1;
+        self.heap.verify()?;
+        if *hops > HOPS_MAX {
+            return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+        }
+        self.medium().pause();
+        Ok(())
+    }
+
+    /// What a slot leads to. The leaf is held, or read by [`stable`](Core::stable).
+    #[inline(always)]
+    pub(super) fn payload(&self, leaf: Leaf, slot: Slot) -> Payload {
+        let medium = self.medium();
+        let word = medium.load(leaf.0 + slot.value());
+        let is_word_in_record = !is_inline::<K, V>() && is_word_value::<V>();
+        let value =
+            if is_word_in_record { medium.load(Record::read(medium, word).value_at()) } else { 0 };
+        Payload { word, value }
+    }
+
+    #[inline(always)]
+    pub(super) fn with_value<R>(&self, payload: Payload, use_value: impl FnOnce(&V) -> R) -> R {
+        if is_word_value::<V>() {
+            let word = if is_inline::<K, V>() { payload.word } else { payload.value };
+            let bytes = word.to_le_bytes();
+            let len = V::LEN.map_or(0, |len| len as usize).min(bytes.len());
+            return V::with_stored(&bytes[..len], use_value);
+        }
+        let record = Record::read(self.medium(), payload.word);
+        with_bytes(self.medium(), record.value_at(), record.value_len, |bytes| {
+            V::with_stored(bytes, use_value)
+        })
+    }
+
+    /// Lets `use_key` see the key of an entry that was found.
+    #[inline(always)]
+    pub(super) fn with_key<R>(
+        &self,
+        head: u64,
+        payload: Payload,
+        use_key: impl FnOnce(&K) -> R,
+    ) -> R {
+        if is_word::<K>() {
+            return word_bytes::<K, R>(head, |bytes| K::from_ordered(bytes, use_key));
+        }
+        let record = Record::read(self.medium(), payload.word);
+        with_bytes(self.medium(), record.key_at(), record.key_len, |bytes| {
+            K::from_ordered(bytes, use_key)
+        })
+    }
+
+    /// Changes the entry of `key` as `decide` says, as one step.
+    #[inline]
+    pub(super) fn edit<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        self.probed(key, |probe| match self.try_edit(probe, &mut decide) {
+            // Other lanes may hold what was removed but not freed.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                self.try_edit(probe, &mut decide)
+            }
+            done => done,
+        })
+    }
+
+    #[inline]
+    fn try_edit<T: Borrow<V>, R>(
+        &self,
+        probe: &Probe<'_>,
+        decide: &mut impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        loop {
+            let mut lane = self.heap.enter().prepare_to_write();
+            let (held, is_posted) = self.hold_leaf_of(probe)?;
+            let leaf = held.leaf;
+            let found = self.find_slot(leaf, probe);
+            let (change, result) = match found {
+                None => decide(None),
+                Some(slot) => {
+                    self.with_value(self.payload(leaf, slot), |value| decide(Some(value)))
+                }
+            };
+            match (change, found) {
+                (Change::Put(value), None) => match self.free_slot(leaf) {
+                    Some(slot) => self.fill(&mut lane, held, slot, probe, value.borrow())?,
+                    None => {
+                        self.split(&mut lane, held, probe)?;
+                        continue;
+                    }
+                },
+                (Change::Put(value), Some(slot)) => {
+                    self.replace(&mut lane, held, slot, probe, value.borrow())?;
+                }
+                (Change::Remove, Some(slot)) => {
+                    let is_sparse = self.empty(&mut lane, held, slot);
+                    if is_sparse {
+                        self.merge(&mut lane, probe)?;
+                    }
+                }
+                (Change::Keep, _) | (Change::Remove, None) => drop(held),
+            }
+            self.heap.verify()?;
+            if !is_posted {
+                self.post(&mut lane, leaf)?;
+            }
+            return Ok(result);
+        }
+    }
+
+    /// The leaf where a key belongs, held, and whether the way from the root leads there directly.
+    #[inline(always)]
+    fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
+        let mut hops = 0;
+        loop {
+            let mut leaf = self.leaf_at(Goal::At(*probe))?;
+            let mut is_posted = true;
+            while let Some(held) = self.hold(leaf)? {
+                match self.right_of(leaf, probe) {
+                    None => return Ok((held, is_posted)),
+                    Some(next) => leaf = next,
+                }
+                is_posted = false;
+                self.count_hop(&mut hops, leaf)?;
+            }
+            self.count_hop(&mut hops, leaf)?;
+        }
+    }
+
+    /// Entries of a leaf at the most.
+    pub(super) fn leaf_max() -> usize {
+        SLOT_COUNT.min(K::NODE_ENTRIES_MAX)
+    }
+
+    #[inline(always)]
+    fn free_slot(&self, leaf: Leaf) -> Option<Slot> {
+        let slot = (!self.used(leaf)).trailing_zeros();
+        ((slot as usize) < Self::leaf_max()).then_some(Slot(slot))
+    }
+
+    /// Puts a new entry into a free slot. One fence, and one for the record if there is one.
+    #[inline(always)]
+    fn fill(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut held: Held<'_, M>,
+        slot: Slot,
+        probe: &Probe<'_>,
+        value: &V,
+    ) -> Result<()> {
+        let (medium, leaf) = (self.medium(), held.leaf);
+        let word = if is_inline::<K, V>() {
+            value_word(value)
+        } else {
+            let record = self.make_record(lane, probe, value)?;
+            // Fence: the record, before a slot leads to it.
+            lane.fence();
+            record.offset
+        };
+        medium.store(leaf.0 + slot.key(), self.head_in(leaf, probe));
+        medium.store(leaf.0 + slot.value(), word);
+        // Release: behind key and value in the order of the line's stores; a crash leaves all of it or nothing.
+        self.store_valid(leaf, slot, true);
+        // Flush and fence: for good, before anybody sees it.
+        medium.flush(leaf.0 + slot.line(), LINE_LEN);
+        lane.fence();
+        held.begin_change();
+        self.store_fingerprint(leaf, slot, probe.fingerprint);
+        medium.store(leaf.0 + USED, self.used(leaf) | 1 << slot.0);
+        medium.store(leaf.0 + ORDERED, 0);
+        self.count.add(lane.index(), 1);
+        Ok(())
+    }
+
+    /// Gives an entry another value. One fence for a value of one word, two for others.
+    fn replace(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut held: Held<'_, M>,
+        slot: Slot,
+        probe: &Probe<'_>,
+        value: &V,
+    ) -> Result<()> {
+        let (medium, at) = (self.medium(), held.leaf.0 + slot.value());
+        if is_word_value::<V>() {
+            let at = if is_inline::<K, V>() {
+                at
+            } else {
+                Record::read(medium, medium.load(at)).value_at()
+            };
+            held.begin_change();
+            medium.store(at, value_word(value));
+            // Flush and fence: for good, before anybody sees it; readers wait.
+            medium.flush(at, WORD_LEN);
+            lane.fence();
+            return Ok(());
+        }
+        let record = self.make_record(lane, probe, value)?;
+        let old = lane.suspect(medium.load(at));
+        // Fence: the record, before the slot leads to it; the suspect, before it does not lead there any more.
+        lane.fence();
+        held.begin_change();
+        medium.store(at, record.offset);
+        // Flush and fence: for good, before anybody sees it, and before the old record may be freed.
+        medium.persist(at, WORD_LEN);
+        drop(held);
+        lane.retire(old);
+        Ok(())
+    }
+
+    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf is nearly
+    /// empty now.
+    fn empty(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>, slot: Slot) -> bool {
+        let (medium, leaf) = (self.medium(), held.leaf);
+        let old = (!is_inline::<K, V>()).then(|| {
+            let old = lane.suspect(medium.load(leaf.0 + slot.value()));
+            // Fence: the suspect, before nothing leads to it any more.
+            lane.fence();
+            old
+        });
+        self.store_valid(leaf, slot, false);
+        // Flush and fence: gone for good, before anybody misses it, and before the record may be freed.
+        medium.flush(leaf.0 + slot.line(), LINE_LEN);
+        lane.fence();
+        held.begin_change();
+        let used = self.used(leaf) & !(1 << slot.0);
+        medium.store(leaf.0 + USED, used);
+        medium.store(leaf.0 + ORDERED, 0);
+        drop(held);
+        if let Some(old) = old {
+            lane.retire(old);
+        }
+        self.count.add(lane.index(), -1);
+        (used.count_ones() as usize) < Self::leaf_max() / 4
+    }
+
+    /// Removes every entry, some of a leaf at a time.
+    pub(super) fn clear(&self) -> Result<u64> {
+        let mut count = 0;
+        let mut low = Vec::new();
+        loop {
+            let mut lane = self.heap.enter().prepare_to_write();
+            let probe = Probe::new::<K>(&low);
+            let (held, _) = self.hold_leaf_of(&probe)?;
+            let leaf = held.leaf;
+            if self.used(leaf) != 0 {
+                count += self.empty_some(&mut lane, held);
+                continue;
+            }
+            let medium = self.medium();
+            let next = (medium.load(leaf.0 + NEXT) != 0).then(|| medium.load(leaf.0 + HIGH));
+            let next = next.map(|high| self.with_bound(high, |next| next.bytes.to_vec()));
+            drop(held);
+            self.merge(&mut lane, &probe)?;
+            self.heap.verify()?;
+            match next {
+                Some(next) => low = next,
+                None => return Ok(count),
+            }
+        }
+    }
+
+    /// Takes some entries out of a leaf, and says how many. Two fences.
+    fn empty_some(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>) -> u64 {
+        let (medium, leaf) = (self.medium(), held.leaf);
+        let slots: Vec<Slot> = slots_of(self.used(leaf)).take(EMPTIED_AT_ONCE).collect();
+        let mut old = Vec::new();
+        if !is_inline::<K, V>() {
+            for slot in &slots {
+                old.push(lane.suspect(medium.load(leaf.0 + slot.value())));
+            }
+            // Fence: the suspects, before nothing leads to them any more.
+            lane.fence();
+        }
+        let bits = slots.iter().fold(0, |bits, slot| bits | 1 << slot.0);
+        held.begin_change();
+        self.clear_slots(leaf, bits);
+        medium.store(leaf.0 + USED, self.used(leaf) & !bits);
+        medium.store(leaf.0 + ORDERED, 0);
+        drop(held);
+        for old in old {
+            lane.retire(old);
+        }
+        self.count.add(lane.index(), -(slots.len() as i64));
+        slots.len() as u64
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> Result<u64> {
+        if let Some(count) = self.count.get() {
+            return Ok(count);
+        }
+        self.heap.quiesced(|_| {
+            let mut count = 0;
+            self.for_each_leaf(|leaf| count += u64::from(self.used(leaf).count_ones()))?;
+            self.count.set(count);
+            Ok(count)
+        })
+    }
+
+    /// Writes and flushes a record.
+    fn make_record(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>, value: &V) -> Result<Record> {
+        let medium = self.medium();
+        value.with_bytes(|bytes| {
+            let (key_len, value_len) = (probe.bytes.len() as u64, bytes.len() as u64);
+            for (what, len, limit) in
+                [("key", key_len, KEY_LEN_MAX), ("value", value_len, VALUE_LEN_MAX)]
+            {
+                if len > limit {
+                    return Err(Error::TooLong { what, len, limit });
+                }
+            }
+            // A value of one word is loaded and stored as one.
+            let room = if is_word_value::<V>() { WORD_LEN } else { value_len };
+            let record = Record { offset: 0, key_len, value_len };
+            let len = record.value_at() + room;
+            let Block { offset, .. } = lane.allocate(len)?;
+            let record = Record { offset, ..record };
+            record.write_head(medium);
+            medium.write(record.key_at(), probe.bytes);
+            if is_word_value::<V>() {
+                medium.store(record.value_at(), value_word(value));
+            } else {
+                medium.write(record.value_at(), bytes);
+            }
+            // Flush: the record; fenced by the caller before it is linked.
+            medium.flush(offset, len);
+            Ok(record)
+        })
+    }
+}
+
+/// A value of at most eight bytes, as a word.
+#[inline(always)]
+fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
+    value.with_bytes(|bytes| {
+        let mut word = [0; 8];
+        let len = bytes.len().min(word.len());
+        word[..len].copy_from_slice(&bytes[..len]);
+        u64::from_le_bytes(word)
+    })
+}

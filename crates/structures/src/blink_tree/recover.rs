@@ -1,0 +1,212 @@
+//! Making a tree, and finding it again.
+//!
+//! Opening looks at what was in the middle of something, and no more: the blocks whose links the heap doubts, and
+//! the leaves that were being divided or joined. Every other leaf is [revived](Core::revive) by whoever comes to it
+//! first.
+
+use std::marker::PhantomData;
+
+use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::pool::layout::BLOCK_LEN_MIN;
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::count::Count;
+use super::inner::{Entry, Goal};
+use super::key::{Probe, with_bytes};
+use super::layout::{
+    COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NEXT,
+    NODE_LOW, NodeHead, ORDERED, ROOT, Record, SLOTS, USED, child_at, is_word, separator_key,
+    write_leaf_head,
+};
+use super::leaf::{EPOCH_MASK, Leaf, Lock};
+use crate::stored::{OrderedKey, Stored};
+use crate::{Error, Result};
+
+impl<K, V, M> RootObject<M> for Core<K, V, M>
+where
+    K: OrderedKey + ?Sized + 'static,
+    V: Stored + ?Sized + 'static,
+    M: Medium,
+{
+    fn root_type() -> RootType {
+        let name = format!("BlinkTree<{}, {}>", K::type_name(), V::type_name());
+        RootType { name, layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        let core = Self::load(heap);
+        let (medium, header) = (core.medium(), core.heap.header());
+        {
+            let mut lane = core.heap.enter().prepare_to_write();
+            let leaf = lane.allocate(LEAF_LEN)?.offset;
+            write_leaf_head(medium, leaf, 0, 0);
+            for at in [HIGH, USED, ORDERED] {
+                medium.store(leaf + at, 0);
+            }
+            medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
+            // Flush: the first leaf.
+            medium.flush(leaf, LINE_LEN);
+            medium.flush(leaf + SLOTS, LEAF_LEN - SLOTS);
+            let entries = [Entry { low: 0, child: leaf }];
+            let root = core.make_node(&mut lane, 1, None, &entries).map_err(pool_error)?;
+            medium.store(header + ROOT, root);
+            medium.store(header + COUNT, COUNT_UNKNOWN);
+            // Flush: the header.
+            medium.flush(header, LINE_LEN);
+            // Fence: all of it, before the root becomes live.
+            lane.fence();
+        }
+        core.count.set(0);
+        Ok(core)
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let core = Self::load(heap);
+        let (medium, count_at) = (core.medium(), core.heap.header() + COUNT);
+        core.heap.recover(|block| core.is_linked(block).unwrap_or(false))?;
+        let count = medium.load(count_at);
+        if count != COUNT_UNKNOWN {
+            core.count.set(count);
+            medium.store(count_at, COUNT_UNKNOWN);
+            // Flush and fence: from the first change on the count in the header is not to be believed.
+            medium.persist(count_at, WORD_LEN);
+        }
+        core.heap.verify()?;
+        Ok(core)
+    }
+}
+
+fn pool_error(error: Error) -> PoolError {
+    match error {
+        Error::Pool(error) => error,
+        other => PoolError::corrupt(0, other.to_string()),
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    fn load(heap: Heap<M>) -> Self {
+        let epoch = heap.pool().opens() & EPOCH_MASK;
+        Core {
+            epoch,
+            shape: PauseMutex::new(()),
+            count: Count::unknown(),
+            types: PhantomData,
+            heap,
+        }
+    }
+
+    /// Whether the tree leads to `block`, whose content may be garbage. A leaf is revived on the way: it may have
+    /// been in the middle of a change.
+    fn is_linked(&self, block: Block) -> Result<bool> {
+        let medium = self.medium();
+        match Kind::read(medium, block.offset) {
+            Some(Kind::Inner) => self.is_linked_node(block.offset),
+            Some(Kind::Leaf) if block.len >= LEAF_LEN => {
+                let low = medium.load(block.offset + LEAF_LOW);
+                if !self.is_plausible_bound(low) {
+                    return Ok(false);
+                }
+                let leaf = self.with_bound(low, |probe| self.leaf_of(probe))?;
+                Ok(leaf.0 == block.offset)
+            }
+            Some(Kind::Record) if Self::has_records() => {
+                let Record { key_len, .. } = Record::read(medium, block.offset);
+                let record = Record { offset: block.offset, key_len, value_len: 0 };
+                if key_len > KEY_LEN_MAX || record.len() > block.len {
+                    return Ok(false);
+                }
+                with_bytes(medium, record.key_at(), key_len, |key| {
+                    let probe = Probe::new::<K>(key);
+                    let leaf = self.leaf_of(&probe)?;
+                    let slot = self.find_slot(leaf, &probe);
+                    Ok(slot.is_some_and(|slot| self.payload(leaf, slot).word == block.offset))
+                })
+            }
+            Some(Kind::Separator) if !is_word::<K>() => {
+                if !self.is_plausible_bound(block.offset) {
+                    return Ok(false);
+                }
+                let leaf = self.with_bound(block.offset, |probe| self.leaf_of(probe))?;
+                Ok(medium.load(leaf.0 + LEAF_LOW) == block.offset)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether something can be read where a bound of garbage leads.
+    fn is_plausible_bound(&self, bound: u64) -> bool {
+        if is_word::<K>() || bound == 0 {
+            return true;
+        }
+        let medium = self.medium();
+        let is_inside = bound.is_multiple_of(BLOCK_LEN_MIN) && bound < medium.len();
+        is_inside && separator_key(medium, bound).1 <= KEY_LEN_MAX
+    }
+
+    /// The leaf where a key belongs. Before others use the tree.
+    fn leaf_of(&self, probe: &Probe<'_>) -> Result<Leaf> {
+        let mut hops = 0;
+        let mut leaf = self.leaf_at(Goal::At(*probe))?;
+        loop {
+            match self.stable(leaf, || self.right_of(leaf, probe))? {
+                Some(None) => return Ok(leaf),
+                Some(Some(next)) => leaf = next,
+                None => return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into()),
+            }
+            self.count_hop(&mut hops, leaf)?;
+        }
+    }
+
+    /// Whether the way from the root leads to an inner node.
+    fn is_linked_node(&self, node: u64) -> Result<bool> {
+        let medium = self.medium();
+        let Some(wanted) = NodeHead::read(medium, node) else { return Ok(false) };
+        let low = medium.load(node + NODE_LOW);
+        if !self.is_plausible_bound(low) {
+            return Ok(false);
+        }
+        let path = self.with_bound(low, |probe| self.path(Goal::At(*probe)))?;
+        for step in &path {
+            // Flush: fenced by the heap, before it forgets that the block was doubtful.
+            // Redundant: but where a process was killed before, which the simulator does not know.
+            medium.flush(child_at::<K>(step.node, step.index), WORD_LEN);
+        }
+        let level_of_last = 1;
+        let index = (path.len() as u64 + level_of_last).checked_sub(1 + wanted.level);
+        Ok(index
+            .is_some_and(|index| path.get(index as usize).is_some_and(|step| step.node == node)))
+    }
+}
+
+impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
+    /// Leaves the count behind. The heap settles after this.
+    fn drop(&mut self) {
+        let medium = self.heap.medium();
+        let Some(count) = self.count.get().filter(|_| medium.fault().is_none()) else { return };
+        let at = self.heap.header() + COUNT;
+        medium.store(at, count);
+        // Flush and fence: the count, before the pool is marked as closed properly.
+        // Redundant: if this is lost, the next `len` counts.
+        medium.persist(at, WORD_LEN);
+    }
+}
+
+/// Where the leftmost leaf's left neighbour would be.
+pub(super) const NO_LEAF: Leaf = Leaf(0);
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Visits every leaf from left to right, each at one moment; nobody may change the tree's shape.
+    pub(super) fn for_each_leaf(&self, mut visit: impl FnMut(Leaf)) -> Result<()> {
+        let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
+        while leaf != NO_LEAF {
+            let next = self.stable(leaf, || Leaf(self.medium().load(leaf.0 + NEXT)))?;
+            visit(leaf);
+            self.heap.verify()?;
+            leaf = next.unwrap_or(NO_LEAF);
+        }
+        Ok(())
+    }
+}

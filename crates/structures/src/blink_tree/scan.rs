@@ -1,0 +1,339 @@
+//! Ranges, forwards and backwards.
+
+use std::cmp::Ordering as Compared;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+
+use remanent_pmem::Medium;
+
+use super::Core;
+use super::inner::Goal;
+use super::key::{Probe, compare_bound, with_record_key, with_separator};
+use super::layout::{HIGH, LEAF_LOW, NEXT, ORDER, ORDERED, SLOT_COUNT, Slot, is_word, slots_of};
+use super::leaf::Leaf;
+use super::ops::Payload;
+use crate::Result;
+use crate::stored::{OrderedKey, Stored};
+
+/// Leaves that are looked at before what others have removed meanwhile may be freed.
+const LEAVES_A_PIN: usize = 64;
+
+/// A leaf at one moment.
+struct Snapshot {
+    entries: [(u64, Payload); SLOT_COUNT],
+    slots: [Slot; SLOT_COUNT],
+    len: usize,
+    is_ordered: bool,
+    next: Leaf,
+    /// Least key of the next leaf.
+    high: u64,
+}
+
+/// Where a scan goes on.
+enum Position {
+    /// The end of the map, in the direction of the scan.
+    Outermost,
+    /// At this key, or beyond it.
+    Key(Bound<Vec<u8>>),
+}
+
+impl Position {
+    fn of<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
+        match bound {
+            Bound::Unbounded => Position::Outermost,
+            bound => Position::Key(bound.map(|key| key.with_ordered(<[u8]>::to_vec))),
+        }
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// The slots that are used, by their keys. The leaf is held.
+    pub(super) fn ordered_slots(&self, leaf: Leaf) -> Vec<Slot> {
+        let mut slots: Vec<Slot> = slots_of(self.used(leaf)).collect();
+        slots.sort_unstable_by(|&one, &other| {
+            let entry = |slot: Slot| {
+                let medium = self.medium();
+                (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()))
+            };
+            self.compare(entry(one), entry(other))
+        });
+        slots
+    }
+
+    /// Compares heads, and the keys in the records behind them where these do not decide.
+    #[inline(always)]
+    fn compare(&self, one: (u64, u64), other: (u64, u64)) -> Compared {
+        let by_head = one.0.cmp(&other.0);
+        if is_word::<K>() || by_head != Compared::Equal {
+            return by_head;
+        }
+        let medium = self.medium();
+        with_record_key(medium, one.1, |one| {
+            with_record_key(medium, other.1, |other| one.cmp(other))
+        })
+    }
+
+    /// Compares the key of a slot with another.
+    pub(super) fn compare_slot(&self, leaf: Leaf, slot: Slot, probe: &Probe<'_>) -> Compared {
+        let medium = self.medium();
+        let entry = (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()));
+        self.compare_entry(entry, probe)
+    }
+
+    /// Compares the key of an entry with another.
+    #[inline(always)]
+    fn compare_entry(&self, (head, record): (u64, u64), probe: &Probe<'_>) -> Compared {
+        if is_word::<K>() {
+            return head.cmp(&probe.word);
+        }
+        with_record_key(self.medium(), record, |key| key.cmp(probe.bytes))
+    }
+
+    /// Copies a leaf, its entries by their keys; false when the leaf is dead.
+    #[inline]
+    fn snapshot(&self, leaf: Leaf, snapshot: &mut Snapshot) -> Result<bool> {
+        let medium = self.medium();
+        let Some(lock) = self.stable_at(leaf, || self.copy(leaf, snapshot))? else {
+            return Ok(false);
+        };
+        if !snapshot.is_ordered {
+            let Snapshot { entries, slots, len, .. } = snapshot;
+            let mut order: [u8; SLOT_COUNT] = std::array::from_fn(|index| index as u8);
+            order[..*len].sort_unstable_by(|&one, &other| {
+                let entry = |index: u8| (entries[index as usize].0, entries[index as usize].1.word);
+                self.compare(entry(one), entry(other))
+            });
+            let (unordered, unordered_slots) = (*entries, *slots);
+            for (to, &from) in order[..*len].iter().enumerate() {
+                entries[to] = unordered[from as usize];
+                slots[to] = unordered_slots[from as usize];
+            }
+            // The next one finds it done, unless somebody is at work here.
+            if let Some(held) = self.try_hold(leaf)
+                && held.is_at(lock)
+            {
+                for (index, slots) in slots[..*len].chunks(8).enumerate() {
+                    let word =
+                        slots.iter().rev().fold(0, |word, slot| word << 8 | u64::from(slot.0));
+                    medium.store(leaf.0 + ORDER + index as u64 * 8, word);
+                }
+                // Release: partner of the load in `copy`; the order is there for whoever sees that it is.
+                medium.store(leaf.0 + ORDERED, 1);
+            }
+        }
+        Ok(true)
+    }
+
+    #[inline(always)]
+    fn copy(&self, leaf: Leaf, snapshot: &mut Snapshot) {
+        let medium = self.medium();
+        let used = self.used(leaf);
+        snapshot.len = used.count_ones() as usize;
+        snapshot.next = Leaf(medium.load(leaf.0 + NEXT));
+        snapshot.high = medium.load(leaf.0 + HIGH);
+        // Acquire: partner of the Release in `snapshot`.
+        snapshot.is_ordered = medium.load(leaf.0 + ORDERED) != 0;
+        if snapshot.is_ordered {
+            let len = snapshot.len.min(SLOT_COUNT);
+            for start in (0..len).step_by(8) {
+                let mut word = medium.load(leaf.0 + ORDER + start as u64);
+                for index in start..len.min(start + 8) {
+                    // What changes meanwhile is read again.
+                    self.copy_entry(leaf, Slot((word as u32 & 0xff).min(62)), index, snapshot);
+                    word >>= 8;
+                }
+            }
+        } else {
+            for (index, slot) in slots_of(used).enumerate() {
+                self.copy_entry(leaf, slot, index, snapshot);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn copy_entry(&self, leaf: Leaf, slot: Slot, index: usize, snapshot: &mut Snapshot) {
+        let head = self.medium().load(leaf.0 + slot.key());
+        snapshot.entries[index] = (head, self.payload(leaf, slot));
+        snapshot.slots[index] = slot;
+    }
+
+    pub(super) fn ascend(
+        &self,
+        range: impl RangeBounds<K>,
+        mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let end = Position::of(range.end_bound());
+        let mut start = Position::of(range.start_bound());
+        let mut snapshot = Snapshot::empty();
+        let mut hops = 0;
+        'pinned: loop {
+            let _pin = self.heap.pin();
+            let (bytes, is_excluded) = match &start {
+                Position::Outermost => (&[][..], false),
+                Position::Key(Bound::Excluded(key)) => (&key[..], true),
+                Position::Key(Bound::Included(key)) => (&key[..], false),
+                Position::Key(Bound::Unbounded) => (&[][..], false),
+            };
+            let probe = Probe::new::<K>(bytes);
+            let mut leaf = self.leaf_at(Goal::At(probe))?;
+            let mut is_first = true;
+            for seen in 0.. {
+                if !self.snapshot(leaf, &mut snapshot)? {
+                    self.count_hop(&mut hops, leaf)?;
+                    continue 'pinned;
+                }
+                let entries = &snapshot.entries[..snapshot.len];
+                let from = if is_first {
+                    entries.partition_point(|&(head, payload)| {
+                        match self.compare_entry((head, payload.word), &probe) {
+                            Compared::Less => true,
+                            Compared::Equal => is_excluded,
+                            Compared::Greater => false,
+                        }
+                    })
+                } else {
+                    0
+                };
+                let to = self.end_in(entries, &end);
+                for &(head, payload) in entries.get(from..to).unwrap_or_default() {
+                    let flow = self.with_key(head, payload, |key| {
+                        self.with_value(payload, |value| visit(key, value))
+                    });
+                    if flow.is_break() {
+                        return Ok(self.heap.verify()?);
+                    }
+                }
+                if to < entries.len() || snapshot.next.0 == 0 {
+                    return Ok(self.heap.verify()?);
+                }
+                // The next leaf begins at this key, and belongs to the range from there on: unless this is the
+                // first, which may lie before the range.
+                is_first &= self.with_bound(snapshot.high, |high| high.bytes <= probe.bytes);
+                leaf = snapshot.next;
+                if seen == LEAVES_A_PIN && !is_first {
+                    start = Position::Key(Bound::Included(self.bound_bytes(snapshot.high)));
+                    continue 'pinned;
+                }
+            }
+        }
+    }
+
+    /// How many of a leaf's entries belong to a range that ends so.
+    #[inline(always)]
+    fn end_in(&self, entries: &[(u64, Payload)], end: &Position) -> usize {
+        let (bytes, is_excluded) = match end {
+            Position::Key(Bound::Included(key)) => (key, false),
+            Position::Key(Bound::Excluded(key)) => (key, true),
+            Position::Outermost | Position::Key(Bound::Unbounded) => return entries.len(),
+        };
+        let probe = Probe::new::<K>(bytes);
+        let is_inside = |&(head, payload): &(u64, Payload)| match self
+            .compare_entry((head, payload.word), &probe)
+        {
+            Compared::Less => true,
+            Compared::Equal => !is_excluded,
+            Compared::Greater => false,
+        };
+        match entries.last() {
+            Some(last) if !is_inside(last) => entries.partition_point(is_inside),
+            _ => entries.len(),
+        }
+    }
+
+    pub(super) fn descend(
+        &self,
+        range: impl RangeBounds<K>,
+        mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let start = Position::of(range.start_bound());
+        let mut end = Position::of(range.end_bound());
+        let mut snapshot = Snapshot::empty();
+        let mut hops = 0;
+        loop {
+            let _pin = self.heap.pin();
+            let Some(leaf) = self.last_leaf_of(&end, &mut snapshot)? else {
+                self.count_hop(&mut hops, Leaf(0))?;
+                continue;
+            };
+            let entries = &snapshot.entries[..snapshot.len];
+            let to = self.end_in(entries, &end);
+            for &(head, payload) in entries[..to].iter().rev() {
+                let is_before = match &start {
+                    Position::Outermost | Position::Key(Bound::Unbounded) => false,
+                    Position::Key(Bound::Included(key)) => {
+                        self.compare_entry((head, payload.word), &Probe::new::<K>(key)).is_lt()
+                    }
+                    Position::Key(Bound::Excluded(key)) => {
+                        self.compare_entry((head, payload.word), &Probe::new::<K>(key)).is_le()
+                    }
+                };
+                if is_before {
+                    return Ok(self.heap.verify()?);
+                }
+                let flow = self.with_key(head, payload, |key| {
+                    self.with_value(payload, |value| visit(key, value))
+                });
+                if flow.is_break() {
+                    return Ok(self.heap.verify()?);
+                }
+            }
+            let low = self.medium().load(leaf.0 + LEAF_LOW);
+            if low == 0 {
+                // The leftmost.
+                return Ok(self.heap.verify()?);
+            }
+            let low = self.bound_bytes(low);
+            if matches!(&start, Position::Key(Bound::Included(key) | Bound::Excluded(key)) if low <= *key)
+            {
+                return Ok(self.heap.verify()?);
+            }
+            end = Position::Key(Bound::Excluded(low));
+        }
+    }
+
+    /// Copies the leaf in which the last key of a range that ends so belongs; `None` when it died meanwhile.
+    fn last_leaf_of(&self, end: &Position, snapshot: &mut Snapshot) -> Result<Option<Leaf>> {
+        let (goal, is_excluded) = match end {
+            Position::Outermost | Position::Key(Bound::Unbounded) => (Goal::Last, false),
+            Position::Key(Bound::Included(key)) => (Goal::At(Probe::new::<K>(key)), false),
+            Position::Key(Bound::Excluded(key)) => (Goal::Before(Probe::new::<K>(key)), true),
+        };
+        let mut leaf = self.leaf_at(goal)?;
+        loop {
+            if !self.snapshot(leaf, snapshot)? {
+                return Ok(None);
+            }
+            let is_left_of = match goal {
+                Goal::Last => true,
+                Goal::At(probe) | Goal::Before(probe) => {
+                    let compared = compare_bound::<K, M>(self.medium(), &probe, snapshot.high);
+                    compared == Compared::Greater || compared == Compared::Equal && !is_excluded
+                }
+            };
+            if snapshot.next.0 == 0 || !is_left_of {
+                return Ok(Some(leaf));
+            }
+            leaf = snapshot.next;
+        }
+    }
+
+    /// A key that is the least of a leaf, in its ordered form.
+    fn bound_bytes(&self, bound: u64) -> Vec<u8> {
+        if is_word::<K>() {
+            return self.with_bound(bound, |probe| probe.bytes.to_vec());
+        }
+        with_separator(self.medium(), bound, <[u8]>::to_vec)
+    }
+}
+
+impl Snapshot {
+    fn empty() -> Snapshot {
+        Snapshot {
+            entries: [(0, Payload { word: 0, value: 0 }); SLOT_COUNT],
+            slots: [Slot(0); SLOT_COUNT],
+            len: 0,
+            is_ordered: false,
+            next: Leaf(0),
+            high: 0,
+        }
+    }
+}

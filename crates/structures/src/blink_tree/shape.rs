@@ -1,0 +1,229 @@
+//! Leaves that become two, and two that become one.
+//!
+//! The word *next* of a leaf decides what belongs to it: everything below the least key of the leaf that it leads
+//! to. So one word divides a leaf, and joins two. What a leaf holds beyond its range is nobody's: it was copied to
+//! the right, or is about to be taken over from there. The nodes above follow later: a leaf that they do not know
+//! is found from its left neighbour.
+
+use remanent_pmem::heap::{Block, Lane};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::inner::{Entry, Goal};
+use super::key::{Probe, shortest_between, with_record_key, with_separator, word_bytes};
+use super::layout::{
+    ALL_SLOTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, SLOTS, Slot, USED, child_at,
+    is_inline, is_word, separator_len, slots_of, write_leaf_head, write_separator,
+};
+use super::leaf::{Held, Leaf, Lock};
+use crate::Result;
+use crate::stored::{OrderedKey, Stored};
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Divides a full leaf. Three fences, and two for the node above.
+    #[cold]
+    pub(super) fn split(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut held: Held<'_, M>,
+        probe: &Probe<'_>,
+    ) -> Result<()> {
+        let (medium, leaf) = (self.medium(), held.leaf);
+        let slots = self.ordered_slots(leaf);
+        let (stays, moves) = slots.split_at(self.split_at(leaf, &slots, probe));
+        let low = self.make_separator(lane, leaf, stays[stays.len() - 1], moves[0])?;
+        let right = match lane.allocate(LEAF_LEN) {
+            Ok(block) => Leaf(block.offset),
+            Err(error) => {
+                self.give_back_separator(lane, low);
+                return Err(error.into());
+            }
+        };
+        let high = medium.load(leaf.0 + HIGH);
+        write_leaf_head(medium, right.0, low, medium.load(leaf.0 + NEXT));
+        let copied = self.copy_slots(leaf, moves, right, 0..);
+        medium.store(right.0 + USED, copied);
+        medium.store(right.0 + HIGH, high);
+        medium.store(right.0 + ORDERED, 0);
+        self.refresh_heads(right);
+        medium.store(right.0 + LOCK, Lock::fresh(self.epoch).word());
+        // Flush: the new leaf.
+        medium.flush(right.0, LINE_LEN);
+        medium.flush(right.0 + SLOTS, LEAF_LEN - SLOTS);
+        // After a crash between the two steps that follow, recovery shall clear what has moved.
+        let divided = lane.suspect(leaf.0);
+        // Fence: the new leaf, its separator and the suspect, before anything leads there.
+        lane.fence();
+        held.begin_change();
+        medium.store(leaf.0 + NEXT, right.0);
+        // Flush and fence: from here on what has moved is the new leaf's.
+        medium.persist(leaf.0 + NEXT, WORD_LEN);
+        let moved = moves.iter().fold(0, |bits, slot| bits | 1 << slot.0);
+        self.clear_slots(leaf, moved);
+        medium.store(leaf.0 + USED, self.used(leaf) & !moved);
+        medium.store(leaf.0 + HIGH, low);
+        medium.store(leaf.0 + ORDERED, 0);
+        drop(held);
+        lane.cancel(divided);
+        self.post(lane, right)
+    }
+
+    /// How many of a full leaf's entries stay.
+    fn split_at(&self, leaf: Leaf, slots: &[Slot], probe: &Probe<'_>) -> usize {
+        let is_last = self.medium().load(leaf.0 + NEXT) == 0;
+        // Ascending keys leave the leaf as it will stay: nearly full.
+        let is_ascending =
+            is_last && self.compare_slot(leaf, slots[slots.len() - 1], probe).is_lt();
+        if is_ascending { slots.len() - (slots.len() / 8).max(1) } else { slots.len() / 2 }
+    }
+
+    /// The least key of a new leaf, between two neighbours.
+    fn make_separator(
+        &self,
+        lane: &mut Lane<'_, M>,
+        leaf: Leaf,
+        left: Slot,
+        right: Slot,
+    ) -> Result<u64> {
+        let medium = self.medium();
+        if is_word::<K>() {
+            return Ok(medium.load(leaf.0 + right.key()));
+        }
+        let record = |slot: Slot| medium.load(leaf.0 + slot.value());
+        with_record_key(medium, record(left), |left| {
+            with_record_key(medium, record(right), |right| {
+                let key = shortest_between(left, right);
+                let len = separator_len(key.len());
+                let separator = lane.allocate(len)?.offset;
+                write_separator(medium, separator, key);
+                // Flush: fenced before anything leads to it.
+                medium.flush(separator, len);
+                Ok(separator)
+            })
+        })
+    }
+
+    fn give_back_separator(&self, lane: &mut Lane<'_, M>, separator: u64) {
+        if !is_word::<K>() {
+            let len = with_separator(self.medium(), separator, |key| separator_len(key.len()));
+            lane.give_back(Block { offset: separator, len });
+        }
+    }
+
+    /// Copies entries to free slots of another leaf, and answers which, as bits.
+    fn copy_slots(
+        &self,
+        from: Leaf,
+        slots: &[Slot],
+        to: Leaf,
+        free: impl IntoIterator<Item = u32>,
+    ) -> u64 {
+        let medium = self.medium();
+        let mut used = 0;
+        for (&slot, free) in slots.iter().zip(free) {
+            let copy = Slot(free);
+            medium.store(to.0 + copy.key(), medium.load(from.0 + slot.key()));
+            medium.store(to.0 + copy.value(), medium.load(from.0 + slot.value()));
+            self.store_valid(to, copy, true);
+            self.store_fingerprint(to, copy, self.fingerprint(from, slot));
+            used |= 1 << copy.0;
+        }
+        used
+    }
+
+    /// Has the nodes above lead to a leaf that is linked to from its left neighbour.
+    #[cold]
+    pub(super) fn post(&self, lane: &mut Lane<'_, M>, leaf: Leaf) -> Result<()> {
+        let medium = self.medium();
+        let _shape = self.shape.lock(medium);
+        // It may have been joined to its neighbour meanwhile; while the shape is locked it cannot be.
+        if self.stable(leaf, || ())?.is_none() {
+            return Ok(());
+        }
+        let low = medium.load(leaf.0 + LEAF_LOW);
+        self.with_bound(low, |probe| {
+            let path = self.path(Goal::At(*probe))?;
+            let last = path[path.len() - 1];
+            if medium.load(child_at::<K>(last.node, last.index)) == leaf.0 {
+                return Ok(());
+            }
+            let after = last.index + 1;
+            self.reshape(lane, &path, after..after, vec![Entry { low, child: leaf.0 }])
+        })
+    }
+
+    /// Lets `use_probe` look for the least key of a leaf or node.
+    pub(super) fn with_bound<R>(&self, bound: u64, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
+        if is_word::<K>() {
+            return word_bytes::<K, R>(bound, |bytes| use_probe(&Probe::new::<K>(bytes)));
+        }
+        with_separator(self.medium(), bound, |key| use_probe(&Probe::new::<K>(key)))
+    }
+
+    /// Joins the leaf where `probe` belongs to a neighbour under the same node, when both fit into one.
+    #[cold]
+    pub(super) fn merge(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>) -> Result<()> {
+        let medium = self.medium();
+        let _shape = self.shape.lock(medium);
+        let path = self.path(Goal::At(*probe))?;
+        let last = path[path.len() - 1];
+        let entries = self.entries(last.node);
+        // The first child of a node stays where it is: its least key is also that of nodes above.
+        let right_index = last.index.max(1);
+        let Some(&Entry { child: right, .. }) = entries.get(right_index) else { return Ok(()) };
+        let left = Leaf(entries[right_index - 1].child);
+        let Some(left) = self.hold(left)? else { return Ok(()) };
+        let Some(right) = self.hold(Leaf(right))? else { return Ok(()) };
+        let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;
+        // Between them may be a leaf that the nodes do not know yet.
+        let are_neighbours = medium.load(left.leaf.0 + NEXT) == right.leaf.0;
+        if !are_neighbours || count(&left) + count(&right) > Self::leaf_max() * 3 / 4 {
+            return Ok(());
+        }
+        // The nodes forget the right leaf first: never does one of them lead to a leaf that is free.
+        self.reshape(lane, &path, right_index..right_index + 1, Vec::new())?;
+        self.join(lane, left, right);
+        Ok(())
+    }
+
+    /// Moves everything from a leaf to its left neighbour. Two fences.
+    fn join(&self, lane: &mut Lane<'_, M>, mut left: Held<'_, M>, mut right: Held<'_, M>) {
+        let medium = self.medium();
+        let (to, from) = (left.leaf, right.leaf);
+        let low = medium.load(from.0 + LEAF_LOW);
+        let joined = lane.suspect(from.0);
+        let separator = (!is_word::<K>()).then(|| lane.suspect(low));
+        // After a crash before the step that decides, recovery shall clear what was copied.
+        let grown = lane.suspect(to.0);
+        left.begin_change();
+        right.begin_change();
+        let used = self.used(to);
+        let moves: Vec<Slot> = slots_of(self.used(from)).collect();
+        let free = slots_of(!used & ALL_SLOTS).map(|slot| slot.0);
+        let used = used | self.copy_slots(from, &moves, to, free);
+        // Flush: the copies; and everything else that is void here, which is about to be in the leaf's range.
+        medium.flush(to.0 + SLOTS, LEAF_LEN - SLOTS);
+        // Fence: with the suspects, before the copies count.
+        lane.fence();
+        medium.store(to.0 + NEXT, medium.load(from.0 + NEXT));
+        // Flush and fence: from here on they do, and the right leaf is no part of the tree.
+        medium.persist(to.0 + NEXT, WORD_LEN);
+        medium.store(to.0 + HIGH, medium.load(from.0 + HIGH));
+        medium.store(to.0 + USED, used);
+        medium.store(to.0 + ORDERED, 0);
+        self.refresh_heads(to);
+        right.bury();
+        drop(left);
+        lane.cancel(grown);
+        lane.retire(joined);
+        if let Some(separator) = separator {
+            lane.retire(separator);
+        }
+    }
+
+    /// Whether values lie outside of leaves.
+    #[inline(always)]
+    pub(super) const fn has_records() -> bool {
+        !is_inline::<K, V>()
+    }
+}

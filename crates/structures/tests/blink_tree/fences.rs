@@ -1,0 +1,68 @@
+//! Fences are the currency: each operation costs what the documentation says, and no more.
+
+use std::ops::ControlFlow;
+
+use remanent_pmem::pool::Guarantee;
+use remanent_structures::{BlinkTree, Change, Map, OrderedMap};
+
+use crate::support::{fences, sim_pool};
+
+#[test]
+fn every_operation_on_words_costs_its_budget() {
+    let pool = sim_pool(Guarantee::default());
+    let tree = BlinkTree::<u64, u64, _>::create(&pool, "tree").unwrap();
+    tree.insert(&1000, &0).unwrap();
+    let cost = |what: &str, expected: u64, action: &mut dyn FnMut(u64)| {
+        for key in 0..8 {
+            assert_eq!(fences(&pool, || action(key)), expected, "{what} {key}");
+        }
+    };
+    cost("insert", 1, &mut |key| assert!(tree.insert(&key, &key).unwrap()));
+    cost("insert of a present key", 0, &mut |key| assert!(!tree.insert(&key, &0).unwrap()));
+    cost("get", 0, &mut |key| assert_eq!(tree.get(&key).unwrap(), Some(key)));
+    cost("get of an absent key", 0, &mut |key| assert_eq!(tree.get(&(key + 50)).unwrap(), None));
+    cost("update", 1, &mut |key| assert!(tree.update(&key, &(key + 1)).unwrap()));
+    cost("modify", 1, &mut |key| {
+        tree.modify(&key, |value| (Change::Put(value.unwrap() + 1), ())).unwrap();
+    });
+    cost("a range", 0, &mut |key| {
+        tree.ascend(key.., |_, _| ControlFlow::Continue(())).unwrap();
+        tree.descend(..key, |_, _| ControlFlow::Continue(())).unwrap();
+    });
+    cost("remove", 1, &mut |key| assert_eq!(tree.remove(&key).unwrap(), Some(key + 2)));
+    cost("remove of an absent key", 0, &mut |key| assert_eq!(tree.remove(&key).unwrap(), None));
+}
+
+#[test]
+fn every_operation_on_records_costs_its_budget() {
+    let pool = sim_pool(Guarantee::default());
+    let tree = BlinkTree::<str, [u8], _>::create(&pool, "tree").unwrap();
+    let key = |number: u64| format!("a key of some length {number}");
+    for number in 100..103 {
+        tree.insert(&key(number), &[1; 50]).unwrap();
+    }
+    let cost = |what: &str, expected: u64, action: &mut dyn FnMut(u64)| {
+        for number in 0..8 {
+            assert_eq!(fences(&pool, || action(number)), expected, "{what} {number}");
+        }
+    };
+    cost("insert", 2, &mut |number| assert!(tree.insert(&key(number), &[2; 50]).unwrap()));
+    cost("get", 0, &mut |number| assert!(tree.contains(&key(number)).unwrap()));
+    cost("update", 2, &mut |number| assert!(tree.update(&key(number), &[3; 50]).unwrap()));
+    cost("remove", 2, &mut |number| assert!(tree.discard(&key(number)).unwrap()));
+}
+
+/// With all that dividing leaves and nodes takes.
+#[test]
+fn an_insert_costs_less_than_three_fences_on_average() {
+    let pool = sim_pool(Guarantee::default());
+    let tree = BlinkTree::<u64, u64, _>::create(&pool, "tree").unwrap();
+    let count = 20_000;
+    let total = fences(&pool, || {
+        for number in 0..count {
+            tree.insert(&u64::reverse_bits(number), &number).unwrap();
+        }
+    });
+    let mean = total as f64 / count as f64;
+    assert!((1.0..1.5).contains(&mean), "{mean} fences an insert");
+}

@@ -1,0 +1,4 @@
+//! The B-link tree.
+
+mod basic;
+mod fences;
