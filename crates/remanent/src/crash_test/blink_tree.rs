@@ -130,7 +130,7 @@ impl Form for Texts {
     type K = TextKey;
     type V = [u8];
     // As for words; separators, and records of some lengths.
-    const SIZE_FULL: u64 = (OVERHEAD + 6) << 16;
+    const SIZE_FULL: u64 = (OVERHEAD + 9) << 16;
 
     fn key(number: u64) -> TextKey {
         // Every third is the beginning of others; heads differ behind a common beginning, or not at all.

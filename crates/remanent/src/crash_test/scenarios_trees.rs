@@ -9,7 +9,7 @@ use super::blink_tree::{Form, Mix, Texts, Tree, Words};
 use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
 
 /// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
-const FULL_BASE: u64 = 70;
+const FULL_BASE: u64 = 48;
 
 fn tree<F>(mix: Mix) -> Tree<F> {
     Tree { keys: 0..10, base: 0..0, reopened: false, mix, size_max: SIZE_MAX, form: PhantomData }

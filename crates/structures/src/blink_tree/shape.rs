@@ -19,6 +19,14 @@ use super::leaf::{Held, Leaf, Lock};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
+/// A change of the shape alone that found no room is left for another time.
+fn unless_full(reshaped: Result<()>) -> Result<()> {
+    match reshaped {
+        Err(error) if error.is_full() => Ok(()),
+        reshaped => reshaped,
+    }
+}
+
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Divides a full leaf. Three fences, and two for the node above.
     #[cold]
@@ -131,9 +139,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         used
     }
 
-    /// Has the nodes above lead to a leaf that is linked to from its left neighbour.
+    /// Has the nodes above lead to a leaf that is linked to from its left neighbour. In a full pool it stays with
+    /// that: whoever writes there next tries again.
     #[cold]
     pub(super) fn post(&self, lane: &mut Lane<'_, M>, leaf: Leaf) -> Result<()> {
+        unless_full(self.try_post(lane, leaf))
+    }
+
+    fn try_post(&self, lane: &mut Lane<'_, M>, leaf: Leaf) -> Result<()> {
         let medium = self.medium();
         let _shape = self.shape.lock(medium);
         // It may have been joined to its neighbour meanwhile; while the shape is locked it cannot be.
@@ -160,9 +173,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         with_separator(self.medium(), bound, |key| use_probe(&Probe::new::<K>(key)))
     }
 
-    /// Joins the leaf where `probe` belongs to a neighbour under the same node, when both fit into one.
+    /// Joins the leaf where `probe` belongs to a neighbour under the same node, when both fit into one; unless the
+    /// pool is full.
     #[cold]
     pub(super) fn merge(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>) -> Result<()> {
+        unless_full(self.try_merge(lane, probe))
+    }
+
+    fn try_merge(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>) -> Result<()> {
         let medium = self.medium();
         let _shape = self.shape.lock(medium);
         let path = self.path(Goal::At(*probe))?;
