@@ -23,6 +23,7 @@ pub mod hashmap;
 mod iterate;
 pub mod line_tx;
 mod map;
+mod range;
 mod segments;
 mod stored;
 
@@ -33,6 +34,7 @@ pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
 pub use map::{Map, OrderedMap};
+pub use range::Range;
 /// ```
 /// use remanent_pmem::Pool;
 /// use remanent_structures::{Transactional, transactional};
@@ -97,6 +99,12 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/batch_map/log.rs", include_str!("batch_map/log.rs")),
     ("src/batch_map/recover.rs", include_str!("batch_map/recover.rs")),
     ("src/batch_map/space.rs", include_str!("batch_map/space.rs")),
+    ("src/blink_tree/bulk.rs", include_str!("blink_tree/bulk.rs")),
+    ("src/blink_tree/inner.rs", include_str!("blink_tree/inner.rs")),
+    ("src/blink_tree/leaf.rs", include_str!("blink_tree/leaf.rs")),
+    ("src/blink_tree/ops.rs", include_str!("blink_tree/ops.rs")),
+    ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
+    ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),

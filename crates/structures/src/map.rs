@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, RangeBounds};
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 
+use crate::range::Range;
 use crate::stored::{Key, OrderedKey, Stored};
 use crate::{BatchMap, Change, HashMap, Result};
 
@@ -186,6 +187,33 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
         range: impl RangeBounds<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()>;
+
+    /// Copies of the entries of a range, from either end, fetched some at a time.
+    ///
+    /// What is there throughout occurs exactly once. The map may change meanwhile, by whoever holds the iterator too.
+    ///
+    /// ```
+    /// use remanent_pmem::Pool;
+    /// use remanent_structures::{BlinkTree, Map, OrderedMap};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let primes: BlinkTree<u32, str> = BlinkTree::create(&pool, "primes")?;
+    /// for (prime, name) in [(5, "five"), (2, "two"), (7, "seven"), (3, "three")] {
+    ///     primes.insert(&prime, name)?;
+    /// }
+    /// let entries = primes.range(3..).rev().collect::<Result<Vec<_>, _>>()?;
+    /// let names: Vec<&str> = entries.iter().map(|(_, name)| name.as_str()).collect();
+    /// assert_eq!(names, ["seven", "five", "three"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn range(&self, range: impl RangeBounds<K>) -> Range<'_, K, V, Self>
+    where
+        Self: Sized,
+        K::Owned: Clone,
+    {
+        Range::new(self, range.start_bound(), range.end_bound())
+    }
 
     /// A copy of the entry with the least key.
     ///

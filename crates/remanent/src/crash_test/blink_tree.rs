@@ -7,6 +7,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_pmem::Pool;
 use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, OrderedMap, Stored};
 
 use super::scenarios::OVERHEAD;
@@ -160,6 +161,8 @@ pub(super) struct Tree<F> {
     pub(super) keys: Range<u64>,
     /// Keys that are there from the start.
     pub(super) base: Range<u64>,
+    /// Whether a tree before this one has left its nodes in the same memory.
+    pub(super) inherited: bool,
     /// Whether the tree is closed and opened before the start.
     pub(super) reopened: bool,
     /// What operations are drawn from.
@@ -178,6 +181,8 @@ pub(super) enum Mix {
     Entries,
     /// Mostly insertions.
     Growth,
+    /// Mostly sorted entries, loaded behind the others. Nothing is removed: then each load is one step.
+    Loads,
     /// Mostly removals.
     Decay,
 }
@@ -194,6 +199,8 @@ pub(super) enum Op {
     Get(u64),
     /// All entries of a range, forwards or backwards.
     Range(Range<u64>, bool),
+    /// Loads two or three entries behind the last one, as one leaf, if there is one.
+    Append(u64),
     Len,
 }
 
@@ -212,6 +219,16 @@ fn base_value(key: u64) -> u64 {
 impl<F: Form> Tree<F> {
     fn base_entries(&self) -> BTreeMap<u64, u64> {
         self.base.clone().map(|key| (key, base_value(key))).collect()
+    }
+
+    /// The greatest number of a key that is there.
+    fn last_number(&self, tree: &TestTree<F>) -> remanent_structures::Result<Option<u64>> {
+        let mut last = None;
+        tree.for_each(|key, _| {
+            last = last.max(Some(F::key_number(key)));
+            ControlFlow::Continue(())
+        })?;
+        Ok(last)
     }
 
     fn model_entries(entries: &mut BTreeMap<u64, u64>, op: &Op) -> Answer<u64> {
@@ -254,9 +271,25 @@ impl<F: Form> Tree<F> {
                 }
                 Answer::Value(digest(inside.into_iter()))
             }
+            Op::Append(len) => match entries.keys().max().copied() {
+                None => Answer::Value(0),
+                Some(last) => {
+                    let new = appended::<F>(last, len).into_iter();
+                    entries.extend(new.map(|key| (key, base_value(key))));
+                    Answer::Value(len)
+                }
+            },
             Op::Len => Answer::Value(entries.len() as u64),
         }
     }
+}
+
+/// Keys behind one of that number, in their order.
+fn appended<F: Form>(last: u64, len: u64) -> Vec<u64> {
+    let first = (last / 4 + 1) * 4;
+    let mut keys: Vec<u64> = (first..first + len).collect();
+    keys.sort_by_key(|&key| F::key(key).with_ordered(<[u8]>::to_vec));
+    keys
 }
 
 fn digest(entries: impl Iterator<Item = (u64, u64)>) -> u64 {
@@ -277,9 +310,20 @@ where
     type Handle = Open<TestTree<F>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(Arc::clone(&medium), self.size_max, TestTree::<F>::create)?;
+        let create = |pool: &Pool<_>, name: &_| {
+            if self.inherited {
+                let before = TestTree::<F>::create(pool, "before")?;
+                for key in 0..40 {
+                    before.insert(&F::key(key), F::value(base_value(key)).borrow())?;
+                }
+                drop(before);
+                pool.remove_root("before")?;
+            }
+            TestTree::<F>::create(pool, name)
+        };
+        let open = Open::create(Arc::clone(&medium), self.size_max, create)?;
         for (key, value) in self.base_entries() {
-            open.object.insert(&F::key(key), Borrow::borrow(&F::value(value)))?;
+            open.object.insert(&F::key(key), F::value(value).borrow())?;
         }
         if self.reopened {
             drop(open);
@@ -336,6 +380,17 @@ where
                 };
                 answer(visited, |()| Answer::Value(digest(entries.into_iter())))
             }
+            Op::Append(len) => {
+                let appended = self.last_number(tree).and_then(|last| match last {
+                    None => Ok(0),
+                    Some(last) => tree.bulk_load(
+                        appended::<F>(last, len)
+                            .into_iter()
+                            .map(|key| (F::key(key), F::value(base_value(key)))),
+                    ),
+                });
+                answer(appended, Answer::Value)
+            }
             Op::Len => answer(tree.len(), Answer::Value),
         }
     }
@@ -388,6 +443,7 @@ where
             Mix::All => &[0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8],
             Mix::Entries => &[0, 0, 1, 1, 2, 3, 3, 3, 4, 5],
             Mix::Growth => &[0, 0, 0, 0, 0, 1, 1, 3, 6],
+            Mix::Loads => &[0, 1, 6, 9, 9, 9],
             Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
         };
         match *rng.pick(kinds) {
@@ -399,6 +455,7 @@ where
             5 => Op::Get(key),
             6 => Op::Range(key.min(other)..key.max(other), false),
             7 => Op::Range(key.min(other)..key.max(other), true),
+            9 => Op::Append(2 + rng.below(2)),
             _ => Op::Len,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use remanent_crashsim::{Class, Config, Faults, Nested};
+use remanent_crashsim::{Class, Config, Faults, Nested, SimOptions};
 
 use super::Scenario;
 use super::blink_tree::{Form, Mix, Texts, Tree, Words};
@@ -12,7 +12,15 @@ use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepar
 const FULL_BASE: u64 = 48;
 
 fn tree<F>(mix: Mix) -> Tree<F> {
-    Tree { keys: 0..10, base: 0..0, reopened: false, mix, size_max: SIZE_MAX, form: PhantomData }
+    Tree {
+        keys: 0..10,
+        base: 0..0,
+        inherited: false,
+        reopened: false,
+        mix,
+        size_max: SIZE_MAX,
+        form: PhantomData,
+    }
 }
 
 /// Scenarios of the B-link tree.
@@ -41,6 +49,9 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
         "blink_tree/merge",
         "blink_tree/root-merge",
         "blink_tree/full",
+        "blink_tree/chunks",
+        "blink_tree/inherited",
+        "blink_tree/loads",
     ]));
     all.extend(shapes::<Texts>([
         "blink_tree/records-split",
@@ -48,6 +59,9 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
         "blink_tree/records-merge",
         "blink_tree/records-root-merge",
         "blink_tree/records-full",
+        "blink_tree/records-chunks",
+        "blink_tree/records-inherited",
+        "blink_tree/records-loads",
     ]));
     all.extend(by_threads::<Words>([
         "blink_tree/threads",
@@ -100,14 +114,19 @@ fn by_one_thread<F: Form + Clone + Send>(names: [&'static str; 7]) -> Vec<Scenar
     ]
 }
 
-fn shapes<F: Form + Clone + Send>(names: [&'static str; 5]) -> Vec<Scenario> {
-    let [split, root_split, merge, root_merge, full] = names;
+/// Freed memory keeps what it held.
+fn unpunched(config: Config) -> Config {
+    Config { sim: SimOptions { releases: false, ..config.sim }, ..config }
+}
+
+fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
+    let [split, root_split, merge, root_merge, full, chunks, inherited, loads] = names;
     let nested = Nested { depth: 2, one_in: 16, samples: 2 };
     let shaped = |config| Config { nested, after: 6, ..config };
     let growth = || tree::<F>(Mix::Growth);
     let decay = || tree::<F>(Mix::Decay);
     vec![
-        Scenario::new(split, "leaves are divided", growth(), shaped(alone(3, 8))),
+        Scenario::new(split, "leaves are divided", growth(), shaped(at_stores(alone(3, 6)))),
         Scenario::new(
             root_split,
             "the root is divided",
@@ -118,7 +137,7 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 5]) -> Vec<Scenario> {
             merge,
             "leaves are joined",
             Tree { base: 0..8, keys: 0..8, ..decay() },
-            shaped(prepared(alone(2, 8))),
+            shaped(Config { samples: 8, ..at_stores(prepared(alone(2, 6))) }),
         ),
         Scenario::new(
             root_merge,
@@ -131,6 +150,24 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 5]) -> Vec<Scenario> {
             "the pool is full",
             Tree { keys: 0..160, base: 0..FULL_BASE, size_max: F::SIZE_FULL, ..growth() },
             Config { after: 6, ..prepared(alone(12, 12)) },
+        ),
+        Scenario::new(
+            chunks,
+            "what is replaced lies where nothing is allocated any more",
+            Tree { keys: 0..120, base: 0..120, ..decay() },
+            Config { full_max: 4, samples: 2, ..prepared(alone(4, 8)) },
+        ),
+        Scenario::new(
+            inherited,
+            "memory that held another tree",
+            Tree { inherited: true, ..growth() },
+            unpunched(shaped(prepared(alone(0, 8)))),
+        ),
+        Scenario::new(
+            loads,
+            "sorted entries are loaded",
+            Tree { base: 0..3, ..tree::<F>(Mix::Loads) },
+            shaped(prepared(alone(2, 8))),
         ),
     ]
 }

@@ -230,8 +230,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 lane.fence();
                 // Release: partner of the loads in `leaf_at`.
                 self.medium().store(at, node);
-                // Flush and fence: before what was replaced may be freed.
-                self.medium().persist(at, WORD_LEN);
+                // With the lane's next fence, which comes before what was replaced is freed at the latest.
+                lane.flush_later(at);
                 for (_, suspect) in reshaping.replaced {
                     lane.retire(suspect);
                 }

@@ -13,8 +13,8 @@ use super::key::{
     with_separator,
 };
 use super::layout::{
-    FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED,
-    is_leaf, is_word, slots_of, valid_slots,
+    FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Slot, USED, is_leaf,
+    is_word, slots_of, valid_slots,
 };
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
@@ -203,8 +203,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let (medium, leaf) = (self.medium(), held.leaf);
         // Flush: what a killed process left in the caches alone, before anything is built on it.
         // Redundant: but where a process was killed before, which the simulator does not know.
-        medium.flush(leaf.0, LINE_LEN);
-        medium.flush(leaf.0 + SLOTS, LEAF_LEN - SLOTS);
+        medium.flush(leaf.0, LEAF_LEN);
         // Fence: as the flush.
         // Redundant: as the flush.
         medium.fence();

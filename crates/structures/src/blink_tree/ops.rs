@@ -231,7 +231,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let word = if is_inline::<K, V>() {
             value_word(value)
         } else {
-            let record = self.make_record(lane, probe, value)?;
+            let (record, _) = self.make_record(lane, probe, value)?;
             // Fence: the record, before a slot leads to it.
             lane.fence();
             record.offset
@@ -274,7 +274,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             lane.fence();
             return Ok(());
         }
-        let record = self.make_record(lane, probe, value)?;
+        let (record, _) = self.make_record(lane, probe, value)?;
         let old = lane.suspect(medium.load(at));
         // Fence: the record, before the slot leads to it; the suspect, before it does not lead there any more.
         lane.fence();
@@ -378,7 +378,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// Writes and flushes a record.
-    fn make_record(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>, value: &V) -> Result<Record> {
+    pub(super) fn make_record(
+        &self,
+        lane: &mut Lane<'_, M>,
+        probe: &Probe<'_>,
+        value: &V,
+    ) -> Result<(Record, Block)> {
         let medium = self.medium();
         value.with_bytes(|bytes| {
             let (key_len, value_len) = (probe.bytes.len() as u64, bytes.len() as u64);
@@ -393,7 +398,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let room = if is_word_value::<V>() { WORD_LEN } else { value_len };
             let record = Record { offset: 0, key_len, value_len };
             let len = record.value_at() + room;
-            let Block { offset, .. } = lane.allocate(len)?;
+            let block = lane.allocate(len)?;
+            let offset = block.offset;
             let record = Record { offset, ..record };
             record.write_head(medium);
             medium.write(record.key_at(), probe.bytes);
@@ -404,14 +410,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             // Flush: the record; fenced by the caller before it is linked.
             medium.flush(offset, len);
-            Ok(record)
+            Ok((record, block))
         })
     }
 }
 
 /// A value of at most eight bytes, as a word.
 #[inline(always)]
-fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
+pub(super) fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
     value.with_bytes(|bytes| {
         let mut word = [0; 8];
         let len = bytes.len().min(word.len());

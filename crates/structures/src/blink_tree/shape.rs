@@ -28,7 +28,7 @@ fn unless_full(reshaped: Result<()>) -> Result<()> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Divides a full leaf. Three fences, and two for the node above.
+    /// Divides a full leaf. Three fences, and one for the node above.
     #[cold]
     pub(super) fn split(
         &self,
@@ -71,6 +71,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.store(leaf.0 + USED, self.used(leaf) & !moved);
         medium.store(leaf.0 + HIGH, low);
         medium.store(leaf.0 + ORDERED, 0);
+        self.refresh_heads(leaf);
         drop(held);
         lane.cancel(divided);
         self.post(lane, right)
@@ -100,18 +101,28 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let record = |slot: Slot| medium.load(leaf.0 + slot.value());
         with_record_key(medium, record(left), |left| {
             with_record_key(medium, record(right), |right| {
-                let key = shortest_between(left, right);
-                let len = separator_len(key.len());
-                let separator = lane.allocate(len)?.offset;
-                write_separator(medium, separator, key);
-                // Flush: fenced before anything leads to it.
-                medium.flush(separator, len);
-                Ok(separator)
+                self.write_separator_between(lane, left, right)
             })
         })
     }
 
-    fn give_back_separator(&self, lane: &mut Lane<'_, M>, separator: u64) {
+    /// Writes and flushes a separator of two keys.
+    pub(super) fn write_separator_between(
+        &self,
+        lane: &mut Lane<'_, M>,
+        left: &[u8],
+        right: &[u8],
+    ) -> Result<u64> {
+        let key = shortest_between(left, right);
+        let len = separator_len(key.len());
+        let separator = lane.allocate(len)?.offset;
+        write_separator(self.medium(), separator, key);
+        // Flush: fenced before anything leads to it.
+        self.medium().flush(separator, len);
+        Ok(separator)
+    }
+
+    pub(super) fn give_back_separator(&self, lane: &mut Lane<'_, M>, separator: u64) {
         if !is_word::<K>() {
             let len = with_separator(self.medium(), separator, |key| separator_len(key.len()));
             lane.give_back(Block { offset: separator, len });
@@ -225,6 +236,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         lane.fence();
         medium.store(to.0 + NEXT, medium.load(from.0 + NEXT));
         // Flush and fence: from here on they do, and the right leaf is no part of the tree.
+        // Redundant: the fence alone, but where another thread writes to this leaf next.
         medium.persist(to.0 + NEXT, WORD_LEN);
         medium.store(to.0 + HIGH, medium.load(from.0 + HIGH));
         medium.store(to.0 + USED, used);

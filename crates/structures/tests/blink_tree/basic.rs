@@ -154,6 +154,48 @@ fn signed_keys_are_ordered_as_numbers() {
 }
 
 #[test]
+fn sorted_entries_are_loaded_and_others_put() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let tree: BlinkTree<str, [u8]> = BlinkTree::create(&pool, "tree").unwrap();
+    let key = |number: u64| format!("key {number:06}");
+    let entry = |number: u64| (key(number), vec![number as u8; number as usize % 70]);
+    assert_eq!(tree.bulk_load((0..10_000).map(entry)).unwrap(), 10_000);
+    assert_eq!(tree.check().unwrap(), []);
+    // Some are there, and what follows is not sorted.
+    let more = (9_000..11_000).chain([20_000, 15_000, 16_000, 16_000]);
+    assert_eq!(tree.bulk_load(more.map(entry)).unwrap(), 1_003);
+    assert_eq!(tree.len().unwrap(), 11_003);
+    let expected = (0..11_000).chain([15_000, 16_000, 20_000]).map(entry).collect::<Vec<_>>();
+    assert_eq!(ascending(&tree, ..), expected);
+    assert_eq!(tree.check().unwrap(), []);
+}
+
+#[test]
+fn a_range_is_taken_from_either_end() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    tree.bulk_load((0..1_000).map(|key| (key, key))).unwrap();
+    for bounds in [0..0, 0..1_000, 5..6, 100..300, 900..2_000] {
+        let mut model: std::collections::VecDeque<u64> =
+            bounds.clone().filter(|&key| key < 1_000).collect();
+        let mut range = tree.range(bounds).map(|entry| entry.unwrap().0);
+        for step in 0.. {
+            let (found, expected) = if step % 7 < 4 {
+                (range.next(), model.pop_front())
+            } else {
+                (range.next_back(), model.pop_back())
+            };
+            assert_eq!(found, expected);
+            if found.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn modify_decides_with_what_is_there() {
     let dir = scratch();
     let pool = options().create(dir.path().join("a.pool")).unwrap();

@@ -1,0 +1,205 @@
+//! Loading sorted entries: whole leaves at a time, behind the last one.
+
+use std::borrow::Borrow;
+
+use remanent_pmem::heap::{Block, Lane};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::inner::Goal;
+use super::key::{Probe, with_record_key};
+use super::layout::{
+    HIGH, LEAF_LEN, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED, is_inline, is_word,
+    write_leaf_head,
+};
+use super::leaf::{Held, Leaf, Lock};
+use super::ops::value_word;
+use crate::Result;
+use crate::map::Map;
+use crate::stored::{OrderedKey, Stored};
+
+use super::BlinkTree;
+
+/// An entry on its way into a leaf: the ordered form of its key, and what its slot will lead to.
+struct Loaded {
+    key: Vec<u8>,
+    word: u64,
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
+    /// Puts many entries into the map, and says how many of their keys are new.
+    ///
+    /// As long as they come in ascending order, from behind the last key on, whole leaves are written, for three
+    /// fences each. Every other entry is put by itself. A crash leaves a beginning of the sequence.
+    ///
+    /// ```
+    /// use remanent_pmem::Pool;
+    /// use remanent_structures::{BlinkTree, Map};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let squares: BlinkTree<u64, u64> = BlinkTree::create(&pool, "squares")?;
+    /// assert_eq!(squares.bulk_load((0..1000).map(|number| (number, number * number)))?, 1000);
+    /// assert_eq!(squares.get(&30)?, Some(900));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full, an entry is too long, or the medium met a fault. What was loaded before stays.
+    pub fn bulk_load<A: Borrow<K>, B: Borrow<V>>(
+        &self,
+        entries: impl IntoIterator<Item = (A, B)>,
+    ) -> Result<u64> {
+        // A leaf's room for what comes later.
+        let batch_len = (Core::<K, V, M>::leaf_max() * 7 / 8).max(1);
+        let mut entries = entries.into_iter();
+        let mut count = 0;
+        loop {
+            let batch: Vec<(A, B)> = entries.by_ref().take(batch_len).collect();
+            if batch.is_empty() {
+                return Ok(count);
+            }
+            if self.core.append(&batch)? {
+                count += batch.len() as u64;
+                continue;
+            }
+            for (key, value) in batch {
+                count += u64::from(self.put(key.borrow(), value.borrow())?);
+            }
+        }
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Adds a leaf of these entries behind the last one; false, and nothing is changed, where they do not belong
+    /// there.
+    fn append<A: Borrow<K>, B: Borrow<V>>(&self, entries: &[(A, B)]) -> Result<bool> {
+        let keys: Vec<Vec<u8>> =
+            entries.iter().map(|(key, _)| key.borrow().with_ordered(<[u8]>::to_vec)).collect();
+        if !keys.is_sorted_by(|one, other| one < other) {
+            return Ok(false);
+        }
+        let mut lane = self.heap.enter().prepare_to_write();
+        let first = Probe::new::<K>(&keys[0]);
+        let Some(last) = self.hold_last()? else { return Ok(false) };
+        let leaf = last.leaf;
+        let Some(&greatest) = self.ordered_slots(leaf).last() else { return Ok(false) };
+        if self.compare_slot(leaf, greatest, &first).is_ge() {
+            return Ok(false);
+        }
+        let mut made = Vec::new();
+        match self.write_records(&mut lane, &mut made, keys, entries) {
+            Ok(loaded) => {
+                let right = self.append_leaf(&mut lane, last, greatest, &loaded);
+                if right.is_err() {
+                    give_back(&mut lane, made);
+                }
+                self.post(&mut lane, right?)?;
+                self.heap.verify()?;
+                Ok(true)
+            }
+            Err(error) => {
+                give_back(&mut lane, made);
+                Err(error)
+            }
+        }
+    }
+
+    /// The last leaf of all; `None` when it died on the way.
+    fn hold_last(&self) -> Result<Option<Held<'_, M>>> {
+        let mut leaf = self.leaf_at(Goal::Last)?;
+        while let Some(held) = self.hold(leaf)? {
+            match Leaf(self.medium().load(leaf.0 + NEXT)) {
+                Leaf(0) => return Ok(Some(held)),
+                next => leaf = next,
+            }
+        }
+        Ok(None)
+    }
+
+    fn write_records<A, B: Borrow<V>>(
+        &self,
+        lane: &mut Lane<'_, M>,
+        made: &mut Vec<Block>,
+        keys: Vec<Vec<u8>>,
+        entries: &[(A, B)],
+    ) -> Result<Vec<Loaded>> {
+        let load = |(key, (_, value)): (Vec<u8>, &(A, B))| {
+            if is_inline::<K, V>() {
+                return Ok(Loaded { key, word: value_word::<V>(value.borrow()) });
+            }
+            let (record, block) = self.make_record(lane, &Probe::new::<K>(&key), value.borrow())?;
+            made.push(block);
+            Ok(Loaded { key, word: record.offset })
+        };
+        keys.into_iter().zip(entries).map(load).collect()
+    }
+
+    /// Links a leaf of these entries behind the last one, whose greatest key is in that slot. Two fences.
+    fn append_leaf(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut last: Held<'_, M>,
+        greatest: Slot,
+        entries: &[Loaded],
+    ) -> Result<Leaf> {
+        let (medium, leaf) = (self.medium(), last.leaf);
+        let first = Probe::new::<K>(&entries[0].key);
+        let low = if is_word::<K>() {
+            first.word
+        } else {
+            let greatest = medium.load(leaf.0 + greatest.value());
+            with_record_key(medium, greatest, |left| {
+                self.write_separator_between(lane, left, first.bytes)
+            })?
+        };
+        let right = match lane.allocate(LEAF_LEN) {
+            Ok(block) => Leaf(block.offset),
+            Err(error) => {
+                self.give_back_separator(lane, low);
+                return Err(error.into());
+            }
+        };
+        self.write_leaf(right, low, entries);
+        // Fence: the new leaf, its separator and its records, before anything leads there.
+        lane.fence();
+        last.begin_change();
+        medium.store(leaf.0 + NEXT, right.0);
+        // Flush and fence: from here on the entries are there.
+        // Redundant: the fence alone, but where another thread writes to the new leaf next.
+        medium.persist(leaf.0 + NEXT, WORD_LEN);
+        medium.store(leaf.0 + HIGH, low);
+        self.refresh_heads(leaf);
+        self.count.add(lane.index(), entries.len() as i64);
+        Ok(right)
+    }
+
+    /// Writes and flushes a leaf that nobody knows yet, the last of all.
+    fn write_leaf(&self, leaf: Leaf, low: u64, entries: &[Loaded]) {
+        let medium = self.medium();
+        write_leaf_head(medium, leaf.0, low, 0);
+        for at in [HIGH, ORDERED, PREFIX] {
+            medium.store(leaf.0 + at, 0);
+        }
+        for (slot, entry) in entries.iter().enumerate() {
+            let (slot, probe) = (Slot(slot as u32), Probe::new::<K>(&entry.key));
+            medium.store(leaf.0 + slot.key(), probe.head::<K>(0));
+            medium.store(leaf.0 + slot.value(), entry.word);
+            self.store_valid(leaf, slot, true);
+            self.store_fingerprint(leaf, slot, probe.fingerprint);
+        }
+        medium.store(leaf.0 + USED, (1 << entries.len()) - 1);
+        medium.store(leaf.0 + LOCK, Lock::fresh(self.epoch).word());
+        // Flush: fenced by the caller.
+        medium.flush(leaf.0, LINE_LEN);
+        medium.flush(leaf.0 + SLOTS, LEAF_LEN - SLOTS);
+    }
+}
+
+/// Gives records back that nothing leads to.
+fn give_back<M: Medium>(lane: &mut Lane<'_, M>, blocks: Vec<Block>) {
+    for block in blocks {
+        lane.give_back(block);
+    }
+}

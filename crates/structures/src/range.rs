@@ -1,0 +1,115 @@
+//! Copies of the entries of a range, from either end.
+
+use std::borrow::Borrow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Bound, ControlFlow};
+
+use crate::map::OrderedMap;
+use crate::stored::{OrderedKey, Stored};
+use crate::{Error, Result};
+
+/// Entries that are fetched at a time.
+const BATCH: usize = 64;
+
+/// Copies of the entries of a range, fetched some at a time; see [`OrderedMap::range`].
+pub struct Range<'m, K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> {
+    map: &'m T,
+    /// What was not fetched yet lies between these.
+    start: Bound<K::Owned>,
+    end: Bound<K::Owned>,
+    /// Fetched from the front, in ascending order.
+    front: VecDeque<(K::Owned, V::Owned)>,
+    /// Fetched from the back, in descending order.
+    back: VecDeque<(K::Owned, V::Owned)>,
+    has_failed: bool,
+}
+
+impl<'m, K, V, T> Range<'m, K, V, T>
+where
+    K: OrderedKey + ?Sized,
+    K::Owned: Clone,
+    V: Stored + ?Sized,
+    T: OrderedMap<K, V>,
+{
+    pub(crate) fn new(map: &'m T, start: Bound<&K>, end: Bound<&K>) -> Self {
+        Range {
+            map,
+            start: start.map(K::to_owned),
+            end: end.map(K::to_owned),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            has_failed: false,
+        }
+    }
+
+    fn fetch(&mut self, backwards: bool) -> Result<()> {
+        let bounds =
+            (self.start.as_ref().map(Borrow::borrow), self.end.as_ref().map(Borrow::borrow));
+        let batch = if backwards { &mut self.back } else { &mut self.front };
+        let visit = |key: &K, value: &V| {
+            batch.push_back((key.to_owned(), value.to_owned()));
+            if batch.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        if backwards {
+            self.map.descend(bounds, visit)?;
+        } else {
+            self.map.ascend(bounds, visit)?;
+        }
+        if let Some((last, _)) = batch.back() {
+            let beyond = Bound::Excluded(last.clone());
+            if backwards { self.end = beyond } else { self.start = beyond }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, backwards: bool) -> Option<Result<(K::Owned, V::Owned)>> {
+        let is_empty = if backwards { self.back.is_empty() } else { self.front.is_empty() };
+        if is_empty
+            && !self.has_failed
+            && let Err(error) = self.fetch(backwards)
+        {
+            self.has_failed = true;
+            return Some(Err(error));
+        }
+        // When nothing is left between both, what the other end has fetched comes next.
+        let entry = if backwards {
+            self.back.pop_front().or_else(|| self.front.pop_back())
+        } else {
+            self.front.pop_front().or_else(|| self.back.pop_back())
+        };
+        entry.map(Ok::<_, Error>)
+    }
+}
+
+impl<K, V, T> Iterator for Range<'_, K, V, T>
+where
+    K: OrderedKey + ?Sized,
+    K::Owned: Clone,
+    V: Stored + ?Sized,
+    T: OrderedMap<K, V>,
+{
+    type Item = Result<(K::Owned, V::Owned)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take(false)
+    }
+}
+
+impl<K, V, T> DoubleEndedIterator for Range<'_, K, V, T>
+where
+    K: OrderedKey + ?Sized,
+    K::Owned: Clone,
+    V: Stored + ?Sized,
+    T: OrderedMap<K, V>,
+{
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.take(true)
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> fmt::Debug for Range<'_, K, V, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Range").finish_non_exhaustive()
+    }
+}
