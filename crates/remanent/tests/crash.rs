@@ -151,3 +151,19 @@ fn a_missing_flush_or_fence_of_a_batch_map_is_noticed() {
     println!("{mutation}");
     assert!(mutation.killed() >= 11, "{} mutants were noticed", mutation.killed());
 }
+
+#[test]
+fn bptrees_survive_every_crash() {
+    explore("bptree/", 5_000);
+}
+
+/// Every flush and fence of the tree is needed or explained.
+#[test]
+fn a_missing_flush_or_fence_of_a_bptree_is_noticed() {
+    let paths = ["structures/src/bptree"];
+    let mutation = mutate_in(&paths, &of("bptree/"), 1, 1, |_| ControlFlow::Continue(()));
+    println!("{mutation}");
+    let survivors: Vec<String> =
+        mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
+    assert!(survivors.is_empty() && mutation.killed() >= 11, "{survivors:?}");
+}

@@ -5,6 +5,7 @@
 //!   [`transactional`] makes one of a struct.
 //! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
+//! - [`BpTree`] and [`BpMultiTree`]: a B+-tree made durable by versions, after the NVB+-Tree of HYRISE-NV.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
@@ -16,6 +17,7 @@ extern crate self as remanent_structures; // The attribute's expansion names thi
 mod background;
 pub mod batch_list;
 pub mod batch_map;
+pub mod bptree;
 mod error;
 pub mod hashmap;
 mod iterate;
@@ -26,6 +28,7 @@ mod stored;
 
 pub use background::{BatchOptions, Lag};
 pub use batch_map::BatchMap;
+pub use bptree::{BpMultiTree, BpTree};
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
@@ -94,6 +97,11 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/batch_map/log.rs", include_str!("batch_map/log.rs")),
     ("src/batch_map/recover.rs", include_str!("batch_map/recover.rs")),
     ("src/batch_map/space.rs", include_str!("batch_map/space.rs")),
+    ("src/bptree/clear.rs", include_str!("bptree/clear.rs")),
+    ("src/bptree/node.rs", include_str!("bptree/node.rs")),
+    ("src/bptree/ops.rs", include_str!("bptree/ops.rs")),
+    ("src/bptree/rebuild.rs", include_str!("bptree/rebuild.rs")),
+    ("src/bptree/recover.rs", include_str!("bptree/recover.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),

@@ -48,6 +48,11 @@ pub trait Key: Stored {
 ///
 /// Integers are ordered as numbers, everything else byte by byte.
 pub trait OrderedKey: Key {
+    /// Entries that a node of a tree has at most. Part of the format: it may not change. Tests set less than the
+    /// default, which is more than any node has room for, to see a tree of few entries grow.
+    #[doc(hidden)]
+    const NODE_ENTRIES_MAX: usize = usize::MAX;
+
     /// Passes the ordered form to `use_bytes`. It has the length of the stored form.
     fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
 

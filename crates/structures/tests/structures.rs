@@ -2,6 +2,7 @@
 
 mod batch_list;
 mod batch_map;
+mod bptree;
 mod hashmap;
 mod line_tx;
 mod support;

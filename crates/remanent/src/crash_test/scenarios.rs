@@ -31,6 +31,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(checked_line_transactions());
     all.extend(super::scenarios_batch_list::batch_lists());
     all.extend(super::scenarios_batch::batch_maps());
+    all.extend(super::scenarios_trees::bptrees());
     all
 }
 
