@@ -243,7 +243,7 @@ impl Subject for Tree {
         let (key, value) = (rng.below(self.keys), rng.below(1000));
         let kinds: &[u64] = match self.mix {
             Mix::All => &[0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 9, 10],
-            Mix::Growing => &[0, 0, 0, 0, 1, 1, 5, 3],
+            Mix::Growing => &[0, 0, 0, 1, 1, 1, 5, 3],
             Mix::Shrinking => &[3, 3, 4, 4, 4, 4, 4, 4, 0],
             Mix::Clears => &[0, 0, 0, 3, 9, 9, 10],
             Mix::Reads => &[0, 1, 3, 5, 6, 6, 7, 7, 8, 10],

@@ -119,8 +119,8 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
         Scenario::new(
             "bptree/suspects",
             "nodes are left behind in a chunk that nobody allocates from any more",
-            tree(Mix::Growing, 1_000),
-            prepared(alone(1, 6)),
+            Tree { keys: 3, ..tree(Mix::Growing, 1_000) },
+            prepared(alone(2, 10)),
         ),
         Scenario::new(
             "bptree/collect",
