@@ -6,6 +6,7 @@
 //! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
 //! - [`BlinkTree`]: an ordered map.
+//! - [`BpTree`] and [`BpMultiTree`]: a B+-tree made durable by versions, after the NVB+-Tree of HYRISE-NV.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
@@ -18,6 +19,7 @@ mod background;
 pub mod batch_list;
 pub mod batch_map;
 pub mod blink_tree;
+pub mod bptree;
 mod error;
 pub mod hashmap;
 mod iterate;
@@ -30,6 +32,7 @@ mod stored;
 pub use background::{BatchOptions, Lag};
 pub use batch_map::BatchMap;
 pub use blink_tree::BlinkTree;
+pub use bptree::{BpMultiTree, BpTree};
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
@@ -105,6 +108,11 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/ops.rs", include_str!("blink_tree/ops.rs")),
     ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
     ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
+    ("src/bptree/clear.rs", include_str!("bptree/clear.rs")),
+    ("src/bptree/node.rs", include_str!("bptree/node.rs")),
+    ("src/bptree/ops.rs", include_str!("bptree/ops.rs")),
+    ("src/bptree/rebuild.rs", include_str!("bptree/rebuild.rs")),
+    ("src/bptree/recover.rs", include_str!("bptree/recover.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),

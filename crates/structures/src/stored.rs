@@ -48,7 +48,8 @@ pub trait Key: Stored {
 ///
 /// Integers are ordered as numbers, everything else byte by byte.
 pub trait OrderedKey: Key {
-    /// Entries of a tree's node at the most. Tests set less, to see a tree of few entries grow.
+    /// Entries that a node of a tree has at most. Part of the format: it may not change. Tests set less than the
+    /// default, which is more than any node has room for, to see a tree of few entries grow.
     #[doc(hidden)]
     const NODE_ENTRIES_MAX: usize = usize::MAX;
 

@@ -3,6 +3,7 @@
 mod batch_list;
 mod batch_map;
 mod blink_tree;
+mod bptree;
 mod hashmap;
 mod line_tx;
 mod support;

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remanent::pmem::heap::Violation;
 use remanent::pmem::pool::RootInfo;
 use remanent::structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
-use remanent::structures::{BatchMap, BatchOptions};
+use remanent::structures::{BatchMap, BatchOptions, BpTree, Map, OrderedKey};
 use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
 use serde_json::json;
 
@@ -210,6 +210,7 @@ fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<V
         check_map::<u64, [u8]>,
         check_map::<u64, str>,
         check_batch_map::<[u8], [u8]>,
+        check_bptree::<u64, u64>,
         check_list::<FlushAlways>,
         check_list::<Append>,
         check_list::<Log>,
@@ -240,6 +241,13 @@ fn check_batch_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
     let options = BatchOptions::without_thread();
     let map = BatchMap::<K, V>::open(pool, &root.name, options);
     unless_other_type(map.and_then(|map| map.check()))
+}
+
+fn check_bptree<K: OrderedKey + 'static, V: Stored + 'static>(
+    pool: &remanent::Pool,
+    root: &RootInfo,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    unless_other_type(BpTree::<K, V>::open(pool, &root.name).and_then(|tree| tree.check()))
 }
 
 fn check_list<V: Variant>(

@@ -7,6 +7,7 @@
 mod batch_list;
 mod batch_map;
 mod blink_tree;
+mod bptree;
 mod bytes;
 mod hashmap;
 mod heap;
@@ -17,7 +18,8 @@ mod pool;
 mod scenarios;
 mod scenarios_batch;
 mod scenarios_batch_list;
-mod scenarios_trees;
+mod scenarios_blink_tree;
+mod scenarios_bptree;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -27,7 +29,7 @@ use remanent_crashsim::{Config, Outcome, Report, Sim, Subject};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};
-use remanent_structures::{Error, Key, Stored};
+use remanent_structures::{Error, Key, OrderedKey, Stored};
 
 pub use mutation::{Progress, mutate, mutate_in};
 pub use scenarios::scenarios;
@@ -184,7 +186,8 @@ fn is_refused<T>(answer: &Answer<T>) -> bool {
     matches!(answer, Answer::Refused(_))
 }
 
-/// A key of a map that begins with eight buckets, and whose hash makes small keys collide.
+/// A key of a map that begins with eight buckets, and whose hash makes small keys collide; and of trees whose nodes
+/// have four entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestKey(u64);
 
@@ -222,5 +225,17 @@ impl Key for TestKey {
 
     fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
         medium.load(offset) == self.0
+    }
+}
+
+impl OrderedKey for TestKey {
+    const NODE_ENTRIES_MAX: usize = 4;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_ordered(use_bytes)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        u64::from_ordered(bytes, |key| use_key(&TestKey(*key)))
     }
 }

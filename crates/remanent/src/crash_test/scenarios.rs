@@ -31,7 +31,8 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(checked_line_transactions());
     all.extend(super::scenarios_batch_list::batch_lists());
     all.extend(super::scenarios_batch::batch_maps());
-    all.extend(super::scenarios_trees::blink_trees());
+    all.extend(super::scenarios_blink_tree::blink_trees());
+    all.extend(super::scenarios_bptree::bptrees());
     all
 }
 

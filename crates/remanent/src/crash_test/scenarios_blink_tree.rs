@@ -1,4 +1,4 @@
-//! What is explored of ordered maps.
+//! What is explored of the B-link tree.
 
 use std::marker::PhantomData;
 

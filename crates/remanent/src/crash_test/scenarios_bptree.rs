@@ -1,0 +1,176 @@
+//! What is explored of the versioned B+-tree.
+
+use remanent_crashsim::{Class, Config, Faults, Nested};
+
+use super::Scenario;
+use super::bptree::{Mix, MultiTree, Tree};
+use super::scenarios::{
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, pages, prepared, together,
+};
+
+fn tree(mix: Mix, base: u64) -> Tree {
+    Tree { keys: 8, base, churn: 0, mix, size_max: SIZE_MAX }
+}
+
+pub(super) fn bptrees() -> Vec<Scenario> {
+    let mut all = bptrees_by_one_thread();
+    all.extend(bptrees_that_change_shape());
+    all.extend(bptrees_by_threads());
+    all
+}
+
+fn bptrees_by_one_thread() -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 2, samples: 4 };
+    let faults = Config {
+        faults: Faults { poisoned: 4, truncated: 1, ..Faults::default() },
+        samples: 4,
+        full_max: 4,
+        ..alone(6, 4)
+    };
+    let full = Tree { keys: 400, size_max: (OVERHEAD + 3) << 16, ..tree(Mix::Growing, 820) };
+    let multi = MultiTree { keys: 3, size_max: SIZE_MAX };
+    vec![
+        Scenario::new("bptree/sequence", "every operation", tree(Mix::All, 0), alone(5, 8)),
+        Scenario::new(
+            "bptree/stores",
+            "between any two stores",
+            tree(Mix::All, 0),
+            at_stores(alone(5, 4)),
+        ),
+        Scenario::new(
+            "bptree/recovery",
+            "crashes inside recovery and after it",
+            tree(Mix::All, 0),
+            Config { nested: again, after: 6, ..alone(4, 4) },
+        ),
+        Scenario::new(
+            "bptree/lost",
+            "one crash after the other, so that what a lost version left meets the next",
+            tree(Mix::Growing, 0),
+            Config {
+                creation: false,
+                nested: Nested { depth: 2, one_in: 2, samples: 6 },
+                after: 8,
+                ..alone(3, 1)
+            },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "bptree/process",
+            "the process dies",
+            tree(Mix::All, 0),
+            class(Class::Process, alone(5, 8)),
+        ),
+        Scenario::new("bptree/pages", "a page-cache file", tree(Mix::All, 0), pages(alone(5, 6))),
+        Scenario::new(
+            "bptree/faults",
+            "lines that cannot be read, a file cut short",
+            tree(Mix::All, 0),
+            faults,
+        ),
+        Scenario::new("bptree/full", "the pool is full", full, prepared(alone(4, 10))),
+        Scenario::new("bptree/multi", "several entries a key", multi.clone(), alone(5, 8)),
+        Scenario::new(
+            "bptree/multi-recovery",
+            "several entries a key, crashes inside recovery and after it",
+            multi,
+            Config { nested: again, after: 6, ..alone(6, 3) },
+        ),
+    ]
+}
+
+fn bptrees_that_change_shape() -> Vec<Scenario> {
+    let collect = Tree { keys: 3, churn: 85, ..tree(Mix::All, 2) };
+    vec![
+        Scenario::new(
+            "bptree/split",
+            "leaves and inner nodes are split",
+            tree(Mix::Growing, 14),
+            prepared(alone(3, 8)),
+        ),
+        Scenario::new(
+            "bptree/root-split",
+            "the first leaf becomes two under a root",
+            tree(Mix::Growing, 0),
+            alone(3, 5),
+        ),
+        Scenario::new(
+            "bptree/merge",
+            "neighbours are joined, emptied leaves dropped",
+            tree(Mix::Shrinking, 8),
+            prepared(alone(2, 14)),
+        ),
+        Scenario::new(
+            "bptree/clear",
+            "a tree of some levels is dismantled",
+            tree(Mix::Clears, 14),
+            prepared(alone(1, 5)),
+        ),
+        Scenario::new(
+            "bptree/clear-recovery",
+            "crashes while a tree is dismantled, and again after that",
+            tree(Mix::Clears, 8),
+            Config {
+                nested: Nested { depth: 2, one_in: 8, samples: 3 },
+                after: 6,
+                ..prepared(alone(1, 3))
+            },
+        ),
+        Scenario::new(
+            "bptree/suspects",
+            "nodes are left behind in a chunk that nobody allocates from any more",
+            Tree { keys: 3, ..tree(Mix::Growing, 1_000) },
+            prepared(alone(2, 10)),
+        ),
+        Scenario::new(
+            "bptree/collect",
+            "batches of old nodes are freed",
+            collect,
+            prepared(alone(0, 10)),
+        ),
+    ]
+}
+
+fn bptrees_by_threads() -> Vec<Scenario> {
+    let few = |mix, base| Tree { keys: 4, ..tree(mix, base) };
+    let multi = MultiTree { keys: 2, size_max: SIZE_MAX };
+    vec![
+        Scenario::new(
+            "bptree/threads",
+            "threads write in turns and read meanwhile",
+            few(Mix::All, 0),
+            together(3, 4, 3),
+        ),
+        Scenario::new(
+            "bptree/threads-priority",
+            "two threads, in long stretches",
+            few(Mix::Reads, 6),
+            prepared(by_priority(2, 2, 5)),
+        ),
+        Scenario::new(
+            "bptree/threads-brief",
+            "short runs of threads on few keys",
+            Tree { keys: 2, ..tree(Mix::Reads, 0) },
+            briefly(3, 2, 2),
+        )
+        .with_weight(20),
+        Scenario::new(
+            "bptree/threads-clear",
+            "threads read and write a tree that is cleared",
+            few(Mix::Clears, 6),
+            prepared(together(2, 2, 3)),
+        ),
+        Scenario::new(
+            "bptree/threads-process",
+            "two threads, the process dies",
+            few(Mix::All, 0),
+            class(Class::Process, together(2, 2, 4)),
+        ),
+        Scenario::new(
+            "bptree/threads-multi",
+            "two threads, several entries a key",
+            multi,
+            together(2, 4, 3),
+        ),
+    ]
+}

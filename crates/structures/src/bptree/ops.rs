@@ -1,0 +1,296 @@
+//! Reading and changing entries, and the commit that every change ends with.
+
+use std::borrow::Borrow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::Lane;
+
+use super::Core;
+use super::clear::Sweep;
+use super::layout::{
+    CHANGING, DISMANTLED, HEIGHT_MAX, LEN, Place, RECORD_COUNT, RECORD_LEN, ROOT, VERSION,
+    payload_of, with_value,
+};
+use super::node::{Bound, Node, View};
+use super::rebuild::{Edit, Entry};
+use crate::stored::{OrderedKey, Stored};
+use crate::{Change, Result};
+
+/// What the current version of a tree is made of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Record {
+    pub(super) root: u64,
+    /// Entries.
+    pub(super) len: u64,
+    /// Root of the tree that a clearing left, until all of it is freed; else 0.
+    pub(super) dismantled: u64,
+    pub(super) version: u64,
+}
+
+/// The durable version, for readers.
+///
+/// What belongs to a version lies in the place of its parity, and is replaced only when the next one is there
+/// already: whoever finds the same version before and after has read what belongs to it.
+#[derive(Debug)]
+pub(super) struct Published {
+    version: AtomicU64,
+    roots: [AtomicU64; 2],
+    lens: [AtomicU64; 2],
+}
+
+impl Published {
+    pub(super) fn new(record: Record) -> Self {
+        let both = |word: u64| [AtomicU64::new(word), AtomicU64::new(word)];
+        let Record { root, len, version, .. } = record;
+        Published { version: AtomicU64::new(version), roots: both(root), lens: both(len) }
+    }
+
+    /// Version, and the word that belongs to it.
+    #[inline(always)]
+    fn load<M: Medium>(&self, medium: &M, words: &[AtomicU64; 2]) -> (u64, u64) {
+        loop {
+            // Acquire: pairs with the Release in `store`: all that the version consists of is there.
+            let version = self.version.load(Ordering::Acquire);
+            // Acquire: before the version is read again.
+            let word = words[(version & 1) as usize].load(Ordering::Acquire);
+            // Relaxed: a word of a later version (Release in `store`) came after the version before that.
+            if self.version.load(Ordering::Relaxed) == version {
+                return (version, word);
+            }
+            medium.pause();
+        }
+    }
+
+    fn store(&self, record: Record) {
+        let place = (record.version & 1) as usize;
+        // Release: after the version before; pairs with the Acquire of the words in `load`.
+        self.roots[place].store(record.root, Ordering::Release);
+        self.lens[place].store(record.len, Ordering::Release);
+        // Release: pairs with the Acquire in `load`. All that the version consists of is durable.
+        self.version.store(record.version, Ordering::Release);
+    }
+}
+
+/// What the one writer knows.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// The current version.
+    pub(super) record: Record,
+    /// Where that lies: the next one goes to the place after it.
+    pub(super) record_index: u64,
+    /// Whether the header says that a change may be under way.
+    pub(super) is_changing: bool,
+    /// Epoch in which the tree that is dismantled was left.
+    pub(super) left_at: u64,
+    pub(super) sweep: Sweep,
+}
+
+/// The way from the root to a leaf.
+pub(super) struct Path {
+    nodes: [Node; HEIGHT_MAX],
+    /// Entry of each node that leads to the next.
+    slots: [u64; HEIGHT_MAX],
+    pub(super) len: usize,
+}
+
+impl Path {
+    #[inline(always)]
+    pub(super) fn node(&self, depth: usize) -> Node {
+        self.nodes[depth]
+    }
+
+    /// The entry through which the node at `depth` was reached; it lies in the node above.
+    #[inline(always)]
+    pub(super) fn slot_of(&self, depth: usize) -> u64 {
+        self.slots[depth - 1]
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf(&self) -> Node {
+        self.nodes[self.len - 1]
+    }
+}
+
+impl<K, V, M, const MULTI: bool> Core<K, V, M, MULTI>
+where
+    K: OrderedKey + ?Sized,
+    V: Stored + ?Sized,
+    M: Medium,
+{
+    /// The tree as a reader finds it, who is pinned already.
+    #[inline(always)]
+    pub(super) fn start(&self) -> (View<'_>, u64) {
+        let (version, root) = self.published.load(self.medium(), &self.published.roots);
+        (View::new(version, &self.lost), root)
+    }
+
+    pub(super) fn len(&self) -> Result<u64> {
+        let (_, len) = self.published.load(self.medium(), &self.published.lens);
+        self.heap.verify()?;
+        Ok(len)
+    }
+
+    #[inline]
+    pub(super) fn get_with<R>(
+        &self,
+        key: &K,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
+        let place = Place::first_of(key);
+        let _pin = self.heap.pin();
+        let (view, root) = self.start();
+        let mut node = self.node(root)?;
+        while node.level > 0 {
+            node = self.child_for(view, node, &place)?.1;
+        }
+        let found = self.find(view, node, &place);
+        let result = found.map(|slot| self.with_value_at(node, slot, use_value));
+        self.heap.verify()?;
+        Ok(result)
+    }
+
+    #[inline(always)]
+    pub(super) fn with_value_at<R>(
+        &self,
+        leaf: Node,
+        slot: u64,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> R {
+        with_value(self.medium(), slot + Self::shape(leaf).payload, use_value)
+    }
+
+    /// The child that `place` belongs to, and the entry that leads to it.
+    #[inline(always)]
+    pub(super) fn child_for(
+        &self,
+        view: View<'_>,
+        node: Node,
+        place: &Place,
+    ) -> Result<(u64, Node)> {
+        match self.last(view, node, place, Bound::UpTo) {
+            Some(slot) => Ok((slot, self.child(node, slot)?)),
+            None => Err(self.damaged(node.at, "no entry of an inner node is low enough")),
+        }
+    }
+
+    /// The way to the leaf that `place` belongs to.
+    #[inline]
+    pub(super) fn descend(&self, view: View<'_>, root: u64, place: &Place) -> Result<Path> {
+        let mut node = self.node(root)?;
+        let mut path =
+            Path { nodes: [Node::default(); HEIGHT_MAX], slots: [0; HEIGHT_MAX], len: 1 };
+        path.nodes[0] = node;
+        while node.level > 0 {
+            let (slot, child) = self.child_for(view, node, place)?;
+            path.slots[path.len - 1] = slot;
+            path.nodes[path.len] = child;
+            path.len += 1;
+            node = child;
+        }
+        Ok(path)
+    }
+
+    /// The tree as the writer finds it.
+    #[inline(always)]
+    pub(super) fn view(&self, writer: &Writer) -> View<'_> {
+        View::new(writer.record.version, &self.lost)
+    }
+
+    /// Tries again when the pool was full: other lanes may hold what was removed but not freed.
+    #[inline]
+    pub(super) fn twice_when_full<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
+        match attempt() {
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                attempt()
+            }
+            done => done,
+        }
+    }
+
+    /// Changes the tree by `change`, as its only writer.
+    #[inline]
+    pub(super) fn write<R>(
+        &self,
+        change: impl FnOnce(&mut Writer, &mut Lane<'_, M>) -> Result<R>,
+    ) -> Result<R> {
+        let mut writer = self.writer.lock(self.medium());
+        let mut lane = self.heap.enter().prepare_to_write();
+        self.heap.verify()?;
+        let result = change(&mut writer, &mut lane)?;
+        self.heap.verify()?;
+        drop(lane);
+        if writer.record.dismantled != 0 || writer.sweep.is_due() {
+            self.maintain(&mut writer)?;
+        }
+        Ok(result)
+    }
+
+    /// Changes the entry of `key` as `decide` says, as one step.
+    #[inline]
+    pub(super) fn edit<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        let place = Place::first_of(key);
+        self.twice_when_full(|| {
+            self.write(|writer, lane| {
+                let view = self.view(writer);
+                let path = self.descend(view, writer.record.root, &place)?;
+                let leaf = path.leaf();
+                let found = self.find(view, leaf, &place);
+                let (change, result) = match found {
+                    None => decide(None),
+                    Some(slot) => self.with_value_at(leaf, slot, |value| decide(Some(value))),
+                };
+                // Not even a look at what cannot be read may decide.
+                self.heap.verify()?;
+                match (change, found) {
+                    (Change::Keep, _) | (Change::Remove, None) => {}
+                    (Change::Put(value), found) => {
+                        let payload = payload_of(value.borrow());
+                        let entry = Entry { place, begin: view.version + 1, payload };
+                        let len = writer.record.len + u64::from(found.is_none());
+                        self.apply(writer, lane, &path, Edit::put(found, entry), len)?;
+                    }
+                    (Change::Remove, Some(slot)) => {
+                        let len = writer.record.len.saturating_sub(1);
+                        self.apply(writer, lane, &path, Edit::remove(slot), len)?;
+                    }
+                }
+                Ok(result)
+            })
+        })
+    }
+
+    /// Durably says that a change may be under way, so that its version counts as lost after a crash.
+    #[cold]
+    pub(super) fn announce(&self, writer: &mut Writer) {
+        let at = self.heap.header() + CHANGING;
+        self.medium().store(at, 1);
+        // Flush and fence: before an entry bears a version that is not committed yet.
+        self.medium().persist(at, 8);
+        writer.is_changing = true;
+    }
+
+    /// Makes the next version the current one: the commit. What it consists of is durable already.
+    pub(super) fn commit(&self, writer: &mut Writer, record: Record) -> Result<()> {
+        // What could not be written is not to be built on.
+        self.heap.verify()?;
+        let index = (writer.record_index + 1) % RECORD_COUNT;
+        let at = self.heap.header() + index * RECORD_LEN;
+        let medium = self.medium();
+        medium.store(at + ROOT, record.root);
+        medium.store(at + LEN, record.len);
+        medium.store(at + DISMANTLED, record.dismantled);
+        // Last of the line, so that a version which is found has its record before it.
+        medium.store(at + VERSION, record.version);
+        // Flush and fence: the version is durable before any thread works at it.
+        medium.persist(at, RECORD_LEN);
+        (writer.record, writer.record_index) = (record, index);
+        self.published.store(record);
+        Ok(())
+    }
+}
