@@ -163,12 +163,11 @@ fn a_missing_flush_or_fence_of_a_blink_tree_is_noticed() {
     let some = [
         "split",
         "merge",
-        "full",
         "records-split",
-        "records-merge",
         "records-chunks",
-        "loads",
         "inherited",
+        "loads",
+        "records-loads",
     ];
     let mut some_trees = of("blink_tree/");
     some_trees

@@ -43,6 +43,10 @@ pub(super) struct WordKey(u64);
 pub(super) struct TextKey(Vec<u8>);
 
 const NODE_ENTRIES_MAX: usize = 4;
+/// Values from here on are there from the start.
+const BASE_VALUE: u64 = 500;
+const TEXT_BEGINNING: &str = "a common beginning ";
+const TEXT_END: &str = "/and more";
 
 impl Stored for WordKey {
     const LEN: Option<u32> = Some(8);
@@ -131,26 +135,33 @@ impl Form for Texts {
     type K = TextKey;
     type V = [u8];
     // As for words; separators, and records of some lengths.
-    const SIZE_FULL: u64 = (OVERHEAD + 9) << 16;
+    const SIZE_FULL: u64 = (OVERHEAD + 10) << 16;
 
     fn key(number: u64) -> TextKey {
         // Every third is the beginning of others; heads differ behind a common beginning, or not at all.
-        let end = if number.is_multiple_of(3) { "" } else { "/and more" };
-        TextKey(format!("a common beginning {:02}{end}{}", number / 4, number % 4).into_bytes())
+        let end = if number.is_multiple_of(3) { "" } else { TEXT_END };
+        TextKey(format!("{TEXT_BEGINNING}{:03}{end}{}", number / 4, number % 4).into_bytes())
     }
 
     fn key_number(key: &TextKey) -> u64 {
-        (0..256).find(|&number| Self::key(number) == *key).unwrap_or(u64::MAX)
+        let number = || {
+            let text = str::from_utf8(&key.0).ok()?.strip_prefix(TEXT_BEGINNING)?;
+            let (rest, last) = text.split_at_checked(text.len().checked_sub(1)?)?;
+            let group: u64 = rest.strip_suffix(TEXT_END).unwrap_or(rest).parse().ok()?;
+            Some(group * 4 + last.parse::<u64>().ok()?)
+        };
+        number().filter(|&number| Self::key(number) == *key).unwrap_or(u64::MAX)
     }
 
     fn value(number: u64) -> Vec<u8> {
-        let len = 8 + number as usize % 4 * 20;
+        // Values that are there from the start are long: some dozens fill a chunk.
+        let len = 8 + number as usize % 4 * 20 + if number < BASE_VALUE { 0 } else { 1_000 };
         number.to_le_bytes().into_iter().cycle().take(len).collect()
     }
 
     fn value_number(value: &[u8]) -> u64 {
         let number = value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
-        if Self::value(number % 1000) == value { number } else { u64::MAX }
+        if Self::value(number) == value { number } else { u64::MAX }
     }
 }
 
@@ -213,7 +224,7 @@ pub(super) struct Entries {
 
 /// The value that a key has from the start.
 fn base_value(key: u64) -> u64 {
-    key + 500
+    BASE_VALUE + key
 }
 
 impl<F: Form> Tree<F> {

@@ -138,7 +138,8 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
             "leaves are joined",
             Tree { base: 0..8, keys: 0..8, ..decay() },
             shaped(Config { samples: 8, ..at_stores(prepared(alone(2, 6))) }),
-        ),
+        )
+        .with_weight(2),
         Scenario::new(
             root_merge,
             "nodes are joined, and the tree loses a level",
@@ -154,15 +155,16 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
         Scenario::new(
             chunks,
             "what is replaced lies where nothing is allocated any more",
-            Tree { keys: 0..120, base: 0..120, ..decay() },
-            Config { full_max: 4, samples: 2, ..prepared(alone(4, 8)) },
+            Tree { keys: 0..6, base: 0..120, ..decay() },
+            Config { full_max: 4, samples: 2, ..prepared(alone(2, 6)) },
         ),
         Scenario::new(
             inherited,
             "memory that held another tree",
             Tree { inherited: true, ..growth() },
-            unpunched(shaped(prepared(alone(0, 8)))),
-        ),
+            unpunched(shaped(prepared(alone(0, 6)))),
+        )
+        .with_weight(4),
         Scenario::new(
             loads,
             "sorted entries are loaded",

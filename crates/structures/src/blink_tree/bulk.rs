@@ -163,7 +163,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         };
         self.write_leaf(right, low, entries);
         // Fence: the new leaf, its separator and its records, before anything leads there.
-        lane.fence();
+        medium.fence();
         last.begin_change();
         medium.store(leaf.0 + NEXT, right.0);
         // Flush and fence: from here on the entries are there.
