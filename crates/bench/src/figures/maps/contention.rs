@@ -66,7 +66,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     {
         let against = format!(
             "failed CAS per million inserts by {threads}: without flushes {without:.1}, with flushes {with:.1}; the \
-             paper: 3 to 4, on 20 cores"
+             paper: 3 to 4, by 20 threads"
         );
         let ratio = Samples::from_iter([without / with]);
         report.claim("maps.failed_cas.unflushed_vs_flushed", &ratio, "x", against, None);
