@@ -49,6 +49,8 @@ struct Point {
 }
 
 const SIZE: (u32, u32) = (1000, 560);
+/// How far above the highest line its chart ends, so that the legend hides none.
+const LEGEND_ROOM: f64 = 1.3;
 const COLORS: [RGBColor; 8] = [
     RGBColor(31, 98, 160),
     RGBColor(222, 125, 36),
@@ -191,9 +193,10 @@ impl Chart {
             ChartBuilder::on(area)
                 .caption(&self.title, ("sans-serif", 20))
                 .margin(12)
+                .margin_right(40)
                 .x_label_area_size(40)
                 .y_label_area_size(80)
-                .build_cartesian_2d(x(first, last), 0.0..max * 1.1),
+                .build_cartesian_2d(x(first, last), 0.0..max * LEGEND_ROOM),
         )?;
         fail(
             chart

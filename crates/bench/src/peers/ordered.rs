@@ -155,8 +155,8 @@ impl Kind {
             #[cfg(has_lmdb)]
             Kind::Lmdb => {
                 let tree = super::lmdb_tree::LmdbTree::create(directory)?;
-                let terms = "MDB_NOSYNC | MDB_WRITEMAP: what is committed survives the death of the process; power loss \
-                             may break the whole database";
+                let terms = "MDB_NOSYNC | MDB_WRITEMAP: what is committed survives the death of the process; \
+                             power loss may break the whole database";
                 (Box::new(tree), unsynced(directory, "process", terms)?)
             }
             Kind::Redb => {

@@ -76,7 +76,7 @@ fn run_keys<K: BenchKey + OrderedKey>(
         (5, "search", "Searches for all entries of a key in a map of so many entries"),
     ] {
         let file = format!("figure-{figure}-{}", label.replace(' ', "-"));
-        let title = format!("{title}, keys of {label}, one thread");
+        let title = format!("{title}, keys: {label}, one thread");
         report.chart(&file, &title, UNIT, &format!("{what} {label} "), Shape::LinesLogX);
     }
     add_claims(suffix, &stages, report);

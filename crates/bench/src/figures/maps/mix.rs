@@ -58,7 +58,7 @@ struct Contender {
 /// When a map cannot be made, or answers wrongly.
 pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
     let entries = effort.pick(1_000_000, 100_000, 1_000);
-    let steps = effort.pick(200_000, 10_000, 500);
+    let steps = effort.pick(200_000, 40_000, 500);
     let rounds = effort.pick(5, 1, 1);
     let cells = Cell::all();
     let new = |variant| Contender {

@@ -152,8 +152,8 @@ fn add_rows(stage: &Stage, contenders: &[Contender], floor: &Floor, report: &mut
             report.row("floor of remanent", &x, ground, "Mops/s", &mops);
         }
     }
-    let file = label.replace(' ', "-");
-    report.chart(&file, &format!("Ordered maps, {label} u64 keys"), "Mops/s", &label, Shape::Bars);
+    let title = format!("Ordered maps of {} u64 keys, one thread", stage.label);
+    report.chart(&label.replace(' ', "-"), &title, "Mops/s", &label, Shape::BarsLog);
 }
 
 fn add_claims(stage: &Stage, contenders: &[Contender], floor: &Floor, report: &mut Report) {
