@@ -62,7 +62,7 @@ const EXAMPLES: &str = "\
 Examples:
   remanent-bench primitives --quick          what a fence costs on this machine
   remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
-  remanent-bench maps --quick                the ordered maps beside LMDB and redb, and the paper's figures
+  remanent-bench maps --quick                the paper's figures; ordered maps beside LMDB and redb
   remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
   remanent-bench batch-list --disk /var/tmp  durable puts beside LMDB, SQLite, RocksDB and redb
   REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";

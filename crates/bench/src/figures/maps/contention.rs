@@ -26,7 +26,7 @@ const UNIT: &str = "failed CAS per million inserts";
 pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
     let entries = effort.pick(1_000_000, 100_000, 1_000);
     let inserts = effort.pick(1_000_000, 100_000, 1_000);
-    let rounds = effort.pick(5, 2, 1);
+    let rounds = effort.pick(3, 2, 1);
     let label = "failed CAS, threads:";
     let progress = Progress::new("maps, contention", 2 * rounds * THREADS_7.len());
     // At the largest number of threads, without flushes and with them.

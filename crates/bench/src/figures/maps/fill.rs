@@ -54,7 +54,7 @@ fn run_keys<K: BenchKey + OrderedKey>(
     report: &mut Report,
 ) -> Result<()> {
     let sizes = effort.pick(&SIZES[..], &SIZES[..3], &[1_000, 2_000]);
-    let rounds = effort.pick(5, 3, 1);
+    let rounds = effort.pick(3, 3, 1);
     let searches = effort.pick(1_000_000, 100_000, 1_000);
     let progress =
         Progress::new(&format!("maps, {label}"), sizes.len() * rounds * Variant::all().len());

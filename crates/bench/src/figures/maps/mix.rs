@@ -59,7 +59,7 @@ struct Contender {
 pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
     let entries = effort.pick(1_000_000, 100_000, 1_000);
     let steps = effort.pick(200_000, 40_000, 500);
-    let rounds = effort.pick(5, 1, 1);
+    let rounds = effort.pick(3, 1, 1);
     let cells = Cell::all();
     let new = |variant| Contender {
         variant,
