@@ -11,7 +11,7 @@ fn main() {
     link("tbb", "tbb_map", "has_tbb", cpp);
     let pmemobj = c(&["pmemobj_map.c", "pmemobj_buffer.c"]);
     link("libpmemobj", "pmemobj_peers", "has_pmemobj", pmemobj);
-    link("lmdb", "lmdb_store", "has_lmdb", c(&["lmdb_store.c"]));
+    link("lmdb", "lmdb_peers", "has_lmdb", c(&["lmdb_store.c", "lmdb_tree.c"]));
     link("rocksdb", "rocksdb_store", "has_rocksdb", c(&["rocksdb_store.c"]));
     link("sqlite3", "sqlite_store", "has_sqlite", c(&["sqlite_store.c"]));
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use remanent_pmem::{Durability, Emulation, LINE_LEN, Mapped, Medium, PAGE_LEN, Pool};
+use remanent_pmem::{Emulation, LINE_LEN, Mapped, Medium, PAGE_LEN, Pool};
 
 use crate::cleanup::Scratch;
 use crate::measure::{Samples, mean_ns};
 use crate::peers::remanent_map;
-use crate::report::Ground;
+use crate::report::{Ground, Report};
 use crate::workloads::keys::{cycle, mix};
 
 /// A stretch of pool memory that no structure uses, opened as NVRAM: every flush and fence is real.
@@ -30,8 +30,8 @@ impl Area {
     pub(crate) fn new(directory: &Path, len: u64) -> Result<Self> {
         assert!(len.is_power_of_two() && len >= PAGE_LEN, "places are drawn by a mask");
         let scratch = Scratch::new(directory)?;
-        let options = Pool::options().size_max(4 * len + (1 << 30)).durability(Durability::Process);
-        let pool = options.emulation(Emulation::Nvram).create(scratch.path().join("area.pool"))?;
+        let options = remanent_map::options(Emulation::Nvram).size_max(4 * len + (1 << 30));
+        let pool = options.create(scratch.path().join("area.pool"))?;
         let start = pool.medium().len().next_multiple_of(PAGE_LEN);
         let medium = pool.medium();
         medium.grow(start + len).context("cannot grow the pool for raw memory")?;
@@ -129,6 +129,43 @@ impl FenceCost {
             Order::Sequential => sequential,
             Order::Random => random,
         }
+    }
+}
+
+/// What the machine takes for the steps that no structure can leave out.
+pub(crate) struct Floor {
+    /// Storing, flushing and fencing a random line.
+    pub(crate) fence_ns: Samples,
+    /// Loading a random line of as much memory as the structure takes.
+    pub(crate) load_ns: Samples,
+}
+
+impl Floor {
+    /// Measures both, for a structure of `len` bytes.
+    ///
+    /// # Errors
+    ///
+    /// When there is not enough memory.
+    pub(crate) fn measure(directory: &Path, len: usize, rounds: usize) -> Result<Self> {
+        let area = Area::new(directory, FLOOR_LEN)?;
+        Ok(Floor {
+            fence_ns: FenceCost::measure(&area, rounds).samples(Order::Random).clone(),
+            load_ns: random_load_ns(len, rounds),
+        })
+    }
+
+    /// Nanoseconds that a thread needs for so many fences, or for one load when there are none.
+    pub(crate) fn ns(&self, fences: u32) -> f64 {
+        match fences {
+            0 => self.load_ns.median(),
+            fences => f64::from(fences) * self.fence_ns.median(),
+        }
+    }
+
+    /// Adds both as rows at `x`; `ground` is that of a pool opened as NVRAM.
+    pub(crate) fn add_rows(&self, x: &str, ground: &Ground, report: &mut Report) {
+        report.row(PERSIST, x, ground, "ns", &self.fence_ns);
+        report.row("load from a random line", x, &Ground::volatile(), "ns", &self.load_ns);
     }
 }
 

@@ -52,12 +52,17 @@ struct Arguments {
     /// With `line-tx`: measure the paper's aspect too, compiled now by `ag++` (Debian: aspectc++).
     #[arg(long)]
     with_aspectc: bool,
+
+    /// With `maps`: sizes whose numbers mean nothing, to see that it works.
+    #[arg(long, hide = true)]
+    tiny: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   remanent-bench primitives --quick          what a fence costs on this machine
   remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
+  remanent-bench maps --quick                the paper's figures; ordered maps beside LMDB and redb
   remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
   remanent-bench batch-list --disk /var/tmp  durable puts beside LMDB, SQLite, RocksDB and redb
   REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";
@@ -69,6 +74,11 @@ enum Bench {
     Primitives,
     /// The hash map beside TBB's and one on libpmemobj (NVC-Hashmap, section 5).
     Hashmap,
+    /// The paper's hash map and tree (Figures 4 to 7); the ordered map beside std, LMDB and redb.
+    Maps,
+    /// The process that `maps` kills: fills a map in `--dir` and writes to it for ever.
+    #[value(hide = true)]
+    MapsWriter,
     /// Cache-line transactions: the paper's bounded buffer beside libpmemobj's (Figures 6 to 8).
     LineTx,
     /// Durable and batched puts on a real disk, beside LMDB, SQLite, RocksDB and redb.
@@ -85,6 +95,7 @@ struct Setup {
     dir: PathBuf,
     disk: PathBuf,
     with_aspectc: bool,
+    tiny: bool,
 }
 
 fn main() -> ExitCode {
@@ -110,10 +121,13 @@ fn run(arguments: Arguments) -> Result<()> {
         dir: arguments.dir,
         disk: arguments.disk,
         with_aspectc: arguments.with_aspectc,
+        tiny: arguments.tiny,
     };
     let report = match arguments.bench {
         Bench::Primitives => figures::primitives::run(&setup),
         Bench::Hashmap => figures::hashmap::run(&setup),
+        Bench::Maps => figures::maps::run(&setup),
+        Bench::MapsWriter => match figures::maps::write_until_killed(&setup)? {},
         Bench::LineTx => figures::line_tx::run(&setup),
         Bench::BatchList => figures::batch_list::run(&setup),
         Bench::Restart => figures::restart::run(&setup),

@@ -16,7 +16,9 @@ pub(crate) enum Shape {
     BarsLog,
     /// Bars of the means, with whiskers that reach a standard deviation up and down.
     BarsOfMeans,
-    /// A line for each series; x is a number and the scale logarithmic.
+    /// A line for each series; x is a number.
+    Lines,
+    /// The same on a logarithmic scale.
     LinesLogX,
 }
 
@@ -47,6 +49,8 @@ struct Point {
 }
 
 const SIZE: (u32, u32) = (1000, 560);
+/// How far above the highest line its chart ends, so that the legend hides none.
+const LEGEND_ROOM: f64 = 1.3;
 const COLORS: [RGBColor; 8] = [
     RGBColor(31, 98, 160),
     RGBColor(222, 125, 36),
@@ -107,7 +111,10 @@ impl Chart {
                 let bottom = 10f64.powf((min.max(max * 1e-9) * 0.7).log10().floor());
                 self.draw_bars(&area, (bottom..max * 2.0).log_scale(), bottom)?;
             }
-            Shape::LinesLogX => self.draw_lines(&area, max)?,
+            Shape::Lines => self.draw_lines(&area, |first, last| first..last, max)?,
+            Shape::LinesLogX => {
+                self.draw_lines(&area, |first, last| (first..last).log_scale(), max)?;
+            }
         }
         fail(area.present())
     }
@@ -168,7 +175,16 @@ impl Chart {
         )
     }
 
-    fn draw_lines(&self, area: &DrawingArea<SVGBackend<'_>, Shift>, max: f64) -> Result<()> {
+    fn draw_lines<X>(
+        &self,
+        area: &DrawingArea<SVGBackend<'_>, Shift>,
+        x: impl FnOnce(f64, f64) -> X,
+        max: f64,
+    ) -> Result<()>
+    where
+        X: AsRangedCoord<Value = f64>,
+        X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
         let places =
             self.places.iter().map(|place| place.parse()).collect::<Result<Vec<f64>, _>>()?;
         let first = places.iter().copied().fold(f64::INFINITY, f64::min);
@@ -177,9 +193,10 @@ impl Chart {
             ChartBuilder::on(area)
                 .caption(&self.title, ("sans-serif", 20))
                 .margin(12)
+                .margin_right(40)
                 .x_label_area_size(40)
                 .y_label_area_size(80)
-                .build_cartesian_2d((first..last).log_scale(), 0.0..max * 1.1),
+                .build_cartesian_2d(x(first, last), 0.0..max * LEGEND_ROOM),
         )?;
         fail(
             chart

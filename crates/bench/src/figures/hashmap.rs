@@ -10,7 +10,7 @@ use remanent_pmem::Emulation;
 use remanent_structures::Key;
 
 use crate::Setup;
-use crate::area::{Area, FLOOR_LEN, FenceCost, Order, PERSIST, random_load_ns};
+use crate::area::Floor;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::remanent_map::RemanentMap;
@@ -149,7 +149,7 @@ where
 {
     let workload = Workload::<K>::new(stage);
     let mut contenders = contenders::<K>();
-    let floor = Floor::measure(stage, setup)?;
+    let floor = Floor::measure(&setup.dir, stage.keys * ENTRY_LEN, stage.rounds)?;
     let steps = stage.rounds * contenders.len() * Operation::ALL.len();
     let progress = Progress::new("hashmap", steps);
     for round in 0..stage.rounds {
@@ -172,32 +172,6 @@ where
 /// Says in rows and titles what was measured: `u64 1m 1t`.
 fn label<K: BenchKey>(stage: &Stage) -> String {
     format!("{} {}m {}t", K::NAME, stage.keys / 1_000_000, stage.threads)
-}
-
-/// What the machine takes for the steps that no map can leave out.
-struct Floor {
-    /// Storing, flushing and fencing a random line.
-    fence_ns: Samples,
-    /// Loading a random line of as much memory as the map takes.
-    load_ns: Samples,
-}
-
-impl Floor {
-    fn measure(stage: &Stage, setup: &Setup) -> Result<Self> {
-        let area = Area::new(&setup.dir, FLOOR_LEN)?;
-        Ok(Floor {
-            fence_ns: FenceCost::measure(&area, stage.rounds).samples(Order::Random).clone(),
-            load_ns: random_load_ns(stage.keys * ENTRY_LEN, stage.rounds),
-        })
-    }
-
-    /// Nanoseconds that a thread needs for so many fences, or for one load when there are none.
-    fn ns(&self, fences: u32) -> f64 {
-        match fences {
-            0 => self.load_ns.median(),
-            fences => f64::from(fences) * self.fence_ns.median(),
-        }
-    }
 }
 
 fn run_round<K: BenchKey>(
@@ -262,8 +236,7 @@ fn add_rows<K>(
         }
     }
     let ground = &contenders[0].ground;
-    report.row(PERSIST, label, ground, "ns", &floor.fence_ns);
-    report.row("load from a random line", label, &Ground::volatile(), "ns", &floor.load_ns);
+    floor.add_rows(label, ground, report);
     for operation in Operation::ALL {
         let x = format!("{label} {}", operation.name());
         let mops = stage.threads as f64 * 1e3 / floor.ns(fence_budget(operation));

@@ -32,14 +32,19 @@ struct CStore {
 }
 
 /// Where a shim writes what went wrong.
-struct ErrorText([c_char; ERROR_LEN]);
+pub(super) struct ErrorText([c_char; ERROR_LEN]);
 
 impl ErrorText {
-    const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         ErrorText([0; ERROR_LEN])
     }
 
-    fn to_error(&self) -> anyhow::Error {
+    /// What is handed to a shim.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut c_char {
+        self.0.as_mut_ptr()
+    }
+
+    pub(super) fn to_error(&self) -> anyhow::Error {
         // SAFETY: the array began as zeros, and shims write into it by `snprintf` with its length.
         let text = unsafe { CStr::from_ptr(self.0.as_ptr()) };
         anyhow!("{}", text.to_string_lossy())
@@ -59,14 +64,14 @@ pub(super) fn open(
     let path = CString::new(directory.as_os_str().as_bytes())?;
     let mut error = ErrorText::new();
     // SAFETY: the path is a C string that outlives the call; the text has room as the shim expects.
-    let store = unsafe { (shim.open)(path.as_ptr(), commit as i32, error.0.as_mut_ptr()) };
+    let store = unsafe { (shim.open)(path.as_ptr(), commit as i32, error.as_mut_ptr()) };
     let store = NonNull::new(store).ok_or_else(|| error.to_error())?;
     Ok(Box::new(CStore { shim, store, error }))
 }
 
 impl Store for CStore {
     fn put(&mut self, key: u64, value: &[u8]) -> Result<()> {
-        let (store, error) = (self.store.as_ptr(), self.error.0.as_mut_ptr());
+        let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
         // SAFETY: the store lives until `drop`, and is not `Send`: one thread uses it; pointer and
         // length describe one slice.
         let code = unsafe { (self.shim.put)(store, key, value.as_ptr(), value.len(), error) };
@@ -76,7 +81,7 @@ impl Store for CStore {
     fn get(&mut self, key: u64, value: &mut Vec<u8>) -> Result<bool> {
         loop {
             value.resize(value.capacity(), 0);
-            let (store, error) = (self.store.as_ptr(), self.error.0.as_mut_ptr());
+            let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
             let (start, room) = (value.as_mut_ptr(), value.len());
             // SAFETY: as for `put`; the shim writes no more bytes than there is room for.
             let len = unsafe { (self.shim.get)(store, key, start, room, error) };
@@ -93,7 +98,7 @@ impl Store for CStore {
     }
 
     fn sync(&mut self) -> Result<()> {
-        let (store, error) = (self.store.as_ptr(), self.error.0.as_mut_ptr());
+        let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
         // SAFETY: as for `put`.
         let code = unsafe { (self.shim.sync)(store, error) };
         if code == 0 { Ok(()) } else { Err(self.error.to_error()) }

@@ -6,9 +6,15 @@ pub(crate) mod buffer;
 #[cfg(any(has_lmdb, has_rocksdb, has_sqlite))]
 #[allow(unsafe_code, reason = "calls the C shims of foreign libraries")]
 mod c_store;
+pub(crate) mod counting;
 #[cfg(has_lmdb)]
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]
 mod lmdb;
+#[cfg(has_lmdb)]
+#[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
+mod lmdb_tree;
+pub(crate) mod multi;
+pub(crate) mod ordered;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj;
@@ -16,6 +22,7 @@ pub(crate) mod pmemobj;
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj_buffer;
 mod redb;
+mod redb_tree;
 pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
@@ -83,6 +90,7 @@ impl Operation {
 
 /// What a batch of operations came to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Answer {
     /// Operations that did what they were asked to.
     pub(crate) done: u64,
@@ -91,6 +99,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Both together.
+    #[inline(always)]
+    pub(crate) fn plus(self, other: Answer) -> Self {
+        Answer { done: self.done + other.done, sum: self.sum.wrapping_add(other.sum) }
+    }
+
     /// What a correct map answers for `keys`, given whether they were updated before.
     fn expected<K: BenchKey>(operation: Operation, keys: &[K], updated: bool) -> Self {
         let step = match operation {
@@ -131,10 +145,7 @@ pub(crate) fn verify<K: BenchKey>(
     updated: bool,
     answers: &[Answer],
 ) -> Result<()> {
-    let total = answers.iter().fold(Answer::default(), |total, answer| Answer {
-        done: total.done + answer.done,
-        sum: total.sum.wrapping_add(answer.sum),
-    });
+    let total = answers.iter().copied().fold(Answer::default(), Answer::plus);
     let expected = Answer::expected(operation, keys, updated);
     ensure!(
         total == expected,

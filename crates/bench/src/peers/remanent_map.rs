@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use remanent_pmem::{Durability, Emulation, Medium, Pool};
+use remanent_pmem::{Durability, Emulation, Medium, Options, Pool};
 use remanent_structures::{HashMap, Key};
 
 use super::{Answer, Map, Operation};
@@ -25,8 +25,7 @@ impl<K: BenchKey + Key> RemanentMap<K> {
     /// When the pool cannot be made.
     pub(crate) fn create(directory: &Path, size_max: u64, emulation: Emulation) -> Result<Self> {
         let path = directory.join(format!("remanent-{}-{emulation}.pool", K::NAME));
-        let options = Pool::options().size_max(size_max).durability(Durability::Process);
-        let pool = options.emulation(emulation).create(&path)?;
+        let pool = options(emulation).size_max(size_max).create(&path)?;
         let map = HashMap::create(&pool, "bench").context("cannot create the map")?;
         Ok(RemanentMap { map, pool, path })
     }
@@ -35,6 +34,11 @@ impl<K: BenchKey + Key> RemanentMap<K> {
     pub(crate) fn ground(&self) -> Ground {
         ground(&self.pool)
     }
+}
+
+/// A pool that outlives the process, on DRAM that stands for this.
+pub(crate) fn options(emulation: Emulation) -> Options {
+    Pool::options().durability(Durability::Process).emulation(emulation)
 }
 
 /// What emulated persistent memory promises.

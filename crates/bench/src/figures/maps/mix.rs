@@ -1,0 +1,166 @@
+//! The paper's Figures 6 and 7: searches and inserts mixed, by several threads.
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Effort, Variant, count_label, threads_label};
+use crate::Setup;
+use crate::cleanup::Scratch;
+use crate::measure::{Progress, Samples, timed, turns};
+use crate::peers::multi::MultiMap;
+use crate::plot::Shape;
+use crate::report::{Ground, Report};
+use crate::workloads::entries::{Entries, Mixed};
+
+/// Threads of Figure 6; the paper has 20 on as many cores.
+const THREADS_6: [usize; 3] = [1, 2, 8];
+/// Percent of writes of Figure 6.
+const WRITES_6: [u64; 11] = [0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100];
+/// Percent of writes of Figure 7.
+const WRITES_7: [u64; 3] = [0, 30, 100];
+/// Threads of Figure 7, up to the paper's.
+pub(super) const THREADS_7: [usize; 6] = [1, 2, 4, 8, 16, 20];
+
+const UNIT: &str = "Mops/s";
+
+/// So many percent of writes, by so many threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cell {
+    writes: u64,
+    threads: usize,
+}
+
+impl Cell {
+    /// Those of both figures, each once.
+    fn all() -> Vec<Cell> {
+        let figure_6 = THREADS_6
+            .into_iter()
+            .flat_map(|threads| WRITES_6.map(|writes| Cell { writes, threads }));
+        let figure_7 = WRITES_7
+            .into_iter()
+            .flat_map(|writes| THREADS_7.map(|threads| Cell { writes, threads }))
+            .filter(|cell| !(THREADS_6.contains(&cell.threads) && WRITES_6.contains(&cell.writes)));
+        figure_6.chain(figure_7).collect()
+    }
+}
+
+/// A variant and what it did in each cell.
+struct Contender {
+    variant: Variant,
+    ground: Ground,
+    /// Millions of steps a second, all threads together.
+    mops: Vec<Samples>,
+}
+
+/// Measures all variants, and adds their rows and charts.
+///
+/// # Errors
+///
+/// When a map cannot be made, or answers wrongly.
+pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
+    let entries = effort.pick(1_000_000, 100_000, 1_000);
+    let steps = effort.pick(200_000, 40_000, 500);
+    let rounds = effort.pick(3, 1, 1);
+    let cells = Cell::all();
+    let new = |variant| Contender {
+        variant,
+        ground: Ground::volatile(),
+        mops: vec![Samples::new(); cells.len()],
+    };
+    let mut contenders: Vec<Contender> = Variant::all().into_iter().map(new).collect();
+    let progress = Progress::new("maps, mixed", rounds * cells.len());
+    for round in 0..rounds {
+        run_round(entries, steps, &cells, setup, &mut contenders, round, &progress)?;
+    }
+    drop(progress);
+    add_figure_6(&cells, &contenders, entries, report);
+    add_figure_7(&cells, &contenders, entries, report);
+    Ok(())
+}
+
+/// Fills all maps, and lets each in turn run every mix. What a mix inserted is removed before the next.
+fn run_round(
+    entries: usize,
+    steps: usize,
+    cells: &[Cell],
+    setup: &Setup,
+    contenders: &mut [Contender],
+    round: usize,
+    progress: &Progress,
+) -> Result<()> {
+    let entries = Entries::new(entries);
+    let (inserts, (audit, expected)) = (entries.inserts::<u64>(), entries.audit());
+    let mut maps = Vec::new();
+    for contender in contenders.iter_mut() {
+        let Variant { kind, emulation } = contender.variant;
+        let scratch = Scratch::new(&setup.dir)?;
+        let (map, ground) = kind.create_in::<u64>(scratch.path(), emulation)?;
+        contender.ground = ground;
+        map.run(&inserts)?;
+        // The map keeps its pool, not the name of its file.
+        maps.push(map);
+    }
+    for (index, cell) in cells.iter().enumerate() {
+        let mixed = entries.mixed(steps, cell.writes);
+        progress.step(format!("{} % writes, {}", cell.writes, threads_label(cell.threads)));
+        for turn in turns(maps.len(), round + index) {
+            let mops = run_cell(&*maps[turn], &mixed, cell.threads)
+                .with_context(|| format!("{}, {cell:?}", contenders[turn].variant.name()))?;
+            contenders[turn].mops[index].push(mops);
+        }
+    }
+    for (map, contender) in maps.iter().zip(contenders) {
+        let found = map.run(&audit)?;
+        let name = contender.variant.name();
+        ensure!(found == expected, "{name} has {found:?} in the end, and began with {expected:?}");
+    }
+    Ok(())
+}
+
+fn run_cell(map: &dyn MultiMap<u64>, mixed: &Mixed<u64>, threads: usize) -> Result<f64> {
+    let (cost, answers) = timed(&mixed.steps, threads, |steps| map.run(steps))?;
+    let found = answers.iter().map(|answer| answer.done).sum();
+    ensure!(mixed.allows(found), "searches found {found} entries, which cannot be");
+    map.run(&mixed.undo)?;
+    Ok(mixed.steps.len() as f64 / 1e6 / cost.wall.as_secs_f64())
+}
+
+/// The rows of one chart: each contender's line through these cells, each with its x.
+fn add_rows(
+    label: &str,
+    line: impl Iterator<Item = (u64, Cell)> + Clone,
+    cells: &[Cell],
+    contenders: &[Contender],
+    report: &mut Report,
+) {
+    for contender in contenders {
+        for (x, cell) in line.clone() {
+            let index = cells.iter().position(|measured| *measured == cell);
+            let mops = &contender.mops[index.expect("the cells of both figures were measured")];
+            let (name, x) = (contender.variant.name(), format!("{label} {x}"));
+            report.row(&name, &x, &contender.ground, UNIT, mops);
+        }
+    }
+}
+
+fn add_figure_6(cells: &[Cell], contenders: &[Contender], entries: usize, report: &mut Report) {
+    for threads in THREADS_6 {
+        let label = format!("mixed by {}, % writes:", threads_label(threads));
+        let line = WRITES_6.map(|writes| (writes, Cell { writes, threads }));
+        add_rows(&label, line.into_iter(), cells, contenders, report);
+        let title =
+            format!("{} entries, {}, over % writes", count_label(entries), threads_label(threads));
+        report.chart(&format!("figure-6-{threads}t"), &title, UNIT, &label, Shape::Lines);
+    }
+}
+
+fn add_figure_7(cells: &[Cell], contenders: &[Contender], entries: usize, report: &mut Report) {
+    let most = threads_label(THREADS_7[THREADS_7.len() - 1]);
+    for writes in WRITES_7 {
+        let label = format!("mixed with {writes} % writes, threads:");
+        let line = THREADS_7.map(|threads| (threads as u64, Cell { writes, threads }));
+        add_rows(&label, line.into_iter(), cells, contenders, report);
+        let entries = count_label(entries);
+        let title = format!("{entries} entries, {writes} % writes, over threads, up to {most}");
+        report.chart(&format!("figure-7-{writes}"), &title, UNIT, &label, Shape::Lines);
+    }
+}

@@ -1,0 +1,114 @@
+//! The maps: the paper's stand-alone evaluation of its hash map and its tree (NVC-Hashmap, section 5, Figures 4
+//! to 7), and the default ordered map beside that tree, a volatile one and two databases.
+
+mod contention;
+mod fill;
+mod mix;
+mod ordered;
+mod restart;
+mod urls;
+
+use std::thread::available_parallelism;
+
+use anyhow::Result;
+use remanent_pmem::Emulation;
+
+pub(crate) use restart::write_until_killed;
+
+use crate::Setup;
+use crate::peers::multi::Kind;
+use crate::report::Report;
+
+/// Measures all of it.
+///
+/// # Errors
+///
+/// When a map cannot be made, or answers wrongly.
+pub(crate) fn run(setup: &Setup) -> Result<Report> {
+    if !cfg!(has_lmdb) {
+        eprintln!(
+            "LMDB was not found when this was built (liblmdb-dev): no rows and claims beside it"
+        );
+    }
+    let effort = Effort::of(setup);
+    let mut report = Report::new("maps")?;
+    fill::run(effort, setup, &mut report)?;
+    mix::run(effort, setup, &mut report)?;
+    contention::run(effort, setup, &mut report)?;
+    ordered::run(effort, setup, &mut report)?;
+    urls::run(effort, setup, &mut report)?;
+    restart::run(effort, setup, &mut report)?;
+    Ok(report)
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+enum Effort {
+    Full,
+    Quick,
+    /// To see that it works: the numbers mean nothing.
+    Tiny,
+}
+
+impl Effort {
+    fn of(setup: &Setup) -> Self {
+        match setup {
+            Setup { tiny: true, .. } => Effort::Tiny,
+            Setup { quick: true, .. } => Effort::Quick,
+            _ => Effort::Full,
+        }
+    }
+
+    fn pick<T>(self, full: T, quick: T, tiny: T) -> T {
+        match self {
+            Effort::Full => full,
+            Effort::Quick => quick,
+            Effort::Tiny => tiny,
+        }
+    }
+}
+
+/// One of the paper's structures, flushing or not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Variant {
+    kind: Kind,
+    emulation: Emulation,
+}
+
+impl Variant {
+    /// The four lines of the paper's figures.
+    fn all() -> Vec<Variant> {
+        let both =
+            |kind| [Emulation::Nvram, Emulation::None].map(|emulation| Variant { kind, emulation });
+        Kind::ALL.into_iter().flat_map(both).collect()
+    }
+
+    /// Name of the line.
+    fn name(self) -> String {
+        let name = self.kind.name();
+        if self.flushes() { name.to_owned() } else { format!("{name}, no flush") }
+    }
+
+    fn flushes(self) -> bool {
+        self.emulation == Emulation::Nvram
+    }
+}
+
+/// So many threads, and on how many cores where they are fewer.
+fn threads_label(threads: usize) -> String {
+    let cores = available_parallelism().map_or(1, usize::from);
+    match threads {
+        1 => "1 thread".to_owned(),
+        _ if threads <= cores => format!("{threads} threads"),
+        _ => format!("{threads} threads on {cores} cores"),
+    }
+}
+
+/// A number of entries as the ends of labels have it: `10 k`.
+fn count_label(count: usize) -> String {
+    match count {
+        count if count.is_multiple_of(1_000_000) => format!("{} m", count / 1_000_000),
+        count if count.is_multiple_of(1_000) => format!("{} k", count / 1_000),
+        count => count.to_string(),
+    }
+}

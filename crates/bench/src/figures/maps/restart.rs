@@ -1,0 +1,192 @@
+//! How long it takes until an ordered map answers whose process was killed, and until it is as fast as ever.
+
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use remanent_pmem::Emulation;
+use remanent_structures::{BlinkTree, Map};
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use super::{Effort, count_label};
+use crate::Setup;
+use crate::cleanup::{Guarded, Scratch};
+use crate::measure::{Progress, Samples};
+use crate::peers::remanent_map;
+use crate::plot::Shape;
+use crate::report::{Ground, Report};
+use crate::workloads::keys::{BenchKey, mix};
+
+/// The time over which throughput is taken.
+const WINDOW: Duration = Duration::from_millis(100);
+/// Lookups between two looks at the clock.
+const LOOKUPS_PER_LOOK: u64 = 64;
+/// Windows at the end that say what the final throughput is.
+const FINAL_WINDOWS: usize = 5;
+/// The share of the final throughput that counts as full speed.
+const FULL: f64 = 0.95;
+
+/// How long a process writes until it is killed.
+const WRITING: Duration = Duration::from_millis(50);
+/// Keys that come and go while it is killed, apart from those that stay.
+const TRANSIENT: u64 = 100_000;
+
+const READY: &str = "filled";
+const FILE: &str = "restart.pool";
+const ROOT: &str = "ordered";
+
+fn entry_count(effort: Effort) -> u64 {
+    effort.pick(10_000_000, 1_000_000, 2_000)
+}
+
+/// The process that is killed: fills the map in `setup.dir` unless it is there, says so on stdout, and inserts
+/// and removes other entries for ever.
+///
+/// # Errors
+///
+/// When the map cannot be made or written to.
+pub(crate) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
+    // Whoever kills it may be killed first.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let entries = entry_count(Effort::of(setup));
+    let pool = remanent_map::options(Emulation::Nvram).open_or_create(setup.dir.join(FILE))?;
+    let map: BlinkTree<u64, u64> = BlinkTree::open_or_create(&pool, ROOT)?;
+    if map.is_empty()? {
+        for key in (0..entries).map(u64::from_number) {
+            map.insert(&key, &key)?;
+        }
+    }
+    println!("{READY}");
+    std::io::stdout().flush()?;
+    for key in (entries..entries + TRANSIENT).map(u64::from_number).cycle() {
+        if !map.insert(&key, &key)? {
+            map.discard(&key)?;
+        }
+    }
+    unreachable!("a cycle does not end")
+}
+
+/// What a restart took.
+struct Restart {
+    /// Until the first lookup was answered.
+    first_ms: f64,
+    /// Million lookups a second, window by window from then on.
+    windows: Vec<f64>,
+    ground: Ground,
+}
+
+impl Restart {
+    /// The throughput that it comes to.
+    fn final_mops(&self) -> f64 {
+        let last = self.windows.iter().rev().take(FINAL_WINDOWS);
+        last.copied().collect::<Samples>().median()
+    }
+
+    /// How many windows it took to reach full speed.
+    fn windows_to_full(&self) -> usize {
+        let full = FULL * self.final_mops();
+        let slow = self.windows.iter().position(|&mops| mops >= full);
+        slow.map_or(self.windows.len(), |slow| slow + 1)
+    }
+}
+
+/// Kills and restarts, and adds rows, the chart and claims.
+///
+/// # Errors
+///
+/// When the map cannot be made, or answers wrongly.
+pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
+    let rounds = effort.pick(5, 3, 1);
+    let windows = effort.pick(60, 15, 7);
+    let scratch = Scratch::new(&setup.dir)?;
+    let progress = Progress::new("maps, restart", 2 * rounds);
+    let mut restarts = Vec::new();
+    for _ in 0..rounds {
+        progress.step("writing until killed");
+        kill_a_writer(effort, scratch.path())?;
+        progress.step("restarting");
+        restarts.push(restart(scratch.path(), entry_count(effort), windows)?);
+    }
+    drop(progress);
+    add_to(report, &restarts, count_label(entry_count(effort) as usize));
+    Ok(())
+}
+
+/// Starts a process that writes, and kills it while it does.
+fn kill_a_writer(effort: Effort, directory: &Path) -> Result<()> {
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let mut command = Command::new(program);
+    command.arg("maps-writer").arg("--dir").arg(directory).stdout(Stdio::piped());
+    command.args(effort.pick(None, Some("--quick"), Some("--tiny")));
+    let mut child = command.spawn().context("cannot execute this program again")?;
+    let stdout = child.stdout.take().context("the writer has no stdout")?;
+    // Dropping it kills with SIGKILL.
+    let _child = Guarded::new(child);
+    let mut line = String::new();
+    BufReader::new(stdout).read_line(&mut line)?;
+    ensure!(line.trim() == READY, "the process that was to write says {line:?}");
+    std::thread::sleep(WRITING);
+    Ok(())
+}
+
+fn restart(directory: &Path, entries: u64, windows: usize) -> Result<Restart> {
+    let draw = |turn: u64| u64::from_number(mix(turn) % entries);
+    let start = Instant::now();
+    let pool = remanent_map::options(Emulation::Nvram).open(directory.join(FILE))?;
+    let map: BlinkTree<u64, u64> = BlinkTree::open(&pool, ROOT)?;
+    let look_up = |turn: u64| -> Result<()> {
+        let key = draw(turn);
+        ensure!(map.get(&key)? == Some(key), "key {key:#x} was inserted and is not found");
+        Ok(())
+    };
+    look_up(0)?;
+    let first_ms = start.elapsed().as_secs_f64() * 1e3;
+    ensure!(!pool.was_clean(), "the process that wrote was not killed");
+    let mut turn = 0;
+    let mut throughputs = Vec::new();
+    for _ in 0..windows {
+        let (start, before) = (Instant::now(), turn);
+        while start.elapsed() < WINDOW {
+            for _ in 0..LOOKUPS_PER_LOOK {
+                turn += 1;
+                look_up(turn)?;
+            }
+        }
+        throughputs.push((turn - before) as f64 / 1e6 / start.elapsed().as_secs_f64());
+    }
+    Ok(Restart { first_ms, windows: throughputs, ground: remanent_map::ground(&pool) })
+}
+
+fn add_to(report: &mut Report, restarts: &[Restart], entries: String) {
+    let ground = restarts.first().map_or_else(Ground::volatile, |restart| restart.ground.clone());
+    let first_ms: Samples = restarts.iter().map(|restart| restart.first_ms).collect();
+    let final_mops: Samples = restarts.iter().map(Restart::final_mops).collect();
+    let window_ms = WINDOW.as_secs_f64() * 1e3;
+    let full_ms: Samples =
+        restarts.iter().map(|restart| restart.windows_to_full() as f64 * window_ms).collect();
+    let series = "remanent, restarted";
+    report.row(series, &format!("{entries} first lookup"), &ground, "ms", &first_ms);
+    let shown = restarts.iter().map(Restart::windows_to_full).max().unwrap_or(0) + 1;
+    let label = format!("{entries} lookups, ms after restart:");
+    for window in 0..shown {
+        let mops = restarts.iter().filter_map(|restart| restart.windows.get(window)).copied();
+        let x = format!("{label} {}", (window + 1) as f64 * window_ms);
+        report.row(series, &x, &ground, "Mops/s", &mops.collect());
+    }
+    report.row(series, &format!("{entries} lookups in the end"), &ground, "Mops/s", &final_mops);
+    let title = format!("Lookups of {entries} entries, over ms after a restart");
+    report.chart("restart", &title, "Mops/s", &label, Shape::Lines);
+    let against = format!(
+        "nobody: from opening a pool of {entries} entries, whose process was killed, to the first lookup"
+    );
+    report.claim("ordered.restart_ms", &first_ms, "ms", against, None);
+    let against = format!(
+        "nobody: the end of the first {window_ms} ms in which lookups of {entries} entries reach {} % of {:.2} Mops/s",
+        FULL * 100.0,
+        final_mops.median()
+    );
+    report.claim("ordered.full_speed_ms", &full_ms, "ms", against, Some(window_ms));
+}
