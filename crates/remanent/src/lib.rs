@@ -47,6 +47,7 @@ pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, 
 pub use remanent_structures::batch_list;
 pub use remanent_structures::line_tx::BoundedBuffer;
 pub use remanent_structures::{
-    BatchMap, BatchOptions, Change, Error, HashMap, HashMultiMap, Key, LineCell, Result, SharedTx,
-    Stored, Transactional, Tx, TxArray, transactional,
+    BatchMap, BatchOptions, BlinkTree, BpMultiTree, BpTree, Change, Error, HashMap, HashMultiMap,
+    Key, LineCell, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx,
+    TxArray, transactional,
 };

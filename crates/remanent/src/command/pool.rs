@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remanent::pmem::heap::Violation;
 use remanent::pmem::pool::RootInfo;
 use remanent::structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
-use remanent::structures::{BatchMap, BatchOptions, BpTree, Map, OrderedKey};
+use remanent::structures::{BatchMap, BatchOptions, BlinkTree, BpTree, Map, OrderedKey};
 use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
 use serde_json::json;
 
@@ -211,6 +211,14 @@ fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<V
         check_map::<u64, str>,
         check_batch_map::<[u8], [u8]>,
         check_bptree::<u64, u64>,
+        check_blink_tree::<u64, u64>,
+        check_blink_tree::<u64, [u8]>,
+        check_blink_tree::<u64, str>,
+        check_blink_tree::<str, u64>,
+        check_blink_tree::<str, [u8]>,
+        check_blink_tree::<str, str>,
+        check_blink_tree::<[u8], u64>,
+        check_blink_tree::<[u8], [u8]>,
         check_list::<FlushAlways>,
         check_list::<Append>,
         check_list::<Log>,
@@ -248,6 +256,13 @@ fn check_bptree<K: OrderedKey + 'static, V: Stored + 'static>(
     root: &RootInfo,
 ) -> anyhow::Result<Option<Vec<Violation>>> {
     unless_other_type(BpTree::<K, V>::open(pool, &root.name).and_then(|tree| tree.check()))
+}
+
+fn check_blink_tree<K: OrderedKey + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &remanent::Pool,
+    root: &RootInfo,
+) -> anyhow::Result<Option<Vec<Violation>>> {
+    unless_other_type(BlinkTree::<K, V>::open(pool, &root.name).and_then(|tree| tree.check()))
 }
 
 fn check_list<V: Variant>(
