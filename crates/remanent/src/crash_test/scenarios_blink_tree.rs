@@ -137,7 +137,7 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
             merge,
             "leaves are joined",
             Tree { base: 0..8, keys: 0..8, ..decay() },
-            shaped(Config { samples: 8, ..at_stores(prepared(alone(2, 6))) }),
+            Config { samples: 6, after: 6, ..at_stores(prepared(alone(3, 4))) },
         )
         .with_weight(2),
         Scenario::new(
@@ -156,7 +156,7 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
             chunks,
             "what is replaced lies where nothing is allocated any more",
             Tree { keys: 0..6, base: 0..120, ..decay() },
-            Config { full_max: 4, samples: 2, ..prepared(alone(2, 6)) },
+            Config { full_max: 4, samples: 3, ..prepared(alone(1, 3)) },
         ),
         Scenario::new(
             inherited,

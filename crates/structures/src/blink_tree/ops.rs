@@ -233,7 +233,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         } else {
             let (record, _) = self.make_record(lane, probe, value)?;
             // Fence: the record, before a slot leads to it.
-            lane.fence();
+            medium.fence();
             record.offset
         };
         medium.store(leaf.0 + slot.key(), self.head_in(leaf, probe));
@@ -241,8 +241,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // Release: behind key and value in the order of the line's stores; a crash leaves all of it or nothing.
         self.store_valid(leaf, slot, true);
         // Flush and fence: for good, before anybody sees it.
-        medium.flush(leaf.0 + slot.line(), LINE_LEN);
-        lane.fence();
+        medium.persist(leaf.0 + slot.line(), LINE_LEN);
         held.begin_change();
         self.store_fingerprint(leaf, slot, probe.fingerprint);
         medium.store(leaf.0 + USED, self.used(leaf) | 1 << slot.0);
@@ -270,8 +269,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             held.begin_change();
             medium.store(at, value_word(value));
             // Flush and fence: for good, before anybody sees it; readers wait.
-            medium.flush(at, WORD_LEN);
-            lane.fence();
+            medium.persist(at, WORD_LEN);
             return Ok(());
         }
         let (record, _) = self.make_record(lane, probe, value)?;
@@ -299,8 +297,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         });
         self.store_valid(leaf, slot, false);
         // Flush and fence: gone for good, before anybody misses it, and before the record may be freed.
-        medium.flush(leaf.0 + slot.line(), LINE_LEN);
-        lane.fence();
+        medium.persist(leaf.0 + slot.line(), LINE_LEN);
         held.begin_change();
         let used = self.used(leaf) & !(1 << slot.0);
         medium.store(leaf.0 + USED, used);

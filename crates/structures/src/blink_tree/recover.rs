@@ -49,6 +49,7 @@ where
             medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
             // Flush: the first leaf.
             medium.flush(leaf, LINE_LEN);
+            // Redundant: but where the memory held a leaf before; no seed has met that.
             medium.flush(leaf + SLOTS, LEAF_LEN - SLOTS);
             let entries = [Entry { low: 0, child: leaf }];
             let root = core.make_node(&mut lane, 1, None, &entries).map_err(pool_error)?;
