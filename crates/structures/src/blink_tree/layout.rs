@@ -166,7 +166,7 @@ pub(super) fn write_leaf_head<M: Medium>(medium: &M, leaf: u64, low: u64, next: 
     }
 }
 
-/// Makes the tag of a leaf that is to be freed void, in memory: it shall not be taken for one again.
+/// Whether there is a leaf at `offset`.
 pub(super) fn is_leaf<M: Medium>(medium: &M, offset: u64) -> bool {
     medium.load(offset + LEAF_KIND) == LEAF_TAG << 32
 }

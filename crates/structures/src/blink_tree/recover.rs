@@ -196,19 +196,18 @@ impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
     }
 }
 
-/// Where the leftmost leaf's left neighbour would be.
-pub(super) const NO_LEAF: Leaf = Leaf(0);
-
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Visits every leaf from left to right, each at one moment; nobody may change the tree's shape.
     pub(super) fn for_each_leaf(&self, mut visit: impl FnMut(Leaf)) -> Result<()> {
         let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
-        while leaf != NO_LEAF {
+        loop {
             let next = self.stable(leaf, || Leaf(self.medium().load(leaf.0 + NEXT)))?;
             visit(leaf);
             self.heap.verify()?;
-            leaf = next.unwrap_or(NO_LEAF);
+            match next {
+                None | Some(Leaf(0)) => return Ok(()),
+                Some(next) => leaf = next,
+            }
         }
-        Ok(())
     }
 }
