@@ -15,39 +15,33 @@ fn scatter(number: u64, bits: u32) -> u64 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ number << 1) & ((1 << bits) - 1)
 }
 
-fn ascending<K, V, M>(
+/// What a visit of all entries of a range sees.
+fn ascending<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
     tree: &BlinkTree<K, V, M>,
     range: impl RangeBounds<K>,
-) -> Vec<(K::Owned, V::Owned)>
-where
-    K: OrderedKey + ?Sized,
-    V: Stored + ?Sized,
-    M: Medium,
-{
+) -> Vec<(K::Owned, V::Owned)> {
     let mut found = Vec::new();
-    tree.ascend(range, |key, value| {
-        found.push((key.to_owned(), value.to_owned()));
-        ControlFlow::Continue(())
-    })
-    .unwrap();
+    tree.ascend(range, collect(&mut found)).unwrap();
     found
 }
 
-fn descending<K, V, M>(
-    tree: &BlinkTree<K, V, M>,
-    range: impl RangeBounds<K>,
-) -> Vec<(K::Owned, V::Owned)>
-where
-    K: OrderedKey + ?Sized,
-    V: Stored + ?Sized,
-    M: Medium,
-{
-    let mut found = Vec::new();
-    tree.descend(range, |key, value| {
+/// A visitor that keeps copies.
+fn collect<K: ToOwned + ?Sized, V: ToOwned + ?Sized>(
+    found: &mut Vec<(K::Owned, V::Owned)>,
+) -> impl FnMut(&K, &V) -> ControlFlow<()> {
+    |key, value| {
         found.push((key.to_owned(), value.to_owned()));
         ControlFlow::Continue(())
-    })
-    .unwrap();
+    }
+}
+
+/// As [`ascending`], the other way.
+fn descending<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
+    tree: &BlinkTree<K, V, M>,
+    range: impl RangeBounds<K>,
+) -> Vec<(K::Owned, V::Owned)> {
+    let mut found = Vec::new();
+    tree.descend(range, collect(&mut found)).unwrap();
     found
 }
 
