@@ -29,7 +29,7 @@ struct Loaded {
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     /// Puts many entries into the map, and says how many of their keys are new.
     ///
-    /// As long as they come in ascending order, from behind the last key on, whole leaves are written, for three
+    /// As long as they come in ascending order, from behind the last key on, whole leaves are written, for four
     /// fences each. Every other entry is put by itself. A crash leaves a beginning of the sequence.
     ///
     /// ```

@@ -230,8 +230,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 lane.fence();
                 // Release: partner of the loads in `leaf_at`.
                 self.medium().store(at, node);
-                // With the lane's next fence, which comes before what was replaced is freed at the latest.
-                lane.flush_later(at);
+                // Flush and fence: before another thread builds on the new node, or frees what only the old one
+                // leads to.
+                // Redundant: the fence alone, but where that is another thread.
+                self.medium().persist(at, WORD_LEN);
                 for (_, suspect) in reshaping.replaced {
                     lane.retire(suspect);
                 }

@@ -9,7 +9,7 @@
 //! # What holds
 //!
 //! - **Fences.** None for a search. One for an insert, an update or a removal of keys and values of at most eight
-//!   bytes. Two where there is a record: longer ones. Dividing a leaf costs four more, joining two of them three, each
+//!   bytes. Two where there is a record: longer ones. Dividing a leaf costs five more, joining two of them four, each
 //!   once for about thirty entries.
 //! - **Threads.** Any number read and write. Writers of one leaf take turns; readers wait for none of them, but for
 //!   the one that is changing a value in their leaf. What a closure is given is used under that right, so the closure

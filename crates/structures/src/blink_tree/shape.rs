@@ -28,7 +28,7 @@ fn unless_full(reshaped: Result<()>) -> Result<()> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Divides a full leaf. Three fences, and one for the node above.
+    /// Divides a full leaf. Three fences, and two for the node above.
     #[cold]
     pub(super) fn split(
         &self,
