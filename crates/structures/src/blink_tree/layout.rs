@@ -64,14 +64,13 @@ pub(super) enum Kind {
 impl Kind {
     /// What the block at `offset` says that it is. It may be garbage.
     pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<Kind> {
-        if medium.load(offset + LEAF_KIND) == LEAF_TAG << 32 {
-            return Some(Kind::Leaf);
-        }
+        // The first word decides: where a leaf has its tag, others may have any key, but no leaf's first word, an
+        // offset, is as great as their tags.
         match medium.load(offset) >> 32 {
             INNER_TAG => Some(Kind::Inner),
             RECORD_TAG => Some(Kind::Record),
             SEPARATOR_TAG => Some(Kind::Separator),
-            _ => None,
+            _ => is_leaf(medium, offset).then_some(Kind::Leaf),
         }
     }
 }

@@ -1,4 +1,5 @@
 //! The B-link tree.
 
 mod basic;
+mod edges;
 mod fences;

@@ -1,0 +1,113 @@
+//! What only certain keys, certain memory or certain moments bring about.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use remanent_pmem::{Medium, Pool};
+use remanent_structures::{BlinkTree, Key, Map, OrderedKey, OrderedMap, Stored};
+
+use crate::support::{options, scratch};
+
+/// The tag of a leaf where it lies in a leaf, as the beginning of a key.
+const LEAF_TAG: u64 = 0x4c45_4146 << 32;
+
+/// A word of few entries a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Few(u64);
+
+impl Stored for Few {
+    fn type_name() -> String {
+        "Few".to_owned()
+    }
+    const LEN: Option<u32> = Some(8);
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_bytes(use_bytes)
+    }
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(bytes, |word| use_value(&Few(*word)))
+    }
+}
+impl Key for Few {}
+impl OrderedKey for Few {
+    const NODE_ENTRIES_MAX: usize = 4;
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_ordered(use_bytes)
+    }
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        u64::from_ordered(bytes, |word| use_key(&Few(*word)))
+    }
+}
+
+/// Opens a copy of a pool that is in use, which is to it as if the process had been killed.
+fn open_copy(path: &Path) -> Pool {
+    let copy = path.with_extension("copy");
+    std::fs::copy(path, &copy).unwrap();
+    options().open(&copy).unwrap()
+}
+
+fn keys_of<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
+    tree: &BlinkTree<K, V, M>,
+) -> Vec<K::Owned> {
+    let mut keys = Vec::new();
+    tree.ascend(.., |key, _| {
+        keys.push(key.to_owned());
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    keys
+}
+
+#[test]
+fn keys_that_look_like_the_tag_of_a_leaf_survive_a_crash() {
+    let dir = scratch();
+    let path = dir.path().join("a.pool");
+    let pool = options().create(&path).unwrap();
+    let tree: BlinkTree<[u8], u64> = BlinkTree::create(&pool, "tree").unwrap();
+    // In a record the key begins where a leaf has its tag, in a separator it is eight bytes before.
+    let keys: Vec<Vec<u8>> = (0..500_u32)
+        .flat_map(|number| {
+            let tag = LEAF_TAG.to_le_bytes();
+            [
+                [&tag[..], &number.to_be_bytes()].concat(),
+                [b"12345678", &tag[..], &number.to_be_bytes()].concat(),
+            ]
+        })
+        .collect();
+    for (value, key) in keys.iter().enumerate() {
+        tree.insert(key, &(value as u64)).unwrap();
+    }
+    let pool = open_copy(&path);
+    let tree: BlinkTree<[u8], u64> = BlinkTree::open(&pool, "tree").unwrap();
+    assert_eq!(tree.check().unwrap(), []);
+    for number in 0..2_000_u64 {
+        tree.insert(&[b"another key", &number.to_be_bytes()[..]].concat(), &0).unwrap();
+    }
+    for (value, key) in keys.iter().enumerate() {
+        assert_eq!(tree.get(key).unwrap(), Some(value as u64));
+    }
+}
+
+#[test]
+fn bounds_that_look_like_the_tag_of_a_leaf_survive_a_crash() {
+    let dir = scratch();
+    let path = dir.path().join("a.pool");
+    let pool = options().create(&path).unwrap();
+    // In a node of words, the least key behind it lies where a leaf has its tag.
+    let keys = |tree: u64| LEAF_TAG - 100 - tree..LEAF_TAG + 100;
+    let name = |tree: u64| format!("tree {tree}");
+    let trees: Vec<_> = (0..16)
+        .map(|number| {
+            let tree: BlinkTree<Few, u64> = BlinkTree::create(&pool, &name(number)).unwrap();
+            for key in keys(number) {
+                tree.insert(&Few(key), &key).unwrap();
+            }
+            tree
+        })
+        .collect();
+    let copy = open_copy(&path);
+    for number in 0..trees.len() as u64 {
+        let tree: BlinkTree<Few, u64> = BlinkTree::open(&copy, &name(number)).unwrap();
+        assert_eq!(tree.check().unwrap(), [], "tree {number}");
+        assert_eq!(keys_of(&tree), keys(number).map(Few).collect::<Vec<_>>());
+    }
+}
