@@ -18,8 +18,8 @@ use super::inner::{Entry, Goal};
 use super::key::{Probe, with_bytes};
 use super::layout::{
     COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NEXT,
-    NODE_LOW, NodeHead, ORDERED, ROOT, Record, SLOTS, USED, child_at, is_word, separator_key,
-    write_leaf_head,
+    NODE_LOW, NodeHead, ORDERED, PREFIX, ROOT, Record, SLOTS, USED, child_at, is_word,
+    separator_key, write_leaf_head,
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
 use crate::stored::{OrderedKey, Stored};
@@ -43,7 +43,7 @@ where
             let mut lane = core.heap.enter().prepare_to_write();
             let leaf = lane.allocate(LEAF_LEN)?.offset;
             write_leaf_head(medium, leaf, 0, 0);
-            for at in [HIGH, USED, ORDERED] {
+            for at in [HIGH, USED, ORDERED, PREFIX] {
                 medium.store(leaf + at, 0);
             }
             medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
@@ -176,8 +176,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             // Redundant: but where a process was killed before, which the simulator does not know.
             medium.flush(child_at::<K>(step.node, step.index), WORD_LEN);
         }
-        let level_of_last = 1;
-        let index = (path.len() as u64 + level_of_last).checked_sub(1 + wanted.level);
+        let index = (path.len() as u64).checked_sub(wanted.level);
         Ok(index
             .is_some_and(|index| path.get(index as usize).is_some_and(|step| step.node == node)))
     }

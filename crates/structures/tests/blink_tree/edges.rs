@@ -58,6 +58,34 @@ fn keys_of<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
 }
 
 #[test]
+fn a_new_tree_takes_nothing_from_leaves_that_lay_in_its_memory() {
+    let dir = scratch();
+    let path = dir.path().join("a.pool");
+    {
+        let pool = options().create(&path).unwrap();
+        let before: BlinkTree<str, u64> = BlinkTree::create(&pool, "before").unwrap();
+        for number in 0..20_000 {
+            before.insert(&format!("with a common beginning {number:06}"), &number).unwrap();
+        }
+        drop(before);
+        pool.remove_root("before").unwrap();
+    }
+    let pool = options().open(&path).unwrap();
+    // The order of these is another one behind any number of bytes.
+    let key =
+        |number: u8| format!("{number:03}{}", char::from(b'z' - number).to_string().repeat(60));
+    let trees: Vec<BlinkTree<str, u64>> =
+        (0..20).map(|tree| BlinkTree::create(&pool, &format!("tree {tree}")).unwrap()).collect();
+    for tree in &trees {
+        for number in (0..26).rev() {
+            tree.insert(&key(number), &0).unwrap();
+        }
+        assert_eq!(keys_of(tree), (0..26).map(key).collect::<Vec<_>>());
+        assert_eq!(tree.check().unwrap(), []);
+    }
+}
+
+#[test]
 fn keys_that_look_like_the_tag_of_a_leaf_survive_a_crash() {
     let dir = scratch();
     let path = dir.path().join("a.pool");
