@@ -137,8 +137,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for start in (0..len).step_by(8) {
                 let mut word = medium.load(leaf.0 + ORDER + start as u64);
                 for index in start..len.min(start + 8) {
-                    // What changes meanwhile is read again.
-                    self.copy_entry(leaf, Slot((word as u32 & 0xff).min(62)), index, snapshot);
+                    let slot = Slot((word as u32 & 0xff).min(62));
+                    // What changes meanwhile is read again. But the order may be that of another moment by now, and
+                    // a slot that was not used since this thread came here may lead to a record long freed.
+                    if used & 1 << slot.0 != 0 {
+                        self.copy_entry(leaf, slot, index, snapshot);
+                    }
                     word >>= 8;
                 }
             }
@@ -176,11 +180,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let probe = Probe::new::<K>(bytes);
             let mut leaf = self.leaf_at(Goal::At(probe))?;
             let mut is_first = true;
+            // Least key of what was not visited yet, once something was.
+            let mut rest = None;
             for seen in 0.. {
                 if !self.snapshot(leaf, &mut snapshot)? {
                     self.count_hop(&mut hops, leaf)?;
+                    if let Some(low) = rest {
+                        start = Position::Key(Bound::Included(self.bound_bytes(low)));
+                    }
                     continue 'pinned;
                 }
+                hops = 0;
                 let entries = &snapshot.entries[..snapshot.len];
                 let from = if is_first {
                     entries.partition_point(|&(head, payload)| {
@@ -209,8 +219,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 // first, which may lie before the range.
                 is_first &= self.with_bound(snapshot.high, |high| high.bytes <= probe.bytes);
                 leaf = snapshot.next;
-                if seen == LEAVES_A_PIN && !is_first {
-                    start = Position::Key(Bound::Included(self.bound_bytes(snapshot.high)));
+                rest = (!is_first).then_some(snapshot.high);
+                if let Some(low) = rest.filter(|_| seen >= LEAVES_A_PIN) {
+                    start = Position::Key(Bound::Included(self.bound_bytes(low)));
                     continue 'pinned;
                 }
             }
@@ -254,6 +265,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 self.count_hop(&mut hops, Leaf(0))?;
                 continue;
             };
+            hops = 0;
             let entries = &snapshot.entries[..snapshot.len];
             let to = self.end_in(entries, &end);
             for &(head, payload) in entries[..to].iter().rev() {

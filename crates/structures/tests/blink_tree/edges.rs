@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::mpsc;
 
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::{BlinkTree, Key, Map, OrderedKey, OrderedMap, Stored};
@@ -138,4 +139,40 @@ fn bounds_that_look_like_the_tag_of_a_leaf_survive_a_crash() {
         assert_eq!(tree.check().unwrap(), [], "tree {number}");
         assert_eq!(keys_of(&tree), keys(number).map(Few).collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn a_range_whose_next_leaf_is_joined_to_the_present_one_shows_nothing_twice() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    for key in 0..5_000 {
+        tree.insert(&key, &key).unwrap();
+    }
+    let (arrive, arrived) = mpsc::channel();
+    let (join, joined) = mpsc::channel();
+    let mut seen = Vec::new();
+    std::thread::scope(|scope| {
+        let tree = &tree;
+        scope.spawn(move || {
+            arrived.recv().unwrap();
+            for key in (800..1_200).filter(|key| key % 10 != 0) {
+                tree.remove(&key).unwrap();
+            }
+            join.send(()).unwrap();
+        });
+        tree.ascend(.., |&key, _| {
+            if key == 1_000 && !seen.contains(&1_000) {
+                arrive.send(()).unwrap();
+                joined.recv().unwrap();
+            }
+            seen.push(key);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    });
+    assert!(seen.is_sorted_by(|one, other| one < other));
+    let stays = |key: &u64| key % 10 == 0 || !(800..1_200).contains(key);
+    seen.retain(stays);
+    assert_eq!(seen, (0..5_000).filter(stays).collect::<Vec<_>>());
 }
