@@ -20,6 +20,9 @@ use crate::stored::{OrderedKey, Stored};
 
 use super::BlinkTree;
 
+/// Suspects that are left for the nodes above, when each of the records is a run of chunks, which takes one too.
+const SUSPECTS_KEPT: usize = 32;
+
 /// An entry on its way into a leaf: the ordered form of its key, and what its slot will lead to.
 struct Loaded {
     key: Vec<u8>,
@@ -60,9 +63,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
             if batch.is_empty() {
                 return Ok(count);
             }
-            if self.core.append(&batch)? {
-                count += batch.len() as u64;
-                continue;
+            match self.core.append(&batch) {
+                Ok(true) => {
+                    count += batch.len() as u64;
+                    continue;
+                }
+                // Other lanes may hold what was removed but not freed: putting has them free it.
+                Err(error) if !error.is_full() => return Err(error),
+                Ok(false) | Err(_) => {}
             }
             for (key, value) in batch {
                 count += u64::from(self.put(key.borrow(), value.borrow())?);
@@ -81,6 +89,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         let mut lane = self.heap.enter().prepare_to_write();
+        if lane.suspects_left() < entries.len() + SUSPECTS_KEPT {
+            return Ok(false);
+        }
         let first = Probe::new::<K>(&keys[0]);
         let Some(last) = self.hold_last()? else { return Ok(false) };
         let leaf = last.leaf;

@@ -176,3 +176,32 @@ fn a_range_whose_next_leaf_is_joined_to_the_present_one_shows_nothing_twice() {
     seen.retain(stays);
     assert_eq!(seen, (0..5_000).filter(stays).collect::<Vec<_>>());
 }
+
+#[test]
+fn many_large_values_are_loaded_while_a_reader_holds_back_what_was_replaced() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let tree: BlinkTree<u64, [u8]> = BlinkTree::create(&pool, "tree").unwrap();
+    tree.insert(&0, &[0; 100]).unwrap();
+    let (arrive, arrived) = mpsc::channel();
+    let (leave, left) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let tree = &tree;
+        scope.spawn(move || {
+            tree.get_with(&0, |_| {
+                arrive.send(()).unwrap();
+                left.recv().unwrap_or_default();
+            })
+            .unwrap();
+        });
+        arrived.recv().unwrap();
+        for round in 0..185 {
+            tree.put(&0, &[round; 100]).unwrap();
+        }
+        let value = vec![1; 70_000];
+        assert_eq!(tree.bulk_load((1..=60).map(|key| (key, &value[..]))).unwrap(), 60);
+        drop(leave);
+    });
+    assert_eq!(tree.len().unwrap(), 61);
+    assert_eq!(tree.check().unwrap(), []);
+}
