@@ -6,6 +6,7 @@
 //! is found from its left neighbour.
 
 use remanent_pmem::heap::{Block, Lane};
+use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
@@ -127,7 +128,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn give_back_separator(&self, lane: &mut Lane<'_, M>, separator: u64) {
         if !is_word::<K>() {
             let len = with_separator(self.medium(), separator, |key| separator_len(key.len()));
-            lane.give_back(Block { offset: separator, len });
+            // A long one has whole chunks.
+            lane.give_back(Block { offset: separator, len: len.next_multiple_of(CHUNK_LEN) });
         }
     }
 

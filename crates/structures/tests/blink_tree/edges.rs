@@ -39,6 +39,33 @@ impl OrderedKey for Few {
     }
 }
 
+/// As [`Few`], of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FewBytes(Vec<u8>);
+
+impl Stored for FewBytes {
+    fn type_name() -> String {
+        "FewBytes".to_owned()
+    }
+    const LEN: Option<u32> = None;
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        use_value(&FewBytes(bytes.to_vec()))
+    }
+}
+impl Key for FewBytes {}
+impl OrderedKey for FewBytes {
+    const NODE_ENTRIES_MAX: usize = 4;
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        use_key(&FewBytes(bytes.to_vec()))
+    }
+}
+
 /// Opens a copy of a pool that is in use, which is to it as if the process had been killed.
 fn open_copy(path: &Path) -> Pool {
     let copy = path.with_extension("copy");
@@ -204,4 +231,26 @@ fn many_large_values_are_loaded_while_a_reader_holds_back_what_was_replaced() {
     });
     assert_eq!(tree.len().unwrap(), 61);
     assert_eq!(tree.check().unwrap(), []);
+}
+
+#[test]
+fn a_full_pool_gets_all_of_a_long_separator_back() {
+    const BEGINNING: usize = 65_530;
+    let key = |number: u32| {
+        let end = number.to_be_bytes();
+        FewBytes([&vec![b'k'; BEGINNING][..], &end].concat())
+    };
+    let fill = |chunks: u64| {
+        let dir = scratch();
+        let path = dir.path().join("a.pool");
+        let pool = Pool::options().size_max(chunks << 16).create(&path).unwrap();
+        let tree: BlinkTree<FewBytes, u64> = BlinkTree::create(&pool, "tree").unwrap();
+        let full = (0..).find(|&number| tree.insert(&key(number), &0).is_err()).unwrap();
+        assert_eq!(tree.len().unwrap(), u64::from(full));
+        assert_eq!(tree.check().unwrap(), []);
+        let report = pool.check().unwrap();
+        assert!(report.violations.is_empty(), "{chunks} chunks: {:?}", report.violations);
+    };
+    // At one of these lengths there is room for a separator, but not for the leaf.
+    (600..616).for_each(fill);
 }
