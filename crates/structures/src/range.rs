@@ -22,7 +22,8 @@ pub struct Range<'m, K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> {
     front: VecDeque<(K::Owned, V::Owned)>,
     /// Fetched from the back, in descending order.
     back: VecDeque<(K::Owned, V::Owned)>,
-    has_failed: bool,
+    /// Whether nothing is left between the two, or fetching it failed.
+    is_done: bool,
 }
 
 impl<'m, K, V, T> Range<'m, K, V, T>
@@ -39,7 +40,7 @@ where
             end: end.map(K::to_owned),
             front: VecDeque::new(),
             back: VecDeque::new(),
-            has_failed: false,
+            is_done: false,
         }
     }
 
@@ -56,9 +57,13 @@ where
         } else {
             self.map.ascend(bounds, visit)?;
         }
-        if let Some((last, _)) = batch.back() {
-            let beyond = Bound::Excluded(last.clone());
-            if backwards { self.end = beyond } else { self.start = beyond }
+        match batch.back() {
+            Some((last, _)) => {
+                let beyond = Bound::Excluded(last.clone());
+                if backwards { self.end = beyond } else { self.start = beyond }
+            }
+            // What comes later would be out of order once the other end's are given out.
+            None => self.is_done = true,
         }
         Ok(())
     }
@@ -66,10 +71,10 @@ where
     fn take(&mut self, backwards: bool) -> Option<Result<(K::Owned, V::Owned)>> {
         let is_empty = if backwards { self.back.is_empty() } else { self.front.is_empty() };
         if is_empty
-            && !self.has_failed
+            && !self.is_done
             && let Err(error) = self.fetch(backwards)
         {
-            self.has_failed = true;
+            self.is_done = true;
             return Some(Err(error));
         }
         // When nothing is left between both, what the other end has fetched comes next.

@@ -234,6 +234,22 @@ fn many_large_values_are_loaded_while_a_reader_holds_back_what_was_replaced() {
 }
 
 #[test]
+fn a_range_from_both_ends_keeps_its_order_while_entries_come() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    for key in [10, 20, 30] {
+        tree.insert(&key, &0).unwrap();
+    }
+    let mut range = tree.range(..).map(|entry| entry.unwrap().0);
+    assert_eq!(range.next_back(), Some(30));
+    assert_eq!(range.next(), Some(10));
+    tree.insert(&5, &0).unwrap();
+    assert_eq!(range.next(), Some(20));
+    assert_eq!(range.next(), None);
+}
+
+#[test]
 fn a_full_pool_gets_all_of_a_long_separator_back() {
     const BEGINNING: usize = 65_530;
     let key = |number: u32| {
