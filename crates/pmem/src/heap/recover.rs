@@ -21,7 +21,7 @@ impl<M: Medium> Heap<M> {
     ///
     /// # Errors
     ///
-    /// When a state word is damaged.
+    /// When a state word is damaged, or the medium met a fault: then the next open has it all to do again.
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
         // Flush and fence: the header, before anything is decided by it. Also after a proper close: this root
@@ -34,6 +34,8 @@ impl<M: Medium> Heap<M> {
             any |= self.recover_suspects(lane, &mut is_linked)?;
         }
         if any {
+            // What the structure answered while memory could not be read is not to be believed.
+            self.verify()?;
             // Fence: every bit is true before the lanes forget what was doubtful.
             self.medium().fence();
             self.forget();
