@@ -45,6 +45,10 @@ pub(super) struct TextKey(Vec<u8>);
 const NODE_ENTRIES_MAX: usize = 4;
 /// Values from here on are there from the start.
 const BASE_VALUE: u64 = 500;
+/// What is left in two leaves under the first node, when 25 keys were added and [`THINNED`] removed.
+const LONELY: [u64; 2] = [3, 9];
+/// Keys beside [`LONELY`] ones in their leaves.
+pub(super) const THINNED: [u64; 4] = [4, 5, 10, 11];
 const TEXT_BEGINNING: &str = "a common beginning ";
 const TEXT_END: &str = "/and more";
 
@@ -174,6 +178,10 @@ pub(super) struct Tree<F> {
     pub(super) base: Range<u64>,
     /// Whether a tree before this one has left its nodes in the same memory.
     pub(super) inherited: bool,
+    /// Keys of those that are removed again before the start.
+    pub(super) thinned: &'static [u64],
+    /// Whether all of them are.
+    pub(super) cleared: bool,
     /// Whether the tree is closed and opened before the start.
     pub(super) reopened: bool,
     /// What operations are drawn from.
@@ -196,6 +204,8 @@ pub(super) enum Mix {
     Loads,
     /// Mostly removals.
     Decay,
+    /// New keys, and removals of [`LONELY`] ones: nearly each changes the tree's shape.
+    Shape,
 }
 
 /// One operation of the tree.
@@ -229,7 +239,8 @@ fn base_value(key: u64) -> u64 {
 
 impl<F: Form> Tree<F> {
     fn base_entries(&self) -> BTreeMap<u64, u64> {
-        self.base.clone().map(|key| (key, base_value(key))).collect()
+        let is_there = |key: &u64| !self.cleared && !self.thinned.contains(key);
+        self.base.clone().filter(is_there).map(|key| (key, base_value(key))).collect()
     }
 
     /// The greatest number of a key that is there.
@@ -333,8 +344,14 @@ where
             TestTree::<F>::create(pool, name)
         };
         let open = Open::create(Arc::clone(&medium), self.size_max, create)?;
-        for (key, value) in self.base_entries() {
-            open.object.insert(&F::key(key), F::value(value).borrow())?;
+        for key in self.base.clone() {
+            open.object.insert(&F::key(key), F::value(base_value(key)).borrow())?;
+        }
+        for &key in self.thinned {
+            open.object.discard(&F::key(key))?;
+        }
+        if self.cleared {
+            open.object.clear()?;
         }
         if self.reopened {
             drop(open);
@@ -456,6 +473,7 @@ where
             Mix::Growth => &[0, 0, 0, 0, 0, 1, 1, 3, 6],
             Mix::Loads => &[0, 1, 6, 9, 9, 9],
             Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
+            Mix::Shape => &[0, 10],
         };
         match *rng.pick(kinds) {
             0 => Op::Insert(key, value),
@@ -467,6 +485,7 @@ where
             6 => Op::Range(key.min(other)..key.max(other), false),
             7 => Op::Range(key.min(other)..key.max(other), true),
             9 => Op::Append(2 + rng.below(2)),
+            10 => Op::Remove(*rng.pick(&LONELY)),
             _ => Op::Len,
         }
     }

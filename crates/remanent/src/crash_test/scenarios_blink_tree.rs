@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use remanent_crashsim::{Class, Config, Faults, Nested, SimOptions};
 
 use super::Scenario;
-use super::blink_tree::{Form, Mix, Texts, Tree, Words};
+use super::blink_tree::{Form, Mix, THINNED, Texts, Tree, Words};
 use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
 
 /// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
@@ -16,6 +16,8 @@ fn tree<F>(mix: Mix) -> Tree<F> {
         keys: 0..10,
         base: 0..0,
         inherited: false,
+        thinned: &[],
+        cleared: false,
         reopened: false,
         mix,
         size_max: SIZE_MAX,
@@ -79,7 +81,24 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
         "blink_tree/records-threads-reopened",
         "blink_tree/records-threads-pages",
     ]));
+    all.push(
+        Scenario::new(
+            "blink_tree/threads-nodes",
+            "threads join leaves under nodes that others divide",
+            Tree { base: 0..25, thinned: &THINNED, keys: 25..28, ..tree::<Words>(Mix::Shape) },
+            briefly(3, 0, 2),
+        )
+        .with_weight(20),
+    );
+    all.push(cleared::<Words>("blink_tree/cleared"));
+    all.push(cleared::<Texts>("blink_tree/records-cleared"));
     all
+}
+
+fn cleared<F: Form + Clone + Send>(name: &'static str) -> Scenario {
+    // One leaf: joining others to it would make durable what clearing it has to.
+    let tree = Tree { base: 0..4, cleared: true, ..tree::<F>(Mix::All) };
+    Scenario::new(name, "a tree that was cleared", tree, prepared(alone(0, 3)))
 }
 
 fn by_one_thread<F: Form + Clone + Send>(names: [&'static str; 7]) -> Vec<Scenario> {

@@ -232,7 +232,6 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 self.medium().store(at, node);
                 // Flush and fence: before another thread builds on the new node, or frees what only the old one
                 // leads to.
-                // Redundant: the fence alone, but where that is another thread.
                 self.medium().persist(at, WORD_LEN);
                 for (_, suspect) in reshaping.replaced {
                     lane.retire(suspect);

@@ -230,13 +230,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         for slot in slots_of(slots) {
             self.store_valid(leaf, slot, false);
             // Flush: fenced below.
-            // Redundant: but where the record is freed, and its space used again, before this line is flushed by
-            // whoever writes to it next; no seed has met that.
             self.medium().flush(leaf.0 + slot.line(), LINE_LEN);
         }
         if slots != 0 {
-            // Fence: before a record that one of them leads to may be freed by who else leads to it.
-            // Redundant: as the flush.
+            // Fence: before `clear` says that they are gone, and before a record that one of them leads to may be
+            // freed by who else leads to it.
             self.medium().fence();
         }
     }

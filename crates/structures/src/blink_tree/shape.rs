@@ -240,7 +240,6 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         lane.fence();
         medium.store(to.0 + NEXT, medium.load(from.0 + NEXT));
         // Flush and fence: from here on they do, and the right leaf is no part of the tree.
-        // Redundant: the fence alone, but where another thread writes to this leaf next.
         medium.persist(to.0 + NEXT, WORD_LEN);
         medium.store(to.0 + HIGH, medium.load(from.0 + HIGH));
         medium.store(to.0 + USED, used);
