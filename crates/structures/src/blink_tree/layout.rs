@@ -16,7 +16,7 @@
 //!
 //! line     0  three keys     24  three values or records     48  which of them are valid
 //!
-//! record   0  tag, length of the key     16  key in its ordered form, zero-padded to whole words
+//! record   0  tag, length of the key     16  key in its ordered form, padded to whole words
 //!          8  length of the value         …  value
 //!
 //! sepa-    0  tag, length

@@ -12,8 +12,8 @@
 //!   bytes. Two where there is a record: longer ones. Dividing a leaf costs five more, joining two of them four, each
 //!   once for about thirty entries.
 //! - **Threads.** Any number read and write. Writers of one leaf take turns; readers wait for none of them, but for
-//!   the one that is changing a value in their leaf. What a closure is given is used under that right, so the closure
-//!   must not use the map.
+//!   the one that is changing a value in their leaf, or the leaf's range, or is clearing it. What a closure is given is
+//!   used under that right, so the closure must not use the map.
 //! - **Order.** Of the keys' [ordered form](crate::OrderedKey): integers as numbers, bytes and strings byte by byte.
 //!   Each leaf of a range is seen as it is at one moment.
 //! - **Space.** A leaf that becomes nearly empty is joined to a neighbour, and so are nodes above.
