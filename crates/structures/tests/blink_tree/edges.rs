@@ -183,7 +183,7 @@ fn a_range_whose_next_leaf_is_joined_to_the_present_one_shows_nothing_twice() {
         let tree = &tree;
         scope.spawn(move || {
             arrived.recv().unwrap();
-            for key in (800..1_200).filter(|key| key % 10 != 0) {
+            for key in (800_u64..1_200).filter(|key| !key.is_multiple_of(10)) {
                 tree.remove(&key).unwrap();
             }
             join.send(()).unwrap();
@@ -199,7 +199,7 @@ fn a_range_whose_next_leaf_is_joined_to_the_present_one_shows_nothing_twice() {
         .unwrap();
     });
     assert!(seen.is_sorted_by(|one, other| one < other));
-    let stays = |key: &u64| key % 10 == 0 || !(800..1_200).contains(key);
+    let stays = |key: &u64| key.is_multiple_of(10) || !(800..1_200).contains(key);
     seen.retain(stays);
     assert_eq!(seen, (0..5_000).filter(stays).collect::<Vec<_>>());
 }
