@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use remanent_server::{Config, Progress, Session, Shared, Volatile};
+use remanent_server::{Config, Keyspace, Progress, Session, Shared, Volatile};
 
 fuzz_target!(|bytes: &[u8]| {
-    let shared = Arc::new(Shared::new(Volatile::new(1 << 20), Config::default()));
+    let keys = Keyspace::open(Volatile::new(1 << 20)).expect("an empty store");
+    let shared = Arc::new(Shared::new(keys, Config::default()));
     let address = "127.0.0.1:50000".parse().expect("an address");
     let mut session = Session::new(shared, address, address);
     session.input().extend_from_slice(bytes);

@@ -11,6 +11,7 @@
 mod about;
 mod clients;
 mod command;
+mod keyspace;
 mod net;
 pub mod resp;
 mod session;
@@ -18,6 +19,7 @@ mod shared;
 pub mod store;
 mod syncs;
 
+pub use keyspace::Keyspace;
 pub use net::{BindError, Server};
 pub use resp::Protocol;
 pub use session::{Progress, Session};

@@ -43,9 +43,10 @@ pub enum Progress {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use remanent_server::{Config, Progress, Session, Shared, Volatile};
+/// use remanent_server::{Config, Keyspace, Progress, Session, Shared, Volatile};
 ///
-/// let shared = Arc::new(Shared::new(Volatile::new(1 << 20), Config::default()));
+/// let keys = Keyspace::open(Volatile::new(1 << 20))?;
+/// let shared = Arc::new(Shared::new(keys, Config::default()));
 /// let address = "127.0.0.1:50000".parse()?;
 /// let mut session = Session::new(shared, address, address);
 /// session.input().extend_from_slice(b"SET key value\r\nGET key\r\nGET oth");
@@ -55,7 +56,7 @@ pub enum Progress {
 /// session.input().extend_from_slice(b"er\r\n");
 /// session.run();
 /// assert_eq!(session.output(), b"$-1\r\n");
-/// # Ok::<(), std::net::AddrParseError>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Session<S: Store> {

@@ -8,7 +8,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::clients::{Clients, Totals};
 use crate::resp::Limits;
 use crate::syncs::{Syncs, Ticket};
-use crate::{Store, store};
+use crate::{Keyspace, Store, store};
 
 /// How a server is to behave; none of it can be changed while it runs.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Default for Config {
 /// What all connections of a server share.
 #[derive(Debug)]
 pub struct Shared<S> {
-    pub(crate) store: S,
+    pub(crate) keys: Keyspace<S>,
     pub(crate) config: Config,
     pub(crate) clients: Clients,
     pub(crate) syncs: Syncs,
@@ -61,11 +61,11 @@ pub struct Shared<S> {
 
 impl<S> Shared<S> {
     /// What the connections of one server share, before there are any.
-    pub fn new(store: S, config: Config) -> Self {
+    pub fn new(keys: Keyspace<S>, config: Config) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run_id = format!("{:032x}{:08x}", since_epoch.as_nanos(), std::process::id());
         Shared {
-            store,
+            keys,
             config,
             clients: Clients::default(),
             syncs: Syncs::default(),
@@ -76,9 +76,9 @@ impl<S> Shared<S> {
         }
     }
 
-    /// The store that is served.
-    pub fn store(&self) -> &S {
-        &self.store
+    /// The keys that are served.
+    pub fn keys(&self) -> &Keyspace<S> {
+        &self.keys
     }
 
     /// What was counted since the last `CONFIG RESETSTAT`.
@@ -103,6 +103,6 @@ impl<S> Shared<S> {
 impl<S: Store> Shared<S> {
     /// Waits until what was written before `ticket` was taken is safe.
     pub(crate) fn sync(&self, ticket: Ticket) -> Result<(), store::StoreError> {
-        self.syncs.wait(ticket, || self.store.sync())
+        self.syncs.wait(ticket, || self.keys.store().sync())
     }
 }

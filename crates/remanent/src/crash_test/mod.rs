@@ -20,6 +20,8 @@ mod scenarios_batch;
 mod scenarios_batch_list;
 mod scenarios_blink_tree;
 mod scenarios_bptree;
+mod scenarios_sorted_sets;
+mod sorted_sets;
 
 use std::fmt;
 use std::ops::ControlFlow;

@@ -33,6 +33,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(super::scenarios_batch::batch_maps());
     all.extend(super::scenarios_blink_tree::blink_trees());
     all.extend(super::scenarios_bptree::bptrees());
+    all.extend(super::scenarios_sorted_sets::sorted_sets());
     all
 }
 

@@ -19,9 +19,10 @@ impl<S: Store> Call<'_, S> {
     /// Parameters by the names that Redis gives them.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let config = &self.shared.config;
-        let size_max_bytes = self.shared.store.describe().size_max_bytes;
+        let size_max_bytes = self.shared.keys.store().describe().size_max_bytes;
         // Redis's words for: before the answer, and soon after it.
-        let appendfsync = if self.shared.store.lag().is_some() { "everysec" } else { "always" };
+        let appendfsync =
+            if self.shared.keys.store().lag().is_some() { "everysec" } else { "always" };
         vec![
             ("appendfsync", appendfsync.into()),
             ("appendonly", "no".into()),

@@ -105,7 +105,7 @@ fn clients<S>(text: &mut Text, shared: &Shared<S>) {
 }
 
 fn memory<S: Store>(text: &mut Text, shared: &Shared<S>) {
-    let description = shared.store.describe();
+    let description = shared.keys.store().describe();
     text.bytes("used_memory", description.used_bytes);
     text.bytes("used_memory_rss", resident_bytes());
     text.bytes("maxmemory", description.size_max_bytes);
@@ -113,7 +113,7 @@ fn memory<S: Store>(text: &mut Text, shared: &Shared<S>) {
 }
 
 fn persistence<S: Store>(text: &mut Text, shared: &Shared<S>) {
-    let description = shared.store.describe();
+    let description = shared.keys.store().describe();
     text.line("loading", 0);
     text.line("rdb_changes_since_last_save", 0);
     text.line("rdb_bgsave_in_progress", 0);
@@ -126,7 +126,7 @@ fn persistence<S: Store>(text: &mut Text, shared: &Shared<S>) {
     text.line("pool_durability", &description.durability);
     text.line("pool_emulation", &description.emulation);
     text.line("pool_opened_clean", u8::from(description.opened_clean));
-    let Some(lag) = shared.store.lag() else {
+    let Some(lag) = shared.keys.store().lag() else {
         text.line("durability", &description.durability);
         return;
     };
@@ -161,7 +161,7 @@ fn cluster<S>(text: &mut Text, _: &Shared<S>) {
 }
 
 fn keyspace<S: Store>(text: &mut Text, shared: &Shared<S>) {
-    let keys = shared.store.len().unwrap_or(0);
+    let keys = shared.keys.len().unwrap_or(0);
     if keys > 0 {
         text.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
     }

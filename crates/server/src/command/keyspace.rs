@@ -1,25 +1,27 @@
 //! Commands on keys of any type, and on all of them.
 
 use super::{Call, Failure, Outcome, glob};
+use crate::keyspace::{Keyspace, Tag};
 use crate::resp::{Output, Request, parse_i64, parse_u64};
-use crate::store::{Store, StoreError, Tag};
+use crate::store::{Store, StoreError};
 
 /// Entries that `SCAN` looks at when it is not told how many.
 const SCAN_COUNT: u64 = 10;
 /// Entries that `KEYS` looks at in one go.
 const KEYS_BATCH: usize = 1024;
 
-/// What `SCAN` was asked besides the cursor.
-struct ScanOptions<'a> {
-    pattern: Option<&'a [u8]>,
-    count: u64,
-    type_name: Option<&'a [u8]>,
+/// What `SCAN` or `ZSCAN` was asked besides the cursor.
+pub(super) struct ScanOptions<'a> {
+    pub(super) pattern: Option<&'a [u8]>,
+    pub(super) count: u64,
+    pub(super) type_name: Option<&'a [u8]>,
 }
 
 impl<'a> ScanOptions<'a> {
-    fn parse(request: &'a Request<'_>) -> Result<Self, Failure> {
+    /// Reads the options that begin with argument `first`.
+    pub(super) fn parse(request: &'a Request<'_>, first: usize) -> Result<Self, Failure> {
         let mut options = ScanOptions { pattern: None, count: SCAN_COUNT, type_name: None };
-        for index in (2..request.len()).step_by(2) {
+        for index in (first..request.len()).step_by(2) {
             if index + 1 == request.len() {
                 return Err(Failure::SYNTAX);
             }
@@ -49,7 +51,7 @@ impl<'a> ScanOptions<'a> {
 
 /// Entries that a `SCAN` asks to be looked at.
 pub(super) fn scan_count(request: &Request<'_>) -> u64 {
-    ScanOptions::parse(request).map_or(0, |options| options.count)
+    ScanOptions::parse(request, 2).map_or(0, |options| options.count)
 }
 
 /// Keys, encoded, and how many they are: an array's length goes before what is in it.
@@ -76,11 +78,11 @@ impl Found {
 
 impl<S: Store> Call<'_, S> {
     pub(super) fn del(&mut self) -> Outcome {
-        self.answer_count(S::remove).map(|_| ())
+        self.answer_count(Keyspace::remove).map(|_| ())
     }
 
     pub(super) fn exists(&mut self) -> Outcome {
-        let present = self.answer_count(S::contains)?;
+        let present = self.answer_count(Keyspace::contains)?;
         self.client.counts.hits += present;
         self.client.counts.misses += self.request.len() as u64 - 1 - present;
         Ok(())
@@ -89,24 +91,24 @@ impl<S: Store> Call<'_, S> {
     /// Answers for how many of the keys `test` holds, and returns it.
     fn answer_count(
         &mut self,
-        test: impl Fn(&S, &[u8]) -> Result<bool, StoreError>,
+        test: impl Fn(&Keyspace<S>, &[u8]) -> Result<bool, StoreError>,
     ) -> Result<u64, Failure> {
         let mut count = 0;
         for key in self.request.iter().skip(1) {
-            count += u64::from(test(&self.shared.store, key)?);
+            count += u64::from(test(&self.shared.keys, key)?);
         }
         self.reply.integer(count as i64);
         Ok(count)
     }
 
     pub(super) fn type_of(&mut self) -> Outcome {
-        let tag = self.shared.store.get_with(self.request.get(1), Tag::of)?;
+        let tag = self.shared.keys.get_with(self.request.get(1), Tag::of)?;
         self.reply.simple(tag.map_or("none", Tag::name));
         Ok(())
     }
 
     pub(super) fn db_size(&mut self) -> Outcome {
-        self.reply.integer(self.shared.store.len()? as i64);
+        self.reply.integer(self.shared.keys.len()? as i64);
         Ok(())
     }
 
@@ -116,7 +118,7 @@ impl<S: Store> Call<'_, S> {
             2 if self.is_word(1, "ASYNC") || self.is_word(1, "SYNC") => {}
             _ => return Err(Failure::SYNTAX),
         }
-        self.shared.store.clear()?;
+        self.shared.keys.clear()?;
         self.reply.simple("OK");
         Ok(())
     }
@@ -126,7 +128,7 @@ impl<S: Store> Call<'_, S> {
         let mut found = Found::new(self.shared.config.output_len_max);
         let mut cursor = 0;
         loop {
-            cursor = self.shared.store.scan(cursor, KEYS_BATCH, |key, _| {
+            cursor = self.shared.keys.scan(cursor, KEYS_BATCH, |key, _| {
                 if glob::matches(pattern, key) {
                     found.push(key);
                 }
@@ -142,10 +144,10 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn scan(&mut self) -> Outcome {
         let cursor = parse_u64(self.request.get(1));
         let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
-        let options = ScanOptions::parse(&self.request)?;
+        let options = ScanOptions::parse(&self.request, 2)?;
         let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
         let mut found = Found::new(self.shared.config.output_len_max);
-        let next = self.shared.store.scan(cursor, limit, |key, stored| {
+        let next = self.shared.keys.scan(cursor, limit, |key, stored| {
             if options.selects(key, stored) {
                 found.push(key);
             }

@@ -8,6 +8,7 @@ mod glob;
 mod info;
 mod keyspace;
 mod server;
+mod sorted_set;
 mod string;
 pub(crate) mod table;
 mod wait;
@@ -178,6 +179,7 @@ impl<S: Store> Call<'_, S> {
             Verb::Type => self.type_of(),
             Verb::Wait => self.wait(),
             Verb::WaitAof => self.wait_aof(),
+            on_sorted_set => self.run_on_sorted_set(on_sorted_set),
         }
     }
 

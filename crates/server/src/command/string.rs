@@ -1,8 +1,9 @@
 //! Commands on one string, or several.
 
 use super::{Call, Failure, Outcome, wrong_arity};
+use crate::keyspace::{Keyspace, Tag};
 use crate::resp::{Output, parse_i64};
-use crate::store::{Change, Store, Tag};
+use crate::store::{Change, Store};
 
 /// The bytes of a stored string.
 fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
@@ -40,7 +41,7 @@ impl<S: Store> Call<'_, S> {
     /// Answers the string at the key that is argument `index`.
     fn answer_value(&mut self, index: usize) -> Outcome {
         let reply = &mut *self.reply;
-        let found = self.shared.store.get_with(self.request.get(index), |stored| {
+        let found = self.shared.keys.get_with(self.request.get(index), |stored| {
             payload(stored).map(|payload| reply.bulk(payload))
         })?;
         match found {
@@ -70,7 +71,7 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn str_len(&mut self) -> Outcome {
         let len = self
             .shared
-            .store
+            .keys
             .get_with(self.request.get(1), |stored| payload(stored).map(<[u8]>::len))?;
         match len {
             Some(_) => self.client.counts.hits += 1,
@@ -88,9 +89,9 @@ impl<S: Store> Call<'_, S> {
         }
         let (key, value) = (self.request.get(1), self.request.tagged(2));
         let done = match options {
-            SetOptions { only_missing: true, .. } => self.shared.store.insert(key, value)?,
-            SetOptions { only_present: true, .. } => self.shared.store.replace(key, value)?,
-            _ => self.shared.store.put(key, value).map(|()| true)?,
+            SetOptions { only_missing: true, .. } => self.shared.keys.insert(key, value)?,
+            SetOptions { only_present: true, .. } => self.shared.keys.replace(key, value)?,
+            _ => self.shared.keys.put(key, value).map(|()| true)?,
         };
         if done {
             self.reply.simple("OK")
@@ -133,7 +134,7 @@ impl<S: Store> Call<'_, S> {
 
     fn set_and_answer_old(&mut self, options: SetOptions) -> Outcome {
         let value = self.request.tagged(2);
-        answering_old(self.reply, &self.shared.store, self.request.get(1), |old| {
+        answering_old(self.reply, &self.shared.keys, self.request.get(1), |old| {
             match (options.only_missing, options.only_present, old) {
                 (true, _, true) | (_, true, false) => Change::Keep,
                 _ => Change::Put(value.to_vec()),
@@ -146,14 +147,14 @@ impl<S: Store> Call<'_, S> {
         let value = stored([self.request.get(2), b""]);
         let key = self.request.get(1);
         let found =
-            answering_old(self.reply, &self.shared.store, key, |_| Change::Put(value.clone()))?;
+            answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value.clone()))?;
         self.count(found);
         Ok(())
     }
 
     pub(super) fn get_del(&mut self) -> Outcome {
         let key = self.request.get(1);
-        let found = answering_old(self.reply, &self.shared.store, key, |old| {
+        let found = answering_old(self.reply, &self.shared.keys, key, |old| {
             if old { Change::Remove } else { Change::Keep }
         })?;
         self.count(found);
@@ -169,7 +170,7 @@ impl<S: Store> Call<'_, S> {
 
     pub(super) fn set_nx(&mut self) -> Outcome {
         self.request.tag(2, Tag::STRING.0);
-        let done = self.shared.store.insert(self.request.get(1), self.request.tagged(2))?;
+        let done = self.shared.keys.insert(self.request.get(1), self.request.tagged(2))?;
         self.reply.integer(done.into());
         Ok(())
     }
@@ -181,7 +182,7 @@ impl<S: Store> Call<'_, S> {
         }
         for index in (1..self.request.len()).step_by(2) {
             self.request.tag(index + 1, Tag::STRING.0);
-            self.shared.store.put(self.request.get(index), self.request.tagged(index + 1))?;
+            self.shared.keys.put(self.request.get(index), self.request.tagged(index + 1))?;
         }
         self.reply.simple("OK");
         Ok(())
@@ -202,7 +203,7 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
         let addend = addend(self)?;
         let sum =
-            self.shared.store.modify(self.request.get(1), |old| match sum(old, addend) {
+            self.shared.keys.modify(self.request.get(1), |old| match sum(old, addend) {
                 Ok(sum) => {
                     let change = stored([itoa::Buffer::new().format(sum).as_bytes(), b""]);
                     (Change::Put(change), Ok(sum))
@@ -216,7 +217,7 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn append(&mut self) -> Outcome {
         let (key, tail) = (self.request.get(1), self.request.get(2));
         let len_max = self.shared.config.limits.bulk_len;
-        let len = self.shared.store.modify(key, |old| {
+        let len = self.shared.keys.modify(key, |old| {
             let head = match old.map_or(Ok(&b""[..]), payload) {
                 Ok(head) => head,
                 Err(failure) => return (Change::Keep, Err(failure)),
@@ -247,12 +248,12 @@ fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
 /// one; returns that as well.
 fn answering_old<S: Store>(
     reply: &mut Output,
-    store: &S,
+    keys: &Keyspace<S>,
     key: &[u8],
-    change: impl Fn(bool) -> Change,
+    change: impl Fn(bool) -> Change<Vec<u8>>,
 ) -> Result<bool, Failure> {
     let start = reply.len();
-    store.modify(key, |old| {
+    keys.modify(key, |old| {
         // The store may call again when another client came between.
         reply.truncate(start);
         match old.map(payload).transpose() {

@@ -59,6 +59,28 @@ pub(crate) enum Verb {
     Unlink,
     Wait,
     WaitAof,
+    ZAdd,
+    ZCard,
+    ZCount,
+    ZIncrBy,
+    ZLexCount,
+    ZMScore,
+    ZPopMax,
+    ZPopMin,
+    ZRange,
+    ZRangeByLex,
+    ZRangeByScore,
+    ZRank,
+    ZRem,
+    ZRemRangeByLex,
+    ZRemRangeByRank,
+    ZRemRangeByScore,
+    ZRevRange,
+    ZRevRangeByLex,
+    ZRevRangeByScore,
+    ZRevRank,
+    ZScan,
+    ZScore,
 }
 
 /// What is known of a command before it runs.
@@ -114,10 +136,10 @@ pub(crate) fn find(word: &[u8]) -> Option<&'static Command> {
     }
 }
 
-/// Longest name of a command in bytes: with a mark in front it is one number of 128 bits.
-const NAME_LEN_MAX: usize = 15;
+/// Longest name of a command in bytes: it is one number of 128 bits.
+const NAME_LEN_MAX: usize = 16;
 /// Slots of the index: few enough to stay in cache, many enough that most names are found at once.
-const SLOTS: usize = 128;
+const SLOTS: usize = 256;
 /// Marks a slot of the index that names no command.
 const ABSENT: u8 = u8::MAX;
 
@@ -139,15 +161,18 @@ static INDEX: [(u128, u8); SLOTS] = {
     index
 };
 
-/// A name in lower case as one number; `None` when it is too long for any command.
+/// A name in lower case as one number; `None` when it can be none of a command.
 const fn pack(word: &[u8]) -> Option<u128> {
     if word.len() > NAME_LEN_MAX {
         return None;
     }
-    // The mark keeps leading zeros from being lost.
-    let mut packed = 1;
+    let mut packed = 0;
     let mut index = 0;
     while index < word.len() {
+        // A zero byte would be lost in front of others, and is in no name.
+        if word[index] == 0 {
+            return None;
+        }
         packed = packed << 8 | word[index].to_ascii_lowercase() as u128;
         index += 1;
     }
@@ -157,7 +182,7 @@ const fn pack(word: &[u8]) -> Option<u128> {
 const fn slot_of(packed: u128) -> usize {
     // A multiplier with well-spread bits; the top bits of the product depend on every byte.
     let folded = (packed >> 64) as u64 ^ packed as u64;
-    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 57) as usize % SLOTS
+    (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % SLOTS
 }
 
 const NO_KEYS: [i8; 3] = [0, 0, 0];
@@ -171,6 +196,11 @@ const WRITE: &[&str] = &["write", "denyoom", "fast"];
 const STRING_READ: &[&str] = &["@read", "@string", "@fast"];
 const STRING_WRITE: &[&str] = &["@write", "@string", "@fast"];
 const STRING_WRITE_SLOW: &[&str] = &["@write", "@string", "@slow"];
+const SORTED_SET_POP: &[&str] = &["write", "fast"];
+const SORTED_SET_READ: &[&str] = &["@read", "@sortedset", "@fast"];
+const SORTED_SET_READ_SLOW: &[&str] = &["@read", "@sortedset", "@slow"];
+const SORTED_SET_WRITE: &[&str] = &["@write", "@sortedset", "@fast"];
+const SORTED_SET_WRITE_SLOW: &[&str] = &["@write", "@sortedset", "@slow"];
 const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];
 const KEYSPACE_WIPE: &[&str] = &["@keyspace", "@write", "@slow", "@dangerous"];
 const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
@@ -290,6 +320,72 @@ pub(crate) static COMMANDS: &[Command] = commands! {
         "generic" "3.0.0" "O(1)" "Return the number of replicas, which is 0";
     WaitAof "waitaof" 4 &["noscript"], SLOW_CONNECTION, NO_KEYS,
         "generic" "7.2.0" "O(1)" "Wait until everything written before is safe in the pool";
+    ZAdd "zadd" -4 WRITE, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) for each item added, where N is the number of elements in the sorted set."
+        "Add one or more members to a sorted set, or update its score if it already exists";
+    ZCard "zcard" 2 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "1.2.0" "O(1), and O(N) when it is first asked for"
+        "Get the number of members in a sorted set";
+    ZCount "zcount" 4 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Count the members in a sorted set with scores within the given values";
+    ZIncrBy "zincrby" 4 WRITE, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Increment the score of a member in a sorted set";
+    ZLexCount "zlexcount" 4 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)) with N being the number of elements in the sorted set."
+        "Count the number of members in a sorted set between a given lexicographical range";
+    ZMScore "zmscore" -3 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "6.2.0" "O(M*log(N)) with M being the number of members that are requested."
+        "Get the score associated with the given members in a sorted set";
+    ZPopMax "zpopmax" -2 SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "5.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove and return members with the highest scores in a sorted set";
+    ZPopMin "zpopmin" -2 SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "5.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove and return members with the lowest scores in a sorted set";
+    ZRange "zrange" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set";
+    ZRangeByLex "zrangebylex" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by lexicographical range";
+    ZRangeByScore "zrangebyscore" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.0.5" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by score";
+    ZRank "zrank" -3 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Determine the index of a member in a sorted set";
+    ZRem "zrem" -3 SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove one or more members from a sorted set";
+    ZRemRangeByLex "zremrangebylex" 4 &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set between the given lexicographical range";
+    ZRemRangeByRank "zremrangebyrank" 4 &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "2.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set within the given indexes";
+    ZRemRangeByScore "zremrangebyscore" 4 &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set within the given scores";
+    ZRevRange "zrevrange" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by index, with scores ordered from high to low";
+    ZRevRangeByLex "zrevrangebylex" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.";
+    ZRevRangeByScore "zrevrangebyscore" -4 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by score, with scores ordered from high to low";
+    ZRevRank "zrevrank" -3 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Determine the index of a member in a sorted set, with scores ordered from high to low";
+    ZScan "zscan" -3 &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.0" "O(1) for every call. O(N) for a complete iteration."
+        "Incrementally iterate sorted sets elements and associated scores";
+    ZScore "zscore" 3 READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Get the score associated with the given member in a sorted set";
 };
 
 #[rustfmt::skip]

@@ -72,7 +72,7 @@ impl<S: Store> Call<'_, S> {
         if waits {
             self.shared.sync(self.client.ticket)?;
         }
-        let is_safe = waits || self.shared.store.lag().is_none_or(|lag| lag.bytes == 0);
+        let is_safe = waits || self.shared.keys.store().lag().is_none_or(|lag| lag.bytes == 0);
         self.reply.array(2);
         self.reply.integer(is_safe.into());
         self.reply.integer(0);

@@ -13,7 +13,8 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::sync::{Notify, watch};
 
-use crate::{Config, Shared, Store};
+use crate::store::StoreError;
+use crate::{Config, Keyspace, Shared, Store};
 use worker::Worker;
 
 /// Connections that the system keeps for us until we accept them.
@@ -44,6 +45,9 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
+    /// What a crash has left in the store cannot be completed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// A store that listens for clients.
@@ -67,7 +71,7 @@ impl<S: Store> Server<S> {
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, or would let strangers in.
+    /// When the address cannot be had, or would let strangers in; when the store cannot be read.
     pub fn bind(store: S, mut config: Config) -> Result<Self, BindError> {
         let address = config.listen;
         if !address.ip().is_loopback() && config.password.is_none() && !config.unprotected {
@@ -78,7 +82,8 @@ impl<S: Store> Server<S> {
             config.listen = bound;
         }
         raise_file_limit(config.clients_max as u64 + OTHER_FILES);
-        Ok(Server { shared: Arc::new(Shared::new(store, config)), listener })
+        let shared = Arc::new(Shared::new(Keyspace::open(store)?, config));
+        Ok(Server { shared, listener })
     }
 
     /// The address that clients connect to.
@@ -110,6 +115,7 @@ impl<S: Store> Server<S> {
         let workers = (0..threads)
             .map(|index| Worker::start(index, Arc::clone(&self.shared), ending.clone()))
             .collect::<io::Result<Vec<_>>>()?;
+        let sweeper = sweep(Arc::clone(&self.shared), ending.stop)?;
         tokio::select! {
             accepted = self.accept(&workers) => accepted?,
             () = stop => {}
@@ -120,7 +126,8 @@ impl<S: Store> Server<S> {
         let shared = self.shared;
         tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(Worker::join);
-            shared.store.sync().map_err(io::Error::other)
+            sweeper.join().map_err(|_| io::Error::other("the thread that sweeps panicked"))?;
+            shared.keys.store().sync().map_err(io::Error::other)
         })
         .await?
     }
@@ -152,6 +159,23 @@ impl<S: Store> Server<S> {
             }
         }
     }
+}
+
+/// Begins to remove what a crash has left of sorted sets that are gone; ends when that is done, or `stop` is true.
+fn sweep<S: Store>(
+    shared: Arc<Shared<S>>,
+    stop: watch::Receiver<bool>,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name("sweep".into()).spawn(move || {
+        if shared.keys.store().describe().opened_clean {
+            return;
+        }
+        match shared.keys.sweep(|| *stop.borrow()) {
+            Ok(0) => {}
+            Ok(sets) => tracing::info!(sets, "removed what a crash had left of sorted sets"),
+            Err(error) => tracing::warn!(%error, "what a crash has left of sorted sets stays"),
+        }
+    })
 }
 
 /// A socket that belongs to no runtime yet, with the options of a connection.

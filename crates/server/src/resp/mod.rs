@@ -8,7 +8,7 @@ mod number;
 mod output;
 mod parser;
 
-pub use number::{parse_i64, parse_u64};
+pub use number::{format_f64, parse_f64, parse_i64, parse_u64};
 pub use output::{Output, Protocol};
 pub use parser::{Limits, Parser, Request, Span};
 

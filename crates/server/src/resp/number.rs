@@ -33,9 +33,91 @@ pub fn parse_u64(bytes: &[u8]) -> Option<u64> {
     })
 }
 
+/// The floating-point number that `bytes` spell, infinity included; `None` for what is not a number.
+pub fn parse_f64(bytes: &[u8]) -> Option<f64> {
+    let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
+    (!value.is_nan()).then_some(value)
+}
+
+/// Integers beyond this are written with an exponent.
+const INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
+/// A number is written without an exponent when it needs no more zeros behind its digits.
+const TRAILING_ZEROS_MAX: i32 = 7;
+
+/// A floating-point number as Redis 7.2 and later write it: with the fewest digits that tell it from all others.
+///
+/// ```
+/// use remanent_server::resp::format_f64;
+/// assert_eq!(format_f64(3.0), "3");
+/// assert_eq!(format_f64(0.1), "0.1");
+/// assert_eq!(format_f64(-2.5e-7), "-2.5e-7");
+/// assert_eq!(format_f64(f64::NEG_INFINITY), "-inf");
+/// ```
+pub fn format_f64(value: f64) -> String {
+    if value.is_infinite() {
+        return if value > 0.0 { "inf".to_owned() } else { "-inf".to_owned() };
+    }
+    if value == value.trunc() && value.abs() <= INTEGER_MAX {
+        return format!("{value:.0}");
+    }
+    let shortest = format!("{:e}", value.abs());
+    let (mantissa, exponent) = shortest.split_once('e').expect("this notation has an exponent");
+    let exponent: i32 = exponent.parse().expect("an exponent is a number");
+    let digits = mantissa.replace('.', "");
+    let sign = if value < 0.0 { "-" } else { "" };
+    format!("{sign}{}", place_point(&digits, exponent, TRAILING_ZEROS_MAX - sign.len() as i32))
+}
+
+/// `digits` with a point behind the first one, times ten to the `exponent`.
+fn place_point(digits: &str, exponent: i32, zeros_max: i32) -> String {
+    let len = digits.len() as i32;
+    // Times ten to this, the digits without a point are the number.
+    let shift = exponent - (len - 1);
+    if shift >= 0 && exponent.abs() < len + zeros_max {
+        return format!("{digits}{}", "0".repeat(shift as usize));
+    }
+    if shift < 0 && (shift > -7 || exponent.abs() < 4) {
+        let before = len + shift;
+        return if before <= 0 {
+            format!("0.{}{digits}", "0".repeat(-before as usize))
+        } else {
+            let (whole, fraction) = digits.split_at(before as usize);
+            format!("{whole}.{fraction}")
+        };
+    }
+    let (first, rest) = digits.split_at(1);
+    let point = if rest.is_empty() { "" } else { "." };
+    let sign = if exponent < 0 { "-" } else { "+" };
+    format!("{first}{point}{rest}e{sign}{}", exponent.abs())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floating_point_numbers_are_written_as_redis_writes_them() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (-17.0, "-17"),
+            (1e17, "100000000000000000"),
+            (1e300, "1e+300"),
+            (1.5e-9, "1.5e-9"),
+            (0.001_234, "0.001234"),
+            (3.141_592_653_589_793, "3.141592653589793"),
+            (123_456.789, "123456.789"),
+            (5e-324, "5e-324"),
+            (f64::MAX, "1.7976931348623157e+308"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(format_f64(value), text);
+            assert_eq!(parse_f64(text.as_bytes()).map(f64::to_bits), Some(value.to_bits()));
+        }
+        for text in [&b""[..], b"nan", b"1x", b" 1", b"\xff", b"--1"] {
+            assert_eq!(parse_f64(text), None);
+        }
+    }
 
     #[test]
     fn numbers_are_read_as_redis_reads_them() {

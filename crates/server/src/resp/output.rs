@@ -1,5 +1,7 @@
 //! Answers of one connection, encoded for the protocol version it speaks.
 
+use super::format_f64;
+
 /// The protocol version that a client chose with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -134,6 +136,19 @@ impl Output {
         }
     }
 
+    /// A floating-point number: a string in RESP2.
+    pub fn double(&mut self, value: f64) {
+        let text = format_f64(value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.bytes.push(b',');
+                self.bytes.extend_from_slice(text.as_bytes());
+                self.end_line();
+            }
+        }
+    }
+
     /// Nothing, where a string could have been.
     pub fn null(&mut self) {
         self.bytes.extend_from_slice(match self.protocol {
@@ -200,6 +215,7 @@ mod tests {
         output.integer(-5);
         output.bulk(b"a\r\nb");
         output.text("hi");
+        output.double(-0.25);
         output.null();
         output.null_array();
         output.array(0);
@@ -213,11 +229,11 @@ mod tests {
         let common = "+OK\r\n-ERR two  lines\r\n:-5\r\n$4\r\na\r\nb\r\n";
         assert_eq!(
             encoded(Protocol::Resp2),
-            format!("{common}$2\r\nhi\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n*2\r\n")
+            format!("{common}$2\r\nhi\r\n$5\r\n-0.25\r\n$-1\r\n*-1\r\n*0\r\n*2\r\n*2\r\n")
         );
         assert_eq!(
             encoded(Protocol::Resp3),
-            format!("{common}=6\r\ntxt:hi\r\n_\r\n_\r\n*0\r\n%1\r\n~2\r\n")
+            format!("{common}=6\r\ntxt:hi\r\n,-0.25\r\n_\r\n_\r\n*0\r\n%1\r\n~2\r\n")
         );
     }
 

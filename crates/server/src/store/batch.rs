@@ -1,14 +1,18 @@
 //! The batched map as a store: acknowledged at once, safe within a bound.
 
-use remanent_pmem::{Mapped, Medium, Pool};
-use remanent_structures::{BatchMap, BatchOptions, Result};
+use std::borrow::Borrow;
 
+use remanent_pmem::{Mapped, Medium, Pool};
+use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Result};
+
+use super::tree::PoolTree;
 use super::{Change, Description, Lag, ROOT, Store, StoreError};
 
 /// A server's entries in a pool: a [`BatchMap`] under the root [`ROOT`].
 ///
 /// ```
 /// use remanent_pmem::Pool;
+/// use remanent_server::store::Change;
 /// use remanent_server::{BatchStore, Store};
 /// use remanent_structures::BatchOptions;
 ///
@@ -16,7 +20,7 @@ use super::{Change, Description, Lag, ROOT, Store, StoreError};
 /// # let path = directory.path().join("batched.pool");
 /// let pool = Pool::options().size_max(1 << 30).create(&path)?;
 /// let store = BatchStore::open(&pool, BatchOptions::default())?;
-/// store.put(b"key", b"value")?; // acknowledged; safe within the bound
+/// store.modify(b"key", |_| (Change::Put(b"value"), ()))?; // acknowledged; safe within the bound
 /// store.sync()?; // safe
 /// assert_eq!(store.lag().map(|lag| lag.bytes), Some(0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -24,7 +28,7 @@ use super::{Change, Description, Lag, ROOT, Store, StoreError};
 #[derive(Debug)]
 pub struct BatchStore<M: Medium = Mapped> {
     map: BatchMap<[u8], [u8], M>,
-    pool: Pool<M>,
+    tree: PoolTree<M>,
 }
 
 impl<M: Medium> BatchStore<M> {
@@ -35,7 +39,10 @@ impl<M: Medium> BatchStore<M> {
     /// When the root holds something else, there is no room for it, or the thread that makes batches
     /// safe cannot be started.
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
-        Ok(BatchStore { map: BatchMap::open_or_create(pool, ROOT, options)?, pool: pool.clone() })
+        Ok(BatchStore {
+            map: BatchMap::open_or_create(pool, ROOT, options)?,
+            tree: PoolTree::open(pool)?,
+        })
     }
 
     /// The map behind the store.
@@ -45,6 +52,8 @@ impl<M: Medium> BatchStore<M> {
 }
 
 impl<M: Medium> Store for BatchStore<M> {
+    type Tree = BlinkTree<[u8], [u8], M>;
+
     fn get_with<R>(
         &self,
         key: &[u8],
@@ -53,31 +62,10 @@ impl<M: Medium> Store for BatchStore<M> {
         Ok(self.map.get_with(key, read)?)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.contains(key)?)
-    }
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.map.put(key, value)?;
-        Ok(())
-    }
-
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.insert(key, value)?)
-    }
-
-    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.update(key, value)?)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.discard(key)?)
-    }
-
-    fn modify<R>(
+    fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],
-        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
         Ok(self.map.modify(key, change)?)
     }
@@ -114,6 +102,18 @@ impl<M: Medium> Store for BatchStore<M> {
     }
 
     fn describe(&self) -> Description {
-        Description::of(&self.pool)
+        Description::of(self.tree.pool())
+    }
+
+    fn tree(&self) -> Option<&Self::Tree> {
+        self.tree.get()
+    }
+
+    fn create_tree(&self) -> Result<&Self::Tree, StoreError> {
+        Ok(self.tree.get_or_create()?)
+    }
+
+    fn pause(&self) {
+        self.tree.pool().medium().pause();
     }
 }

@@ -1,28 +1,32 @@
 //! The persistent hash map as a store.
 
-use remanent_pmem::{Mapped, Medium, Pool};
-use remanent_structures::{HashMap, Result};
+use std::borrow::Borrow;
 
+use remanent_pmem::{Mapped, Medium, Pool};
+use remanent_structures::{BlinkTree, HashMap, Result};
+
+use super::tree::PoolTree;
 use super::{Change, Description, ROOT, Store, StoreError};
 
 /// A server's entries in a pool: a [`HashMap`] under the root [`ROOT`].
 ///
 /// ```
 /// use remanent_pmem::Pool;
+/// use remanent_server::store::Change;
 /// use remanent_server::{MapStore, Store};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("map.pool");
 /// let pool = Pool::options().size_max(1 << 30).create(&path)?;
 /// let store = MapStore::open(&pool)?;
-/// store.put(b"key", b"value")?;
+/// store.modify(b"key", |_| (Change::Put(b"value"), ()))?;
 /// assert_eq!(store.get_with(b"key", <[u8]>::len)?, Some(5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct MapStore<M: Medium = Mapped> {
     map: HashMap<[u8], [u8], M>,
-    pool: Pool<M>,
+    tree: PoolTree<M>,
 }
 
 impl<M: Medium> MapStore<M> {
@@ -32,7 +36,7 @@ impl<M: Medium> MapStore<M> {
     ///
     /// When the root holds something else, or there is no room for it.
     pub fn open(pool: &Pool<M>) -> Result<Self> {
-        Ok(MapStore { map: HashMap::open_or_create(pool, ROOT)?, pool: pool.clone() })
+        Ok(MapStore { map: HashMap::open_or_create(pool, ROOT)?, tree: PoolTree::open(pool)? })
     }
 
     /// The map behind the store.
@@ -42,6 +46,8 @@ impl<M: Medium> MapStore<M> {
 }
 
 impl<M: Medium> Store for MapStore<M> {
+    type Tree = BlinkTree<[u8], [u8], M>;
+
     fn get_with<R>(
         &self,
         key: &[u8],
@@ -50,31 +56,10 @@ impl<M: Medium> Store for MapStore<M> {
         Ok(self.map.get_with(key, read)?)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.contains(key)?)
-    }
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.map.put(key, value)?;
-        Ok(())
-    }
-
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.insert(key, value)?)
-    }
-
-    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.update(key, value)?)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.map.discard(key)?)
-    }
-
-    fn modify<R>(
+    fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],
-        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
         Ok(self.map.modify(key, change)?)
     }
@@ -98,6 +83,18 @@ impl<M: Medium> Store for MapStore<M> {
     }
 
     fn describe(&self) -> Description {
-        Description::of(&self.pool)
+        Description::of(self.tree.pool())
+    }
+
+    fn tree(&self) -> Option<&Self::Tree> {
+        self.tree.get()
+    }
+
+    fn create_tree(&self) -> Result<&Self::Tree, StoreError> {
+        Ok(self.tree.get_or_create()?)
+    }
+
+    fn pause(&self) {
+        self.tree.pool().medium().pause();
     }
 }

@@ -3,24 +3,28 @@
 mod batch;
 mod form;
 mod map;
+mod tree;
 mod volatile;
+mod volatile_tree;
 
 pub use batch::BatchStore;
 pub use form::Form;
 pub use map::MapStore;
+pub use remanent_structures::Change;
 pub use volatile::Volatile;
+pub use volatile_tree::VolatileTree;
 
-use std::fmt;
+use std::borrow::Borrow;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use remanent_pmem::{Medium, Pool};
+use remanent_structures::OrderedMap;
 
 /// Name of the root under which a server keeps its entries.
 pub const ROOT: &str = "redis";
-
-/// What becomes of an entry that [`Store::modify`] looked at.
-pub type Change = remanent_structures::Change<Vec<u8>>;
+/// Name of the root under which a server keeps the members of sorted sets.
+pub const TREE_ROOT: &str = "redis sorted sets";
 
 /// Why a store did not do what it was asked.
 ///
@@ -104,6 +108,9 @@ pub struct Lag {
 /// [`modify`]: Store::modify
 /// [`scan`]: Store::scan
 pub trait Store: Send + Sync + 'static {
+    /// The ordered map beside the entries.
+    type Tree: OrderedMap<[u8], [u8]>;
+
     /// Lets `read` see the value of `key`; `None` when there is none.
     ///
     /// # Errors
@@ -115,51 +122,16 @@ pub trait Store: Send + Sync + 'static {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError>;
 
-    /// Whether `key` has a value.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read.
-    fn contains(&self, key: &[u8]) -> Result<bool, StoreError>;
-
-    /// Gives `key` a value, whether or not it has one.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room, or the store cannot be written.
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
-
-    /// Gives `key` a value if it has none; says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room, or the store cannot be written.
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError>;
-
-    /// Gives `key` a value if it has one already; says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// When there is no room, or the store cannot be written.
-    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError>;
-
-    /// Takes `key` away; says whether it was there.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be written.
-    fn remove(&self, key: &[u8]) -> Result<bool, StoreError>;
-
     /// Replaces the value of `key` by a function of it, as one step. `change` may run several
     /// times; what its last run returned counts.
     ///
     /// # Errors
     ///
     /// When there is no room, or the store cannot be written.
-    fn modify<R>(
+    fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],
-        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError>;
 
     /// Takes all entries away, as one step.
@@ -215,31 +187,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the entries live and what they survive.
     fn describe(&self) -> Description;
-}
 
-/// The first byte of every stored value: what kind of value follows.
-///
-/// Kinds that come later take other numbers, so a pool written today stays readable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(pub(crate) u8);
+    /// An ordered map beside the entries, for values that have an order; `None` when there has been no need of one.
+    ///
+    /// Each of its calls is durable when it returns, also in a store that works in batches.
+    fn tree(&self) -> Option<&Self::Tree>;
 
-impl Tag {
-    /// A byte string.
-    pub(crate) const STRING: Tag = Tag(0);
+    /// The ordered map, made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it.
+    fn create_tree(&self) -> Result<&Self::Tree, StoreError>;
 
-    /// The name that `TYPE` and `SCAN … TYPE` know it by.
-    pub(crate) fn name(self) -> &'static str {
-        if self == Tag::STRING { "string" } else { "unknown" }
-    }
-
-    /// The kind of a stored value.
-    pub(crate) fn of(stored: &[u8]) -> Tag {
-        Tag(stored.first().copied().unwrap_or(u8::MAX))
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
+    /// Called by a thread that waits for another one.
+    fn pause(&self) {
+        std::thread::yield_now();
     }
 }

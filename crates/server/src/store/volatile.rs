@@ -1,18 +1,21 @@
 //! A store in ordinary memory.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Change, Description, Store, StoreError};
+use super::{Change, Description, Store, StoreError, VolatileTree};
 
 /// Entries in ordinary memory, behind one lock: for tests, and for measuring what the server costs
 /// apart from its map. Nothing survives.
 ///
-/// Each entry counts as its key, its value and 64 bytes; beyond `bytes_max` the store is full.
+/// Each entry counts as its key, its value and 64 bytes; beyond `bytes_max` the store is full, and the tree beside
+/// it likewise.
 #[derive(Debug)]
 pub struct Volatile {
     entries: Mutex<Entries>,
+    tree: VolatileTree,
     bytes_max: u64,
 }
 
@@ -33,7 +36,7 @@ fn place(key: &[u8]) -> (u64, Vec<u8>) {
 impl Volatile {
     /// An empty store that holds at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
-        Volatile { entries: Mutex::default(), bytes_max }
+        Volatile { entries: Mutex::default(), tree: VolatileTree::new(bytes_max), bytes_max }
     }
 
     /// A panic elsewhere leaves the map whole: it is changed only by calls that do not panic.
@@ -62,6 +65,8 @@ impl Entries {
 }
 
 impl Store for Volatile {
+    type Tree = VolatileTree;
+
     fn get_with<R>(
         &self,
         key: &[u8],
@@ -70,44 +75,16 @@ impl Store for Volatile {
         Ok(self.entries().map.get(&place(key)).map(|value| read(value)))
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.entries().map.contains_key(&place(key)))
-    }
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.entries().put(key, value.to_vec(), self.bytes_max)
-    }
-
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        let mut entries = self.entries();
-        if entries.map.contains_key(&place(key)) {
-            return Ok(false);
-        }
-        entries.put(key, value.to_vec(), self.bytes_max).map(|()| true)
-    }
-
-    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        let mut entries = self.entries();
-        if !entries.map.contains_key(&place(key)) {
-            return Ok(false);
-        }
-        entries.put(key, value.to_vec(), self.bytes_max).map(|()| true)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.entries().remove(key))
-    }
-
-    fn modify<R>(
+    fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],
-        mut change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        mut change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
         let mut entries = self.entries();
         let (change, result) = change(entries.map.get(&place(key)).map(Vec::as_slice));
         match change {
             Change::Keep => {}
-            Change::Put(value) => entries.put(key, value, self.bytes_max)?,
+            Change::Put(value) => entries.put(key, value.borrow().to_vec(), self.bytes_max)?,
             Change::Remove => {
                 entries.remove(key);
             }
@@ -152,5 +129,13 @@ impl Store for Volatile {
             size_max_bytes: self.bytes_max,
             opened_clean: true,
         }
+    }
+
+    fn tree(&self) -> Option<&VolatileTree> {
+        Some(&self.tree)
+    }
+
+    fn create_tree(&self) -> Result<&VolatileTree, StoreError> {
+        Ok(&self.tree)
     }
 }

@@ -7,7 +7,7 @@ use remanent_structures::BatchOptions;
 use super::session::Connection;
 
 /// Has `test` run on each kind of store.
-fn on_each_store(test: impl Fn(&mut dyn FnMut(&str) -> String)) {
+pub(crate) fn on_each_store(test: impl Fn(&mut dyn FnMut(&str) -> String)) {
     fn run(test: &impl Fn(&mut dyn FnMut(&str) -> String), store: impl Store) {
         let mut connection = Connection::to(store);
         test(&mut |line| connection.exchange(line));
@@ -23,7 +23,7 @@ fn on_each_store(test: impl Fn(&mut dyn FnMut(&str) -> String)) {
 }
 
 /// Requests, and the bytes that answer them.
-fn check(exchanges: &[(&str, &str)]) {
+pub(crate) fn check(exchanges: &[(&str, &str)]) {
     on_each_store(|exchange| {
         for (request, answer) in exchanges {
             assert_eq!(exchange(request), *answer, "to {request}");

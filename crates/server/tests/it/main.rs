@@ -4,3 +4,4 @@ mod commands;
 mod net;
 mod parser;
 mod session;
+mod sorted_sets;

@@ -1,12 +1,13 @@
 //! A server on real sockets whose store misbehaves.
 
+use std::borrow::Borrow;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use remanent_server::store::{Change, Description, Lag, StoreError};
+use remanent_server::store::{Change, Description, Lag, StoreError, VolatileTree};
 use remanent_server::{BindError, Config, Server, Store, Volatile};
 
 /// A store that panics at one key, and whose disk may stand still.
@@ -25,6 +26,8 @@ fn touch(key: &[u8]) {
 }
 
 impl Store for Fragile {
+    type Tree = VolatileTree;
+
     fn get_with<R>(
         &self,
         key: &[u8],
@@ -34,35 +37,10 @@ impl Store for Fragile {
         self.0.get_with(key, read)
     }
 
-    fn contains(&self, key: &[u8]) -> Result<bool, StoreError> {
-        touch(key);
-        self.0.contains(key)
-    }
-
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        touch(key);
-        self.0.put(key, value)
-    }
-
-    fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        touch(key);
-        self.0.insert(key, value)
-    }
-
-    fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
-        touch(key);
-        self.0.replace(key, value)
-    }
-
-    fn remove(&self, key: &[u8]) -> Result<bool, StoreError> {
-        touch(key);
-        self.0.remove(key)
-    }
-
-    fn modify<R>(
+    fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],
-        change: impl FnMut(Option<&[u8]>) -> (Change, R),
+        change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
         touch(key);
         self.0.modify(key, change)
@@ -102,6 +80,14 @@ impl Store for Fragile {
 
     fn describe(&self) -> Description {
         self.0.describe()
+    }
+
+    fn tree(&self) -> Option<&VolatileTree> {
+        self.0.tree()
+    }
+
+    fn create_tree(&self) -> Result<&VolatileTree, StoreError> {
+        self.0.create_tree()
     }
 }
 

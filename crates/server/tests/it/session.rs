@@ -3,11 +3,16 @@
 use std::sync::Arc;
 
 use remanent_server::resp::encode_request;
-use remanent_server::{Config, Progress, Session, Shared, Store, Volatile};
+use remanent_server::{Config, Keyspace, Progress, Session, Shared, Store, Volatile};
 
 /// A connection whose socket is this test.
 pub(crate) struct Connection<S: Store = Volatile> {
     session: Session<S>,
+}
+
+fn shared<S: Store>(store: S, config: Config) -> Arc<Shared<S>> {
+    let keys = Keyspace::open(store).expect("the store is whole");
+    Arc::new(Shared::new(keys, config))
 }
 
 impl Connection {
@@ -23,7 +28,7 @@ impl Connection {
 impl<S: Store> Connection<S> {
     /// A connection to a server of its own.
     pub(crate) fn to(store: S) -> Self {
-        Self::on(Arc::new(Shared::new(store, Config::default())))
+        Self::on(shared(store, Config::default()))
     }
 
     fn on(shared: Arc<Shared<S>>) -> Self {
@@ -117,7 +122,7 @@ fn ends_are_announced() {
 #[test]
 fn an_answer_that_is_too_long_ends_the_connection() {
     let config = Config { output_len_max: 1_000, ..Config::default() };
-    let mut connection = Connection::on(Arc::new(Shared::new(Volatile::new(1 << 20), config)));
+    let mut connection = Connection::on(shared(Volatile::new(1 << 20), config));
     let mut set = Vec::new();
     encode_request(&mut set, &["SET", "k", &"x".repeat(600)]);
     assert_eq!(connection.exchange_bytes(&set).1, Progress::Read);
@@ -142,7 +147,7 @@ fn memory_follows_what_arrived() {
 #[test]
 fn passwords_guard_every_command_but_those_that_give_one() {
     let config = Config { password: Some("secret".into()), ..Config::default() };
-    let mut connection = Connection::on(Arc::new(Shared::new(Volatile::new(1 << 20), config)));
+    let mut connection = Connection::on(shared(Volatile::new(1 << 20), config));
     let noauth = "-NOAUTH Authentication required.\r\n";
     assert_eq!(connection.exchange("GET k"), noauth);
     assert_eq!(connection.exchange("CLIENT ID"), noauth);
@@ -159,7 +164,7 @@ fn passwords_guard_every_command_but_those_that_give_one() {
 
 #[test]
 fn clients_are_listed_while_connected() {
-    let shared = Arc::new(Shared::new(Volatile::new(1 << 20), Config::default()));
+    let shared = shared(Volatile::new(1 << 20), Config::default());
     let mut first = Connection::on(Arc::clone(&shared));
     let mut second = Connection::on(shared);
     first.exchange("CLIENT SETNAME first");

@@ -1,0 +1,80 @@
+//! What is explored of sorted sets.
+
+use remanent_crashsim::{Class, Config, Nested};
+
+use super::Scenario;
+use super::scenarios::{
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together,
+};
+use super::sorted_sets::{Keys, Mix};
+
+fn keys(mix: Mix) -> Keys {
+    Keys { keys: 2, members: 5, base: 0, mix, size_max: SIZE_MAX, padding: 0 }
+}
+
+/// Scenarios of sorted sets.
+pub(super) fn sorted_sets() -> Vec<Scenario> {
+    let nested = Nested { depth: 2, one_in: 32, samples: 2 };
+    let with_members = |mix| Keys { base: 3, ..keys(mix) };
+    // The heap's header, the map, the tree's nodes, and a few chunks of records.
+    let full =
+        Keys { padding: 3_000, members: 60, size_max: (OVERHEAD + 12) << 16, ..keys(Mix::Members) };
+    vec![
+        Scenario::new(
+            "sorted_sets/sequence",
+            "every command",
+            keys(Mix::All),
+            prepared(alone(2, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/members",
+            "members come, move and go",
+            with_members(Mix::Members),
+            prepared(alone(0, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/names",
+            "sets are replaced by strings, and removed",
+            with_members(Mix::Names),
+            prepared(alone(0, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/recovery",
+            "crashes inside recovery and after it",
+            with_members(Mix::All),
+            Config { nested, after: 4, ..prepared(alone(0, 3)) },
+        ),
+        Scenario::new(
+            "sorted_sets/stores",
+            "between any two stores",
+            with_members(Mix::Members),
+            prepared(at_stores(alone(0, 2))),
+        ),
+        Scenario::new(
+            "sorted_sets/process",
+            "the process dies",
+            with_members(Mix::All),
+            prepared(class(Class::Process, alone(0, 5))),
+        ),
+        Scenario::new(
+            "sorted_sets/pages",
+            "a page-cache file",
+            keys(Mix::All),
+            prepared(pages(alone(2, 3))),
+        ),
+        Scenario::new("sorted_sets/full", "the pool is full", full, prepared(alone(10, 8))),
+        Scenario::new(
+            "sorted_sets/threads",
+            "three clients change sets",
+            with_members(Mix::Members),
+            prepared(together(3, 0, 3)),
+        ),
+        Scenario::new(
+            "sorted_sets/threads-names",
+            "clients replace and remove sets that others change",
+            Keys { keys: 1, ..with_members(Mix::Names) },
+            prepared(briefly(3, 0, 2)),
+        )
+        .with_weight(8),
+    ]
+}

@@ -1,0 +1,195 @@
+//! Commands on one sorted set.
+
+mod add;
+mod range;
+mod remove;
+
+use super::{Call, Failure, Outcome, Verb, glob};
+use crate::keyspace::{KeyError, Need, Score, SetView};
+use crate::resp::{Output, Protocol, format_f64, parse_f64, parse_u64};
+use crate::store::Store;
+
+use super::keyspace::ScanOptions;
+
+impl Failure {
+    const NOT_A_FLOAT: Failure =
+        Failure::Text(std::borrow::Cow::Borrowed("ERR value is not a valid float"));
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::WrongType => Failure::WRONG_TYPE,
+            KeyError::MemberTooLong => {
+                Failure::text("ERR a member of a sorted set has at most 65519 bytes")
+            }
+            KeyError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The score that an argument spells.
+fn score(argument: &[u8]) -> Result<Score, Failure> {
+    parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
+}
+
+/// Members and scores, encoded, and how many they are: an array's length goes before what is in it.
+struct Members {
+    entries: Output,
+    len: usize,
+    with_scores: bool,
+    /// Whether a member and its score are an array of their own.
+    nested: bool,
+}
+
+impl Members {
+    fn new(reply: &Output, len_max: usize, with_scores: bool) -> Self {
+        let mut entries = Output::new(len_max);
+        entries.set_protocol(reply.protocol());
+        let nested = with_scores && reply.protocol() == Protocol::Resp3;
+        Members { entries, len: 0, with_scores, nested }
+    }
+
+    fn push(&mut self, member: &[u8], score: Score) {
+        self.len += 1;
+        if self.nested {
+            self.entries.array(2);
+        }
+        self.entries.bulk(member);
+        if self.with_scores {
+            self.entries.double(score.value());
+        }
+    }
+
+    fn answer(self, reply: &mut Output) {
+        let flat = self.with_scores && !self.nested;
+        reply.array(if flat { 2 * self.len } else { self.len });
+        reply.append(&self.entries);
+    }
+}
+
+impl<S: Store> Call<'_, S> {
+    /// Runs a command on a sorted set.
+    pub(super) fn run_on_sorted_set(&mut self, verb: Verb) -> Outcome {
+        match verb {
+            Verb::ZAdd => self.zadd(),
+            Verb::ZCard => self.zcard(),
+            Verb::ZCount | Verb::ZLexCount => self.zcount(verb),
+            Verb::ZIncrBy => self.zincrby(),
+            Verb::ZMScore => self.zmscore(),
+            Verb::ZPopMax => self.zpop(true),
+            Verb::ZPopMin => self.zpop(false),
+            Verb::ZRange
+            | Verb::ZRangeByLex
+            | Verb::ZRangeByScore
+            | Verb::ZRevRange
+            | Verb::ZRevRangeByLex
+            | Verb::ZRevRangeByScore => self.zrange(verb),
+            Verb::ZRank => self.zrank(false),
+            Verb::ZRem => self.zrem(),
+            Verb::ZRemRangeByLex | Verb::ZRemRangeByRank | Verb::ZRemRangeByScore => {
+                self.zremrange(verb)
+            }
+            Verb::ZRevRank => self.zrank(true),
+            Verb::ZScan => self.zscan(),
+            Verb::ZScore => self.zscore(),
+            _ => unreachable!("{verb:?} is not about a sorted set"),
+        }
+    }
+
+    /// Lets `read` see the set that argument 1 names, and counts whether it is there.
+    fn read_set<R>(
+        &mut self,
+        need: Need,
+        read: impl FnOnce(&SetView<'_, S::Tree>) -> Result<R, KeyError>,
+    ) -> Result<Option<R>, Failure> {
+        let found = self.shared.keys.read_set(self.request.get(1), need, read)?;
+        match found {
+            Some(_) => self.client.counts.hits += 1,
+            None => self.client.counts.misses += 1,
+        }
+        Ok(found)
+    }
+
+    fn zcard(&mut self) -> Outcome {
+        let len = self.read_set(Need::Ranks, |set| Ok(set.len()))?;
+        self.reply.integer(len.unwrap_or(0) as i64);
+        Ok(())
+    }
+
+    fn zscore(&mut self) -> Outcome {
+        let member = self.request.get(2).to_vec();
+        let score = self.read_set(Need::Entries, |set| set.score(&member))?.flatten();
+        self.answer_score(score);
+        Ok(())
+    }
+
+    fn zmscore(&mut self) -> Outcome {
+        let members: Vec<Vec<u8>> = self.request.iter().skip(2).map(<[u8]>::to_vec).collect();
+        let scores = self.read_set(Need::Entries, |set| {
+            members.iter().map(|member| set.score(member)).collect::<Result<Vec<_>, _>>()
+        })?;
+        self.reply.array(members.len());
+        for score in scores.unwrap_or_else(|| vec![None; members.len()]) {
+            self.answer_score(score);
+        }
+        Ok(())
+    }
+
+    fn answer_score(&mut self, score: Option<Score>) {
+        match score {
+            Some(score) => self.reply.double(score.value()),
+            None => self.reply.null(),
+        }
+    }
+
+    fn zrank(&mut self, backwards: bool) -> Outcome {
+        let with_score = match self.request.len() {
+            3 => false,
+            4 if self.is_word(3, "WITHSCORE") => true,
+            _ => return Err(Failure::SYNTAX),
+        };
+        let member = self.request.get(2).to_vec();
+        let found = self.read_set(Need::Ranks, |set| set.rank(&member, backwards))?.flatten();
+        match found {
+            None if with_score => self.reply.null_array(),
+            None => self.reply.null(),
+            Some((rank, score)) => {
+                if with_score {
+                    self.reply.array(2);
+                }
+                self.reply.integer(rank as i64);
+                if with_score {
+                    self.reply.double(score.value());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn zscan(&mut self) -> Outcome {
+        let cursor = parse_u64(self.request.get(2));
+        let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
+        let options = ScanOptions::parse(&self.request, 3)?;
+        if options.type_name.is_some() {
+            return Err(Failure::SYNTAX);
+        }
+        let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
+        let mut entries = Output::new(self.shared.config.output_len_max);
+        let mut len = 0;
+        let found = self.shared.keys.read_set(self.request.get(1), Need::Entries, |set| {
+            set.scan(cursor, limit, |member, score| {
+                if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
+                    entries.bulk(member);
+                    entries.bulk(format_f64(score.value()).as_bytes());
+                    len += 2;
+                }
+            })
+        })?;
+        self.reply.array(2);
+        self.reply.bulk(itoa::Buffer::new().format(found.unwrap_or(0)).as_bytes());
+        self.reply.array(len);
+        self.reply.append(&entries);
+        Ok(())
+    }
+}

@@ -1,0 +1,249 @@
+//! All keys of a server, of whatever type.
+//!
+//! A string lies in the [`Store`] with its key. A sorted set has its number there ([`layout`]), and its members in the
+//! store's tree, twice: by member, which finds a score, and by score, which is the order that the set has.
+//!
+//! # What holds
+//!
+//! - **One step.** A command changes a set as a whole, however many members it names: for other clients, who wait for
+//!   it, and for a crash. Before anything else, what is to be done is written down as one entry of the tree (the
+//!   [`intent`]); that commits. Then it is done, and the entry removed. Opening completes what it finds.
+//! - **Names.** The store decides what a key is. Strings are read and written without a lock, also where they replace
+//!   a set. Whoever takes a set's number out of the store removes its members afterwards; what a crash leaves of
+//!   them is found by [`Keyspace::sweep`].
+//! - **Locks.** Each key belongs to one of the shards. Its lock is held by whoever changes a set, and shared by who
+//!   reads one.
+//! - **Fences.** A member takes about two for each entry and for the intent, and one to remove that: seven for a new
+//!   one, eight for a new score.
+//! - **Recovery.** Opening looks at the intents, one a shard at most.
+//!
+//! In a store that works in batches, strings and names become safe later, and members at once. So a crash may take
+//! a set that is younger than the bound, or keep a member that is younger than a string that it takes. Before members
+//! are removed with their set, all is made safe.
+
+mod check;
+mod intent;
+mod layout;
+mod ops;
+mod ranks;
+mod recover;
+mod view;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
+use std::time::Duration;
+
+use self::intent::Intent;
+use self::layout::SetId;
+use self::ranks::Ranks;
+use crate::store::{Change, Store, StoreError};
+
+pub(crate) use self::layout::{Score, Tag};
+pub(crate) use self::ops::SetEdit;
+pub(crate) use self::view::{LexLimit, Range, Selection, SetView};
+
+/// Locks that the keys share.
+const SHARDS: usize = 256;
+/// Sets in a shard whose ranks are kept at a time.
+const RANKS_MAX: usize = 1024;
+
+/// All keys of a server: strings, and sorted sets.
+pub struct Keyspace<S> {
+    store: S,
+    shards: Box<[Gate<Shard>]>,
+    ids: Gate<Ids>,
+    hasher: RandomState,
+}
+
+/// What is known of some sets besides what the tree says; its lock is the lock of those sets.
+#[derive(Debug, Default)]
+struct Shard {
+    ranks: HashMap<SetId, Ranks>,
+    /// A change that could be neither completed nor taken back.
+    unfinished: Option<(usize, Intent)>,
+}
+
+/// Numbers for sets to come.
+#[derive(Debug)]
+struct Ids {
+    next: u64,
+    /// Numbers below this one need not be reserved any more.
+    reserved: u64,
+}
+
+/// Why a command on a key did nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyError {
+    /// The key holds another type.
+    WrongType,
+    /// A member is longer than an entry of the tree can hold.
+    MemberTooLong,
+    Store(StoreError),
+}
+
+impl From<StoreError> for KeyError {
+    fn from(error: StoreError) -> Self {
+        KeyError::Store(error)
+    }
+}
+
+impl From<remanent_structures::Error> for KeyError {
+    fn from(error: remanent_structures::Error) -> Self {
+        KeyError::Store(error.into())
+    }
+}
+
+/// Whether a reader asks for ranks, or for how many members there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    Entries,
+    Ranks,
+}
+
+/// A lock that is held across calls of the store, whose waiters let the simulator schedule the holder.
+#[derive(Debug, Default)]
+struct Gate<T>(RwLock<T>);
+
+/// Rounds of waiting after which a thread sleeps in between.
+const ROUNDS: u32 = 200;
+const NAP: Duration = Duration::from_micros(50);
+
+impl<T> Gate<T> {
+    fn read<S: Store>(&self, store: &S) -> RwLockReadGuard<'_, T> {
+        wait(store, || self.0.try_read())
+    }
+
+    fn write<S: Store>(&self, store: &S) -> RwLockWriteGuard<'_, T> {
+        wait(store, || self.0.try_write())
+    }
+}
+
+/// Tries until nobody is in the way. What a holder that panicked has left is handed on as it is.
+fn wait<G, S: Store>(store: &S, attempt: impl Fn() -> Result<G, TryLockError<G>>) -> G {
+    for round in 0.. {
+        match attempt() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => store.pause(),
+        }
+        if round > ROUNDS {
+            std::thread::sleep(NAP);
+        }
+    }
+    unreachable!("the rounds do not end")
+}
+
+impl<S: Store> Keyspace<S> {
+    fn shard_index(&self, name: &[u8]) -> usize {
+        self.hasher.hash_one(name) as usize % SHARDS
+    }
+
+    /// The store's tree, which is there when a set is.
+    fn tree(&self) -> Result<&S::Tree, StoreError> {
+        self.store.tree().ok_or_else(|| damaged("it names a sorted set, and has no members of any"))
+    }
+
+    /// The store behind the keys.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Lets `read` see the stored value of `name`, its tag first; `None` when there is none.
+    pub(crate) fn get_with<R>(
+        &self,
+        name: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, StoreError> {
+        self.store.get_with(name, read)
+    }
+
+    pub(crate) fn contains(&self, name: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.store.get_with(name, |_| ())?.is_some())
+    }
+
+    /// Replaces the stored value of `name` by a function of it, as one step, and removes the members of a set that was
+    /// replaced.
+    pub(crate) fn modify<R, T: std::borrow::Borrow<[u8]>>(
+        &self,
+        name: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
+    ) -> Result<R, StoreError> {
+        let (result, replaced) = self.store.modify(name, |old| {
+            let (change, result) = change(old);
+            let is_kept = matches!(change, Change::Keep);
+            let replaced = old.and_then(SetId::referred_to).filter(|_| !is_kept);
+            (change, (result, replaced))
+        })?;
+        if let Some(set) = replaced {
+            self.remove_members(name, set);
+        }
+        Ok(result)
+    }
+
+    /// Stores a value, whether or not there is one.
+    pub(crate) fn put(&self, name: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.modify(name, |_| (Change::Put(value), ()))
+    }
+
+    /// Stores a value if there is none; says whether it did.
+    pub(crate) fn insert(&self, name: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        self.modify(name, |old| match old {
+            None => (Change::Put(value), true),
+            Some(_) => (Change::Keep, false),
+        })
+    }
+
+    /// Stores a value if there is one already; says whether it did.
+    pub(crate) fn replace(&self, name: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+        self.modify(name, |old| match old {
+            Some(_) => (Change::Put(value), true),
+            None => (Change::Keep, false),
+        })
+    }
+
+    /// Takes a key of any type away; says whether it was there.
+    pub(crate) fn remove(&self, name: &[u8]) -> Result<bool, StoreError> {
+        self.modify(name, |old| (Change::<&[u8]>::Remove, old.is_some()))
+    }
+
+    /// Takes all keys away; as one step where there are no sets, else those of a set with it.
+    pub(crate) fn clear(&self) -> Result<(), StoreError> {
+        let Some(tree) = self.store.tree() else { return self.store.clear() };
+        let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.write(&self.store)).collect();
+        self.store.clear()?;
+        // The names must not come back when the members are gone.
+        self.store.sync()?;
+        for shard in &mut shards {
+            **shard = Shard::default();
+        }
+        // Numbers begin where they were, so what a crash leaves here belongs to no set that comes.
+        self.clear_members(tree)
+    }
+
+    pub(crate) fn len(&self) -> Result<u64, StoreError> {
+        self.store.len()
+    }
+
+    /// As [`Store::scan`].
+    pub(crate) fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> Result<u64, StoreError> {
+        self.store.scan(cursor, limit, visit)
+    }
+}
+
+/// A store that contradicts itself, in words for the client.
+fn damaged(what: &str) -> StoreError {
+    StoreError::Failed(format!("the pool is damaged: {what}; `remanent pool check` tells more"))
+}
+
+impl<S: fmt::Debug> fmt::Debug for Keyspace<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace").field("store", &self.store).finish_non_exhaustive()
+    }
+}
