@@ -204,6 +204,8 @@ pub(super) enum Mix {
     Loads,
     /// Mostly removals.
     Decay,
+    /// Visits of ranges beside what concerns one entry: threads do that, too, but not as one step.
+    Visits,
     /// New keys, and removals of [`LONELY`] ones: nearly each changes the tree's shape.
     Shape,
 }
@@ -223,6 +225,8 @@ pub(super) enum Op {
     /// Loads two or three entries behind the last one, as one leaf, if there is one.
     Append(u64),
     Len,
+    /// Looks whether what is visited of a range, forwards or backwards, is in order.
+    Visit(Range<u64>, bool),
 }
 
 /// What can be observed of the tree.
@@ -302,7 +306,24 @@ impl<F: Form> Tree<F> {
                 }
             },
             Op::Len => Answer::Value(entries.len() as u64),
+            Op::Visit(..) => Answer::Bool(true),
         }
+    }
+
+    /// The numbers of what is visited of a range.
+    fn visited(
+        tree: &TestTree<F>,
+        range: Range<u64>,
+        backwards: bool,
+    ) -> remanent_structures::Result<Vec<(u64, u64)>> {
+        let mut entries = Vec::new();
+        let bounds = F::key(range.start)..F::key(range.end);
+        let visit = |key: &F::K, value: &F::V| {
+            entries.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        };
+        if backwards { tree.descend(bounds, visit) } else { tree.ascend(bounds, visit) }?;
+        Ok(entries)
     }
 }
 
@@ -395,18 +416,18 @@ where
             ),
             Op::Get(key) => answer(tree.get_with(&F::key(key), F::value_number), found),
             Op::Range(range, backwards) => {
-                let mut entries = Vec::new();
-                let bounds = F::key(range.start)..F::key(range.end);
-                let visit = |key: &F::K, value: &F::V| {
-                    entries.push((F::key_number(key), F::value_number(value)));
-                    ControlFlow::Continue(())
-                };
-                let visited = if backwards {
-                    tree.descend(bounds, visit)
-                } else {
-                    tree.ascend(bounds, visit)
-                };
-                answer(visited, |()| Answer::Value(digest(entries.into_iter())))
+                answer(Self::visited(tree, range, backwards), |entries| {
+                    Answer::Value(digest(entries.into_iter()))
+                })
+            }
+            Op::Visit(range, backwards) => {
+                answer(Self::visited(tree, range, backwards), |mut entries| {
+                    if backwards {
+                        entries.reverse();
+                    }
+                    let ordered = |&(key, _): &(u64, u64)| F::key(key).with_ordered(<[u8]>::to_vec);
+                    Answer::Bool(entries.is_sorted_by(|one, other| ordered(one) < ordered(other)))
+                })
             }
             Op::Append(len) => {
                 let appended = self.last_number(tree).and_then(|last| match last {
@@ -473,6 +494,7 @@ where
             Mix::Growth => &[0, 0, 0, 0, 0, 1, 1, 3, 6],
             Mix::Loads => &[0, 1, 6, 9, 9, 9],
             Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
+            Mix::Visits => &[0, 1, 3, 3, 11, 11],
             Mix::Shape => &[0, 10],
         };
         match *rng.pick(kinds) {
@@ -485,6 +507,7 @@ where
             6 => Op::Range(key.min(other)..key.max(other), false),
             7 => Op::Range(key.min(other)..key.max(other), true),
             9 => Op::Append(2 + rng.below(2)),
+            11 => Op::Visit(key.min(other)..key.max(other) + 1, rng.below(2) == 0),
             10 => Op::Remove(*rng.pick(&LONELY)),
             _ => Op::Len,
         }

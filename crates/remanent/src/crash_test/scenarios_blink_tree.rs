@@ -68,6 +68,7 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
     all.extend(by_threads::<Words>([
         "blink_tree/threads",
         "blink_tree/threads-brief",
+        "blink_tree/threads-visits",
         "blink_tree/threads-split",
         "blink_tree/threads-merge",
         "blink_tree/threads-reopened",
@@ -76,6 +77,7 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
     all.extend(by_threads::<Texts>([
         "blink_tree/records-threads",
         "blink_tree/records-threads-brief",
+        "blink_tree/records-threads-visits",
         "blink_tree/records-threads-split",
         "blink_tree/records-threads-merge",
         "blink_tree/records-threads-reopened",
@@ -193,13 +195,20 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
     ]
 }
 
-fn by_threads<F: Form + Clone + Send>(names: [&'static str; 6]) -> Vec<Scenario> {
-    let [threads, brief, split, merge, reopened, by_pages] = names;
+fn by_threads<F: Form + Clone + Send>(names: [&'static str; 7]) -> Vec<Scenario> {
+    let [threads, brief, visits, split, merge, reopened, by_pages] = names;
     let few = || Tree { keys: 0..6, ..tree::<F>(Mix::Entries) };
     vec![
         Scenario::new(threads, "three threads write", few(), together(3, 4, 4)).with_weight(2),
         Scenario::new(brief, "short runs of threads on few keys", few(), briefly(3, 3, 3))
             .with_weight(20),
+        Scenario::new(
+            visits,
+            "threads visit leaves that others change",
+            Tree { base: 0..4, ..tree::<F>(Mix::Visits) },
+            briefly(3, 0, 3),
+        )
+        .with_weight(20),
         Scenario::new(
             split,
             "threads divide leaves that others read",

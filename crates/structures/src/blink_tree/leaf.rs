@@ -171,7 +171,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let lock = Lock(medium.load(leaf.0 + LOCK));
         let is_free = lock.is_of(self.epoch) && !lock.has(HELD | DEAD);
         let taken = || medium.compare_exchange(leaf.0 + LOCK, lock.0, lock.0 | HELD).is_ok();
-        (is_free && taken()).then_some(Held { medium, leaf, lock, is_changed: false })
+        // Made only by whoever has taken it: dropping one gives the leaf free.
+        (is_free && taken()).then(|| Held { medium, leaf, lock, is_changed: false })
     }
 
     #[cold]
