@@ -31,9 +31,10 @@ mod view;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use self::intent::Intent;
 use self::layout::SetId;
@@ -54,7 +55,6 @@ pub struct Keyspace<S> {
     store: S,
     shards: Box<[Gate<Shard>]>,
     ids: Gate<Ids>,
-    hasher: RandomState,
 }
 
 /// What is known of some sets besides what the tree says; its lock is the lock of those sets.
@@ -137,7 +137,7 @@ fn wait<G, S: Store>(store: &S, attempt: impl Fn() -> Result<G, TryLockError<G>>
 
 impl<S: Store> Keyspace<S> {
     fn shard_index(&self, name: &[u8]) -> usize {
-        self.hasher.hash_one(name) as usize % SHARDS
+        xxh3_64(name) as usize % SHARDS
     }
 
     /// The store's tree, which is there when a set is.

@@ -1,6 +1,5 @@
 //! Opening: what a crash has left half done.
 
-use std::hash::RandomState;
 use std::ops::ControlFlow;
 
 use remanent_structures::{Map, OrderedMap};
@@ -21,7 +20,7 @@ impl<S: Store> Keyspace<S> {
         let shards = (0..SHARDS).map(|_| Gate::<Shard>::default()).collect();
         let next = next_id(&store)?;
         let ids = Gate(Ids { next, reserved: 0 }.into());
-        let keyspace = Keyspace { store, shards, ids, hasher: RandomState::new() };
+        let keyspace = Keyspace { store, shards, ids };
         keyspace.complete_intents()?;
         Ok(keyspace)
     }
