@@ -39,23 +39,32 @@ pub fn isa() -> Isa {
 fn detect() -> Isa {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     let leaf_max = __cpuid(0).eax;
-    let leaf1 = __cpuid(1);
-    let (ebx, ecx) = if leaf_max >= 7 {
-        let leaf7 = __cpuid_count(7, 0);
-        (leaf7.ebx, leaf7.ecx)
-    } else {
-        (0, 0)
-    };
-    let flush = if ebx & (1 << 24) != 0 {
-        Some(FlushInstruction::Clwb)
-    } else if ebx & (1 << 23) != 0 {
-        Some(FlushInstruction::ClflushOpt)
-    } else if leaf1.edx & (1 << 19) != 0 {
-        Some(FlushInstruction::Clflush)
-    } else {
-        None
-    };
-    Isa { flush, movdir64b: ecx & (1 << 28) != 0, stream64: is_x86_feature_detected!("avx512f") }
+    let leaf7_ecx = if leaf_max >= 7 { __cpuid_count(7, 0).ecx } else { 0 };
+    let best = [FlushInstruction::Clwb, FlushInstruction::ClflushOpt, FlushInstruction::Clflush];
+    Isa {
+        flush: best.into_iter().find(|&instruction| has(instruction)),
+        movdir64b: leaf7_ecx & (1 << 28) != 0,
+        stream64: is_x86_feature_detected!("avx512f"),
+    }
+}
+
+/// Whether the running CPU has this instruction.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn has(instruction: FlushInstruction) -> bool {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+    let leaf7_ebx = || if __cpuid(0).eax >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+    match instruction {
+        FlushInstruction::Clwb => leaf7_ebx() & (1 << 24) != 0,
+        FlushInstruction::ClflushOpt => leaf7_ebx() & (1 << 23) != 0,
+        FlushInstruction::Clflush => __cpuid(1).edx & (1 << 19) != 0,
+        FlushInstruction::DcCvap => false,
+    }
+}
+
+/// Whether the running CPU has this instruction.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn has(instruction: FlushInstruction) -> bool {
+    isa().flush == Some(instruction)
 }
 
 #[cfg(target_arch = "aarch64")]

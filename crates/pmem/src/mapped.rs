@@ -59,8 +59,14 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    pub(crate) fn new(mapping: Mapping, durability: Durability, emulation: Emulation) -> Self {
-        let instruction = isa().flush.unwrap_or(FlushInstruction::Clflush);
+    /// Flushes with `instruction`, which the CPU has, or with the best one when none is given.
+    pub(crate) fn new(
+        mapping: Mapping,
+        durability: Durability,
+        emulation: Emulation,
+        instruction: Option<FlushInstruction>,
+    ) -> Self {
+        let instruction = instruction.or(isa().flush).unwrap_or(FlushInstruction::Clflush);
         let policy = match (mapping.backing(), durability, emulation) {
             (_, _, Emulation::Nvram) => Policy::Lines(instruction),
             (_, _, Emulation::Latency(_)) => Policy::None,

@@ -113,6 +113,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/bptree/ops.rs", include_str!("bptree/ops.rs")),
     ("src/bptree/rebuild.rs", include_str!("bptree/rebuild.rs")),
     ("src/bptree/recover.rs", include_str!("bptree/recover.rs")),
+    ("src/bptree/shift.rs", include_str!("bptree/shift.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use remanent_pmem::{Emulation, Medium, Pool};
+use remanent_pmem::{Medium, Options, Pool};
 use remanent_structures::{BpMultiTree, HashMultiMap, Key, OrderedKey};
 
 use super::{Answer, remanent_map};
@@ -128,15 +128,17 @@ impl Kind {
     pub(crate) fn create_in<K: OrderedKey + 'static>(
         self,
         directory: &Path,
-        emulation: Emulation,
+        options: &Options,
     ) -> Result<(Box<dyn MultiMap<K>>, Ground)> {
-        let pool = remanent_map::options(emulation).create(directory.join("multi.pool"))?;
+        let pool = options.create(directory.join("multi.pool"))?;
         Ok((self.create(&pool)?, remanent_map::ground(&pool)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use remanent_pmem::Emulation;
+
     use super::*;
     use crate::peers::counting::Counting;
     use crate::workloads::entries::Entries;
@@ -162,11 +164,12 @@ mod tests {
             for emulation in [Emulation::None, Emulation::Nvram] {
                 let scratch = || tempfile::tempdir().expect("the temporary directory is writable");
                 let (words, bytes, counted) = (scratch(), scratch(), scratch());
+                let options = remanent_map::options(emulation);
                 exercise(
-                    &*kind.create_in::<u64>(words.path(), emulation).expect("there is space").0,
+                    &*kind.create_in::<u64>(words.path(), &options).expect("there is space").0,
                 );
                 exercise(
-                    &*kind.create_in::<Key40>(bytes.path(), emulation).expect("there is space").0,
+                    &*kind.create_in::<Key40>(bytes.path(), &options).expect("there is space").0,
                 );
                 let pool = Counting::pool(counted.path(), emulation).expect("there is space");
                 exercise(&*kind.create::<u64, _>(&pool).expect("there is space"));

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use super::layout::CHUNK_LEN;
 use super::superblock::Superblock;
 use super::{Guarantee, Pool, check_size_max};
+use crate::isa::{self, FlushInstruction};
 use crate::mapping::Mapping;
 use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result, backing};
 
@@ -44,6 +45,7 @@ pub struct Options {
     size_max: u64,
     durability: Durability,
     emulation: Emulation,
+    flush_instruction: Option<FlushInstruction>,
     write_disturbance: bool,
     wait: Duration,
 }
@@ -61,6 +63,7 @@ impl Options {
             size_max: SIZE_MAX_DEFAULT,
             durability: Durability::Process,
             emulation: Emulation::None,
+            flush_instruction: None,
             write_disturbance: false,
             wait: Duration::ZERO,
         }
@@ -81,6 +84,13 @@ impl Options {
     /// Treats DRAM as persistent memory, for research and tests.
     pub fn emulation(mut self, emulation: Emulation) -> Self {
         self.emulation = emulation;
+        self
+    }
+
+    /// Writes lines back with this instruction, for research, where it is done by an instruction at all: to compare
+    /// with what was measured on CPUs that had no better one. Else it is the best that the CPU has.
+    pub fn flush_instruction(mut self, instruction: FlushInstruction) -> Self {
+        self.flush_instruction = Some(instruction);
         self
     }
 
@@ -250,6 +260,13 @@ impl Options {
     fn map(&self, file: File, path: &Path, reserved: u64) -> Result<(Mapped, Guarantee)> {
         let backing = backing::detect(&file, path)?;
         backing::permit(backing, self.durability, self.emulation, path)?;
+        if self.flush_instruction.is_some_and(|instruction| !isa::has(instruction)) {
+            return Err(Error::Unsupported {
+                path: path.to_owned(),
+                asked: "a flush instruction",
+                reason: "this CPU does not have it".to_owned(),
+            });
+        }
         let guarantee = Guarantee {
             path: path.to_owned(),
             backing,
@@ -258,7 +275,10 @@ impl Options {
             write_disturbance: self.write_disturbance,
         };
         let mapping = Mapping::new(file, path, backing, reserved)?.holding_lock();
-        Ok((Mapped::new(mapping, self.durability, self.emulation), guarantee))
+        Ok((
+            Mapped::new(mapping, self.durability, self.emulation, self.flush_instruction),
+            guarantee,
+        ))
     }
 
     fn format<M: crate::Medium>(&self, medium: M, guarantee: Guarantee) -> Result<Pool<M>> {
@@ -332,7 +352,7 @@ fn stored_size_max(file: &File, path: &Path) -> Result<u64> {
     let backing = backing::detect(file, path)?;
     let file = file.try_clone().map_err(|e| Error::io("open", path, e))?;
     let mapping = Mapping::new(file, path, backing, CHUNK_LEN)?;
-    let header = Mapped::new(mapping, Durability::Process, Emulation::None);
+    let header = Mapped::new(mapping, Durability::Process, Emulation::None, None);
     let superblock = Superblock::read(&header).map_err(|error| name_file(error, path))?;
     Ok(superblock.size_max)
 }

@@ -1,11 +1,12 @@
 //! The B+-tree, with one entry a key and with several.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_structures::{BpMultiTree, BpTree, Change, Map, OrderedMap};
+use remanent_structures::{BpMultiTree, BpTree, Change, Map, OrderedMap, Stored};
 
 use super::{Answer, Open, TestKey, answer, is_refused, must_be_empty};
 
@@ -14,7 +15,7 @@ const STRIDE: u64 = 16;
 
 /// A tree of few keys, and how it is prepared.
 #[derive(Clone, Debug)]
-pub(super) struct Tree {
+pub(super) struct Tree<V = u64> {
     /// Keys that operations are about.
     pub(super) keys: u64,
     /// Entries of keys between these that are there from the start.
@@ -26,6 +27,44 @@ pub(super) struct Tree {
     pub(super) mix: Mix,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
+    pub(super) value: PhantomData<V>,
+}
+
+/// A value that stands for a number.
+pub(super) trait Value: Stored<Owned = Self> + Clone + Send + Sync + 'static {
+    fn of(number: u64) -> Self;
+
+    /// The number; one that no value stands for when parts of several were mixed.
+    fn number(&self) -> u64;
+}
+
+impl Value for u64 {
+    fn of(number: u64) -> Self {
+        number
+    }
+
+    fn number(&self) -> u64 {
+        *self
+    }
+}
+
+/// An entry with such a value lies in two lines.
+pub(super) type Wide = [u8; 64];
+
+impl Value for Wide {
+    fn of(number: u64) -> Self {
+        let mut bytes = [0; 64];
+        bytes.as_chunks_mut().0.fill(number.to_le_bytes());
+        bytes
+    }
+
+    fn number(&self) -> u64 {
+        let words = self.as_chunks().0;
+        match words.iter().all(|word| *word == words[0]) {
+            true => u64::from_le_bytes(words[0]),
+            false => u64::MAX,
+        }
+    }
 }
 
 /// Which operations occur.
@@ -76,11 +115,10 @@ fn share(key: u64, value: u64) -> u64 {
     (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value
 }
 
-fn count(found: Option<&u64>) -> (Change<u64>, u64) {
-    let next = found.map_or(0, |value| value + 1);
-    let change =
-        if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
-    (change, next)
+fn count<V: Value>(found: Option<&V>) -> (Change<V>, u64) {
+    let next = found.map_or(0, |value| value.number() + 1);
+    let is_last = found.is_some() && next.is_multiple_of(4);
+    (if is_last { Change::Remove } else { Change::Put(V::of(next)) }, next)
 }
 
 /// What can be observed of the tree, as the difference to how it was prepared.
@@ -94,9 +132,9 @@ pub(super) struct State {
     len: i64,
 }
 
-type TestTree = BpTree<TestKey, u64, Arc<Sim>>;
+type TestTree<V> = BpTree<TestKey, V, Arc<Sim>>;
 
-impl Tree {
+impl<V> Tree<V> {
     fn base(&self) -> BTreeMap<u64, u64> {
         (0..self.base).map(|index| (base_key_of(index).0, index)).collect()
     }
@@ -121,35 +159,40 @@ impl Tree {
     }
 }
 
-impl Subject for Tree {
+impl<V: Value> Subject for Tree<V> {
     type Op = Op;
     type Ret = Answer<u64>;
     type State = State;
-    type Handle = Open<TestTree>;
+    type Handle = Open<TestTree<V>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(medium, self.size_max, TestTree::create)?;
+        let open = Open::create(medium, self.size_max, TestTree::<V>::create)?;
         for index in 0..self.base {
-            open.object.insert(&base_key_of(index), &index)?;
+            open.object.insert(&base_key_of(index), &V::of(index))?;
         }
         for index in 0..self.churn {
-            open.object.insert(&key_of(index % self.keys), &index)?;
+            open.object.insert(&key_of(index % self.keys), &V::of(index))?;
             open.object.remove(&key_of(index % self.keys))?;
         }
         Ok(open)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, TestTree::open)
+        Open::recover(medium, TestTree::<V>::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
         let tree = &open.object;
-        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        let found =
+            |value: Option<V>| value.map_or(Answer::None, |value| Answer::Value(value.number()));
         match *op {
-            Op::Insert(key, value) => answer(tree.insert(&key_of(key), &value), Answer::Bool),
-            Op::Put(key, value) => answer(tree.put(&key_of(key), &value), Answer::Bool),
-            Op::Update(key, value) => answer(tree.update(&key_of(key), &value), Answer::Bool),
+            Op::Insert(key, value) => {
+                answer(tree.insert(&key_of(key), &V::of(value)), Answer::Bool)
+            }
+            Op::Put(key, value) => answer(tree.put(&key_of(key), &V::of(value)), Answer::Bool),
+            Op::Update(key, value) => {
+                answer(tree.update(&key_of(key), &V::of(value)), Answer::Bool)
+            }
             Op::Remove(key) => answer(tree.remove(&key_of(key)), found),
             Op::RemoveBase(index) => answer(tree.remove(&base_key_of(index)), found),
             Op::Count(key) => answer(tree.modify(&key_of(key), count), Answer::Value),
@@ -157,12 +200,14 @@ impl Subject for Tree {
             Op::Sum(key) => {
                 let mut sum = 0_u64;
                 let summed = tree.ascend(key_of(key)..key_of(key + 3), |key, value| {
-                    sum = sum.wrapping_add(share(key.0, *value));
+                    sum = sum.wrapping_add(share(key.0, value.number()));
                     ControlFlow::Continue(())
                 });
                 answer(summed, |()| Answer::Value(sum))
             }
-            Op::Last => answer(tree.last(), |last| found(last.map(|(key, _)| key.0))),
+            Op::Last => answer(tree.last(), |last| {
+                last.map_or(Answer::None, |(key, _)| Answer::Value(key.0))
+            }),
             Op::Clear => answer(tree.clear(), Answer::Value),
             Op::Len => answer(tree.len(), Answer::Value),
         }
@@ -216,7 +261,7 @@ impl Subject for Tree {
         let mut entries = BTreeMap::new();
         let mut keys = Vec::new();
         open.object.for_each(|key, value| {
-            entries.insert(key.0, *value);
+            entries.insert(key.0, value.number());
             keys.push(key.0);
             ControlFlow::Continue(())
         })?;
@@ -224,7 +269,8 @@ impl Subject for Tree {
             return Err(format!("keys come as {keys:?}").into());
         }
         for (&key, &value) in &entries {
-            if open.object.get(&TestKey(key))? != Some(value) {
+            let found = open.object.get(&TestKey(key))?.map(|value| value.number());
+            if found != Some(value) {
                 return Err(format!("key {key} is visited but not found").into());
             }
         }

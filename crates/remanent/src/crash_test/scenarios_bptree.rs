@@ -1,15 +1,27 @@
 //! What is explored of the versioned B+-tree.
 
+use std::marker::PhantomData;
+
 use remanent_crashsim::{Class, Config, Faults, Nested};
 
 use super::Scenario;
-use super::bptree::{Mix, MultiTree, Tree};
+use super::bptree::{Mix, MultiTree, Tree, Wide};
 use super::scenarios::{
     OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, pages, prepared, together,
 };
 
-fn tree(mix: Mix, base: u64) -> Tree {
-    Tree { keys: 8, base, churn: 0, mix, size_max: SIZE_MAX }
+fn tree<V>(mix: Mix, base: u64) -> Tree<V> {
+    Tree { keys: 8, base, churn: 0, mix, size_max: SIZE_MAX, value: PhantomData }
+}
+
+/// Of entries that fit into a line.
+fn narrow(mix: Mix, base: u64) -> Tree {
+    tree(mix, base)
+}
+
+/// Of entries that lie in two.
+fn wide(mix: Mix, base: u64) -> Tree<Wide> {
+    tree(mix, base)
 }
 
 pub(super) fn bptrees() -> Vec<Scenario> {
@@ -27,26 +39,26 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
         full_max: 4,
         ..alone(6, 4)
     };
-    let full = Tree { keys: 400, size_max: (OVERHEAD + 3) << 16, ..tree(Mix::Growing, 820) };
+    let full = Tree { keys: 400, size_max: (OVERHEAD + 3) << 16, ..narrow(Mix::Growing, 820) };
     let multi = MultiTree { keys: 3, size_max: SIZE_MAX };
     vec![
-        Scenario::new("bptree/sequence", "every operation", tree(Mix::All, 0), alone(5, 8)),
+        Scenario::new("bptree/sequence", "every operation", narrow(Mix::All, 0), alone(5, 8)),
         Scenario::new(
             "bptree/stores",
             "between any two stores",
-            tree(Mix::All, 0),
+            narrow(Mix::All, 0),
             at_stores(alone(5, 4)),
         ),
         Scenario::new(
             "bptree/recovery",
             "crashes inside recovery and after it",
-            tree(Mix::All, 0),
+            narrow(Mix::All, 0),
             Config { nested: again, after: 6, ..alone(4, 4) },
         ),
         Scenario::new(
             "bptree/lost",
             "one crash after the other, so that what a lost version left meets the next",
-            tree(Mix::Growing, 0),
+            narrow(Mix::Growing, 0),
             Config {
                 creation: false,
                 nested: Nested { depth: 2, one_in: 2, samples: 6 },
@@ -58,14 +70,14 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
         Scenario::new(
             "bptree/process",
             "the process dies",
-            tree(Mix::All, 0),
+            narrow(Mix::All, 0),
             class(Class::Process, alone(5, 8)),
         ),
-        Scenario::new("bptree/pages", "a page-cache file", tree(Mix::All, 0), pages(alone(5, 6))),
+        Scenario::new("bptree/pages", "a page-cache file", narrow(Mix::All, 0), pages(alone(5, 6))),
         Scenario::new(
             "bptree/faults",
             "lines that cannot be read, a file cut short",
-            tree(Mix::All, 0),
+            narrow(Mix::All, 0),
             faults,
         ),
         Scenario::new("bptree/full", "the pool is full", full, prepared(alone(4, 10))),
@@ -80,36 +92,55 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
 }
 
 fn bptrees_that_change_shape() -> Vec<Scenario> {
-    let collect = Tree { keys: 3, churn: 85, ..tree(Mix::All, 2) };
+    let collect = Tree { keys: 3, churn: 85, ..narrow(Mix::All, 2) };
+    let again = Nested { depth: 2, one_in: 2, samples: 4 };
     vec![
+        Scenario::new(
+            "bptree/shift",
+            "entries make room for others, and a crash that catches them is followed by more",
+            narrow(Mix::Growing, 0),
+            Config { nested: again, after: 6, ..at_stores(alone(2, 4)) },
+        ),
+        Scenario::new(
+            "bptree/shift-wide",
+            "entries in two lines make room for others, and crashes follow",
+            wide(Mix::Growing, 0),
+            Config { nested: again, after: 6, ..at_stores(alone(2, 4)) },
+        ),
+        Scenario::new(
+            "bptree/split-wide",
+            "leaves of entries in two lines are split",
+            wide(Mix::Growing, 8),
+            prepared(alone(3, 6)),
+        ),
         Scenario::new(
             "bptree/split",
             "leaves and inner nodes are split",
-            tree(Mix::Growing, 14),
+            narrow(Mix::Growing, 14),
             prepared(alone(3, 8)),
         ),
         Scenario::new(
             "bptree/root-split",
             "the first leaf becomes two under a root",
-            tree(Mix::Growing, 0),
+            narrow(Mix::Growing, 0),
             alone(3, 5),
         ),
         Scenario::new(
             "bptree/merge",
             "neighbours are joined, emptied leaves dropped",
-            tree(Mix::Shrinking, 8),
+            narrow(Mix::Shrinking, 8),
             prepared(alone(2, 14)),
         ),
         Scenario::new(
             "bptree/clear",
             "a tree of some levels is dismantled",
-            tree(Mix::Clears, 14),
+            narrow(Mix::Clears, 14),
             prepared(alone(1, 5)),
         ),
         Scenario::new(
             "bptree/clear-recovery",
             "crashes while a tree is dismantled, and again after that",
-            tree(Mix::Clears, 8),
+            narrow(Mix::Clears, 8),
             Config {
                 nested: Nested { depth: 2, one_in: 8, samples: 3 },
                 after: 6,
@@ -119,7 +150,7 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
         Scenario::new(
             "bptree/suspects",
             "nodes are left behind in a chunk that nobody allocates from any more",
-            Tree { keys: 3, ..tree(Mix::Growing, 1_000) },
+            Tree { keys: 3, ..narrow(Mix::Growing, 1_000) },
             prepared(alone(2, 10)),
         ),
         Scenario::new(
@@ -132,7 +163,7 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
 }
 
 fn bptrees_by_threads() -> Vec<Scenario> {
-    let few = |mix, base| Tree { keys: 4, ..tree(mix, base) };
+    let few = |mix, base| Tree { keys: 4, ..narrow(mix, base) };
     let multi = MultiTree { keys: 2, size_max: SIZE_MAX };
     vec![
         Scenario::new(
@@ -140,6 +171,18 @@ fn bptrees_by_threads() -> Vec<Scenario> {
             "threads write in turns and read meanwhile",
             few(Mix::All, 0),
             together(3, 4, 3),
+        ),
+        Scenario::new(
+            "bptree/threads-shift",
+            "threads read a leaf in which entries make room for others",
+            few(Mix::Reads, 0),
+            together(3, 3, 3),
+        ),
+        Scenario::new(
+            "bptree/threads-wide",
+            "threads read entries in two lines on the move",
+            Tree { keys: 4, ..wide(Mix::Reads, 0) },
+            together(2, 4, 3),
         ),
         Scenario::new(
             "bptree/threads-priority",
@@ -150,7 +193,7 @@ fn bptrees_by_threads() -> Vec<Scenario> {
         Scenario::new(
             "bptree/threads-brief",
             "short runs of threads on few keys",
-            Tree { keys: 2, ..tree(Mix::Reads, 0) },
+            Tree { keys: 2, ..narrow(Mix::Reads, 0) },
             briefly(3, 2, 2),
         )
         .with_weight(20),

@@ -4,7 +4,7 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 
 use super::Core;
-use super::layout::{BEGIN, END, LIVE, Place};
+use super::layout::{BEGIN, END, KEY, LIVE, MOVING, Place};
 use super::node::{Node, View};
 use super::ops::Record;
 use crate::Result;
@@ -79,8 +79,7 @@ where
             found.add(at, "the node's least place is not that of the entry which leads here");
         }
         self.check_versions(view, node, found);
-        let slots = self.slots(view, node);
-        let places: Vec<Place> = slots.iter().map(|&slot| self.place(node, slot)).collect();
+        let (slots, places) = self.live_places(view, node);
         if !places.is_sorted_by(|a, b| a < b) {
             found.add(at, "an entry is there twice");
         }
@@ -96,32 +95,50 @@ where
             found.add(at, "no entry leads to the least place of this node");
         }
         for (index, (&slot, place)) in slots.iter().zip(&places).enumerate() {
-            let child = self.medium().load(slot + Self::shape(node).payload);
+            let child = self.child_at(node, slot);
             let high = places.get(index + 1).or(high);
             self.check_node(view, child, Some(node.level - 1), place, high, found);
         }
     }
 
-    /// The sorted entries must be sorted, and no entry may bear a version that is yet to come.
+    /// The entries that the view shows, and their places. What a crash has left twice comes once.
+    fn live_places(&self, view: View<'_>, node: Node) -> (Vec<u64>, Vec<Place>) {
+        let mut places: Vec<Place> = Vec::new();
+        let is_next = |slot: &u64| {
+            let place = self.place(node, *slot);
+            if view.follows_crash() && places.last().is_some_and(|last| place <= *last) {
+                return false;
+            }
+            places.push(place);
+            true
+        };
+        (self.live(view, node).filter(is_next).collect(), places)
+    }
+
+    /// The keys must be in order, and no entry may bear a version that is yet to come.
     fn check_versions(&self, view: View<'_>, node: Node, found: &mut Found) {
         let medium = self.medium();
-        let place_at = |index: usize| self.place(node, Self::slot(node, index));
-        if !(0..node.sorted).map(place_at).is_sorted_by(|a, b| a < b) {
-            found.add(node.at, "entries that count as sorted are not");
+        let is_in_order = |slots: &[u64]| {
+            let word = |slot: u64, index: usize| medium.load(slot + KEY + 8 * index as u64);
+            let key = |slot: u64| (0..Self::KEY_WORDS).map(move |index| word(slot, index));
+            key(slots[0]).le(key(slots[1]))
+        };
+        let used: Vec<u64> = self.used(node).collect();
+        if !view.follows_crash() && !used.windows(2).all(is_in_order) {
+            found.add(node.at, "the entries are not in the order of their keys");
         }
-        let slots = Self::shape(node).slots;
-        let mut is_used = true;
-        for slot in (0..slots).map(|index| Self::slot(node, index)) {
+        let slots = (0..Self::shape(node).slots).map(|index| Self::slot(node, index));
+        let is_stray = |slot: &u64| self.is_used(*slot) && !view.follows_crash();
+        for slot in slots.skip(used.len()).filter(is_stray) {
+            found.add(slot, "an entry follows one that was never used");
+        }
+        for slot in used {
             let (begin, end) = (medium.load(slot + BEGIN), medium.load(slot + END));
-            let is_lost = view.is_lost(begin);
-            if begin > view.version && !is_lost {
+            let is_void = view.is_lost(begin) || view.follows_crash() && begin == MOVING;
+            if begin > view.version && !is_void {
                 found.add(slot, format!("begins at version {begin}, which is yet to come"));
             }
-            if begin != 0 && !is_lost && !is_used {
-                found.add(slot, "an entry follows one that was never used");
-            }
-            is_used &= begin != 0 && !is_lost;
-            if is_used && end != LIVE && end > view.version && !view.is_lost(end) {
+            if !is_void && end != LIVE && end > view.version && !view.is_lost(end) {
                 found.add(slot, format!("ends at version {end}, which is yet to come"));
             }
         }
@@ -138,11 +155,16 @@ where
         if node.level == 0 {
             return;
         }
-        for slot in self.live(view, node) {
-            match self.child(node, slot) {
+        let mut children: Vec<u64> =
+            self.live(view, node).map(|slot| self.child_at(node, slot)).collect();
+        // A crash may have left one twice.
+        children.sort_unstable();
+        children.dedup();
+        for child in children {
+            match self.child(node, child) {
                 Ok(child) => self.check_dismantled(view, child.at, found),
                 Err(_) => {
-                    found.add(slot, "leads to no node of the next level");
+                    found.add(node.at, "an entry leads to no node of the next level");
                     found.is_broken = true;
                 }
             }

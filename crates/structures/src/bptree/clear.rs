@@ -119,8 +119,8 @@ where
             return Ok(());
         };
         let medium = self.medium();
-        let child_at = |slot: u64| medium.load(slot + Self::shape(parent).payload);
-        let suspects: Vec<_> = slots.iter().map(|&slot| lane.suspect(child_at(slot))).collect();
+        let suspects: Vec<_> =
+            slots.iter().map(|&slot| lane.suspect(self.child_at(parent, slot))).collect();
         // Fence: the suspects, before their parent forgets them.
         // Redundant: but when the parent's line is written back before theirs, and they lie in a chunk that nobody
         // allocates from, which short runs do not bring about.
@@ -140,9 +140,12 @@ where
     fn removable(&self, view: View<'_>, root: Node) -> Result<Option<(Node, Vec<u64>)>> {
         let mut node = root;
         loop {
+            // Two entries that lead to one node are not to be met one after the other.
+            self.clean(view, node);
             let first = if node.level == 0 { None } else { self.live(view, node).next() };
             let Some(first) = first else { return Ok(None) };
-            let child = self.child(node, first)?;
+            let child = self.child(node, self.child_at(node, first))?;
+            self.clean(view, child);
             if child.level == 0 {
                 return Ok(Some((node, self.live(view, node).take(BATCH).collect())));
             }
@@ -161,20 +164,15 @@ where
         place: &Place,
     ) -> Result<Option<Place>> {
         let mut next = None;
-        let mut any = false;
         let mut node = self.node(root)?;
         loop {
-            any |= self.clean(view, node);
+            self.clean(view, node);
             if node.level == 0 {
                 break;
             }
             let behind = self.first_behind(view, node, place);
             next = behind.map(|slot| self.place(node, slot)).or(next);
             node = self.child_for(view, node, place)?.1;
-        }
-        if any {
-            // Fence: before the versions are forgotten, perhaps by another thread.
-            self.medium().fence();
         }
         self.heap.verify()?;
         Ok(next)

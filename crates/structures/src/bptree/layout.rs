@@ -8,12 +8,12 @@
 //!                                                   24  version
 //!
 //! node                                         entry
-//! byte   0  level | sorted entries << 32       byte  0  begin: version that put it in
+//! byte   0  level                              byte  0  begin: version that put it in
 //!        8  low: the least key that belongs          8  end: version that took it out, or all ones
 //!           here (and its number, in a              16  key, in words
-//!           multi-map); zeros up to the                 in an inner node of a multi-map: number
-//!           entries, which begin at a                   leaf: value, in words
-//!           multiple of 32                              inner node: offset of the child
+//!           multi-map); zeros up to the                 leaf: value, in words
+//!           entries, the first at a multiple            inner node: offset of the child
+//!           of an entry's length, or of 64
 //! ```
 //!
 //! The record with the highest version counts, and its version is the tree's *current version*. A record is written
@@ -22,17 +22,20 @@
 //!
 //! A key is stored in its ordered form, each eight bytes as the number that they are when the first counts most: keys
 //! compare as their words do. The entries of one key of a multi-map are told apart by their *number*, which is the
-//! version that put them in; a leaf has it in `begin` already.
+//! version that put them in: a leaf has it in `begin` already, and an inner node in the child's `low`.
 //!
-//! A node is filled from the left. Its sorted entries are those that it was made with, in the order of their keys;
-//! what was added since follows in the order in which it came. An entry whose `begin` is 0 was never used. Of an entry
-//! only `end` changes once it is visible, and of a node nothing else ever does.
+//! A node is filled from the left, in the order of the keys. An entry whose `begin` is 0 was never used, nor were
+//! those behind it. Entries make room for others by being copied one place to the right, the last first; while that
+//! is done, `begin` is all ones. No entry lies across two lines if it fits into one: so a copy of it is there as a
+//! whole, or not, when the words between were stored first (assumption 2 again). `shift.rs` has the rest.
+//!
+//! Nodes have as many entries as those of the STX B+-tree, 256 bytes of keys with values or children, and eight at
+//! the least; what an entry has of versions comes on top of that.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use remanent_pmem::Medium;
-use remanent_pmem::heap::layout::CLASS_LEN;
+use remanent_pmem::{LINE_LEN, Medium};
 
 use crate::stored::{OrderedKey, Stored};
 
@@ -59,14 +62,14 @@ pub(super) const LIVE: u64 = u64::MAX;
 
 /// Longest key and longest value: eight words.
 pub(super) const WORDS_MAX: usize = 8;
-/// Nodes have no more entries, so that an index is a byte and an order of all of them fits on the stack.
-pub(super) const SLOTS_MAX: usize = 64;
-/// Levels that a tree cannot reach: with eight children a node, 2^60 entries.
-pub(super) const HEIGHT_MAX: usize = 20;
+/// The `begin` of an entry that is being overwritten: no version shows it.
+pub(super) const MOVING: u64 = u64::MAX;
+/// Levels that a tree cannot reach: with three children a node, 2^38 entries.
+pub(super) const HEIGHT_MAX: usize = 24;
 
-/// Bytes of a node, if that is room for [`SLOTS_MIN`] entries.
-const NODE_LEN: u64 = 1024;
-const SLOTS_MIN: u64 = 16;
+/// Bytes of keys and payloads in a node of the STX B+-tree, if that is room for [`SLOTS_MIN`] entries.
+const STX_NODE_LEN: usize = 256;
+const SLOTS_MIN: usize = 8;
 
 const fn words(len: Option<u32>) -> usize {
     match len {
@@ -86,50 +89,41 @@ pub(super) struct Shape {
     /// Offset of the value or child in an entry.
     pub(super) payload: u64,
     pub(super) payload_words: usize,
-    /// Whether an entry has its number after its key.
-    pub(super) is_numbered: bool,
     pub(super) node_len: u64,
 }
 
 impl Shape {
-    const fn new(
-        key_words: usize,
-        payload_words: usize,
-        is_multi: bool,
-        is_leaf: bool,
-        slots_max: usize,
-    ) -> Self {
-        let is_numbered = is_multi && !is_leaf;
-        let payload = KEY + 8 * key_words as u64 + 8 * is_numbered as u64;
-        let entry_len = payload + 8 * payload_words as u64;
-        // Entries that fill half lines, or whole ones, are not to lie across two.
-        let alignment = if entry_len.is_multiple_of(64) { 64 } else { 32 };
-        let entries =
-            (LOW + 8 * key_words as u64 + 8 * is_multi as u64).next_multiple_of(alignment);
-        let room = class_len(max(NODE_LEN, entries + SLOTS_MIN * entry_len));
-        let mut slots = ((room - entries) / entry_len) as usize;
-        if slots > SLOTS_MAX {
-            slots = SLOTS_MAX;
-        }
-        if slots > slots_max {
-            slots = slots_max;
-        }
+    const fn new(key_words: usize, payload_words: usize, is_multi: bool, slots_max: usize) -> Self {
+        let payload = KEY + 8 * key_words as u64;
+        let entry_len = match payload + 8 * payload_words as u64 {
+            ..=32 => 32,
+            len => len.next_multiple_of(LINE_LEN),
+        };
+        let header_len = LOW + 8 * key_words as u64 + 8 * is_multi as u64;
+        // Entries of half a line, or of whole ones, are not to begin elsewhere.
+        let alignment = if entry_len < LINE_LEN { entry_len } else { LINE_LEN };
+        let entries = header_len.next_multiple_of(alignment);
+        let slots = min(slots_of(key_words + payload_words), slots_max);
         let node_len = entries + slots as u64 * entry_len;
-        Shape { entries, entry_len, slots, payload, payload_words, is_numbered, node_len }
+        Shape { entries, entry_len, slots, payload, payload_words, node_len }
+    }
+
+    /// Whether an entry lies in more than one line.
+    pub(super) const fn spans_lines(&self) -> bool {
+        self.entry_len > LINE_LEN
     }
 }
 
-const fn max(a: u64, b: u64) -> u64 {
-    if a > b { a } else { b }
+/// Entries of a node, each with so many words of key and payload.
+const fn slots_of(words: usize) -> usize {
+    match STX_NODE_LEN / (8 * words) {
+        ..SLOTS_MIN => SLOTS_MIN,
+        slots => slots,
+    }
 }
 
-/// The length of the blocks in which `len` bytes lie.
-const fn class_len(len: u64) -> u64 {
-    let mut class = 0;
-    while (CLASS_LEN[class] as u64) < len {
-        class += 1;
-    }
-    CLASS_LEN[class] as u64
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
 }
 
 /// How trees of these types lie.
@@ -140,9 +134,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V,
     pub(super) const VALUE_WORDS: usize = words(V::LEN);
 
     pub(super) const LEAF: Shape =
-        Shape::new(Self::KEY_WORDS, Self::VALUE_WORDS, MULTI, true, K::NODE_ENTRIES_MAX);
-    pub(super) const INNER: Shape =
-        Shape::new(Self::KEY_WORDS, 1, MULTI, false, K::NODE_ENTRIES_MAX);
+        Shape::new(Self::KEY_WORDS, Self::VALUE_WORDS, MULTI, K::NODE_ENTRIES_MAX);
+    pub(super) const INNER: Shape = Shape::new(Self::KEY_WORDS, 1, MULTI, K::NODE_ENTRIES_MAX);
+
+    /// Words of an entry that readers copy: key, number and value.
+    pub(super) const COPY_WORDS: usize = Self::KEY_WORDS + MULTI as usize + Self::VALUE_WORDS;
 
     /// Refuses, when the program is compiled, types that do not lie in nodes.
     pub(super) const FITS: () = {
@@ -155,6 +151,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V,
             "a B+-tree keeps values in its nodes: they need one length, of at most 64 bytes, such as u64"
         );
         assert!(K::NODE_ENTRIES_MAX >= 4, "a node is to have room for four entries at least");
+        assert!(
+            Self::LEAF.slots * Self::COPY_WORDS <= COPIES_LEN,
+            "copies of a leaf's entries have room"
+        );
     };
 
     /// The shape of nodes of `level`; leaves are on level 0.
@@ -192,14 +192,25 @@ impl Place {
         Place { number, ..self }
     }
 
-    /// Passes the key to `use_key`.
+    /// Whether `words` words of key stored at `at` are less than those of this place; `is_tie_before` answers when
+    /// they are the same.
     #[inline(always)]
-    pub(super) fn with_key<K: OrderedKey + ?Sized, R>(&self, use_key: impl FnOnce(&K) -> R) -> R {
-        let mut bytes = [0; 8 * WORDS_MAX];
-        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.key).take(words(K::LEN)) {
-            bytes.copy_from_slice(&word.to_be_bytes());
+    pub(super) fn is_behind<M: Medium>(
+        &self,
+        medium: &M,
+        at: u64,
+        words: usize,
+        is_tie_before: impl FnOnce() -> bool,
+    ) -> bool {
+        let (last, first) = (words - 1, self.key.iter().take(words - 1));
+        for (index, word) in first.enumerate() {
+            let found = medium.load(at + 8 * index as u64);
+            if found != *word {
+                return found < *word;
+            }
         }
-        K::from_ordered(&bytes[..K::LEN.map_or(0, |len| len as usize)], use_key)
+        let found = medium.load(at + 8 * last as u64);
+        (found < self.key[last]) | ((found == self.key[last]) & is_tie_before())
     }
 
     /// Compares `words` words of key stored at `at` with those of this place.
@@ -232,19 +243,31 @@ pub(super) fn payload_of<V: Stored + ?Sized>(value: &V) -> Payload {
     })
 }
 
-/// Passes the value whose words lie at `at` to `use_value`.
+/// Passes the value of these words to `use_value`.
 #[inline(always)]
-pub(super) fn with_value<V: Stored + ?Sized, M: Medium, R>(
-    medium: &M,
-    at: u64,
+pub(super) fn with_value<V: Stored + ?Sized, R>(
+    payload: &[u64],
     use_value: impl FnOnce(&V) -> R,
 ) -> R {
     let mut bytes = [0; 8 * WORDS_MAX];
-    for (index, bytes) in bytes.chunks_exact_mut(8).enumerate().take(words(V::LEN)) {
-        bytes.copy_from_slice(&medium.load(at + 8 * index as u64).to_le_bytes());
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(payload).take(words(V::LEN)) {
+        bytes.copy_from_slice(&word.to_le_bytes());
     }
     V::with_stored(&bytes[..V::LEN.map_or(0, |len| len as usize)], use_value)
 }
+
+/// Passes the key of these words to `use_key`.
+#[inline(always)]
+pub(super) fn with_key<K: OrderedKey + ?Sized, R>(key: &[u64], use_key: impl FnOnce(&K) -> R) -> R {
+    let mut bytes = [0; 8 * WORDS_MAX];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(key).take(words(K::LEN)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    K::from_ordered(&bytes[..K::LEN.map_or(0, |len| len as usize)], use_key)
+}
+
+/// Words of key, number and value that a leaf has at most.
+pub(super) const COPIES_LEN: usize = SLOTS_MIN * (2 * WORDS_MAX + 1);
 
 const _: () = assert!(RECORD_COUNT * RECORD_LEN <= CHANGING);
 const _: () = assert!(LOST + 8 * LOST_COUNT <= remanent_pmem::heap::layout::HEADER_LEN);
@@ -254,26 +277,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_of_half_lines_and_lines_lie_in_one_line() {
+    fn no_entry_lies_across_lines_that_fits_into_one() {
         let words = Layout::<u64, u64, false>::LEAF;
-        assert_eq!((words.entries, words.entry_len, words.slots), (32, 32, 31));
+        assert_eq!((words.entries, words.entry_len, words.slots), (32, 32, 16));
         assert_eq!(Layout::<u64, u64, false>::INNER, words);
-        let strings = Layout::<[u8; 40], u64, false>::LEAF;
-        assert_eq!((strings.entries, strings.entry_len, strings.slots), (64, 64, 19));
-    }
-
-    #[test]
-    fn inner_nodes_of_a_multi_map_have_numbers() {
-        let leaf = Layout::<u32, u64, true>::LEAF;
-        assert_eq!((leaf.entry_len, leaf.payload), (32, 24));
-        let inner = Layout::<u32, u64, true>::INNER;
-        assert_eq!((inner.entry_len, inner.payload), (40, 32));
-    }
-
-    #[test]
-    fn nodes_of_long_entries_are_wider() {
-        let shape = Layout::<[u8; 64], [u8; 64], true>::LEAF;
-        assert!(shape.slots >= 16 && shape.node_len > NODE_LEN, "{shape:?}");
+        let set = Layout::<u64, [u8; 0], false>::LEAF;
+        assert_eq!((set.entry_len, set.slots), (32, 32));
+        let strings = Layout::<[u8; 40], u64, true>::LEAF;
+        assert_eq!((strings.entries, strings.entry_len, strings.slots), (64, 64, 8));
+        assert!(!strings.spans_lines());
+        let longest = Layout::<[u8; 64], [u8; 64], true>::LEAF;
+        assert_eq!((longest.entries, longest.entry_len, longest.slots), (128, 192, 8));
+        assert!(longest.spans_lines());
     }
 
     #[test]
@@ -281,9 +296,9 @@ mod tests {
         let keys: [[u8; 12]; 4] = [*b"aaaaaaaaaaaa", *b"aaaaaaaab   ", *b"b           ", [255; 12]];
         assert!(keys.map(|key| Place::first_of(&key)).is_sorted());
         for key in keys {
-            assert_eq!(Place::first_of(&key).with_key(|found: &[u8; 12]| *found), key);
+            assert_eq!(with_key(&Place::first_of(&key).key, |found: &[u8; 12]| *found), key);
         }
         assert!(Place::first_of(&-1_i32) < Place::first_of(&0_i32));
-        assert_eq!(Place::first_of(&-7_i32).with_key(|key: &i32| *key), -7);
+        assert_eq!(with_key(&Place::first_of(&-7_i32).key, |key: &i32| *key), -7);
     }
 }

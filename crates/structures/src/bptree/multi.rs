@@ -8,9 +8,9 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Mapped, Medium, Pool};
 
 use super::Core;
-use super::layout::{Layout, Place, payload_of};
+use super::layout::{Layout, Place, payload_of, with_value};
 use super::rebuild::{Edit, Entry};
-use super::scan::Range;
+use super::scan::{Copies, Range};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -82,7 +82,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         }
     }
 
-    /// Adds an entry, whatever entries the key has. Two fences.
+    /// Adds an entry, whatever entries the key has. See [`BpTree`](super::BpTree) for its fences.
     ///
     /// # Errors
     ///
@@ -116,7 +116,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         Ok(values)
     }
 
-    /// Removes the oldest entry with this key and value. Returns whether there was one. Two fences.
+    /// Removes the oldest entry with this key and value. Returns whether there was one. See [`BpTree`](super::BpTree) for its fences.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         self.core.remove_where(key, |found| found == value)
     }
 
-    /// Removes the entries of `key` one by one and returns how many there were. Two fences each.
+    /// Removes the entries of `key` one by one and returns how many there were. See [`BpTree`](super::BpTree) for their fences.
     ///
     /// # Errors
     ///
@@ -246,13 +246,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> 
             let view = self.view(writer);
             let mut place = None;
             let root = self.node(writer.record.root)?;
-            let _ = self.ascend_node(view, root, &Range::of_key(key), &mut |leaf, slot| {
-                if !self.with_value_at(leaf, slot, &accept) {
-                    return ControlFlow::Continue(());
-                }
-                place = Some(self.place(leaf, slot));
-                ControlFlow::Break(())
-            })?;
+            let _ = self.ascend_node(
+                view,
+                root,
+                &Range::of_key(key),
+                &mut Copies::new(),
+                &mut |entry| {
+                    if !with_value(entry.value, &accept) {
+                        return ControlFlow::Continue(());
+                    }
+                    place = Some(Place::first_of(key).numbered(entry.number));
+                    ControlFlow::Break(())
+                },
+            )?;
             self.heap.verify()?;
             let Some(place) = place else { return Ok(false) };
             let path = self.descend(view, writer.record.root, &place)?;

@@ -1,13 +1,12 @@
 //! Nodes as a version of the tree sees them.
 
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::Core;
-use super::layout::{
-    BEGIN, END, HEIGHT_MAX, KEY, KIND, LIVE, LOW, Layout, Place, SLOTS_MAX, Shape,
-};
+use super::layout::{BEGIN, END, HEIGHT_MAX, KEY, KIND, LOW, Layout, Payload, Place, Shape};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -22,7 +21,7 @@ pub(super) struct Lost {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'t> {
     pub(super) version: u64,
-    pub(super) lost: &'t [u64],
+    lost: &'t [u64],
     /// The first lost version, and how far the last is from it: an empty range that no version lies in when none is.
     lost_first: u64,
     lost_span: u64,
@@ -38,6 +37,13 @@ impl<'t> View<'t> {
         View { version, lost: &lost.versions, lost_first, lost_span }
     }
 
+    /// Whether a crash came before this, so that nodes may be out of order: an entry that it caught on the move may
+    /// be there twice, or its place be empty.
+    #[inline(always)]
+    pub(super) fn follows_crash(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
     /// Whether a crash took away what bears this version.
     #[inline(always)]
     pub(super) fn is_lost(&self, version: u64) -> bool {
@@ -47,13 +53,13 @@ impl<'t> View<'t> {
 
     /// Whether what bears this version is part of the view.
     #[inline(always)]
-    pub(super) fn has(&self, version: u64) -> bool {
+    fn has(&self, version: u64) -> bool {
         version <= self.version && !self.is_lost(version)
     }
 
     /// Whether an entry of these versions is there.
     #[inline(always)]
-    pub(super) fn shows(&self, begin: u64, end: u64) -> bool {
+    fn shows(&self, begin: u64, end: u64) -> bool {
         begin != 0 && self.has(begin) && !self.has(end)
     }
 }
@@ -64,21 +70,6 @@ pub(super) struct Node {
     pub(super) at: u64,
     /// 0 for a leaf.
     pub(super) level: u32,
-    /// Entries in the order of their keys; the others follow.
-    pub(super) sorted: usize,
-}
-
-/// Entries of a node that a view shows, in the order of their keys.
-pub(super) struct Sorted {
-    indexes: [u8; SLOTS_MAX],
-    len: usize,
-}
-
-impl Sorted {
-    /// The indexes of the entries.
-    pub(super) fn indexes(self) -> impl DoubleEndedIterator<Item = usize> {
-        self.indexes.into_iter().take(self.len).map(usize::from)
-    }
 }
 
 /// Which entries a search is content with.
@@ -90,13 +81,20 @@ pub(super) enum Bound {
     Before,
 }
 
+impl Bound {
+    #[inline(always)]
+    fn admits(self, order: Ordering) -> bool {
+        order == Ordering::Less || order == Ordering::Equal && self == Bound::UpTo
+    }
+}
+
 impl<K, V, M, const MULTI: bool> Core<K, V, M, MULTI>
 where
     K: OrderedKey + ?Sized,
     V: Stored + ?Sized,
     M: Medium,
 {
-    const KEY_WORDS: usize = Layout::<K, V, MULTI>::KEY_WORDS;
+    pub(super) const KEY_WORDS: usize = Layout::<K, V, MULTI>::KEY_WORDS;
 
     /// How nodes of the level of `node` lie.
     #[inline(always)]
@@ -123,23 +121,26 @@ where
         if !at.is_multiple_of(32) {
             return None;
         }
-        let word = self.medium().load(at + KIND);
-        let node = Node { at, level: word as u32, sorted: (word >> 32) as usize };
-        let is_sound = (node.level as usize) < HEIGHT_MAX && node.sorted <= Self::shape(node).slots;
-        is_sound.then_some(node)
+        let level = self.medium().load(at + KIND);
+        (level < HEIGHT_MAX as u64).then_some(Node { at, level: level as u32 })
     }
 
-    /// The node that the entry at `slot` of an inner node leads to.
+    /// The node at `at`, to which an entry of `parent` leads.
     #[inline(always)]
-    pub(super) fn child(&self, node: Node, slot: u64) -> Result<Node> {
-        let at = self.medium().load(slot + Self::shape(node).payload);
+    pub(super) fn child(&self, parent: Node, at: u64) -> Result<Node> {
         // Searches hop about in a node: all of its lines had better come at once.
-        let len = Layout::<K, V, MULTI>::shape(node.level.saturating_sub(1)).node_len;
+        let len = Layout::<K, V, MULTI>::shape(parent.level.saturating_sub(1)).node_len;
         (at..at.saturating_add(len)).step_by(64).for_each(|line| self.medium().prefetch(line));
         match self.read_node(at) {
-            Some(child) if child.level + 1 == node.level => Ok(child),
-            _ => Err(self.damaged(slot, "an entry does not lead to a node of the next level")),
+            Some(child) if child.level + 1 == parent.level => Ok(child),
+            _ => Err(self.damaged(parent.at, "an entry does not lead to a node of the next level")),
         }
+    }
+
+    /// Offset of the node that the entry at `slot` of an inner node leads to.
+    #[inline(always)]
+    pub(super) fn child_at(&self, parent: Node, slot: u64) -> u64 {
+        self.medium().load(slot + Self::shape(parent).payload)
     }
 
     /// What to say of damage; memory that cannot be read comes first.
@@ -153,11 +154,12 @@ where
 
     /// The least place that belongs into the node at `at`.
     pub(super) fn low(&self, at: u64) -> Place {
-        let mut place = self.load_key(at + LOW);
-        if MULTI {
-            place.number = self.medium().load(at + LOW + 8 * Self::KEY_WORDS as u64);
-        }
-        place
+        self.load_key(at + LOW).numbered(self.low_number(at))
+    }
+
+    #[inline(always)]
+    fn low_number(&self, at: u64) -> u64 {
+        if MULTI { self.medium().load(at + LOW + 8 * Self::KEY_WORDS as u64) } else { 0 }
     }
 
     #[inline(always)]
@@ -169,28 +171,43 @@ where
         place
     }
 
-    /// The number of the entry at `slot`, 0 outside of multi-maps.
+    /// The number of the entry at `slot`, 0 outside of multi-maps. In an inner node the view must show it: else its
+    /// child may be gone.
     #[inline(always)]
-    fn number(&self, node: Node, slot: u64) -> u64 {
-        match (MULTI, Self::shape(node).is_numbered) {
+    pub(super) fn number(&self, node: Node, slot: u64) -> u64 {
+        match (MULTI, node.level) {
             (false, _) => 0,
-            (true, false) => self.medium().load(slot + BEGIN),
-            (true, true) => self.medium().load(slot + KEY + 8 * Self::KEY_WORDS as u64),
+            (true, 0) => self.medium().load(slot + BEGIN),
+            (true, _) => self.low_number(self.child_at(node, slot)),
         }
     }
 
-    /// The place of the entry at `slot`.
+    /// The place of an entry that the view shows.
     #[inline(always)]
     pub(super) fn place(&self, node: Node, slot: u64) -> Place {
         self.load_key(slot + KEY).numbered(self.number(node, slot))
     }
 
-    /// Compares the entry at `slot` with a place.
+    /// Compares an entry that the view shows with a place.
     #[inline(always)]
     pub(super) fn compare(&self, node: Node, slot: u64, place: &Place) -> Ordering {
-        place
-            .compare_key(self.medium(), slot + KEY, Self::KEY_WORDS)
-            .then_with(|| self.number(node, slot).cmp(&place.number))
+        self.compare_key(slot, place).then_with(|| self.number(node, slot).cmp(&place.number))
+    }
+
+    #[inline(always)]
+    fn compare_key(&self, slot: u64, place: &Place) -> Ordering {
+        place.compare_key(self.medium(), slot + KEY, Self::KEY_WORDS)
+    }
+
+    /// The value of the entry at `slot` of a leaf.
+    #[inline(always)]
+    pub(super) fn payload(&self, leaf: Node, slot: u64) -> Payload {
+        let shape = Self::shape(leaf);
+        let mut payload = Payload::default();
+        for (index, word) in payload.iter_mut().enumerate().take(shape.payload_words) {
+            *word = self.medium().load(slot + shape.payload + 8 * index as u64);
+        }
+        payload
     }
 
     /// Whether the view shows the entry at `slot`.
@@ -200,47 +217,77 @@ where
         view.shows(medium.load(slot + BEGIN), medium.load(slot + END))
     }
 
-    /// Offsets of the entries that were added since the node was made, and that the view may show.
     #[inline(always)]
-    fn added(&self, node: Node) -> impl Iterator<Item = u64> + '_ {
-        (node.sorted..Self::shape(node).slots)
-            .map(move |index| Self::slot(node, index))
-            // What follows an entry that was never used has not happened.
-            .take_while(|&slot| self.medium().load(slot + BEGIN) != 0)
+    pub(super) fn is_used(&self, slot: u64) -> bool {
+        self.medium().load(slot + BEGIN) != 0
     }
 
-    /// Sorted entries that lie before `place`, or up to it.
+    /// Used entries of which `is_before` holds, which are the first ones.
     #[inline(always)]
-    fn count_before(&self, node: Node, place: &Place, bound: Bound) -> usize {
-        let (mut first, mut after) = (0, node.sorted);
-        while first < after {
-            let middle = (first + after) / 2;
-            let order = self.compare(node, Self::slot(node, middle), place);
-            if order == Ordering::Less || order == Ordering::Equal && bound == Bound::UpTo {
-                first = middle + 1;
-            } else {
-                after = middle;
-            }
+    fn count_while(&self, node: Node, is_before: impl Fn(u64) -> bool) -> usize {
+        let (mut first, mut len) = (0, Self::shape(node).slots);
+        while len > 0 {
+            let half = len / 2;
+            let slot = Self::slot(node, first + half);
+            let is_before = self.is_used(slot) & is_before(slot);
+            // Either is as likely: a wrong guess would cost more than the search.
+            first = select_unpredictable(is_before, first + half + 1, first);
+            len = select_unpredictable(is_before, len - half - 1, half);
         }
         first
     }
 
-    /// The entry of exactly this place, if the view shows it.
+    /// Used entries.
     #[inline(always)]
-    pub(super) fn find(&self, view: View<'_>, node: Node, place: &Place) -> Option<u64> {
-        // What was added is younger than what is sorted, and the youngest is the most likely to be there.
-        let added = self.added(node).filter(|&slot| {
-            self.compare(node, slot, place) == Ordering::Equal && self.is_live(view, slot)
-        });
-        if let Some(slot) = added.last() {
-            return Some(slot);
+    pub(super) fn used_len(&self, node: Node) -> usize {
+        self.count_while(node, |_| true)
+    }
+
+    /// Whether the places of a node's entries are known from the node alone. An inner node of a multi-map has the
+    /// keys; to know the number of an entry takes a look at its child, if the view shows it.
+    #[inline(always)]
+    pub(super) fn tells_places(node: Node) -> bool {
+        !MULTI || node.level == 0
+    }
+
+    /// Used entries before `place`, or up to it. Where the node does not tell places the keys alone count.
+    #[inline(always)]
+    pub(super) fn count_before(&self, node: Node, place: &Place, bound: Bound) -> usize {
+        let numbers_from = place.number.saturating_add(u64::from(bound == Bound::UpTo));
+        let is_tie_before = match Self::tells_places(node) {
+            true => numbers_from > 0,
+            false => bound == Bound::UpTo,
+        };
+        self.count_while(node, |slot| {
+            place.is_behind(self.medium(), slot + KEY, Self::KEY_WORDS, || {
+                if MULTI && node.level == 0 {
+                    self.number(node, slot) < numbers_from
+                } else {
+                    is_tie_before
+                }
+            })
+        })
+    }
+
+    /// Offsets of the used entries.
+    #[inline(always)]
+    pub(super) fn used(&self, node: Node) -> impl Iterator<Item = u64> + '_ {
+        (0..Self::shape(node).slots)
+            .map(move |index| Self::slot(node, index))
+            .take_while(|&slot| self.is_used(slot))
+    }
+
+    /// The entry of exactly this place in a leaf, if the view shows it.
+    #[inline(always)]
+    pub(super) fn find(&self, view: View<'_>, leaf: Node, place: &Place) -> Option<u64> {
+        let is_it = |slot: u64| self.compare(leaf, slot, place) == Ordering::Equal;
+        if view.follows_crash() {
+            return self.used(leaf).find(|&slot| self.is_live(view, slot) && is_it(slot));
         }
-        let index = self.count_before(node, place, Bound::Before);
-        let slot = Self::slot(node, index);
-        let is_it = index < node.sorted
-            && self.compare(node, slot, place) == Ordering::Equal
-            && self.is_live(view, slot);
-        is_it.then_some(slot)
+        // Of several entries of one key the youngest is the most likely to be there, and the last.
+        let count = self.count_before(leaf, place, Bound::UpTo);
+        let slots = (0..count).rev().map(|index| Self::slot(leaf, index));
+        slots.take_while(|&slot| is_it(slot)).find(|&slot| self.is_live(view, slot))
     }
 
     /// The last entry before `place`, or up to it, that the view shows.
@@ -252,121 +299,47 @@ where
         place: &Place,
         bound: Bound,
     ) -> Option<u64> {
-        let count = self.count_before(node, place, bound);
-        let sorted =
-            (0..count).rev().map(|i| Self::slot(node, i)).find(|&slot| self.is_live(view, slot));
-        let mut best = sorted;
-        for slot in self.added(node) {
-            let order = self.compare(node, slot, place);
-            let is_before =
-                order == Ordering::Less || order == Ordering::Equal && bound == Bound::UpTo;
-            if is_before
-                && self.is_live(view, slot)
-                && best.is_none_or(|best| {
-                    self.compare(node, slot, &self.place(node, best)) == Ordering::Greater
-                })
-            {
-                best = Some(slot);
-            }
+        let is_it =
+            |slot: u64| self.is_live(view, slot) && bound.admits(self.compare(node, slot, place));
+        if view.follows_crash() {
+            // What is there twice is the same, and its second copy is before nothing that is less.
+            return self.used(node).filter(|&slot| is_it(slot)).last();
         }
-        best
+        let backwards = |bound: Bound| {
+            (0..self.count_before(node, place, bound)).rev().map(|index| Self::slot(node, index))
+        };
+        if Self::tells_places(node) {
+            return backwards(bound).find(|&slot| self.is_live(view, slot));
+        }
+        // Hardly any number is less than 0, so children need not be asked for theirs.
+        let earlier = (place.number == 0).then_some(Bound::Before);
+        let found =
+            earlier.and_then(|bound| backwards(bound).find(|&slot| self.is_live(view, slot)));
+        found.or_else(|| backwards(Bound::UpTo).find(|&slot| is_it(slot)))
     }
 
     /// The first entry behind `place` that the view shows.
+    #[inline(always)]
     pub(super) fn first_behind(&self, view: View<'_>, node: Node, place: &Place) -> Option<u64> {
-        let count = self.count_before(node, place, Bound::UpTo);
-        let sorted = (count..node.sorted)
-            .map(|index| Self::slot(node, index))
-            .find(|&slot| self.is_live(view, slot));
-        let mut best = sorted;
-        for slot in self.added(node) {
-            if self.compare(node, slot, place) == Ordering::Greater
-                && self.is_live(view, slot)
-                && best.is_none_or(|best| {
-                    self.compare(node, slot, &self.place(node, best)) == Ordering::Less
-                })
-            {
-                best = Some(slot);
-            }
-        }
-        best
-    }
-
-    /// The entries that the view shows and `accept` takes, in the order of their keys.
-    pub(super) fn sorted(
-        &self,
-        view: View<'_>,
-        node: Node,
-        accept: impl Fn(u64) -> bool,
-    ) -> Sorted {
-        let mut sorted = Sorted { indexes: [0; SLOTS_MAX], len: 0 };
-        let is_accepted = |slot: u64| self.is_live(view, slot) && accept(slot);
-        for index in (0..node.sorted).filter(|&index| is_accepted(Self::slot(node, index))) {
-            sorted.indexes[sorted.len] = index as u8;
-            sorted.len += 1;
-        }
-        for (index, slot) in self.added(node).enumerate() {
-            if !is_accepted(slot) {
-                continue;
-            }
-            let place = self.place(node, slot);
-            let mut to = sorted.len;
-            while to > 0 {
-                let before = sorted.indexes[to - 1];
-                let before_slot = Self::slot(node, usize::from(before));
-                if self.compare(node, before_slot, &place) != Ordering::Greater {
-                    break;
-                }
-                sorted.indexes[to] = before;
-                to -= 1;
-            }
-            sorted.indexes[to] = (node.sorted + index) as u8;
-            sorted.len += 1;
-        }
-        sorted
-    }
-
-    /// Entries that the view shows.
-    pub(super) fn count(&self, view: View<'_>, node: Node) -> usize {
-        self.live(view, node).count()
-    }
-
-    /// The entries that the view shows, in no particular order.
-    pub(super) fn live<'t>(&'t self, view: View<'t>, node: Node) -> impl Iterator<Item = u64> + 't {
-        (0..node.sorted)
-            .map(move |index| Self::slot(node, index))
-            .chain(self.added(node))
-            .filter(move |&slot| self.is_live(view, slot))
-    }
-
-    /// Entries that may be added yet: the first of them, and how many there are. One that a crash left behind is
-    /// as good as one that was never used.
-    pub(super) fn free(&self, view: View<'_>, node: Node) -> (usize, usize) {
-        let slots = Self::shape(node).slots;
-        let is_used = |index: &usize| {
-            let begin = self.medium().load(Self::slot(node, *index) + BEGIN);
-            begin != 0 && !view.is_lost(begin)
+        let is_it = |slot: u64| {
+            self.is_live(view, slot) && self.compare(node, slot, place) == Ordering::Greater
         };
-        let first = (node.sorted..slots).find(|index| !is_used(index)).unwrap_or(slots);
-        (first, slots - first)
+        if view.follows_crash() {
+            return self.used(node).find(|&slot| is_it(slot));
+        }
+        let is_exact = Self::tells_places(node);
+        let count =
+            self.count_before(node, place, if is_exact { Bound::UpTo } else { Bound::Before });
+        (count..Self::shape(node).slots)
+            .map(|index| Self::slot(node, index))
+            .find(|&slot| if is_exact { self.is_live(view, slot) } else { is_it(slot) })
     }
 
-    /// Makes entries that lost versions have touched as if they had not. Returns whether there were any.
-    pub(super) fn clean(&self, view: View<'_>, node: Node) -> bool {
-        let medium = self.medium();
-        let shape = Self::shape(node);
-        let mut any = false;
-        // Behind an entry that was never used may follow one that was lost, when their lines came apart.
-        for slot in (0..shape.slots).map(|index| Self::slot(node, index)) {
-            for (at, clean) in [(slot + BEGIN, 0), (slot + END, LIVE)] {
-                if view.is_lost(medium.load(at)) {
-                    medium.store(at, clean);
-                    // Flush: fenced by the caller, before the version is forgotten.
-                    medium.flush(at, 8);
-                    any = true;
-                }
-            }
-        }
-        any
+    /// The entries that the view shows, in the order of their places.
+    ///
+    /// The node was cleaned before, or those that a crash has left twice come twice.
+    #[inline(always)]
+    pub(super) fn live<'t>(&'t self, view: View<'t>, node: Node) -> impl Iterator<Item = u64> + 't {
+        self.used(node).filter(move |&slot| self.is_live(view, slot))
     }
 }

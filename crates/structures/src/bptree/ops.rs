@@ -15,7 +15,7 @@ use super::layout::{
 use super::node::{Bound, Node, View};
 use super::rebuild::{Edit, Entry};
 use crate::stored::{OrderedKey, Stored};
-use crate::{Change, Result};
+use crate::{Change, Error, Result};
 
 /// What the current version of a tree is made of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,25 +142,23 @@ where
         let (view, root) = self.start();
         let mut node = self.node(root)?;
         while node.level > 0 {
-            node = self.child_for(view, node, &place)?.1;
+            let at = self.read(node, || {
+                let slot = self.last(view, node, &place, Bound::UpTo)?;
+                Some(self.child_at(node, slot))
+            });
+            node = self.child(node, at.ok_or_else(|| self.no_child(node))?)?;
         }
-        let found = self.find(view, node, &place);
-        let result = found.map(|slot| self.with_value_at(node, slot, use_value));
+        let found = self.read(node, || Some(self.payload(node, self.find(view, node, &place)?)));
         self.heap.verify()?;
-        Ok(result)
+        Ok(found.map(|payload| with_value(&payload, use_value)))
     }
 
-    #[inline(always)]
-    pub(super) fn with_value_at<R>(
-        &self,
-        leaf: Node,
-        slot: u64,
-        use_value: impl FnOnce(&V) -> R,
-    ) -> R {
-        with_value(self.medium(), slot + Self::shape(leaf).payload, use_value)
+    #[cold]
+    pub(super) fn no_child(&self, node: Node) -> Error {
+        self.damaged(node.at, "no entry of an inner node is low enough")
     }
 
-    /// The child that `place` belongs to, and the entry that leads to it.
+    /// The child that `place` belongs to as the writer finds it, and the entry that leads to it.
     #[inline(always)]
     pub(super) fn child_for(
         &self,
@@ -168,27 +166,26 @@ where
         node: Node,
         place: &Place,
     ) -> Result<(u64, Node)> {
-        match self.last(view, node, place, Bound::UpTo) {
-            Some(slot) => Ok((slot, self.child(node, slot)?)),
-            None => Err(self.damaged(node.at, "no entry of an inner node is low enough")),
-        }
+        let found = self.last(view, node, place, Bound::UpTo);
+        let slot = found.ok_or_else(|| self.no_child(node))?;
+        Ok((slot, self.child(node, self.child_at(node, slot))?))
     }
 
-    /// The way to the leaf that `place` belongs to.
+    /// The way to the leaf that `place` belongs to, for the writer: the nodes on it are in order.
     #[inline]
     pub(super) fn descend(&self, view: View<'_>, root: u64, place: &Place) -> Result<Path> {
         let mut node = self.node(root)?;
         let mut path =
-            Path { nodes: [Node::default(); HEIGHT_MAX], slots: [0; HEIGHT_MAX], len: 1 };
-        path.nodes[0] = node;
-        while node.level > 0 {
-            let (slot, child) = self.child_for(view, node, place)?;
-            path.slots[path.len - 1] = slot;
-            path.nodes[path.len] = child;
+            Path { nodes: [Node::default(); HEIGHT_MAX], slots: [0; HEIGHT_MAX], len: 0 };
+        loop {
+            self.clean(view, node);
+            path.nodes[path.len] = node;
             path.len += 1;
-            node = child;
+            if node.level == 0 {
+                return Ok(path);
+            }
+            (path.slots[path.len - 1], node) = self.child_for(view, node, place)?;
         }
-        Ok(path)
     }
 
     /// The tree as the writer finds it.
@@ -243,7 +240,9 @@ where
                 let found = self.find(view, leaf, &place);
                 let (change, result) = match found {
                     None => decide(None),
-                    Some(slot) => self.with_value_at(leaf, slot, |value| decide(Some(value))),
+                    Some(slot) => {
+                        with_value(&self.payload(leaf, slot), |value| decide(Some(value)))
+                    }
                 };
                 // Not even a look at what cannot be read may decide.
                 self.heap.verify()?;

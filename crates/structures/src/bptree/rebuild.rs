@@ -83,8 +83,8 @@ struct Replaced {
 
 /// Where the copying ends.
 enum Top {
-    /// At a node that bears the rest of the change itself.
-    Node(Node),
+    /// At a node that bears the rest of the change itself, and has so many used entries.
+    Node(Node, usize),
     /// Above all nodes: this is the root.
     Root(u64),
 }
@@ -130,8 +130,8 @@ where
         let left: Vec<_> = replaced.left.iter().map(|&node| lane.suspect(node)).collect();
         let root = match top {
             Top::Root(root) => root,
-            Top::Node(node) => {
-                self.stamp(view, node, &rest, version);
+            Top::Node(node, used) => {
+                self.change(view, node, used, &rest);
                 writer.record.root
             }
         };
@@ -148,35 +148,16 @@ where
         committed
     }
 
-    /// Puts the entries of `edit` into a node that has room, and ends those it ends.
+    /// Ends the entries that `edit` ends, and puts those it adds into the node, which has room for them.
     #[inline(always)]
-    fn stamp(&self, view: View<'_>, node: Node, edit: &Edit, version: u64) {
-        let medium = self.medium();
-        let shape = Self::shape(node);
+    fn change(&self, view: View<'_>, node: Node, used: usize, edit: &Edit) {
         for &slot in edit.ended.iter().flatten() {
-            medium.store(slot + END, version);
+            self.medium().store(slot + END, view.version + 1);
             // Flush: fenced in `apply`, before the version.
-            medium.flush(slot + END, 8);
+            self.medium().flush(slot + END, 8);
         }
-        if edit.added_len() == 0 {
-            return;
-        }
-        let (first, _) = self.free(view, node);
-        for (index, entry) in (first..).zip(edit.added.iter().flatten()) {
-            let slot = Self::slot(node, index);
-            medium.store(slot + END, LIVE);
-            for (index, &word) in entry.place.key.iter().enumerate().take(Self::key_words()) {
-                medium.store(slot + KEY + 8 * index as u64, word);
-            }
-            if shape.is_numbered {
-                medium.store(slot + shape.payload - 8, entry.place.number);
-            }
-            for (index, &word) in entry.payload.iter().enumerate().take(shape.payload_words) {
-                medium.store(slot + shape.payload + 8 * index as u64, word);
-            }
-            medium.store(slot + BEGIN, entry.begin);
-            // Flush: fenced in `apply`, before the version.
-            medium.flush(slot, shape.entry_len);
+        if edit.added_len() > 0 {
+            self.put_in(view, node, used, &edit.added);
         }
     }
 
@@ -197,7 +178,8 @@ where
             let node = path.node(depth);
             let added = edit.added_len();
             if edit.is_shrinking() {
-                let count = (self.count(view, node) + added).saturating_sub(edit.ended_len());
+                let count =
+                    (self.live(view, node).count() + added).saturating_sub(edit.ended_len());
                 if depth == 0 && node.level > 0 && count == 1 {
                     replaced.left.push(node.at);
                     return Ok(Top::Root(self.only_child(view, node, edit)));
@@ -212,8 +194,9 @@ where
                     continue;
                 }
             }
-            if added == 0 || self.free(view, node).1 >= added {
-                return Ok(Top::Node(node));
+            let used = self.used_len(node);
+            if added == 0 || used + added <= Self::shape(node).slots {
+                return Ok(Top::Node(node, used));
             }
             let above = self.copy(lane, view, path, depth, edit, replaced)?;
             if depth > 0 {
@@ -229,7 +212,7 @@ where
         let kept = || self.live(view, root).find(|&slot| !edit.ended.contains(&Some(slot)));
         match edit.added[0] {
             Some(entry) => entry.payload[0],
-            None => kept().map_or(0, |slot| self.medium().load(slot + Self::shape(root).payload)),
+            None => kept().map_or(0, |slot| self.child_at(root, slot)),
         }
     }
 
@@ -313,10 +296,11 @@ where
         }
         let neighbours = [own.checked_sub(1), Some(own + 1)];
         for &other_slot in neighbours.iter().flatten().filter_map(|&index| siblings.get(index)) {
-            let other = self.child(parent, other_slot)?;
+            let other = self.child(parent, self.child_at(parent, other_slot))?;
+            self.clean(view, other);
             let is_left = self.compare(parent, other_slot, &self.place(parent, slot)).is_lt();
             // Room is to be left, but an empty node is better gone in any case.
-            let is_room = self.count(view, other) + count <= Self::shape(node).slots / 2;
+            let is_room = self.live(view, other).count() + count <= Self::shape(node).slots / 2;
             if !may_join || !is_room && count > 0 {
                 continue;
             }
@@ -359,8 +343,8 @@ where
     }
 
     /// Offsets of the live entries of a node, in the order of their places.
-    pub(super) fn slots(&self, view: View<'_>, node: Node) -> Vec<u64> {
-        self.sorted(view, node, |_| true).indexes().map(|index| Self::slot(node, index)).collect()
+    fn slots(&self, view: View<'_>, node: Node) -> Vec<u64> {
+        self.live(view, node).collect()
     }
 
     /// Adds the live entries of a node, as `edit` changes them, in the order of their places.
@@ -372,8 +356,7 @@ where
         sources: &mut Vec<Source<'e>>,
     ) {
         let mut added = edit.added.iter().flatten().peekable();
-        let kept = self.sorted(view, node, |slot| !edit.ended.contains(&Some(slot)));
-        for slot in kept.indexes().map(|index| Self::slot(node, index)) {
+        for slot in self.live(view, node).filter(|&slot| !edit.ended.contains(&Some(slot))) {
             while let Some(entry) =
                 added.next_if(|entry| self.compare(node, slot, &entry.place) == Ordering::Greater)
             {
@@ -406,10 +389,10 @@ where
         let Block { offset, len } = block;
         // SAFETY: the block was just allocated: nothing leads to it, and only this thread knows it.
         let mut node = unsafe { Fresh::<u64, Dirty, M>::from_raw(self.medium(), offset, len) };
-        node.write_word(KIND, u64::from(level) | (sources.len() as u64) << 32);
+        node.write_word(KIND, u64::from(level));
         let numbered = usize::from(MULTI);
         let low =
-            low.key.iter().take(Self::key_words()).chain([&low.number].into_iter().take(numbered));
+            low.key.iter().take(Self::KEY_WORDS).chain([&low.number].into_iter().take(numbered));
         for (index, &word) in low.enumerate() {
             node.write_word(LOW + 8 * index as u64, word);
         }
@@ -424,7 +407,7 @@ where
                     }
                 }
                 Some(Source::New(entry)) => {
-                    write_entry(&mut node, at, entry, Self::key_words(), &shape)
+                    write_entry(&mut node, at, entry, Self::KEY_WORDS, &shape)
                 }
                 None => node.write_word(at + BEGIN, 0),
             }
@@ -436,11 +419,6 @@ where
     /// A node without entries, flushed.
     pub(super) fn make_empty(&self, lane: &mut Lane<'_, M>) -> Result<u64> {
         self.make(lane, 0, &Place::default(), &[], &mut Replaced::default())
-    }
-
-    #[inline(always)]
-    const fn key_words() -> usize {
-        Layout::<K, V, MULTI>::KEY_WORDS
     }
 }
 
@@ -455,9 +433,6 @@ fn write_entry<M: Medium>(
     node.write_word(at + END, LIVE);
     for (index, &word) in entry.place.key.iter().enumerate().take(key_words) {
         node.write_word(at + KEY + 8 * index as u64, word);
-    }
-    if shape.is_numbered {
-        node.write_word(at + shape.payload - 8, entry.place.number);
     }
     for (index, &word) in entry.payload.iter().enumerate().take(shape.payload_words) {
         node.write_word(at + shape.payload + 8 * index as u64, word);

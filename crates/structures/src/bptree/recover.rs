@@ -21,11 +21,12 @@ use super::layout::{
 };
 use super::node::{Bound, Lost, View};
 use super::ops::{Published, Record, Writer};
+use super::shift::Moves;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
 /// Version of the layout, part of the root's type: changed with `layout.rs`.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 impl<K, V, M, const MULTI: bool> RootObject<M> for Core<K, V, M, MULTI>
 where
@@ -58,14 +59,18 @@ where
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let (record, index) = newest_record(&heap)?;
-        let lost = noted_lost(&heap);
+        let mut lost = noted_lost(&heap);
+        let is_changing = heap.medium().load(heap.header() + CHANGING) != 0;
+        if is_changing {
+            let last_lost = lost.versions.last().copied().unwrap_or(0);
+            lost.versions.push(record.version.max(last_lost) + 1);
+        }
+        let last_lost = lost.versions.last().copied().unwrap_or(0);
         let mut core = Self::new(heap, record, index, lost);
         core.heap.recover(|block| core.is_linked(record, block))?;
-        let is_changing = core.medium().load(core.heap.header() + CHANGING) != 0;
         if is_changing {
-            core.lose_next(record).map_err(pool_error)?;
+            core.note_lost(last_lost).map_err(pool_error)?;
         }
-        let last_lost = core.lost.versions.last().copied().unwrap_or(0);
         let record = Record { version: record.version.max(last_lost), ..record };
         let epoch = core.heap.epoch();
         let writer = core.writer.get_mut();
@@ -126,27 +131,30 @@ where
         let writer =
             Writer { record, record_index, is_changing: false, left_at: 0, sweep: Sweep::Done };
         let published = Published::new(record);
-        Core { heap, published, lost, writer: PauseMutex::new(writer), types: PhantomData }
+        Core {
+            heap,
+            published,
+            moves: Moves::default(),
+            lost,
+            writer: PauseMutex::new(writer),
+            types: PhantomData,
+        }
     }
 
     /// Notes the version that may have been under way as lost.
-    fn lose_next(&mut self, record: Record) -> Result<()> {
-        let header = self.heap.header();
-        let vacant = |core: &Self| {
-            let mut words = (0..LOST_COUNT).map(|index| header + LOST + 8 * index);
-            words.find(|&at| core.medium().load(at) == 0)
+    fn note_lost(&self, version: u64) -> Result<()> {
+        let vacant = || {
+            let mut words = (0..LOST_COUNT).map(|index| self.heap.header() + LOST + 8 * index);
+            words.find(|&at| self.medium().load(at) == 0)
         };
-        if vacant(self).is_none() {
+        if vacant().is_none() {
             self.clean_all()?;
         }
-        let Some(at) = vacant(self) else { return Ok(()) };
-        let last = self.lost.versions.last().copied().unwrap_or(0);
-        let lost = record.version.max(last) + 1;
-        self.medium().store(at, lost);
+        let Some(at) = vacant() else { return Ok(()) };
+        self.medium().store(at, version);
         // Flush and fence: before any entry bears the version that comes after it.
         // Redundant: the fence is, where the tree is checked before it changes, as the simulator does.
         self.medium().persist(at, 8);
-        self.lost.versions.push(lost);
         Ok(())
     }
 
@@ -190,7 +198,7 @@ where
                 return node.at == offset;
             }
             let Some(slot) = self.last(view, node, &low, Bound::UpTo) else { return false };
-            match self.child(node, slot) {
+            match self.child(node, self.child_at(node, slot)) {
                 Ok(child) => node = child,
                 Err(_) => return false,
             }

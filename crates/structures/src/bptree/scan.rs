@@ -5,7 +5,7 @@ use std::ops::{Bound as RangeBound, ControlFlow, RangeBounds};
 use remanent_pmem::Medium;
 
 use super::Core;
-use super::layout::{Place, WORDS_MAX};
+use super::layout::{COPIES_LEN, KEY, Layout, Place, WORDS_MAX, with_key, with_value};
 use super::node::{Bound, Node, View};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
@@ -58,6 +58,7 @@ where
     M: Medium,
 {
     /// Passes the entries of a range to `visit`, in ascending order.
+    #[inline]
     pub(super) fn ascend(
         &self,
         range: &Range,
@@ -65,10 +66,8 @@ where
     ) -> Result<()> {
         let _pin = self.heap.pin();
         let (view, root) = self.start();
-        let root = self.node(root)?;
-        let _ = self.ascend_node(view, root, range, &mut |leaf, slot| {
-            self.visit_entry(leaf, slot, &mut visit)
-        })?;
+        let mut visit = |entry: Entry<'_>| entry.visit(&mut visit);
+        let _ = self.ascend_node(view, self.node(root)?, range, &mut Copies::new(), &mut visit)?;
         Ok(self.heap.verify()?)
     }
 
@@ -80,43 +79,35 @@ where
     ) -> Result<()> {
         let _pin = self.heap.pin();
         let (view, root) = self.start();
-        let root = self.node(root)?;
-        let _ = self.descend_node(view, root, range, &mut |leaf, slot| {
-            self.visit_entry(leaf, slot, &mut visit)
-        })?;
+        let mut visit = |entry: Entry<'_>| entry.visit(&mut visit);
+        let _ = self.descend_node(view, self.node(root)?, range, &mut Copies::new(), &mut visit)?;
         Ok(self.heap.verify()?)
     }
 
-    #[inline(always)]
-    fn visit_entry<R>(&self, leaf: Node, slot: u64, visit: impl FnOnce(&K, &V) -> R) -> R {
-        self.place(leaf, slot)
-            .with_key(|key| self.with_value_at(leaf, slot, |value| visit(key, value)))
-    }
-
-    /// Passes the entries of a range below `node` to `visit`, with their leaf.
+    /// Passes the entries of a range below `node` to `visit`. Breaks when it did, or no entry of the range follows.
     pub(super) fn ascend_node(
         &self,
         view: View<'_>,
         node: Node,
         range: &Range,
-        visit: &mut impl FnMut(Node, u64) -> ControlFlow<()>,
+        copies: &mut Copies,
+        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         if node.level == 0 {
-            for slot in self.in_range(view, node, range) {
-                if visit(node, slot).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            return Ok(ControlFlow::Continue(()));
+            let is_last = self.read(node, || self.copy_range(view, node, range, copies));
+            let done = Self::copied(copies).try_for_each(visit);
+            return Ok(if is_last { ControlFlow::Break(()) } else { done });
         }
-        let first = self.last(view, node, &range.first, Bound::UpTo);
-        let mut next = first.or_else(|| self.first_behind(view, node, &range.first));
-        while let Some(slot) = next {
-            if self.ascend_node(view, self.child(node, slot)?, range, visit)?.is_break() {
+        let branch = |slot: u64| (self.place(node, slot), self.child_at(node, slot));
+        let mut next = self.read(node, || {
+            let first = self.last(view, node, &range.first, Bound::UpTo);
+            first.or_else(|| self.first_behind(view, node, &range.first)).map(branch)
+        });
+        while let Some((place, at)) = next.filter(|(place, _)| *place < range.after) {
+            if self.ascend_node(view, self.child(node, at)?, range, copies, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let behind = self.first_behind(view, node, &self.place(node, slot));
-            next = behind.filter(|&slot| self.compare(node, slot, &range.after).is_lt());
+            next = self.read(node, || self.first_behind(view, node, &place).map(branch));
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -126,43 +117,114 @@ where
         view: View<'_>,
         node: Node,
         range: &Range,
-        visit: &mut impl FnMut(Node, u64) -> ControlFlow<()>,
+        copies: &mut Copies,
+        visit: &mut impl FnMut(Entry<'_>) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>> {
         if node.level == 0 {
-            for slot in self.in_range(view, node, range).rev() {
-                if visit(node, slot).is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-            }
-            return Ok(ControlFlow::Continue(()));
+            self.read(node, || self.copy_range(view, node, range, copies));
+            return Ok(Self::copied(copies).rev().try_for_each(visit));
         }
-        let mut next = self.last(view, node, &range.after, Bound::Before);
-        while let Some(slot) = next {
-            if self.descend_node(view, self.child(node, slot)?, range, visit)?.is_break() {
+        let mut before = range.after;
+        while let Some((place, at)) = self.read(node, || {
+            let slot = self.last(view, node, &before, Bound::Before)?;
+            Some((self.place(node, slot), self.child_at(node, slot)))
+        }) {
+            if self.descend_node(view, self.child(node, at)?, range, copies, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
-            let place = self.place(node, slot);
             if place <= range.first {
                 break;
             }
-            next = self.last(view, node, &place, Bound::Before);
+            before = place;
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Offsets of a leaf's entries in a range, in ascending order.
+    /// Copies a leaf's entries in a range. Says whether the leaf has entries behind the range, so that no other has
+    /// any in it.
     #[inline(always)]
-    fn in_range(
-        &self,
-        view: View<'_>,
-        leaf: Node,
-        range: &Range,
-    ) -> impl DoubleEndedIterator<Item = u64> + use<K, V, M, MULTI> {
-        let is_in_range = |slot: u64| {
-            self.compare(leaf, slot, &range.first).is_ge()
-                && self.compare(leaf, slot, &range.after).is_lt()
+    fn copy_range(&self, view: View<'_>, leaf: Node, range: &Range, copies: &mut Copies) -> bool {
+        copies.len = 0;
+        let mut last: Option<u64> = None;
+        let follows_crash = view.follows_crash();
+        let first = match follows_crash {
+            true => 0,
+            false => self.count_before(leaf, &range.first, Bound::Before),
         };
-        let sorted = self.sorted(view, leaf, is_in_range);
-        sorted.indexes().map(move |index| Self::slot(leaf, index))
+        let slots = (first..Self::shape(leaf).slots).map(|index| Self::slot(leaf, index));
+        for slot in slots.take_while(|&slot| self.is_used(slot)) {
+            if !self.is_live(view, slot) {
+                continue;
+            }
+            if self.compare(leaf, slot, &range.after).is_ge() {
+                return true;
+            }
+            if follows_crash {
+                // What a crash has left twice is not to come twice.
+                let is_again = last
+                    .is_some_and(|last| self.compare(leaf, slot, &self.place(leaf, last)).is_le());
+                if is_again || self.compare(leaf, slot, &range.first).is_lt() {
+                    continue;
+                }
+                last = Some(slot);
+            }
+            self.copy_entry(leaf, slot, copies);
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn copy_entry(&self, leaf: Node, slot: u64, copies: &mut Copies) {
+        let load = |at: u64| self.medium().load(at);
+        let words = |at: u64, len: usize| (0..len as u64).map(move |index| load(at + 8 * index));
+        let shape = Self::shape(leaf);
+        let key = words(slot + KEY, Self::KEY_WORDS);
+        let number = (0..usize::from(MULTI)).map(|_| self.number(leaf, slot));
+        let value = words(slot + shape.payload, shape.payload_words);
+        let room = &mut copies.words[copies.len..];
+        for (to, word) in room.iter_mut().zip(key.chain(number).chain(value)) {
+            *to = word;
+        }
+        copies.len += Layout::<K, V, MULTI>::COPY_WORDS;
+    }
+
+    /// The entries that were copied.
+    #[inline(always)]
+    fn copied(copies: &Copies) -> impl DoubleEndedIterator<Item = Entry<'_>> {
+        copies.words[..copies.len].chunks_exact(Layout::<K, V, MULTI>::COPY_WORDS).map(|words| {
+            let (key, rest) = words.split_at(Self::KEY_WORDS);
+            let (number, value) = rest.split_at(usize::from(MULTI));
+            Entry { key, number: number.first().copied().unwrap_or(0), value }
+        })
+    }
+}
+
+/// Copies of a leaf's entries: readers look at them when the originals may have moved on.
+pub(super) struct Copies {
+    /// Of each entry key, number and value.
+    words: [u64; COPIES_LEN],
+    len: usize,
+}
+
+impl Copies {
+    pub(super) fn new() -> Self {
+        Copies { words: [0; COPIES_LEN], len: 0 }
+    }
+}
+
+/// A copy of an entry.
+pub(super) struct Entry<'c> {
+    key: &'c [u64],
+    pub(super) number: u64,
+    pub(super) value: &'c [u64],
+}
+
+impl Entry<'_> {
+    #[inline(always)]
+    fn visit<K: OrderedKey + ?Sized, V: Stored + ?Sized>(
+        &self,
+        visit: impl FnOnce(&K, &V) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        with_key(self.key, |key| with_value(self.value, |value| visit(key, value)))
     }
 }

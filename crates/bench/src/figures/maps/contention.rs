@@ -5,7 +5,7 @@ use anyhow::Result;
 use remanent_pmem::Emulation;
 
 use super::mix::THREADS_7;
-use super::{Effort, Variant, count_label, threads_label};
+use super::{Effort, Flush, Variant, count_label, threads_label};
 use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed};
@@ -31,8 +31,8 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     let progress = Progress::new("maps, contention", 2 * rounds * THREADS_7.len());
     // At the largest number of threads, without flushes and with them.
     let mut most = Vec::new();
-    for emulation in [Emulation::None, Emulation::Nvram] {
-        let variant = Variant { kind: Kind::Hashmap, emulation };
+    for (emulation, flush) in [(Emulation::None, Flush::None), (Emulation::Nvram, Flush::Best)] {
+        let variant = Variant { kind: Kind::Hashmap, flush };
         for threads in THREADS_7 {
             let mut failed = Samples::new();
             let scratch = Scratch::new(&setup.dir)?;

@@ -91,9 +91,9 @@ fn run_round(
     let (inserts, (audit, expected)) = (entries.inserts::<u64>(), entries.audit());
     let mut maps = Vec::new();
     for contender in contenders.iter_mut() {
-        let Variant { kind, emulation } = contender.variant;
+        let variant = contender.variant;
         let scratch = Scratch::new(&setup.dir)?;
-        let (map, ground) = kind.create_in::<u64>(scratch.path(), emulation)?;
+        let (map, ground) = variant.kind.create_in::<u64>(scratch.path(), &variant.options())?;
         contender.ground = ground;
         map.run(&inserts)?;
         // The map keeps its pool, not the name of its file.

@@ -11,12 +11,13 @@ mod urls;
 use std::thread::available_parallelism;
 
 use anyhow::Result;
-use remanent_pmem::Emulation;
+use remanent_pmem::{Emulation, FlushInstruction, Options};
 
 pub(crate) use restart::write_until_killed;
 
 use crate::Setup;
 use crate::peers::multi::Kind;
+use crate::peers::remanent_map;
 use crate::report::Report;
 
 /// Measures all of it.
@@ -72,25 +73,57 @@ impl Effort {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Variant {
     kind: Kind,
-    emulation: Emulation,
+    flush: Flush,
+}
+
+/// How a structure makes its stores durable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Flush {
+    /// With the best instruction that the CPU has, and a store fence.
+    Best,
+    /// With the paper's: CLFLUSH, which evicts the line, and a full fence.
+    Clflush,
+    /// Not at all.
+    None,
 }
 
 impl Variant {
     /// The four lines of the paper's figures.
     fn all() -> Vec<Variant> {
-        let both =
-            |kind| [Emulation::Nvram, Emulation::None].map(|emulation| Variant { kind, emulation });
-        Kind::ALL.into_iter().flat_map(both).collect()
+        Self::of(&[Flush::Best, Flush::None])
+    }
+
+    /// These, and the two that flush as the paper did, where the CPU can.
+    fn all_with_clflush() -> Vec<Variant> {
+        let can = cfg!(target_arch = "x86_64");
+        let flushes = [Flush::Best, Flush::None, Flush::Clflush];
+        Self::of(&flushes[..2 + usize::from(can)])
+    }
+
+    fn of(flushes: &[Flush]) -> Vec<Variant> {
+        let each = |kind| flushes.iter().map(move |&flush| Variant { kind, flush });
+        Kind::ALL.into_iter().flat_map(each).collect()
     }
 
     /// Name of the line.
     fn name(self) -> String {
         let name = self.kind.name();
-        if self.flushes() { name.to_owned() } else { format!("{name}, no flush") }
+        match self.flush {
+            Flush::Best => name.to_owned(),
+            Flush::Clflush => format!("{name}, CLFLUSH"),
+            Flush::None => format!("{name}, no flush"),
+        }
     }
 
-    fn flushes(self) -> bool {
-        self.emulation == Emulation::Nvram
+    /// How its pool is created.
+    fn options(self) -> Options {
+        match self.flush {
+            Flush::Best => remanent_map::options(Emulation::Nvram),
+            Flush::Clflush => {
+                remanent_map::options(Emulation::Nvram).flush_instruction(FlushInstruction::Clflush)
+            }
+            Flush::None => remanent_map::options(Emulation::None),
+        }
     }
 }
 
