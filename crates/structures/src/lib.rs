@@ -109,7 +109,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
     ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
     ("src/bptree/clear.rs", include_str!("bptree/clear.rs")),
-    ("src/bptree/node.rs", include_str!("bptree/node.rs")),
     ("src/bptree/ops.rs", include_str!("bptree/ops.rs")),
     ("src/bptree/rebuild.rs", include_str!("bptree/rebuild.rs")),
     ("src/bptree/recover.rs", include_str!("bptree/recover.rs")),

@@ -93,19 +93,19 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
 
 fn bptrees_that_change_shape() -> Vec<Scenario> {
     let collect = Tree { keys: 3, churn: 85, ..narrow(Mix::All, 2) };
-    let again = Nested { depth: 2, one_in: 2, samples: 4 };
+    let again = Nested { depth: 2, one_in: 8, samples: 3 };
     vec![
         Scenario::new(
             "bptree/shift",
             "entries make room for others, and a crash that catches them is followed by more",
             narrow(Mix::Growing, 0),
-            Config { nested: again, after: 6, ..at_stores(alone(2, 4)) },
+            Config { nested: again, after: 6, creation: false, ..at_stores(alone(2, 4)) },
         ),
         Scenario::new(
             "bptree/shift-wide",
             "entries in two lines make room for others, and crashes follow",
             wide(Mix::Growing, 0),
-            Config { nested: again, after: 6, ..at_stores(alone(2, 4)) },
+            Config { nested: again, after: 6, creation: false, ..at_stores(alone(2, 3)) },
         ),
         Scenario::new(
             "bptree/split-wide",

@@ -305,17 +305,33 @@ where
             // What is there twice is the same, and its second copy is before nothing that is less.
             return self.used(node).filter(|&slot| is_it(slot)).last();
         }
-        let backwards = |bound: Bound| {
-            (0..self.count_before(node, place, bound)).rev().map(|index| Self::slot(node, index))
-        };
         if Self::tells_places(node) {
-            return backwards(bound).find(|&slot| self.is_live(view, slot));
+            let count = self.count_before(node, place, bound);
+            return self.last_of(node, count, |slot| self.is_live(view, slot));
         }
         // Hardly any number is less than 0, so children need not be asked for theirs.
-        let earlier = (place.number == 0).then_some(Bound::Before);
-        let found =
-            earlier.and_then(|bound| backwards(bound).find(|&slot| self.is_live(view, slot)));
-        found.or_else(|| backwards(Bound::UpTo).find(|&slot| is_it(slot)))
+        if place.number == 0 {
+            let count = self.count_before(node, place, Bound::Before);
+            let found = self.last_of(node, count, |slot| self.is_live(view, slot));
+            if found.is_some() {
+                return found;
+            }
+        }
+        self.last_of(node, self.count_before(node, place, Bound::UpTo), is_it)
+    }
+
+    /// The last of the first `count` entries that `accept` takes.
+    #[inline(always)]
+    fn last_of(&self, node: Node, count: usize, accept: impl Fn(u64) -> bool) -> Option<u64> {
+        let mut index = count;
+        while index > 0 {
+            index -= 1;
+            let slot = Self::slot(node, index);
+            if accept(slot) {
+                return Some(slot);
+            }
+        }
+        None
     }
 
     /// The first entry behind `place` that the view shows.

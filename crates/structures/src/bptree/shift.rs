@@ -38,6 +38,7 @@ pub(super) struct Moves {
 
 impl Moves {
     fn begin(&self, node: Node) {
+        // Relaxed: the count that follows publishes it.
         self.node.store(node.at, Ordering::Relaxed);
         self.turn();
     }

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::Sim;
-use remanent_pmem::pool::Guarantee;
+use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
-use remanent_pmem::{Medium, Pool};
-use remanent_structures::{BpTree, Map, OrderedMap};
+use remanent_pmem::pool::{Guarantee, RootObject, RootType};
+use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_structures::{BpTree, Error, Map, OrderedMap};
 
 use super::SmallNodes;
 use crate::support::sim_pool;
@@ -28,6 +29,31 @@ fn some_levels() -> Arc<Sim> {
     let tree = Tree::create(&pool, "tree").unwrap();
     (0..60).for_each(|key| assert!(tree.insert(&SmallNodes(key), &key).unwrap()));
     Arc::clone(pool.medium())
+}
+
+/// A root as trees had it whose nodes were not in order.
+struct Unordered;
+
+impl RootObject<Arc<Sim>> for Unordered {
+    fn root_type() -> RootType {
+        RootType { name: "BpTree<SmallNodes, u64>".to_owned(), layout: 1 }
+    }
+
+    fn create(_: Heap<Arc<Sim>>) -> Result<Self, PoolError> {
+        Ok(Unordered)
+    }
+
+    fn open(_: Heap<Arc<Sim>>) -> Result<Self, PoolError> {
+        Ok(Unordered)
+    }
+}
+
+#[test]
+fn a_tree_of_an_earlier_layout_is_refused() {
+    let pool = sim_pool(Guarantee::default());
+    pool.create_root::<Unordered>("tree").unwrap();
+    let refused = Tree::open(&pool, "tree").unwrap_err();
+    assert!(matches!(&refused, Error::Pool(PoolError::WrongType { .. })), "{refused}");
 }
 
 /// Whatever is found, an answer or an error is given, and that soon.
