@@ -220,6 +220,8 @@ where
             if self.is_used(slot) {
                 medium.store(slot + BEGIN, 0);
                 // Flush: fenced below.
+                // Redundant: but when an entry is put before this one in another line, and the copied entry ends, which
+                // short runs do not bring about.
                 medium.flush(slot, 8);
                 is_changed = true;
             }
@@ -229,7 +231,9 @@ where
             is_changed = true;
         }
         if is_changed {
-            // Fence: before the node changes again, and before the lost versions are forgotten.
+            // Fence: before the lost versions are forgotten.
+            // Redundant: but when another thread forgets them, whose fences are not this one's, which short runs do
+            // not bring about.
             medium.fence();
         }
     }
