@@ -9,7 +9,7 @@ use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, with_record_key};
 use super::layout::{
-    HIGH, LEAF_LEN, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED, is_inline, is_word,
+    HIGH, LEAF_LEN, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED, free_slot, is_inline, is_word,
     write_leaf_head,
 };
 use super::leaf::{Held, Leaf, Lock};
@@ -193,14 +193,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         for at in [HIGH, ORDERED, PREFIX] {
             medium.store(leaf.0 + at, 0);
         }
-        for (slot, entry) in entries.iter().enumerate() {
-            let (slot, probe) = (Slot(slot as u32), Probe::new::<K>(&entry.key));
+        let mut used = 0;
+        for entry in entries {
+            let probe = Probe::new::<K>(&entry.key);
+            let slot = free_slot(used, probe.fingerprint, Self::leaf_max());
+            let slot = slot.expect("a leaf's worth of entries has room");
+            used |= 1 << slot.0;
             medium.store(leaf.0 + slot.key(), probe.head::<K>(0));
             medium.store(leaf.0 + slot.value(), entry.word);
             self.store_valid(leaf, slot, true);
             self.store_fingerprint(leaf, slot, probe.fingerprint);
         }
-        medium.store(leaf.0 + USED, (1 << entries.len()) - 1);
+        medium.store(leaf.0 + USED, used);
         medium.store(leaf.0 + LOCK, Lock::fresh(self.epoch).word());
         // Flush: fenced by the caller.
         medium.flush(leaf.0, LINE_LEN);

@@ -13,8 +13,8 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use super::Core;
 use super::key::{Probe, common, compare_bound, head, with_separator};
 use super::layout::{
-    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, inner_max, is_word,
-    read_bounds, separator_at, write_bounds,
+    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, home_line, inner_max,
+    is_word, read_bounds, separator_at, write_bounds,
 };
 use super::leaf::Leaf;
 use crate::Result;
@@ -67,6 +67,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             if head.level == 1 {
                 medium.prefetch(child);
                 medium.prefetch(child + remanent_pmem::LINE_LEN);
+                if let Goal::At(probe) = goal {
+                    medium.prefetch(child + home_line(probe.fingerprint, Self::leaf_max()));
+                }
                 return Ok(Leaf(child));
             }
             (node, above) = (child, head.level);

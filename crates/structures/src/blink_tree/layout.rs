@@ -138,6 +138,29 @@ impl Slot {
     }
 }
 
+/// Offset, in a leaf of `leaf_max` slots, of the line where entries of this fingerprint belong: their *home*. They lie
+/// elsewhere where that was full.
+#[inline(always)]
+pub(super) fn home_line(fingerprint: u8, leaf_max: usize) -> u64 {
+    SLOTS + home(fingerprint, leaf_max) * LINE_LEN
+}
+
+#[inline(always)]
+fn home(fingerprint: u8, leaf_max: usize) -> u64 {
+    let lines = leaf_max.div_ceil(SLOTS_A_LINE) as u64;
+    u64::from(fingerprint) * lines >> 8
+}
+
+/// The slot for a new entry, where these are used: in its home line if there is room, else in the first that has some.
+#[inline(always)]
+pub(super) fn free_slot(used: u64, fingerprint: u8, leaf_max: usize) -> Option<Slot> {
+    let free = !used & (ALL_SLOTS >> (SLOT_COUNT - leaf_max));
+    let first = home(fingerprint, leaf_max) * SLOTS_A_LINE as u64;
+    let at_home = free & ((1 << SLOTS_A_LINE) - 1) << first;
+    let free = if at_home != 0 { at_home } else { free };
+    (free != 0).then_some(Slot(free.trailing_zeros()))
+}
+
 /// The slots that are set in `bits`, in their order.
 pub(super) fn slots_of(mut bits: u64) -> impl Iterator<Item = Slot> {
     std::iter::from_fn(move || {
@@ -147,10 +170,22 @@ pub(super) fn slots_of(mut bits: u64) -> impl Iterator<Item = Slot> {
     })
 }
 
+/// The lines of a leaf that have slots of `bits`, by their numbers, and the bits of those slots in the line's word.
+pub(super) fn lines_of(bits: u64) -> impl Iterator<Item = (u64, u64)> {
+    let line_bits =
+        move |line: u64| bits >> (line * SLOTS_A_LINE as u64) & ((1 << SLOTS_A_LINE) - 1);
+    (0..LINE_COUNT).map(move |line| (line, line_bits(line))).filter(|&(_, bits)| bits != 0)
+}
+
+/// Offset in the leaf of the word that says which slots of a line are valid.
+pub(super) fn valid_at(line: u64) -> u64 {
+    SLOTS + line * LINE_LEN + VALID
+}
+
 /// Slots that are valid by what the lines of the leaf at `leaf` say, as bits.
 pub(super) fn valid_slots<M: Medium>(medium: &M, leaf: u64) -> u64 {
     (0..LINE_COUNT).fold(0, |slots, line| {
-        let valid = medium.load(leaf + SLOTS + line * LINE_LEN + VALID) & ((1 << SLOTS_A_LINE) - 1);
+        let valid = medium.load(leaf + valid_at(line)) & ((1 << SLOTS_A_LINE) - 1);
         slots | valid << (line * SLOTS_A_LINE as u64)
     })
 }
@@ -161,7 +196,7 @@ pub(super) fn write_leaf_head<M: Medium>(medium: &M, leaf: u64, low: u64, next: 
     medium.store(leaf + LEAF_LOW, low);
     medium.store(leaf + LEAF_KIND, LEAF_TAG << 32);
     for line in 0..LINE_COUNT {
-        medium.store(leaf + SLOTS + line * LINE_LEN + VALID, 0);
+        medium.store(leaf + valid_at(line), 0);
     }
 }
 

@@ -5,7 +5,7 @@
 //! it was knows that nothing changed meanwhile. *Epoch*: which opening of the pool the leaf was last touched in;
 //! when it was another, all that is volatile has to be made anew first.
 
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Core;
 use super::key::{
@@ -14,7 +14,7 @@ use super::key::{
 };
 use super::layout::{
     FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Slot, USED, is_leaf,
-    is_word, slots_of, valid_slots,
+    is_word, lines_of, slots_of, valid_at, valid_slots,
 };
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
@@ -226,12 +226,20 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// Makes slots void, in memory. By the leaf's holder.
+    pub(super) fn void_slots(&self, leaf: Leaf, slots: u64) {
+        for (line, bits) in lines_of(slots) {
+            let at = leaf.0 + valid_at(line);
+            self.medium().store(at, self.medium().load(at) & !bits);
+        }
+    }
+
     /// Makes slots void for good. By the leaf's holder.
     pub(super) fn clear_slots(&self, leaf: Leaf, slots: u64) {
-        for slot in slots_of(slots) {
-            self.store_valid(leaf, slot, false);
+        self.void_slots(leaf, slots);
+        for (line, _) in lines_of(slots) {
             // Flush: fenced below.
-            self.medium().flush(leaf.0 + slot.line(), LINE_LEN);
+            self.medium().flush(leaf.0 + valid_at(line), WORD_LEN);
         }
         if slots != 0 {
             // Fence: before `clear` says that they are gone, and before a record that one of them leads to may be

@@ -1,16 +1,18 @@
 //! An ordered map: a B-link tree with fingerprinted leaves.
 //!
 //! Leaves hold entries in no order, and a byte of a hash for each, so that a search looks at one entry
-//! (fingerprints; Oukid and others, *FPTree*, SIGMOD 2016). Each leaf leads to the one on its right, so that it can
-//! be divided before the nodes above know of it (Lehman and Yao, TODS 1981). An entry lies in one cache line together
-//! with the bits that make it valid, which the line's order of stores makes safe by a single flush and fence (as the
-//! logging inside of cache lines of Cohen and others, ASPLOS 2019). docs/ordered-maps.md says why these.
+//! (fingerprints; Oukid and others, *FPTree*, SIGMOD 2016). That byte also tells the line of the leaf where an entry
+//! belongs if there is room, so that this line is fetched together with the leaf's head. Each leaf leads to the one on
+//! its right, so that it can be divided before the nodes above know of it (Lehman and Yao, TODS 1981). An entry lies in
+//! one cache line together with the bits that make it valid, which the line's order of stores makes safe by a single
+//! flush and fence (as the logging inside of cache lines of Cohen and others, ASPLOS 2019). docs/ordered-maps.md says
+//! why these.
 //!
 //! # What holds
 //!
 //! - **Fences.** None for a search. One for an insert, an update or a removal of keys and values of at most eight
-//!   bytes. Two where there is a record: longer ones. Dividing a leaf costs five more, joining two of them four, each
-//!   once for about thirty entries.
+//!   bytes. Two where there is a record: longer ones. Dividing a leaf costs four more, five where there are records;
+//!   joining two of them four; each once for about thirty entries.
 //! - **Threads.** Any number read and write. Writers of one leaf take turns; readers wait for none of them, but for
 //!   the one that is changing a value in their leaf, or the leaf's range, or is clearing it. What a closure is given is
 //!   used under that right, so the closure must not use the map.

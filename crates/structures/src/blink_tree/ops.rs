@@ -9,8 +9,8 @@ use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, with_bytes, word_bytes};
 use super::layout::{
-    HIGH, KEY_LEN_MAX, NEXT, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, is_inline,
-    is_word, is_word_value, slots_of,
+    HIGH, KEY_LEN_MAX, NEXT, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, free_slot,
+    is_inline, is_word, is_word_value, slots_of,
 };
 use super::leaf::{Held, Leaf, Sight};
 use crate::stored::{OrderedKey, Stored};
@@ -161,7 +161,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
             };
             match (change, found) {
-                (Change::Put(value), None) => match self.free_slot(leaf) {
+                (Change::Put(value), None) => match self.free_slot(leaf, probe) {
                     Some(slot) => self.fill(&mut lane, held, slot, probe, value.borrow())?,
                     None => {
                         self.split(&mut lane, held, probe)?;
@@ -212,9 +212,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[inline(always)]
-    fn free_slot(&self, leaf: Leaf) -> Option<Slot> {
-        let slot = (!self.used(leaf)).trailing_zeros();
-        ((slot as usize) < Self::leaf_max()).then_some(Slot(slot))
+    fn free_slot(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Slot> {
+        free_slot(self.used(leaf), probe.fingerprint, Self::leaf_max())
     }
 
     /// Puts a new entry into a free slot. One fence, and one for the record if there is one.

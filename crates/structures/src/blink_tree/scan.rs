@@ -48,15 +48,15 @@ impl Position {
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The slots that are used, by their keys. The leaf is held.
     pub(super) fn ordered_slots(&self, leaf: Leaf) -> Vec<Slot> {
-        let mut slots: Vec<Slot> = slots_of(self.used(leaf)).collect();
-        slots.sort_unstable_by(|&one, &other| {
-            let entry = |slot: Slot| {
-                let medium = self.medium();
-                (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()))
-            };
-            self.compare(entry(one), entry(other))
+        let medium = self.medium();
+        let entry = |slot: Slot| {
+            (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()), slot)
+        };
+        let mut entries: Vec<(u64, u64, Slot)> = slots_of(self.used(leaf)).map(entry).collect();
+        entries.sort_unstable_by(|&(head, word, _), &(other, other_word, _)| {
+            self.compare((head, word), (other, other_word))
         });
-        slots
+        entries.into_iter().map(|(.., slot)| slot).collect()
     }
 
     /// Compares heads, and the keys in the records behind them where these do not decide.

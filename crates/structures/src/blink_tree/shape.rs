@@ -13,7 +13,7 @@ use super::Core;
 use super::inner::{Entry, Goal};
 use super::key::{Probe, shortest_between, with_record_key, with_separator, word_bytes};
 use super::layout::{
-    ALL_SLOTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, SLOTS, Slot, USED, child_at,
+    HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, SLOTS, Slot, USED, child_at, free_slot,
     is_inline, is_word, separator_len, slots_of, write_leaf_head, write_separator,
 };
 use super::leaf::{Held, Leaf, Lock};
@@ -29,7 +29,7 @@ fn unless_full(reshaped: Result<()>) -> Result<()> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Divides a full leaf. Three fences, and two for the node above.
+    /// Divides a full leaf. Two fences, three where there are records, and two for the node above.
     #[cold]
     pub(super) fn split(
         &self,
@@ -50,7 +50,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         };
         let high = medium.load(leaf.0 + HIGH);
         write_leaf_head(medium, right.0, low, medium.load(leaf.0 + NEXT));
-        let copied = self.copy_slots(leaf, moves, right, 0..);
+        let copied = self.copy_slots(leaf, moves, right, 0);
         medium.store(right.0 + USED, copied);
         medium.store(right.0 + HIGH, high);
         medium.store(right.0 + ORDERED, 0);
@@ -70,7 +70,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // Flush and fence: from here on what has moved is the new leaf's.
         medium.persist(leaf.0 + NEXT, WORD_LEN);
         let moved = moves.iter().fold(0, |bits, slot| bits | 1 << slot.0);
-        self.clear_slots(leaf, moved);
+        if Self::has_records() {
+            self.clear_slots(leaf, moved);
+        } else {
+            // Need not be durable: whoever finds them after a crash sees that they are beyond the leaf's range, and
+            // whoever joins the two again flushes them before.
+            self.void_slots(leaf, moved);
+        }
         medium.store(leaf.0 + USED, self.used(leaf) & !moved);
         medium.store(leaf.0 + HIGH, low);
         medium.store(leaf.0 + ORDERED, 0);
@@ -133,22 +139,16 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Copies entries to free slots of another leaf, and answers which, as bits.
-    fn copy_slots(
-        &self,
-        from: Leaf,
-        slots: &[Slot],
-        to: Leaf,
-        free: impl IntoIterator<Item = u32>,
-    ) -> u64 {
+    /// Copies entries to another leaf, which has room for them; answers which slots are used there then.
+    fn copy_slots(&self, from: Leaf, slots: &[Slot], to: Leaf, mut used: u64) -> u64 {
         let medium = self.medium();
-        let mut used = 0;
-        for (&slot, free) in slots.iter().zip(free) {
-            let copy = Slot(free);
+        for &slot in slots {
+            let fingerprint = self.fingerprint(from, slot);
+            let copy = free_slot(used, fingerprint, Self::leaf_max()).expect("there is room");
             medium.store(to.0 + copy.key(), medium.load(from.0 + slot.key()));
             medium.store(to.0 + copy.value(), medium.load(from.0 + slot.value()));
             self.store_valid(to, copy, true);
-            self.store_fingerprint(to, copy, self.fingerprint(from, slot));
+            self.store_fingerprint(to, copy, fingerprint);
             used |= 1 << copy.0;
         }
         used
@@ -232,8 +232,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         right.begin_change();
         let used = self.used(to);
         let moves: Vec<Slot> = slots_of(self.used(from)).collect();
-        let free = slots_of(!used & ALL_SLOTS).map(|slot| slot.0);
-        let used = used | self.copy_slots(from, &moves, to, free);
+        let used = self.copy_slots(from, &moves, to, used);
         // Flush: the copies; and everything else that is void here, which is about to be in the leaf's range.
         medium.flush(to.0 + SLOTS, LEAF_LEN - SLOTS);
         // Fence: with the suspects, before the copies count.
