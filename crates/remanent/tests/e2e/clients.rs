@@ -110,8 +110,17 @@ fn compare_with(arguments: &[&str], client: impl Fn(SocketAddr) -> String) {
     assert_whole(&pool);
 }
 
-fn redis_cli(address: SocketAddr, arguments: &[&str]) -> String {
-    let input = File::open(transcript("strings.redis")).expect("the transcript");
+/// What redis-cli sends, a command a line.
+///
+/// What Redis has changed since 7.0, which Debian has, is left out of those: Remanent answers as later ones do. They
+/// print a score with the fewest digits that tell it from others, where 7.0 prints 0.1 as 0.10000000000000001; so the
+/// scores here are sums of powers of two. And they know `ZRANK … WITHSCORE`. Left out as well is what Remanent is
+/// stricter in: −0, whose sign Redis keeps in long sets alone; and what is no number, where Redis takes an empty end
+/// of a range for 0, a hexadecimal score, and the cursor -1.
+const TRANSCRIPTS: [&str; 2] = ["strings.redis", "sorted_sets.redis"];
+
+fn redis_cli(address: SocketAddr, name: &str, arguments: &[&str]) -> String {
+    let input = File::open(transcript(name)).expect("the transcript");
     run(Command::new("redis-cli")
         .args(["-h", "127.0.0.1", "-p", &address.port().to_string(), "--no-raw"])
         .args(arguments)
@@ -121,7 +130,9 @@ fn redis_cli(address: SocketAddr, arguments: &[&str]) -> String {
 #[test]
 fn redis_cli_sees_no_difference() {
     if redis_available() {
-        compare(|address| redis_cli(address, &[]));
+        for name in TRANSCRIPTS {
+            compare(|address| redis_cli(address, name, &[]));
+        }
     }
 }
 
@@ -129,7 +140,9 @@ fn redis_cli_sees_no_difference() {
 fn redis_cli_sees_no_difference_when_batched() {
     if redis_available() {
         let arguments = ["--durability", "batched", "--emulate", "nvram"];
-        compare_with(&arguments, |address| redis_cli(address, &[]));
+        for name in TRANSCRIPTS {
+            compare_with(&arguments, |address| redis_cli(address, name, &[]));
+        }
     }
 }
 
@@ -154,7 +167,9 @@ fn redis_cli_waits_for_the_disk() {
 #[test]
 fn redis_cli_sees_no_difference_in_resp3() {
     if redis_available() {
-        compare(|address| redis_cli(address, &["-3"]));
+        for name in TRANSCRIPTS {
+            compare(|address| redis_cli(address, name, &["-3"]));
+        }
     }
 }
 
@@ -211,13 +226,40 @@ fn redis_benchmark_runs() {
     let printed = run(Command::new("redis-benchmark").args(["-p", &port]).args(
         "-t set,get,incr,mset,ping_inline,ping_mbulk -n 20000 -P 16 -r 1000 --csv".split(' '),
     ));
-    for test in ["SET", "GET", "INCR", "MSET (10 keys)", "PING_INLINE", "PING_MBULK"] {
-        assert!(printed.contains(&format!("\"{test}\"")), "{test} is missing in {printed}");
-    }
+    assert_ran(&printed, &["SET", "GET", "INCR", "MSET (10 keys)", "PING_INLINE", "PING_MBULK"]);
     let mut client = server.connect();
     assert_eq!(client.call(&["GET", "counter:__rand_int__"]), Answer::Null);
     assert!(matches!(client.call(&["DBSIZE"]), Answer::Integer(2_000..=3_000)));
     client.send(&encode(&["QUIT"])).unwrap();
+}
+
+fn assert_ran(printed: &str, tests: &[&str]) {
+    for test in tests {
+        assert!(printed.contains(&format!("\"{test}\"")), "{test} is missing in {printed}");
+    }
+}
+
+#[test]
+fn redis_benchmark_runs_on_sorted_sets() {
+    if !available("redis-benchmark", &["--version"]) {
+        return;
+    }
+    let directory = directory();
+    let server = Server::start(&directory.path().join("benchmark.pool"), &[]);
+    let port = server.address.port().to_string();
+    let benchmark = |arguments: &str| {
+        run(Command::new("redis-benchmark").args(["-p", &port]).args(arguments.split(' ')))
+    };
+    let printed = benchmark("-t zadd,zpopmin -n 20000 -P 16 -r 1000 --csv");
+    assert_ran(&printed, &["ZADD", "ZPOPMIN"]);
+    let mut client = server.connect();
+    // Whatever was added has been popped, and the set is gone with its last member.
+    assert_eq!(client.call(&["DBSIZE"]), Answer::Integer(0));
+    benchmark("-t zadd -n 20000 -P 16 -r 1000 --csv");
+    assert!(matches!(client.call(&["ZCARD", "myzset"]), Answer::Integer(900..=1000)));
+    let pool = server.pool.clone();
+    server.stop();
+    assert_whole(&pool);
 }
 
 /// Many keys through `redis-cli --pipe`, its bulk loading mode.

@@ -58,6 +58,70 @@ def pipelines(client):
     show("large", lambda: len(client.get("large")))
 
 
+def sorted_sets(client):
+    show("zadd", client.zadd, "board", {"ann": 1, "bob": 2.5, "cid": -3, "dan": float("inf")})
+    show("zadd nx", client.zadd, "board", {"ann": 9, "eve": 4}, nx=True)
+    show("zadd xx ch", client.zadd, "board", {"ann": 9, "fay": 4}, xx=True, ch=True)
+    show("zadd gt", client.zadd, "board", {"ann": 8, "bob": 3}, gt=True, ch=True)
+    show("zadd lt", client.zadd, "board", {"ann": 8, "bob": 30}, lt=True, ch=True)
+    show("zadd incr", client.zadd, "board", {"ann": 0.25}, incr=True)
+    show("zadd incr nx", client.zadd, "board", {"ann": 0.25}, incr=True, nx=True)
+    show("zadd nan", client.execute_command, "ZADD", "board", "nan", "ann")
+    show("zincrby", client.zincrby, "board", -0.5, "bob")
+    show("zincrby nan", client.zincrby, "board", float("-inf"), "dan")
+    show("zcard", client.zcard, "board")
+    show("zscore", client.zscore, "board", "ann")
+    show("zscore missing", client.zscore, "board", "zoe")
+    show("zmscore", client.zmscore, "board", ["ann", "zoe", "dan"])
+    show("zrank", client.zrank, "board", "ann")
+    show("zrevrank", client.zrevrank, "board", "ann")
+    show("zrank missing", client.zrank, "board", "zoe")
+    show("zcount", client.zcount, "board", "(-3", "+inf")
+    show("zrange", client.zrange, "board", 0, -1)
+    show("zrange desc", client.zrange, "board", 0, 1, desc=True, withscores=True)
+    show("zrange by score", client.zrange, "board", "(-3", 8, byscore=True, withscores=True)
+    show("zrange limit", client.zrange, "board", 9, 0, byscore=True, desc=True, offset=1, num=2)
+    show("zrange raw", client.zrange, "board", 0, 2, withscores=True, score_cast_func=bytes)
+    show("zrevrange", client.zrevrange, "board", 0, -1, withscores=True)
+    show("zrangebyscore", client.zrangebyscore, "board", 2, 5, start=0, num=1, withscores=True)
+    show("zrevrangebyscore", client.zrevrangebyscore, "board", 5, 2, withscores=True)
+    show("zremrangebyrank", client.zremrangebyrank, "board", 0, 0)
+    show("zremrangebyscore", client.zremrangebyscore, "board", 4, 4)
+    show("zpopmin", client.zpopmin, "board")
+    show("zpopmax", client.zpopmax, "board", 2)
+    show("zpopmin empty", client.zpopmin, "board")
+    show("exists", client.exists, "board")
+    show("zadd words", client.zadd, "words", {word: 0 for word in "abcdefg"})
+    show("zrangebylex", client.zrangebylex, "words", "[b", "(e", start=1, num=5)
+    show("zrevrangebylex", client.zrevrangebylex, "words", "+", "[e")
+    show("zrange by lex", client.zrange, "words", "(a", "[c", bylex=True)
+    show("zlexcount", client.zlexcount, "words", "-", "(d")
+    show("zremrangebylex", client.zremrangebylex, "words", "[c", "[e")
+    show("zrem", client.zrem, "words", "a", "zz", "b")
+    show("wrong type", client.get, "words")
+    show("wrong type", client.zadd, "greeting", {"a": 1})
+    show("type", client.type, "words")
+    show("set", client.set, "words", "text")
+    show("delete", client.delete, "words")
+
+
+def long_sorted_set(client):
+    pipeline = client.pipeline(transaction=False)
+    for index in range(700):
+        pipeline.zadd("long", {f"member:{index}": index * 7 % 700 / 4}).zrank("long", "member:0")
+    show("pipeline", pipeline.execute)
+    show("zscan_iter", lambda: sorted(set(client.zscan_iter("long"))))
+    show("zscan_iter", lambda: sorted(set(client.zscan_iter("long", match="*:1?", count=13))))
+    show("zscan missing", client.zscan, "missing")
+    show("zrange", client.zrange, "long", 298, 302, withscores=True)
+    show("zrank", lambda: [client.zrank("long", f"member:{index}") for index in range(0, 700, 99)])
+    show("zcount", client.zcount, "long", 25, "(75")
+    show("zremrangebyrank", client.zremrangebyrank, "long", 10, -11)
+    show("left", client.zrange, "long", 0, -1, withscores=True)
+    show("scan type", lambda: sorted(client.scan_iter(_type="zset")))
+    show("unlink", client.unlink, "long")
+
+
 def keyspace(client):
     show("dbsize", client.dbsize)
     show("keys", lambda: sorted(client.keys("key:1?")))
@@ -90,7 +154,7 @@ def server(client):
 
 def main():
     client = redis.Redis(port=int(sys.argv[1]), single_connection_client=True)
-    for part in (strings, counters, pipelines, keyspace, server):
+    for part in (strings, counters, pipelines, sorted_sets, long_sorted_set, keyspace, server):
         part(client)
 
 

@@ -59,6 +59,9 @@ fn options_of_zadd_are_obeyed() {
         ("ZADD z 1 a 2", "-ERR syntax error\r\n"),
         ("ZADD z 1 a x b", "-ERR value is not a valid float\r\n"),
         ("ZADD z nan b", "-ERR value is not a valid float\r\n"),
+        ("ZADD z 1e400 b", "-ERR value is not a valid float\r\n"),
+        ("ZADD z -0.01E-400 b", "-ERR value is not a valid float\r\n"),
+        ("ZADD tiny 5e-324 a 0e9 b -inf c", ":3\r\n"),
         ("ZRANGE z 0 -1 WITHSCORES", "*4\r\n$1\r\na\r\n$1\r\n2\r\n$1\r\nb\r\n$1\r\n5\r\n"),
     ]);
 }
@@ -105,6 +108,8 @@ fn a_range_that_makes_no_sense_is_refused() {
         ("ZRANGE z a b BYSCORE", "-ERR min or max is not a float\r\n"),
         ("ZRANGE z a b BYLEX", "-ERR min or max not valid string range item\r\n"),
         ("ZREVRANGE z 0 1 REV", "-ERR syntax error\r\n"),
+        ("ZRANGE z 0 1 REV REV", "-ERR syntax error\r\n"),
+        ("ZRANGE z 0 1 BYSCORE BYLEX", "-ERR syntax error\r\n"),
         (
             "ZRANGE z 0 1 LIMIT 0 1",
             "-ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX\r\n",
@@ -114,6 +119,7 @@ fn a_range_that_makes_no_sense_is_refused() {
             "-ERR syntax error, WITHSCORES not supported in combination with BYLEX\r\n",
         ),
         ("ZSCAN z x", "-ERR invalid cursor\r\n"),
+        ("ZSCAN none 0 NOSUCH", "*2\r\n$1\r\n0\r\n*0\r\n"),
         ("ZPOPMIN z x", "-ERR value is out of range, must be positive\r\n"),
         ("ZPOPMIN z 1 2", "-ERR syntax error\r\n"),
     ]);

@@ -28,9 +28,16 @@ impl From<KeyError> for Failure {
     }
 }
 
-/// The score that an argument spells.
+/// The score that an argument spells. One that could only be stored as infinity, or as zero, is refused.
 fn score(argument: &[u8]) -> Result<Score, Failure> {
-    parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
+    let has_come_to = |value: f64| {
+        let digits = argument.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next().unwrap_or(&[]);
+        let least = if value.is_infinite() { b'0' } else { b'1' };
+        let is_extreme = value.is_infinite() || value == 0.0;
+        is_extreme && digits.iter().any(|byte| (least..=b'9').contains(byte))
+    };
+    let value = parse_f64(argument).filter(|value| !has_come_to(*value));
+    value.and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
 }
 
 /// Members and scores, encoded, and how many they are: an array's length goes before what is in it.
@@ -170,14 +177,14 @@ impl<S: Store> Call<'_, S> {
     fn zscan(&mut self) -> Outcome {
         let cursor = parse_u64(self.request.get(2));
         let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
-        let options = ScanOptions::parse(&self.request, 3)?;
-        if options.type_name.is_some() {
-            return Err(Failure::SYNTAX);
-        }
-        let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
+        let options = ScanOptions::parse(&self.request, 3).and_then(|options| {
+            if options.type_name.is_some() { Err(Failure::SYNTAX) } else { Ok(options) }
+        });
         let mut entries = Output::new(self.shared.config.output_len_max);
         let mut len = 0;
         let found = self.shared.keys.read_set(self.request.get(1), Need::Entries, |set| {
+            let Ok(options) = &options else { return Ok(0) };
+            let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
             set.scan(cursor, limit, |member, score| {
                 if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
                     entries.bulk(member);
@@ -186,6 +193,10 @@ impl<S: Store> Call<'_, S> {
                 }
             })
         })?;
+        // As Redis has it, nobody minds what is asked of a set that is not there.
+        if found.is_some() {
+            options?;
+        }
         self.reply.array(2);
         self.reply.bulk(itoa::Buffer::new().format(found.unwrap_or(0)).as_bytes());
         self.reply.array(len);

@@ -130,7 +130,8 @@ impl<S: Store> Call<'_, S> {
 
     fn query(&self, verb: Verb) -> Result<Query, Failure> {
         let mut query = Query::of(verb);
-        let is_free = verb == Verb::ZRange;
+        // What the verb leaves open, and no option has settled yet.
+        let (mut is_order_open, mut is_kind_open) = (verb == Verb::ZRange, verb == Verb::ZRange);
         let mut index = 4;
         while index < self.request.len() {
             let following = self.request.len() - index - 1;
@@ -139,12 +140,12 @@ impl<S: Store> Call<'_, S> {
             } else if self.is_word(index, "LIMIT") && following >= 2 {
                 (query.skip, query.limit) = (self.number(index + 1)?, self.number(index + 2)?);
                 index += 2;
-            } else if is_free && self.is_word(index, "REV") {
-                query.backwards = true;
-            } else if is_free && self.is_word(index, "BYSCORE") {
-                query.by = By::Score;
-            } else if is_free && self.is_word(index, "BYLEX") {
-                query.by = By::Lex;
+            } else if is_order_open && self.is_word(index, "REV") {
+                (query.backwards, is_order_open) = (true, false);
+            } else if is_kind_open && self.is_word(index, "BYSCORE") {
+                (query.by, is_kind_open) = (By::Score, false);
+            } else if is_kind_open && self.is_word(index, "BYLEX") {
+                (query.by, is_kind_open) = (By::Lex, false);
             } else {
                 return Err(Failure::SYNTAX);
             }
