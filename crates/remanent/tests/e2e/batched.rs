@@ -80,6 +80,40 @@ fn what_was_acknowledged_becomes_safe_by_itself() {
     }
 }
 
+/// Only the name of a sorted set waits for a batch; a set that is named already changes durably at once.
+#[test]
+fn members_of_sorted_sets_do_not_wait() {
+    let directory = on_disk();
+    let pool = directory.path().join("batched.pool");
+    let server =
+        Server::start(&pool, &["--durability", "batched", "--lag", "1M", "--lag-time", "1h"]);
+    let mut client = server.connect();
+    assert_eq!(client.call(&["ZADD", "set", "1", "one", "2", "two"]), Answer::Integer(2));
+    assert_ne!(told(&mut client, "lag_bytes"), "0");
+    assert_eq!(wait(&mut client, &["WAITAOF", "1", "0", "0"]), SAFE);
+    assert_eq!(client.call(&["ZADD", "set", "3", "three"]), Answer::Integer(1));
+    assert_eq!(client.call(&["ZINCRBY", "set", "9", "one"]), Answer::bulk("10"));
+    assert_eq!(told(&mut client, "lag_bytes"), "0");
+    // Members are removed with their set for good, so all that was written before is made safe first.
+    assert_eq!(client.call(&["SET", "string", "text"]), Answer::ok());
+    assert_eq!(client.call(&["ZADD", "gone", "1", "one"]), Answer::Integer(1));
+    assert_ne!(told(&mut client, "lag_bytes"), "0");
+    assert_eq!(client.call(&["DEL", "gone"]), Answer::Integer(1));
+    assert_eq!(told(&mut client, "lag_bytes"), "0");
+    // Safe or not, nothing is lost with the process.
+    assert_eq!(client.call(&["ZADD", "late", "1", "one"]), Answer::Integer(1));
+    server.kill();
+    assert_whole(&pool);
+    let server = Server::start(&pool, &[]);
+    let mut client = server.connect();
+    let range = |client: &mut Client, key| client.call(&["ZRANGE", key, "0", "-1"]).strings();
+    assert_eq!(range(&mut client, "set"), [&b"two"[..], b"three", b"one"]);
+    assert_eq!(range(&mut client, "late"), [b"one"]);
+    assert_eq!(client.call(&["ZRANGE", "gone", "0", "-1"]), Answer::Array(vec![]));
+    server.stop();
+    assert_whole(&pool);
+}
+
 /// Not asked for again, and batched nevertheless; the checker knows it too.
 #[test]
 fn a_pool_stays_what_it_was_made_for() {

@@ -154,13 +154,13 @@ impl Answer {
     }
 
     /// The text of an array's bulk strings.
-    pub(crate) fn keys(self) -> Vec<Vec<u8>> {
+    pub(crate) fn strings(self) -> Vec<Vec<u8>> {
         let Answer::Array(answers) = self else { panic!("an array was expected, not {self:?}") };
-        let key = |answer| match answer {
-            Answer::Bulk(key) => key,
+        let string = |answer| match answer {
+            Answer::Bulk(string) => string,
             other => panic!("a string was expected, not {other:?}"),
         };
-        answers.into_iter().map(key).collect()
+        answers.into_iter().map(string).collect()
     }
 }
 

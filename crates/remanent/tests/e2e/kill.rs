@@ -1,15 +1,15 @@
 //! Kills the server under load and compares what is left with what it acknowledged.
 //!
-//! Each of four connections sends pipelined SET, DEL, INCR and APPEND on keys of its own, and keeps
+//! Each of four connections sends pipelined writes of strings and sorted sets on keys of its own, and keeps
 //! a log of what it sent and how much of that was answered. Requests of one connection run in
 //! order, so after a kill its keys must be as some prefix of its log left them: all that was
 //! answered, and of the rest the first few requests or none, each wholly. Counters that all
-//! connections share lie between the increments answered and those sent.
+//! connections share lie between the increments answered and those sent. A sorted set must be the same
+//! in all ways to read it: in its order, by member, as a scan, and in number.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,111 +18,13 @@ use std::time::Duration;
 use super::common::{
     Answer, Client, Random, Server, assert_whole, directory, encode, number_from_env, on_disk,
 };
+use super::writes::{Entries, Key, Members, SHARED_COUNTERS, Value, Write, in_order, number};
 
 const CONNECTIONS: u64 = 4;
-/// Keys of each connection and kind: few, so that each is written many times a round.
-const KEYS: u64 = 40;
-const SHARED_COUNTERS: u64 = 3;
 /// Requests in one write to the socket, at most.
 const PIPELINE_MAX: u64 = 48;
 /// Milliseconds under load before the kill.
 const LOAD_MS: Range<u64> = 2..90;
-
-type Key = Vec<u8>;
-type Entries = BTreeMap<Key, Vec<u8>>;
-
-/// A write that a connection sends.
-enum Write {
-    Set(Key, Vec<u8>),
-    Del(Key),
-    Incr(Key),
-    Append(Key, Vec<u8>),
-    /// An increment of a counter that other connections increment as well.
-    IncrShared(Key),
-}
-
-impl fmt::Debug for Write {
-    /// Briefly: values may be long.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Write::Set(key, value) => {
-                write!(f, "SET {} {}", key.escape_ascii(), shown(Some(value)))
-            }
-            Write::Del(key) => write!(f, "DEL {}", key.escape_ascii()),
-            Write::Incr(key) | Write::IncrShared(key) => write!(f, "INCR {}", key.escape_ascii()),
-            Write::Append(key, tail) => {
-                write!(f, "APPEND {} {}", key.escape_ascii(), tail.escape_ascii())
-            }
-        }
-    }
-}
-
-impl Write {
-    /// A write of the connection `owner`; `number` makes its value unlike all others.
-    fn random(random: &mut Random, owner: u64, number: u64) -> Write {
-        let mut key = |kind: &str| format!("{kind}:{owner}:{}", random.below(KEYS)).into_bytes();
-        let (text, counter) = (key("text"), key("count"));
-        match random.below(10) {
-            0..4 => Write::Set(text, value(random, owner, number)),
-            4 => Write::Del(text),
-            5 => Write::Del(counter),
-            6 => Write::Append(text, format!("+{owner}.{number}").into_bytes()),
-            7..9 => Write::Incr(counter),
-            _ => {
-                Write::IncrShared(format!("shared:{}", random.below(SHARED_COUNTERS)).into_bytes())
-            }
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        match self {
-            Write::Set(key, value) => encode(&[b"SET", &key[..], value]),
-            Write::Del(key) => encode(&[b"DEL", &key[..]]),
-            Write::Incr(key) | Write::IncrShared(key) => encode(&[b"INCR", &key[..]]),
-            Write::Append(key, tail) => encode(&[b"APPEND", &key[..], tail]),
-        }
-    }
-
-    /// Does to the connection's own entries what the server does; returns the answer that is due,
-    /// except for shared counters, whose answers depend on others.
-    fn apply(&self, entries: &mut Entries) -> Option<Answer> {
-        Some(match self {
-            Write::Set(key, value) => {
-                entries.insert(key.clone(), value.clone());
-                Answer::ok()
-            }
-            Write::Del(key) => Answer::Integer(entries.remove(key).is_some().into()),
-            Write::Incr(key) => {
-                let old = entries.get(key).map_or(0, |digits| number(digits));
-                entries.insert(key.clone(), (old + 1).to_string().into_bytes());
-                Answer::Integer(old + 1)
-            }
-            Write::Append(key, tail) => {
-                let value = entries.entry(key.clone()).or_default();
-                value.extend_from_slice(tail);
-                Answer::Integer(value.len() as i64)
-            }
-            Write::IncrShared(_) => return None,
-        })
-    }
-}
-
-/// Mostly small, sometimes several lines, pages or chunks long.
-fn value(random: &mut Random, owner: u64, number: u64) -> Vec<u8> {
-    let len = match random.below(100) {
-        0..70 => random.below(24),
-        70..95 => random.below(400),
-        95..99 => random.below(9_000),
-        _ => random.below(200_000),
-    };
-    let mut value = format!("{owner}.{number}.").into_bytes();
-    value.resize(value.len() + len as usize, b'a' + (number % 26) as u8);
-    value
-}
-
-fn number(digits: &[u8]) -> i64 {
-    std::str::from_utf8(digits).ok().and_then(|text| text.parse().ok()).expect("a counter")
-}
 
 /// What one connection sent in a round.
 #[derive(Default)]
@@ -134,15 +36,22 @@ struct Log {
     shared: Vec<(Key, i64)>,
 }
 
+impl Log {
+    fn answered_on_sets(&self) -> usize {
+        self.sent[..self.answered].iter().filter(|write| write.is_on_set()).count()
+    }
+}
+
 /// Sends writes until the server is gone, and checks every answer.
-fn load(mut client: Client, owner: u64, mut random: Random, entries: &Entries) -> Log {
+fn load(mut client: Client, owner: u64, mut random: Random, known: &Known) -> Log {
     let mut log = Log::default();
-    let mut expected = entries.clone();
+    let mut expected = known.own[owner as usize].clone();
+    let has_sets = owner < known.owners_of_sets;
     loop {
         let first = log.sent.len();
         let mut bytes = Vec::new();
         for _ in 0..=random.below(PIPELINE_MAX) {
-            let write = Write::random(&mut random, owner, log.sent.len() as u64);
+            let write = Write::random(&mut random, owner, log.sent.len() as u64, has_sets);
             bytes.extend_from_slice(&write.encode());
             log.sent.push(write);
         }
@@ -164,25 +73,28 @@ fn load(mut client: Client, owner: u64, mut random: Random, entries: &Entries) -
 }
 
 /// What the test knows of the server's entries between two rounds.
-#[derive(Default)]
 struct Known {
+    /// So many of the first connections have sorted sets.
+    owners_of_sets: u64,
     /// Entries of each connection.
     own: Vec<Entries>,
     shared: BTreeMap<Key, i64>,
 }
 
 /// Runs rounds of load, kill and comparison.
-fn kill_rounds(directory: &Path, rounds: u64, arguments: &[&str]) {
+fn kill_rounds(directory: &Path, rounds: u64, arguments: &[&str], owners_of_sets: u64) {
     let seed = number_from_env("REMANENT_SEED", std::process::id().into());
     println!("REMANENT_SEED={seed} REMANENT_KILL_ROUNDS={rounds} repeats this run");
     let mut random = Random::new(seed);
     let pool = directory.join("kill.pool");
-    let mut known = Known { own: vec![Entries::new(); CONNECTIONS as usize], ..Known::default() };
-    let mut answered = 0;
+    let own = vec![Entries::new(); CONNECTIONS as usize];
+    let mut known = Known { owners_of_sets, own, shared: BTreeMap::new() };
+    let (mut answered, mut on_sets) = (0, 0);
     for round in 0..rounds {
         let server = Server::start(&pool, arguments);
         let logs = run_and_kill(server, &known, &mut random);
         answered += logs.iter().map(|log| log.answered).sum::<usize>();
+        on_sets += logs.iter().map(Log::answered_on_sets).sum::<usize>();
         // In every other round the checker recovers the pool, in the rest the server does.
         if round % 2 == 0 {
             assert_whole(&pool);
@@ -192,7 +104,10 @@ fn kill_rounds(directory: &Path, rounds: u64, arguments: &[&str]) {
         server.kill();
         assert_whole(&pool);
     }
-    println!("{rounds} kills, {answered} acknowledged writes, none lost, none resurrected");
+    println!(
+        "{rounds} kills, {answered} acknowledged writes, {on_sets} of them on sorted sets, none lost, \
+         none resurrected"
+    );
     assert!(answered as u64 > rounds, "there was no load");
 }
 
@@ -201,15 +116,12 @@ fn run_and_kill(server: Server, known: &Known, random: &mut Random) -> Vec<Log> 
         Duration::from_millis(LOAD_MS.start + random.below(LOAD_MS.end - LOAD_MS.start));
     let killed = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = known
-            .own
-            .iter()
-            .zip(0..)
-            .map(|(entries, owner)| {
+        let threads: Vec<_> = (0..CONNECTIONS)
+            .map(|owner| {
                 let (client, random) = (server.connect(), Random::new(random.next()));
                 let killed = &killed;
                 scope.spawn(move || {
-                    let log = load(client, owner, random, entries);
+                    let log = load(client, owner, random, known);
                     assert!(killed.load(Ordering::SeqCst), "the server ended before it was killed");
                     log
                 })
@@ -238,16 +150,49 @@ fn compare(server: &Server, mut known: Known, logs: &[Log]) -> Known {
 
 /// Everything that the server holds.
 fn fetch(client: &mut Client) -> Entries {
-    let keys = client.call(&["KEYS", "*"]).keys();
+    let keys = client.call(&["KEYS", "*"]).strings();
     assert_eq!(client.call(&["DBSIZE"]), Answer::Integer(keys.len() as i64));
     let mut entries = Entries::new();
     for key in keys {
-        let Answer::Bulk(value) = client.call(&[b"GET", &key[..]]) else {
-            panic!("{} is listed but not there", key.escape_ascii());
+        let value = match client.call(&[b"TYPE", &key[..]]) {
+            Answer::Simple(name) if name == "zset" => Value::Set(fetch_set(client, &key)),
+            _ => match client.call(&[b"GET", &key[..]]) {
+                Answer::Bulk(value) => Value::Text(value),
+                answer => panic!("{} is listed, and it is {answer:?}", key.escape_ascii()),
+            },
         };
         assert!(entries.insert(key, value).is_none(), "a key is listed twice");
     }
     entries
+}
+
+/// A sorted set, read in all ways, which must agree.
+fn fetch_set(client: &mut Client, key: &[u8]) -> Members {
+    let pairs = |words: Vec<Vec<u8>>| -> Vec<(i64, Vec<u8>)> {
+        words.chunks_exact(2).map(|pair| (number(&pair[1]), pair[0].clone())).collect()
+    };
+    let ordered = pairs(client.call(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"]).strings());
+    let set: Members = ordered.iter().map(|(score, member)| (member.clone(), *score)).collect();
+    let name = key.escape_ascii();
+    assert_eq!(in_order(&set), ordered, "{name} is not in order, or has a member twice");
+    assert!(!set.is_empty(), "{name} has no members");
+    assert_eq!(client.call(&[b"ZCARD", key]), Answer::Integer(set.len() as i64), "{name}");
+
+    let mut request = vec![b"ZMSCORE".to_vec(), key.to_vec()];
+    request.extend(ordered.iter().map(|(_, member)| member.clone()));
+    let scores: Vec<i64> = client.call(&request).strings().iter().map(|s| number(s)).collect();
+    assert!(ordered.iter().map(|(score, _)| score).eq(&scores), "{name}: scores are not the same");
+
+    // More than there are, so one answer has them all.
+    let Answer::Array(scanned) = client.call(&[b"ZSCAN", key, b"0", b"COUNT", b"100000"]) else {
+        panic!("{name} is not scanned");
+    };
+    let [cursor, members] = <[Answer; 2]>::try_from(scanned).expect("a cursor and members");
+    assert_eq!(cursor, Answer::bulk("0"));
+    let mut scanned = pairs(members.strings());
+    scanned.sort();
+    assert_eq!(scanned, ordered, "{name}: the members are not the same");
+    set
 }
 
 /// The entries that `log` left, which must be `found`.
@@ -268,12 +213,12 @@ fn match_prefix(owner: usize, before: &Entries, log: &Log, found: Entries) -> En
     }
     for (key, value) in &acknowledged {
         if found.get(key) != Some(value) {
-            eprintln!("acknowledged: {} = {}", key.escape_ascii(), shown(Some(value)));
-            eprintln!("found:        {}", shown(found.get(key)));
+            eprintln!("acknowledged: {} = {value:?}", key.escape_ascii());
+            eprintln!("found:        {:?}", found.get(key));
         }
     }
     for (key, value) in found.iter().filter(|(key, _)| !acknowledged.contains_key(*key)) {
-        eprintln!("not acknowledged: {} = {}", key.escape_ascii(), shown(Some(value)));
+        eprintln!("not acknowledged: {} = {value:?}", key.escape_ascii());
     }
     panic!(
         "connection {owner}: no prefix of its log leaves these entries ({} sent, {} answered); \
@@ -282,15 +227,6 @@ fn match_prefix(owner: usize, before: &Entries, log: &Log, found: Entries) -> En
         log.answered,
         &log.sent[log.answered..]
     );
-}
-
-fn shown(value: Option<&Vec<u8>>) -> String {
-    match value {
-        None => "nothing".into(),
-        Some(value) => {
-            format!("{} bytes {}", value.len(), value[..value.len().min(60)].escape_ascii())
-        }
-    }
 }
 
 /// Takes the shared counters out of `found` and checks that they lie within their bounds.
@@ -302,7 +238,11 @@ fn compare_shared(
     let mut after = BTreeMap::new();
     for index in 0..SHARED_COUNTERS {
         let key = format!("shared:{index}").into_bytes();
-        let count = found.remove(&key).map_or(0, |digits| number(&digits));
+        let count = match found.remove(&key) {
+            None => 0,
+            Some(Value::Text(digits)) => number(&digits),
+            Some(value) => panic!("counter {index} is {value:?}"),
+        };
         let start = before.get(&key).copied().unwrap_or(0);
         let increments = |writes: &[Write]| {
             writes.iter().filter(|write| matches!(write, Write::IncrShared(k) if *k == key)).count()
@@ -323,26 +263,27 @@ fn compare_shared(
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write() {
-    kill_rounds(directory().path(), rounds(50), &["--threads", "4"]);
+    kill_rounds(directory().path(), rounds(50), &["--threads", "4"], CONNECTIONS);
 }
 
 #[test]
 fn no_kill_loses_or_resurrects_a_write_as_nvram() {
     let arguments = ["--threads", "4", "--emulate", "nvram"];
-    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments);
+    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments, CONNECTIONS);
 }
 
 /// What is not safe lies with the system, which outlives the process: not even that is lost by a kill.
 #[test]
 fn no_kill_loses_or_resurrects_a_batched_write() {
     let arguments = ["--threads", "4", "--durability", "batched", "--lag", "256K"];
-    kill_rounds(on_disk().path(), rounds(50).div_ceil(5), &arguments);
+    // Members are safe at once, at a disk's speed; so that the others are not as slow, one connection has sets.
+    kill_rounds(on_disk().path(), rounds(50).div_ceil(5), &arguments, 1);
 }
 
 #[test]
 fn no_kill_loses_or_resurrects_a_batched_write_as_nvram() {
     let arguments = ["--threads", "4", "--durability", "batched", "--emulate", "nvram"];
-    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments);
+    kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments, CONNECTIONS);
 }
 
 fn rounds(default: u64) -> u64 {
@@ -369,22 +310,35 @@ fn kill_flushes(arguments: &[&str]) {
         let server = Server::start(&pool, arguments);
         let left = fetch(&mut server.connect()).len();
         assert!(left == 0 || left == FLUSHED, "{left} of {FLUSHED} entries are left");
-        server.connect().call(&["FLUSHALL"]);
+        let mut client = server.connect();
+        client.call(&["FLUSHALL"]);
+        // What may be left of the sets that are gone is in nobody's way.
+        for name in ["zkey0", "new"] {
+            client.call(&["ZADD", name, "1", "new"]);
+            assert_eq!(fetch_set(&mut client, name.as_bytes()), Members::from([("new".into(), 1)]));
+            client.call(&["DEL", name]);
+        }
         server.stop();
         assert_whole(&pool);
     }
 }
 
 const FLUSHED: usize = 2_000;
+/// One of so many is a sorted set.
+const SET_EVERY: usize = 10;
 
 fn fill_and_kill_flush(pool: &Path, arguments: &[&str], delay_us: u64) {
     let server = Server::start(pool, arguments);
     let mut client = server.connect();
-    let requests =
-        (0..FLUSHED).map(|index| encode(&["SET".into(), format!("key{index}"), "v".into()]));
+    let request = |index| match index % SET_EVERY {
+        0 => format!("ZADD zkey{index} 1 one 2 two 3 three 4 four"),
+        _ => format!("SET key{index} v"),
+    };
+    let requests = (0..FLUSHED).map(|index| encode(&request(index).split(' ').collect::<Vec<_>>()));
     client.send(&requests.flatten().collect::<Vec<u8>>()).expect("the server reads");
-    for _ in 0..FLUSHED {
-        assert_eq!(client.receive().expect("the server answers"), Answer::ok());
+    for index in 0..FLUSHED {
+        let due = if index % SET_EVERY == 0 { Answer::Integer(4) } else { Answer::ok() };
+        assert_eq!(client.receive().expect("the server answers"), due);
     }
     client.send(&encode(&["FLUSHALL"])).expect("the server reads");
     std::thread::sleep(Duration::from_micros(delay_us));

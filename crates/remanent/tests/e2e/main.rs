@@ -7,3 +7,4 @@ mod common;
 mod kill;
 mod pool;
 mod server;
+mod writes;
