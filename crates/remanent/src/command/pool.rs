@@ -10,6 +10,8 @@ use remanent::pmem::pool::RootInfo;
 use remanent::structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
 use remanent::structures::{BatchMap, BatchOptions, BlinkTree, BpTree, Map, OrderedKey};
 use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
+use remanent_server::store::{Form, TREE_ROOT};
+use remanent_server::{BatchStore, Keyspace, MapStore, Store};
 use serde_json::json;
 
 use super::opening::open_as_made;
@@ -49,7 +51,8 @@ enum Subcommand {
     },
     /// Prove that a pool is whole: nothing lost, nothing leaked, nothing damaged
     ///
-    /// Ends with status 1 and names every violation with its offset when it is not.
+    /// Ends with status 1 and names every violation, with its offset where it has one, when it is not. A
+    /// server's sorted sets are compared with themselves, which takes memory for all their members.
     #[command(after_help = "Example:\n  remanent pool check /mnt/pmem/my.pool && echo whole")]
     Check {
         #[command(flatten)]
@@ -155,16 +158,25 @@ fn check(target: &Target) -> anyhow::Result<ExitCode> {
     let pool = target.open_as_made()?;
     let mut violations = Vec::new();
     let mut skipped = Vec::new();
-    for root in pool.info()?.roots {
+    let roots = pool.info()?.roots;
+    let has_sorted_sets = roots.iter().any(|root| root.name == TREE_ROOT);
+    for root in roots {
         progress.set_message(format!("checking {}", root.name));
         match check_root(&pool, &root)? {
             Some(found) => violations.extend(found),
             None => skipped.push(root),
         }
     }
+    let mut contradictions = Vec::new();
+    // What lies in a damaged structure cannot be read.
+    if has_sorted_sets && violations.is_empty() {
+        progress.set_message("comparing the sorted sets");
+        contradictions = check_sorted_sets(&pool)?;
+    }
     // After the roots: opening one completes what a crash left half done to its chunks.
     let report = pool.check()?;
     violations.extend(report.violations);
+    let is_whole = violations.is_empty() && contradictions.is_empty();
     progress.finish_and_clear();
     for root in &skipped {
         eprintln!(
@@ -174,6 +186,7 @@ fn check(target: &Target) -> anyhow::Result<ExitCode> {
     }
     if target.json {
         let told = violations.iter().map(|v| json!({"offset": v.offset, "what": v.what}));
+        let told = told.chain(contradictions.iter().map(|what| json!({"what": what})));
         println!(
             "{:#}",
             json!({
@@ -184,7 +197,7 @@ fn check(target: &Target) -> anyhow::Result<ExitCode> {
                 "violations": told.collect::<Vec<_>>(),
             })
         );
-    } else if violations.is_empty() {
+    } else if is_whole {
         println!(
             "{} is whole: {} chunks, {} in use",
             target.path.display(),
@@ -193,9 +206,11 @@ fn check(target: &Target) -> anyhow::Result<ExitCode> {
         );
     } else {
         violations.iter().for_each(|violation| println!("{violation}"));
-        println!("{} violations in {}", violations.len(), target.path.display());
+        contradictions.iter().for_each(|what| println!("sorted sets: {what}"));
+        let count = violations.len() + contradictions.len();
+        println!("{count} violations in {}", target.path.display());
     }
-    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Checks the structure under a root; `None` when its type is not known here.
@@ -271,6 +286,26 @@ fn check_list<V: Variant>(
 ) -> anyhow::Result<Option<Vec<Violation>>> {
     let list = List::<V>::open(pool, &root.name, BatchOptions::without_thread());
     unless_other_type(list.and_then(|mut list| list.check()))
+}
+
+/// What contradicts itself in a server's sorted sets, in words; nothing when the pool is not a server's.
+fn check_sorted_sets(pool: &remanent::Pool) -> anyhow::Result<Vec<String>> {
+    fn found(keys: Keyspace<impl Store>) -> Vec<String> {
+        keys.check().unwrap_or_else(|error| vec![error.to_string()])
+    }
+    let contradictions = match Form::of(pool)? {
+        None => return Ok(Vec::new()),
+        Some(Form::HashMap) => MapStore::open(pool).map(|store| Keyspace::open(store).map(found)),
+        Some(Form::BatchMap) => BatchStore::open(pool, BatchOptions::without_thread())
+            .map(|store| Keyspace::open(store).map(found)),
+    };
+    match contradictions {
+        Ok(Ok(contradictions)) => Ok(contradictions),
+        Ok(Err(error)) => Ok(vec![error.to_string()]),
+        // Names that a server uses, and types that it does not.
+        Err(remanent::Error::Pool(remanent::pmem::Error::WrongType { .. })) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What a check found; `None` when the root is of another type.
