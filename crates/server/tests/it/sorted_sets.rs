@@ -383,6 +383,29 @@ fn slice(len: usize, start: i8, stop: i8) -> std::ops::Range<usize> {
     if start > stop { 0..0 } else { start as usize..stop as usize + 1 }
 }
 
+fn range(model: &Model, start: i8, stop: i8, backwards: bool) -> (String, String) {
+    let mut all = model.in_order();
+    if backwards {
+        all.reverse();
+    }
+    let rev = if backwards { " REV" } else { "" };
+    let answer = Model::answer(&all[slice(all.len(), start, stop)]);
+    (format!("ZRANGE z {start} {stop}{rev} WITHSCORES"), answer)
+}
+
+/// The members with scores from `low`, which is left out if `is_out`, to `high`.
+fn scores(model: &Model, low: f64, high: f64, is_out: bool, backwards: bool) -> (String, String) {
+    let mut all = model.in_order();
+    all.retain(|&(score, _)| (if is_out { score > low } else { score >= low }) && score <= high);
+    let open = if is_out { "(" } else { "" };
+    if backwards {
+        all.reverse();
+        let request = format!("ZRANGE z {high} {open}{low} BYSCORE REV WITHSCORES");
+        return (request, Model::answer(&all));
+    }
+    (format!("ZRANGE z {open}{low} {high} BYSCORE WITHSCORES"), Model::answer(&all))
+}
+
 fn request_and_answer(model: &mut Model, op: &Op) -> (String, String) {
     let name = |member: &u8| format!("member{member:02}");
     match op {
@@ -403,28 +426,9 @@ fn request_and_answer(model: &mut Model, op: &Op) -> (String, String) {
             let text = score.to_string();
             (format!("ZINCRBY z {by} {}", name(member)), format!("${}\r\n{text}\r\n", text.len()))
         }
-        Op::Range(start, stop, backwards) => {
-            let mut all = model.in_order();
-            if *backwards {
-                all.reverse();
-            }
-            let rev = if *backwards { " REV" } else { "" };
-            let answer = Model::answer(&all[slice(all.len(), *start, *stop)]);
-            (format!("ZRANGE z {start} {stop}{rev} WITHSCORES"), answer)
-        }
+        Op::Range(start, stop, backwards) => range(model, *start, *stop, *backwards),
         Op::Scores(low, high, excluded, backwards) => {
-            let mut all = model.in_order();
-            let (low, high, is_out) = (f64::from(*low), f64::from(*high), *excluded);
-            all.retain(|&(score, _)| {
-                (if is_out { score > low } else { score >= low }) && score <= high
-            });
-            let open = if is_out { "(" } else { "" };
-            if *backwards {
-                all.reverse();
-                let request = format!("ZRANGE z {high} {open}{low} BYSCORE REV WITHSCORES");
-                return (request, Model::answer(&all));
-            }
-            (format!("ZRANGE z {open}{low} {high} BYSCORE WITHSCORES"), Model::answer(&all))
+            scores(model, f64::from(*low), f64::from(*high), *excluded, *backwards)
         }
         Op::Rank(member, backwards) => {
             let mut all = model.in_order();
