@@ -16,9 +16,14 @@ fn keys(mix: Mix) -> Keys {
 pub(super) fn sorted_sets() -> Vec<Scenario> {
     let nested = Nested { depth: 2, one_in: 32, samples: 2 };
     let with_members = |mix| Keys { base: 3, ..keys(mix) };
-    // The heap's header, the map, the tree's nodes, and a few chunks of records.
-    let full =
-        Keys { padding: 3_000, members: 60, size_max: (OVERHEAD + 12) << 16, ..keys(Mix::Members) };
+    // The heap's header, the map, the tree's nodes, and chunks of records that the members nearly fill.
+    let full = Keys {
+        base: 28,
+        members: 90,
+        padding: 3_000,
+        size_max: (OVERHEAD + 16) << 16,
+        ..keys(Mix::Members)
+    };
     vec![
         Scenario::new(
             "sorted_sets/sequence",

@@ -207,7 +207,12 @@ impl Subject for Keys {
         let opened = Opened::new(Pool::format(medium, &Format::new(self.size_max))?)?;
         for (key, value) in self.base_contents() {
             if let Value::Sorted(members) = value {
-                opened.call(&self.words(&Op::Add(key, members.into_iter().collect())));
+                let added = opened.call(&self.words(&Op::Add(key, members.into_iter().collect())));
+                if added != [format!(":{}", self.base)] {
+                    return Err(
+                        format!("the members that are there from the start: {added:?}").into()
+                    );
+                }
             }
         }
         Ok(opened)
