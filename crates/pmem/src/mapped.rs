@@ -227,6 +227,24 @@ impl Medium for Mapped {
     }
 
     #[inline(always)]
+    fn window(&self, offset: u64, len: u64) -> Option<impl Fn(u64) -> u64> {
+        let aligned = offset & !(WORD_LEN - 1);
+        let base = self.address(aligned, len)?;
+        Some(move |at: u64| {
+            let at = at & !(WORD_LEN - 1);
+            if at >= len || len - at < WORD_LEN {
+                return 0;
+            }
+            // SAFETY: the word lies in the range that was checked.
+            let word = unsafe { base.add(at as usize) }.cast::<AtomicU64>();
+            // SAFETY: as in `word`; the mapping outlives the borrow of the medium.
+            let word = unsafe { &*word };
+            // Acquire: pairs with the Release of `store`.
+            u64::from_le(word.load(Ordering::Acquire))
+        })
+    }
+
+    #[inline(always)]
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
         let Some(word) = self.word(offset) else { return exchange_zero(current) };
         // SeqCst: a locked instruction in any case, and pins rely on its total order.

@@ -107,6 +107,14 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// Stores a word at `offset`.
     fn store(&self, offset: u64, value: u64);
 
+    /// [`load`](Medium::load) for the words of a range, by their places in it: a medium that checks bounds does so once.
+    ///
+    /// Words behind the range are zeros. A range outside of the pool is a fault: `None`, or zeros as well.
+    #[inline(always)]
+    fn window(&self, offset: u64, len: u64) -> Option<impl Fn(u64) -> u64> {
+        Some(move |at| if at < len { self.load(offset.wrapping_add(at)) } else { 0 })
+    }
+
     /// Replaces `current` by `new` at `offset`.
     ///
     /// # Errors
@@ -255,6 +263,10 @@ impl<M: Medium> Medium for Arc<M> {
     }
     fn store(&self, offset: u64, value: u64) {
         self.deref().store(offset, value);
+    }
+    #[inline(always)]
+    fn window(&self, offset: u64, len: u64) -> Option<impl Fn(u64) -> u64> {
+        self.deref().window(offset, len)
     }
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
         self.deref().compare_exchange(offset, current, new)

@@ -125,6 +125,7 @@ fn a_wild_offset_is_a_fault_and_nothing_else() {
         if word >= reserved {
             medium.store(word, 7);
             assert_eq!(medium.load(word), 0);
+            assert!(medium.window(word, 8).is_none());
             assert_eq!(medium.fetch_or(word, 7), 0);
             assert_eq!(medium.fetch_and(word, 7), 0);
             assert_eq!(medium.fetch_add(word, 7), 0);
@@ -136,6 +137,16 @@ fn a_wild_offset_is_a_fault_and_nothing_else() {
         let after: Vec<u64> = (0..1024).map(|index| medium.load(at + index * 8)).collect();
         assert_eq!(before, after);
     }
+}
+
+#[test]
+fn a_window_shows_the_words_of_its_range_and_no_others() {
+    let (_dir, pool, at) = scratch_pool(Emulation::None);
+    let medium = pool.medium();
+    (0..8).for_each(|index| medium.store(at + 8 * index, index + 1));
+    let load = medium.window(at + 8, 24).expect("the range lies in the pool");
+    assert_eq!([0, 8, 16, 24, 32, u64::MAX - 7].map(&load), [2, 3, 4, 0, 0, 0]);
+    assert_eq!(medium.fault(), None);
 }
 
 /// Behind the file's end, but inside the range that is reserved for its growth.
