@@ -43,12 +43,13 @@ where
             // One tree at a time is dismantled.
             self.dismantle_all()?;
             let cleared = self.twice_when_full(|| {
-                self.write(|writer, lane| {
+                self.write(|writer| {
                     if writer.record.dismantled != 0 {
                         return Ok(None);
                     }
+                    let mut lane = self.heap.enter().prepare_to_write();
                     let before = writer.record;
-                    let root = self.make_empty(lane)?;
+                    let root = self.make_empty(&mut lane)?;
                     // Fence: the new root, before the version that leads to it.
                     lane.fence();
                     let version = before.version + 1;

@@ -35,7 +35,7 @@
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 
-use remanent_pmem::{LINE_LEN, Medium};
+use remanent_pmem::LINE_LEN;
 
 use crate::stored::{OrderedKey, Stored};
 
@@ -192,32 +192,31 @@ impl Place {
         Place { number, ..self }
     }
 
-    /// Whether `words` words of key stored at `at` are less than those of this place; `is_tie_before` answers when
-    /// they are the same.
+    /// Whether so many words of a key, which `load` tells by their places in bytes, are less than those of this place;
+    /// or the same, if such are before it.
     #[inline(always)]
-    pub(super) fn is_behind<M: Medium>(
+    pub(super) fn is_behind(
         &self,
-        medium: &M,
-        at: u64,
+        load: impl Fn(u64) -> u64,
         words: usize,
-        is_tie_before: impl FnOnce() -> bool,
+        is_tie_before: bool,
     ) -> bool {
-        let (last, first) = (words - 1, self.key.iter().take(words - 1));
-        for (index, word) in first.enumerate() {
-            let found = medium.load(at + 8 * index as u64);
+        let last = words - 1;
+        for (index, word) in self.key.iter().enumerate().take(last) {
+            let found = load(8 * index as u64);
             if found != *word {
                 return found < *word;
             }
         }
-        let found = medium.load(at + 8 * last as u64);
-        (found < self.key[last]) | ((found == self.key[last]) & is_tie_before())
+        let found = load(8 * last as u64);
+        (found < self.key[last]) | ((found == self.key[last]) & is_tie_before)
     }
 
-    /// Compares `words` words of key stored at `at` with those of this place.
+    /// Compares so many words of a key, which `load` tells by their places in bytes, with those of this place.
     #[inline(always)]
-    pub(super) fn compare_key<M: Medium>(&self, medium: &M, at: u64, words: usize) -> Ordering {
+    pub(super) fn compare_words(&self, load: impl Fn(u64) -> u64, words: usize) -> Ordering {
         for (index, word) in self.key.iter().enumerate().take(words) {
-            let found = medium.load(at + 8 * index as u64);
+            let found = load(8 * index as u64);
             if found != *word {
                 return found.cmp(word);
             }

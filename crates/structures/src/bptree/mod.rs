@@ -16,7 +16,7 @@
 //! flushed, from the leaf up to the highest node that changed, and fenced; then the version is stored, flushed and
 //! fenced. That word commits.
 //!
-//! Within a node the entries are in the order of their keys, and are searched by halving. A new one moves those behind
+//! Within a node the entries are in the order of their keys, and are searched by quarters. A new one moves those behind
 //! it one place on, and each line that they cross is made durable before the next one changes; see `shift.rs`.
 //!
 //! Readers lock nothing. Each works at the version that is current and durable when it begins: what begins later it
@@ -44,7 +44,8 @@
 //!   nodes hold keys alone, also in a multi-map.
 //!
 //! What the paper leaves open is meant to cost little: nodes are searched without guesses for the processor to get
-//! wrong, all lines of the next node are fetched at once, nothing is fenced that need not be.
+//! wrong and with two loads that wait for each other, all lines of the next node are fetched at once, nothing is fenced
+//! that need not be. A change that one leaf bears notes no path and enters no lane.
 //!
 //! # What holds
 //!
@@ -59,13 +60,17 @@
 //!
 //! # Weak points
 //!
-//! Writers do not scale. Without flushes an insert takes three to four times as long as into our hash map; the paper's
-//! tree is faster there than its hash map. Half of each entry is versions. A new value is a new entry, too, and makes others move. Keys
-//! are written on every level. Writers wait for a reader that does not end when about 190 nodes have been copied
-//! meanwhile, so a scan should not take its time. Neighbours are joined when a quarter of the one and half of a node
-//! together is left, and never share their entries evenly. A process that opened the tree after a crash looks at the
-//! entries of a node one by one. Searching for one of many entries of one key looks at a child for each entry of that
-//! key in an inner node.
+//! Writers do not scale. Without flushes an insert takes about 1.4 times as long as into our hash map; the paper's tree
+//! is faster there than its hash map. Most of that is waiting for memory: half of each entry is versions, and a search
+//! crosses more lines than in STX, which keeps the keys of a node together. Here an entry has to lie in one line to be
+//! moved safely. Entries that have ended keep their places until the node is copied, so inner nodes are copied more
+//! often than theirs are split. To change either would be another design.
+//!
+//! A new value is a new entry, too, and makes others move. Keys are written on every level. Writers wait for a reader
+//! that does not end when about 190 nodes have been copied meanwhile, so a scan should not take its time. Neighbours
+//! are joined when a quarter of the one and half of a node together is left, and never share their entries evenly. A
+//! process that opened the tree after a crash looks at the entries of a node one by one. Searching for one of many
+//! entries of one key looks at a child for each entry of that key in an inner node.
 //!
 //! Keys have one length of 1 to 64 bytes, values one of at most 64. A program with others, such as `BpTree<str, u64>`,
 //! does not compile.

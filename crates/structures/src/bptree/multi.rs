@@ -9,7 +9,9 @@ use remanent_pmem::{Mapped, Medium, Pool};
 
 use super::Core;
 use super::layout::{Layout, Place, payload_of, with_value};
-use super::rebuild::{Edit, Entry};
+use super::node::Bound;
+use super::ops::Spot;
+use super::rebuild::Entry;
 use super::scan::{Copies, Range};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -228,21 +230,22 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> 
         let payload = payload_of(value);
         let first = Place::first_of(key);
         self.twice_when_full(|| {
-            self.write(|writer, lane| {
+            self.write(|writer| {
                 let view = self.view(writer);
                 // Behind the key's other entries: the version is what numbers them.
+                let last = first.numbered(u64::MAX);
+                let leaf = self.leaf_for(view, writer.record.root, &last)?;
+                let index = self.count_before(leaf, &last, Bound::UpTo);
                 let begin = view.version + 1;
-                let place = first.numbered(begin);
-                let path = self.descend(view, writer.record.root, &place)?;
-                let entry = Entry { place, begin, payload };
+                let entry = Entry { place: first.numbered(begin), begin, payload };
                 let len = writer.record.len + 1;
-                self.apply(writer, lane, &path, Edit::put(None, entry), len)
+                self.put(writer, Spot { leaf, index }, None, &entry, len)
             })
         })
     }
 
     fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
-        self.write(|writer, lane| {
+        self.write(|writer| {
             let view = self.view(writer);
             let mut place = None;
             let root = self.node(writer.record.root)?;
@@ -261,13 +264,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> 
             )?;
             self.heap.verify()?;
             let Some(place) = place else { return Ok(false) };
-            let path = self.descend(view, writer.record.root, &place)?;
-            let found = self.find(view, path.leaf(), &place);
-            let Some(slot) = found else {
-                return Err(self.damaged(path.leaf().at, "an entry lies in the wrong leaf"));
+            let leaf = self.leaf_for(view, writer.record.root, &place)?;
+            let Some(slot) = self.find(view, leaf, &place) else {
+                return Err(self.damaged(leaf.at, "an entry lies in the wrong leaf"));
             };
-            let len = writer.record.len.saturating_sub(1);
-            self.apply(writer, lane, &path, Edit::remove(slot), len)?;
+            self.take(writer, leaf, slot, &place)?;
             Ok(true)
         })
     }

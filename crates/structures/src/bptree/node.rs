@@ -1,9 +1,8 @@
 //! Nodes as a version of the tree sees them.
 
 use std::cmp::Ordering;
-use std::hint::select_unpredictable;
 
-use remanent_pmem::{Error as PoolError, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use super::Core;
 use super::layout::{BEGIN, END, HEIGHT_MAX, KEY, KIND, LOW, Layout, Payload, Place, Shape};
@@ -128,9 +127,11 @@ where
     /// The node at `at`, to which an entry of `parent` leads.
     #[inline(always)]
     pub(super) fn child(&self, parent: Node, at: u64) -> Result<Node> {
-        // Searches hop about in a node: all of its lines had better come at once.
+        // A search looks at all of its lines: they had better come at once.
         let len = Layout::<K, V, MULTI>::shape(parent.level.saturating_sub(1)).node_len;
-        (at..at.saturating_add(len)).step_by(64).for_each(|line| self.medium().prefetch(line));
+        for line in 0..len.div_ceil(LINE_LEN) {
+            self.medium().prefetch(at.wrapping_add(line * LINE_LEN));
+        }
         match self.read_node(at) {
             Some(child) if child.level + 1 == parent.level => Ok(child),
             _ => Err(self.damaged(parent.at, "an entry does not lead to a node of the next level")),
@@ -196,7 +197,7 @@ where
 
     #[inline(always)]
     fn compare_key(&self, slot: u64, place: &Place) -> Ordering {
-        place.compare_key(self.medium(), slot + KEY, Self::KEY_WORDS)
+        place.compare_words(|word| self.medium().load(slot + KEY + word), Self::KEY_WORDS)
     }
 
     /// The value of the entry at `slot` of a leaf.
@@ -222,27 +223,6 @@ where
         self.medium().load(slot + BEGIN) != 0
     }
 
-    /// Used entries of which `is_before` holds, which are the first ones.
-    #[inline(always)]
-    fn count_while(&self, node: Node, is_before: impl Fn(u64) -> bool) -> usize {
-        let (mut first, mut len) = (0, Self::shape(node).slots);
-        while len > 0 {
-            let half = len / 2;
-            let slot = Self::slot(node, first + half);
-            let is_before = self.is_used(slot) & is_before(slot);
-            // Either is as likely: a wrong guess would cost more than the search.
-            first = select_unpredictable(is_before, first + half + 1, first);
-            len = select_unpredictable(is_before, len - half - 1, half);
-        }
-        first
-    }
-
-    /// Used entries.
-    #[inline(always)]
-    pub(super) fn used_len(&self, node: Node) -> usize {
-        self.count_while(node, |_| true)
-    }
-
     /// Whether the places of a node's entries are known from the node alone. An inner node of a multi-map has the
     /// keys; to know the number of an entry takes a look at its child, if the view shows it.
     #[inline(always)]
@@ -250,23 +230,48 @@ where
         !MULTI || node.level == 0
     }
 
+    /// Used entries of which `is_before` holds, which are the first ones; it is told where in the node they lie.
+    ///
+    /// Three entries divide the node in quarters, and then all of a quarter are looked at: what is looked at does not
+    /// depend on what was found, but once. A wrong guess, or a chain of looks as in halving, would cost more.
+    #[inline(always)]
+    fn count_while(node: Node, is_before: impl Fn(u64) -> bool) -> usize {
+        let shape = Self::shape(node);
+        let quarter = shape.slots.div_ceil(4);
+        let count = |index: usize| usize::from(is_before(index as u64 * shape.entry_len));
+        let first =
+            quarter * (count(quarter - 1) + count(2 * quarter - 1) + count(3 * quarter - 1));
+        first + (0..quarter).map(|index| count(first + index)).sum::<usize>()
+    }
+
     /// Used entries before `place`, or up to it. Where the node does not tell places the keys alone count.
     #[inline(always)]
     pub(super) fn count_before(&self, node: Node, place: &Place, bound: Bound) -> usize {
+        let Some(load) = self.window(node) else { return 0 };
         let numbers_from = place.number.saturating_add(u64::from(bound == Bound::UpTo));
-        let is_tie_before = match Self::tells_places(node) {
-            true => numbers_from > 0,
-            false => bound == Bound::UpTo,
-        };
-        self.count_while(node, |slot| {
-            place.is_behind(self.medium(), slot + KEY, Self::KEY_WORDS, || {
-                if MULTI && node.level == 0 {
-                    self.number(node, slot) < numbers_from
-                } else {
-                    is_tie_before
-                }
-            })
+        let has_numbers = MULTI && node.level == 0;
+        let are_ties_before =
+            if Self::tells_places(node) { numbers_from > 0 } else { bound == Bound::UpTo };
+        Self::count_while(node, |at| {
+            let begin = load(at + BEGIN);
+            let is_tie_before = if has_numbers { begin < numbers_from } else { are_ties_before };
+            (begin != 0)
+                & place.is_behind(|word| load(at + KEY + word), Self::KEY_WORDS, is_tie_before)
         })
+    }
+
+    /// Used entries.
+    #[inline(always)]
+    pub(super) fn used_len(&self, node: Node) -> usize {
+        let Some(load) = self.window(node) else { return 0 };
+        Self::count_while(node, |at| load(at + BEGIN) != 0)
+    }
+
+    /// The words of a node's entries.
+    #[inline(always)]
+    fn window(&self, node: Node) -> Option<impl Fn(u64) -> u64> {
+        let shape = Self::shape(node);
+        self.medium().window(node.at + shape.entries, shape.slots as u64 * shape.entry_len)
     }
 
     /// Offsets of the used entries.
@@ -280,12 +285,30 @@ where
     /// The entry of exactly this place in a leaf, if the view shows it.
     #[inline(always)]
     pub(super) fn find(&self, view: View<'_>, leaf: Node, place: &Place) -> Option<u64> {
-        let is_it = |slot: u64| self.compare(leaf, slot, place) == Ordering::Equal;
         if view.follows_crash() {
-            return self.used(leaf).find(|&slot| self.is_live(view, slot) && is_it(slot));
+            return self.find_after_crash(view, leaf, *place);
         }
+        self.find_among(view, leaf, place, self.count_before(leaf, place, Bound::UpTo))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_after_crash(&self, view: View<'_>, leaf: Node, place: Place) -> Option<u64> {
+        let is_it = |slot: u64| self.compare(leaf, slot, &place) == Ordering::Equal;
+        self.used(leaf).find(|&slot| self.is_live(view, slot) && is_it(slot))
+    }
+
+    /// The entry of exactly this place, if the view shows it, in a leaf in order that has so many up to it.
+    #[inline(always)]
+    pub(super) fn find_among(
+        &self,
+        view: View<'_>,
+        leaf: Node,
+        place: &Place,
+        count: usize,
+    ) -> Option<u64> {
         // Of several entries of one key the youngest is the most likely to be there, and the last.
-        let count = self.count_before(leaf, place, Bound::UpTo);
+        let is_it = |slot: u64| self.compare(leaf, slot, place) == Ordering::Equal;
         let slots = (0..count).rev().map(|index| Self::slot(leaf, index));
         slots.take_while(|&slot| is_it(slot)).find(|&slot| self.is_live(view, slot))
     }
@@ -299,14 +322,16 @@ where
         place: &Place,
         bound: Bound,
     ) -> Option<u64> {
-        let is_it =
-            |slot: u64| self.is_live(view, slot) && bound.admits(self.compare(node, slot, place));
         if view.follows_crash() {
-            // What is there twice is the same, and its second copy is before nothing that is less.
-            return self.used(node).filter(|&slot| is_it(slot)).last();
+            return self.last_after_crash(view, node, *place, bound);
         }
         if Self::tells_places(node) {
             let count = self.count_before(node, place, bound);
+            return self.last_of(node, count, |slot| self.is_live(view, slot));
+        }
+        if place.number == u64::MAX {
+            // No entry of the key is behind that.
+            let count = self.count_before(node, place, Bound::UpTo);
             return self.last_of(node, count, |slot| self.is_live(view, slot));
         }
         // Hardly any number is less than 0, so children need not be asked for theirs.
@@ -317,7 +342,24 @@ where
                 return found;
             }
         }
-        self.last_of(node, self.count_before(node, place, Bound::UpTo), is_it)
+        self.last_of(node, self.count_before(node, place, Bound::UpTo), |slot| {
+            self.is_live(view, slot) && bound.admits(self.compare(node, slot, place))
+        })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn last_after_crash(
+        &self,
+        view: View<'_>,
+        node: Node,
+        place: Place,
+        bound: Bound,
+    ) -> Option<u64> {
+        let is_it =
+            |slot: u64| self.is_live(view, slot) && bound.admits(self.compare(node, slot, &place));
+        // What is there twice is the same, and its second copy is before nothing that is less.
+        self.used(node).filter(|&slot| is_it(slot)).last()
     }
 
     /// The last of the first `count` entries that `accept` takes.

@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
-use remanent_pmem::heap::Lane;
 
 use super::Core;
 use super::clear::Sweep;
@@ -86,6 +85,14 @@ pub(super) struct Writer {
     pub(super) sweep: Sweep,
 }
 
+/// Where an entry belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) leaf: Node,
+    /// Used entries before it.
+    pub(super) index: usize,
+}
+
 /// The way from the root to a leaf.
 pub(super) struct Path {
     nodes: [Node; HEIGHT_MAX],
@@ -104,11 +111,6 @@ impl Path {
     #[inline(always)]
     pub(super) fn slot_of(&self, depth: usize) -> u64 {
         self.slots[depth - 1]
-    }
-
-    #[inline(always)]
-    pub(super) fn leaf(&self) -> Node {
-        self.nodes[self.len - 1]
     }
 }
 
@@ -171,8 +173,20 @@ where
         Ok((slot, self.child(node, self.child_at(node, slot))?))
     }
 
-    /// The way to the leaf that `place` belongs to, for the writer: the nodes on it are in order.
-    #[inline]
+    /// The leaf that `place` belongs to, for the writer: it and those on the way there are in order.
+    #[inline(always)]
+    pub(super) fn leaf_for(&self, view: View<'_>, root: u64, place: &Place) -> Result<Node> {
+        let mut node = self.node(root)?;
+        loop {
+            self.clean(view, node);
+            if node.level == 0 {
+                return Ok(node);
+            }
+            node = self.child_for(view, node, place)?.1;
+        }
+    }
+
+    /// The way to that leaf.
     pub(super) fn descend(&self, view: View<'_>, root: u64, place: &Place) -> Result<Path> {
         let mut node = self.node(root)?;
         let mut path =
@@ -207,17 +221,14 @@ where
     }
 
     /// Changes the tree by `change`, as its only writer.
+    ///
+    /// It need not be in the heap to look at nodes: only the writer unlinks some.
     #[inline]
-    pub(super) fn write<R>(
-        &self,
-        change: impl FnOnce(&mut Writer, &mut Lane<'_, M>) -> Result<R>,
-    ) -> Result<R> {
+    pub(super) fn write<R>(&self, change: impl FnOnce(&mut Writer) -> Result<R>) -> Result<R> {
         let mut writer = self.writer.lock(self.medium());
-        let mut lane = self.heap.enter().prepare_to_write();
         self.heap.verify()?;
-        let result = change(&mut writer, &mut lane)?;
+        let result = change(&mut writer)?;
         self.heap.verify()?;
-        drop(lane);
         if writer.record.dismantled != 0 || writer.sweep.is_due() {
             self.maintain(&mut writer)?;
         }
@@ -233,11 +244,11 @@ where
     ) -> Result<R> {
         let place = Place::first_of(key);
         self.twice_when_full(|| {
-            self.write(|writer, lane| {
+            self.write(|writer| {
                 let view = self.view(writer);
-                let path = self.descend(view, writer.record.root, &place)?;
-                let leaf = path.leaf();
-                let found = self.find(view, leaf, &place);
+                let leaf = self.leaf_for(view, writer.record.root, &place)?;
+                let index = self.count_before(leaf, &place, Bound::UpTo);
+                let found = self.find_among(view, leaf, &place, index);
                 let (change, result) = match found {
                     None => decide(None),
                     Some(slot) => {
@@ -252,16 +263,69 @@ where
                         let payload = payload_of(value.borrow());
                         let entry = Entry { place, begin: view.version + 1, payload };
                         let len = writer.record.len + u64::from(found.is_none());
-                        self.apply(writer, lane, &path, Edit::put(found, entry), len)?;
+                        self.put(writer, Spot { leaf, index }, found, &entry, len)?;
                     }
-                    (Change::Remove, Some(slot)) => {
-                        let len = writer.record.len.saturating_sub(1);
-                        self.apply(writer, lane, &path, Edit::remove(slot), len)?;
-                    }
+                    (Change::Remove, Some(slot)) => self.take(writer, leaf, slot, &place)?,
                 }
                 Ok(result)
             })
         })
+    }
+
+    /// Puts an entry where it belongs, behind so many of its leaf, and ends the one that it replaces. The tree has
+    /// `len` entries then.
+    #[inline(always)]
+    pub(super) fn put(
+        &self,
+        writer: &mut Writer,
+        spot: Spot,
+        replaced: Option<u64>,
+        entry: &Entry,
+        len: u64,
+    ) -> Result<()> {
+        let Spot { leaf, index } = spot;
+        let used = self.used_len(leaf);
+        if used == Self::shape(leaf).slots {
+            return self.apply(writer, &entry.place, &Edit::put(replaced, entry), len);
+        }
+        self.change_leaf(writer, len, |version| {
+            if let Some(slot) = replaced {
+                self.end(slot, version);
+            }
+            self.put_at(leaf, used, index, entry);
+        })
+    }
+
+    /// Ends the entry at `slot`, which has this place.
+    #[inline(always)]
+    pub(super) fn take(
+        &self,
+        writer: &mut Writer,
+        leaf: Node,
+        slot: u64,
+        place: &Place,
+    ) -> Result<()> {
+        let len = writer.record.len.saturating_sub(1);
+        let view = self.view(writer);
+        let enough = Self::shape(leaf).slots / 4 + 2;
+        if self.live(view, leaf).take(enough).count() < enough {
+            // Perhaps too few are left.
+            return self.apply(writer, place, &Edit::remove(slot), len);
+        }
+        self.change_leaf(writer, len, |version| self.end(slot, version))
+    }
+
+    /// Commits the version in which only one leaf has changed, in its place, by `change`; what that writes is flushed.
+    #[inline(always)]
+    fn change_leaf(&self, writer: &mut Writer, len: u64, change: impl FnOnce(u64)) -> Result<()> {
+        if !writer.is_changing {
+            self.announce(writer);
+        }
+        let version = writer.record.version + 1;
+        change(version);
+        // Fence: the leaf, before the version.
+        self.medium().fence();
+        self.commit(writer, Record { len, version, ..writer.record })
     }
 
     /// Durably says that a change may be under way, so that its version counts as lost after a crash.
@@ -275,6 +339,7 @@ where
     }
 
     /// Makes the next version the current one: the commit. What it consists of is durable already.
+    #[inline]
     pub(super) fn commit(&self, writer: &mut Writer, record: Record) -> Result<()> {
         // What could not be written is not to be built on.
         self.heap.verify()?;

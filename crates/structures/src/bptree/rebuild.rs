@@ -39,8 +39,8 @@ pub(super) struct Edit {
 
 impl Edit {
     #[inline(always)]
-    pub(super) fn put(replaced: Option<u64>, entry: Entry) -> Self {
-        Edit { ended: [replaced, None], added: [Some(entry), None] }
+    pub(super) fn put(replaced: Option<u64>, entry: &Entry) -> Self {
+        Edit { ended: [replaced, None], added: [Some(*entry), None] }
     }
 
     #[inline(always)]
@@ -95,25 +95,26 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Writes and commits the version in which the leaf of `path` has changed by `edit`, and the tree has `len`
-    /// entries. Two fences.
-    #[inline]
+    /// Writes and commits the version in which the leaf that `place` belongs to has changed by `edit`, and the tree
+    /// has `len` entries. Two fences.
+    #[inline(never)]
     pub(super) fn apply(
         &self,
         writer: &mut Writer,
-        lane: &mut Lane<'_, M>,
-        path: &Path,
-        edit: Edit,
+        place: &Place,
+        edit: &Edit,
         len: u64,
     ) -> Result<()> {
         let view = self.view(writer);
+        let path = &self.descend(view, writer.record.root, place)?;
+        let lane = &mut self.heap.enter().prepare_to_write();
         let mut replaced = Replaced::default();
-        let mut rest = edit;
+        let mut rest = *edit;
         let mut top = self.replace(lane, view, path, &mut rest, true, &mut replaced);
         if matches!(&top, Err(error) if error.is_full()) && edit.is_shrinking() {
             // Without joining nodes, taking an entry out needs no space.
             give_back(lane, &mut replaced);
-            rest = edit;
+            rest = *edit;
             top = self.replace(lane, view, path, &mut rest, false, &mut replaced);
         }
         let top = match top {
@@ -152,13 +153,19 @@ where
     #[inline(always)]
     fn change(&self, view: View<'_>, node: Node, used: usize, edit: &Edit) {
         for &slot in edit.ended.iter().flatten() {
-            self.medium().store(slot + END, view.version + 1);
-            // Flush: fenced in `apply`, before the version.
-            self.medium().flush(slot + END, 8);
+            self.end(slot, view.version + 1);
         }
         if edit.added_len() > 0 {
             self.put_in(view, node, used, &edit.added);
         }
+    }
+
+    /// Ends the entry at `slot`.
+    #[inline(always)]
+    pub(super) fn end(&self, slot: u64, version: u64) {
+        self.medium().store(slot + END, version);
+        // Flush: fenced by the caller, before the version.
+        self.medium().flush(slot + END, 8);
     }
 
     /// Copies what has to be copied for `edit`, from the leaf of `path` on, until it is the change of a node that can

@@ -18,6 +18,7 @@
 //! not persistent suffices: it says in which node entries move, and a reader of that node waits, or reads it once
 //! more.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::{LINE_LEN, Medium};
@@ -87,7 +88,6 @@ where
     /// that has room for them.
     ///
     /// They and what moved for their sake are flushed; the fence is the caller's.
-    #[inline(always)]
     pub(super) fn put_in(
         &self,
         view: View<'_>,
@@ -104,16 +104,40 @@ where
         self.moves.begin(node);
         for (entry, index) in entries.iter().zip(indexes).rev() {
             let Some(entry) = entry else { continue };
-            while last > index {
-                last -= 1;
-                self.move_entry(node, last, last + room, used, &mut written);
-            }
-            room -= 1;
-            let words = |word| self.new_word(node, entry, word);
-            self.overwrite(node, index + room, used, entry.begin, words, &mut written);
+            self.put_between(node, used, index..last, room, entry, &mut written);
+            (last, room) = (index, room - 1);
         }
         self.moves.end();
         self.flush_written(written);
+    }
+
+    /// As [`put_in`](Self::put_in), for one entry, of which the place is known.
+    #[inline(always)]
+    pub(super) fn put_at(&self, node: Node, used: usize, index: usize, entry: &Entry) {
+        let mut written = None;
+        self.moves.begin(node);
+        self.put_between(node, used, index..used, 1, entry, &mut written);
+        self.moves.end();
+        self.flush_written(written);
+    }
+
+    /// Moves these entries so many places on, and puts another before them.
+    #[inline(always)]
+    fn put_between(
+        &self,
+        node: Node,
+        used: usize,
+        moved: Range<usize>,
+        room: usize,
+        entry: &Entry,
+        written: &mut Written,
+    ) {
+        let index = moved.start + room - 1;
+        for from in moved.rev() {
+            self.move_entry(node, from, from + room, used, written);
+        }
+        let words = |word| self.new_word(node, entry, word);
+        self.overwrite(node, index, used, entry.begin, words, written);
     }
 
     /// Where an entry of this place belongs: behind those that the view shows up to there.
@@ -201,10 +225,16 @@ where
     }
 
     /// Puts a node in order that a crash may have left out of order: as if the lost versions had never been begun.
+    #[inline(always)]
     pub(super) fn clean(&self, view: View<'_>, node: Node) {
-        if !view.follows_crash() {
-            return;
+        if view.follows_crash() {
+            self.clean_after_crash(view, node);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn clean_after_crash(&self, view: View<'_>, node: Node) {
         let medium = self.medium();
         let slots = Self::shape(node).slots;
         let mut is_changed = false;
