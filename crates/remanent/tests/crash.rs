@@ -136,6 +136,11 @@ fn a_node_that_cannot_be_read_is_an_error() {
 }
 
 #[test]
+fn sorted_sets_survive_every_crash() {
+    explore("sorted_sets/", 6_000);
+}
+
+#[test]
 fn batch_maps_survive_every_crash() {
     explore("batch_map/", 2_000);
 }

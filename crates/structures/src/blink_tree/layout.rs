@@ -148,7 +148,7 @@ pub(super) fn home_line(fingerprint: u8, leaf_max: usize) -> u64 {
 #[inline(always)]
 fn home(fingerprint: u8, leaf_max: usize) -> u64 {
     let lines = leaf_max.div_ceil(SLOTS_A_LINE) as u64;
-    u64::from(fingerprint) * lines >> 8
+    (u64::from(fingerprint) * lines) >> 8
 }
 
 /// The slot for a new entry, where these are used: in its home line if there is room, else in the first that has some.
@@ -156,7 +156,7 @@ fn home(fingerprint: u8, leaf_max: usize) -> u64 {
 pub(super) fn free_slot(used: u64, fingerprint: u8, leaf_max: usize) -> Option<Slot> {
     let free = !used & (ALL_SLOTS >> (SLOT_COUNT - leaf_max));
     let first = home(fingerprint, leaf_max) * SLOTS_A_LINE as u64;
-    let at_home = free & ((1 << SLOTS_A_LINE) - 1) << first;
+    let at_home = free & (((1 << SLOTS_A_LINE) - 1) << first);
     let free = if at_home != 0 { at_home } else { free };
     (free != 0).then_some(Slot(free.trailing_zeros()))
 }
@@ -173,7 +173,7 @@ pub(super) fn slots_of(mut bits: u64) -> impl Iterator<Item = Slot> {
 /// The lines of a leaf that have slots of `bits`, by their numbers, and the bits of those slots in the line's word.
 pub(super) fn lines_of(bits: u64) -> impl Iterator<Item = (u64, u64)> {
     let line_bits =
-        move |line: u64| bits >> (line * SLOTS_A_LINE as u64) & ((1 << SLOTS_A_LINE) - 1);
+        move |line: u64| (bits >> (line * SLOTS_A_LINE as u64)) & ((1 << SLOTS_A_LINE) - 1);
     (0..LINE_COUNT).map(move |line| (line, line_bits(line))).filter(|&(_, bits)| bits != 0)
 }
 
