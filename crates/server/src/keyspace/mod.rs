@@ -13,8 +13,8 @@
 //!   them is found by [`Keyspace::sweep`].
 //! - **Locks.** Each key belongs to one of the shards. Its lock is held by whoever changes a set, and shared by who
 //!   reads one.
-//! - **Fences.** A member takes about two for each entry and for the intent, and one to remove that: seven for a new
-//!   one, eight for a new score.
+//! - **Fences.** Two for writing the intent and two for removing it, and two for each entry of the tree that changes. So
+//!   four, and for each member four more if it is new or goes, six if it has another score.
 //! - **Recovery.** Opening looks at the intents, one a shard at most.
 //!
 //! In a store that works in batches, strings and names become safe later, and members at once. So a crash may take

@@ -1,6 +1,7 @@
 //! The server without sockets: bytes in, answers out.
 
 mod commands;
+mod fences;
 mod net;
 mod parser;
 mod session;

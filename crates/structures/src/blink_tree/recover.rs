@@ -67,7 +67,17 @@ where
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let core = Self::load(heap);
         let (medium, count_at) = (core.medium(), core.heap.header() + COUNT);
-        core.heap.recover(|block| core.is_linked(block).unwrap_or(false))?;
+        let mut failed = None;
+        core.heap.recover(|block| {
+            core.is_linked(block).unwrap_or_else(|error| {
+                failed = Some(error);
+                // What is not known to be free is kept.
+                true
+            })
+        })?;
+        if let Some(error) = failed {
+            return Err(pool_error(error));
+        }
         let count = medium.load(count_at);
         if count != COUNT_UNKNOWN {
             core.count.set(count);
