@@ -48,6 +48,8 @@ pub(super) enum Op {
     PopGreatest(u64),
     Range(u64),
     Set(u64, u64),
+    SetIfMissing(u64, u64),
+    Exists(u64),
     Delete(u64),
     Flush,
 }
@@ -129,6 +131,8 @@ impl Keys {
                 vec![text("ZRANGE"), key(name), text("0"), text("-1"), text("WITHSCORES")]
             }
             Op::Set(name, value) => vec![text("SET"), key(name), value.to_string()],
+            Op::SetIfMissing(name, value) => vec![text("SETNX"), key(name), value.to_string()],
+            Op::Exists(name) => vec![text("EXISTS"), key(name)],
             Op::Delete(name) => vec![text("DEL"), key(name)],
             Op::Flush => vec![text("FLUSHALL")],
         }
@@ -149,6 +153,12 @@ impl Keys {
                     contents.insert(*key, Value::String(*value));
                     one(OK.to_owned())
                 }
+                Op::SetIfMissing(key, value) => {
+                    let is_missing = !contents.contains_key(key);
+                    contents.entry(*key).or_insert(Value::String(*value));
+                    one(format!(":{}", u8::from(is_missing)))
+                }
+                Op::Exists(key) => one(format!(":{}", u8::from(contents.contains_key(key)))),
                 Op::Delete(key) => one(format!(":{}", u8::from(contents.remove(key).is_some()))),
                 _ => {
                     contents.clear();
@@ -280,7 +290,7 @@ impl Subject for Keys {
         let kinds: &[u64] = match self.mix {
             Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8],
             Mix::Members => &[0, 0, 0, 1, 1, 2, 2, 3, 4, 5],
-            Mix::Names => &[0, 0, 1, 3, 6, 6, 7, 7],
+            Mix::Names => &[0, 0, 1, 3, 6, 7, 7, 9, 9, 10],
         };
         match *rng.pick(kinds) {
             0 => {
@@ -295,6 +305,8 @@ impl Subject for Keys {
             5 => Op::Range(key),
             6 => Op::Set(key, rng.below(9)),
             7 => Op::Delete(key),
+            9 => Op::SetIfMissing(key, rng.below(9)),
+            10 => Op::Exists(key),
             _ => Op::Flush,
         }
     }

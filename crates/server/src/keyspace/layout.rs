@@ -165,6 +165,11 @@ pub(super) fn intent_key(shard: u16) -> Vec<u8> {
     SetId(0).key(INTENT, [&shard.to_be_bytes(), &[]])
 }
 
+/// The shard whose intent has that key.
+pub(super) fn shard_of_intent(key: &[u8]) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes(key.get(PREFIX_LEN..)?.try_into().ok()?)))
+}
+
 /// Where the intents begin and end.
 pub(super) fn intents() -> (Vec<u8>, Vec<u8>) {
     (SetId(0).key(INTENT, [&[]; 2]), SetId(0).key(INTENT + 1, [&[]; 2]))

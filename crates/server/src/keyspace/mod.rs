@@ -8,11 +8,12 @@
 //! - **One step.** A command changes a set as a whole, however many members it names: for other clients, who wait for
 //!   it, and for a crash. Before anything else, what is to be done is written down as one entry of the tree (the
 //!   [`intent`]); that commits. Then it is done, and the entry removed. Opening completes what it finds.
-//! - **Names.** The store decides what a key is. Strings are read and written without a lock, also where they replace
+//! - **Names.** The store decides what a key is. Strings are read and written without a lock, but where one replaces
 //!   a set. Whoever takes a set's number out of the store removes its members afterwards; what a crash leaves of
 //!   them is found by [`Keyspace::sweep`].
-//! - **Locks.** Each key belongs to one of the shards. Its lock is held by whoever changes a set, and shared by who
-//!   reads one.
+//! - **Locks.** Each key belongs to one of the shards. Its lock is held by whoever changes a set or takes it away, and
+//!   shared by who reads one. Who brings a string to a name that has none may come between a set's first members and
+//!   its name: then they are taken back, and the set's command is refused, for the key has another type.
 //! - **Fences.** Two for writing the intent and two for removing it, and two for each entry of the tree that changes. So
 //!   four, and for each member four more if it is new or goes, six if it has another score.
 //! - **Recovery.** Opening looks at the intents, one a shard at most.
@@ -29,8 +30,10 @@ mod ranks;
 mod recover;
 mod view;
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Duration;
 
@@ -38,6 +41,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use self::intent::Intent;
 use self::layout::SetId;
+use self::ops::Direction;
 use self::ranks::Ranks;
 use crate::store::{Change, Store, StoreError};
 
@@ -62,7 +66,7 @@ pub struct Keyspace<S> {
 struct Shard {
     ranks: HashMap<SetId, Ranks>,
     /// A change that could be neither completed nor taken back.
-    unfinished: Option<(usize, Intent)>,
+    unfinished: Option<(usize, Intent, Direction)>,
 }
 
 /// Numbers for sets to come.
@@ -104,19 +108,35 @@ pub(crate) enum Need {
 
 /// A lock that is held across calls of the store, whose waiters let the simulator schedule the holder.
 #[derive(Debug, Default)]
-struct Gate<T>(RwLock<T>);
+struct Gate<T> {
+    lock: RwLock<T>,
+    /// How many want to write: readers let them go first.
+    writers: AtomicU32,
+}
 
 /// Rounds of waiting after which a thread sleeps in between.
 const ROUNDS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
 
 impl<T> Gate<T> {
+    fn new(value: T) -> Self {
+        Gate { lock: RwLock::new(value), writers: AtomicU32::new(0) }
+    }
+
     fn read<S: Store>(&self, store: &S) -> RwLockReadGuard<'_, T> {
-        wait(store, || self.0.try_read())
+        // Relaxed: a reader who does not see a writer yet goes before it.
+        wait(store, || match self.writers.load(Ordering::Relaxed) {
+            0 => self.lock.try_read(),
+            _ => Err(TryLockError::WouldBlock),
+        })
     }
 
     fn write<S: Store>(&self, store: &S) -> RwLockWriteGuard<'_, T> {
-        wait(store, || self.0.try_write())
+        // Relaxed: as in `read`; the lock itself orders what it guards.
+        self.writers.fetch_add(1, Ordering::Relaxed);
+        let guard = wait(store, || self.lock.try_write());
+        self.writers.fetch_sub(1, Ordering::Relaxed);
+        guard
     }
 }
 
@@ -164,20 +184,35 @@ impl<S: Store> Keyspace<S> {
     }
 
     /// Replaces the stored value of `name` by a function of it, as one step, and removes the members of a set that was
-    /// replaced.
-    pub(crate) fn modify<R, T: std::borrow::Borrow<[u8]>>(
+    /// replaced. Without a lock, but for that.
+    pub(crate) fn modify<R, T: Borrow<[u8]>>(
         &self,
         name: &[u8],
         mut change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
+        let set_in = |old: Option<&[u8]>, change: &Change<T>| {
+            old.and_then(SetId::referred_to).filter(|_| !matches!(change, Change::Keep))
+        };
+        let done = self.store.modify(name, |old| {
+            let (change, result) = change(old);
+            match set_in(old, &change) {
+                None => (change, Some(result)),
+                Some(_) => (Change::Keep, None),
+            }
+        })?;
+        if let Some(result) = done {
+            return Ok(result);
+        }
+        let mut shard = self.shards[self.shard_index(name)].write(&self.store);
+        // A change that finds no room to be completed goes with the set.
+        let _ = self.finish(&mut shard);
         let (result, replaced) = self.store.modify(name, |old| {
             let (change, result) = change(old);
-            let is_kept = matches!(change, Change::Keep);
-            let replaced = old.and_then(SetId::referred_to).filter(|_| !is_kept);
+            let replaced = set_in(old, &change);
             (change, (result, replaced))
         })?;
         if let Some(set) = replaced {
-            self.remove_members(name, set);
+            self.remove_members(&mut shard, set);
         }
         Ok(result)
     }
@@ -208,18 +243,18 @@ impl<S: Store> Keyspace<S> {
         self.modify(name, |old| (Change::<&[u8]>::Remove, old.is_some()))
     }
 
-    /// Takes all keys away; as one step where there are no sets, else those of a set with it.
+    /// Takes all keys away, as one step; the members of sets then follow one by one.
     pub(crate) fn clear(&self) -> Result<(), StoreError> {
-        let Some(tree) = self.store.tree() else { return self.store.clear() };
         let mut shards: Vec<_> = self.shards.iter().map(|shard| shard.write(&self.store)).collect();
         self.store.clear()?;
+        let Some(tree) = self.store.tree() else { return Ok(()) };
+        shards.iter_mut().for_each(|shard| shard.ranks.clear());
         // The names must not come back when the members are gone.
         self.store.sync()?;
-        for shard in &mut shards {
-            **shard = Shard::default();
-        }
         // Numbers begin where they were, so what a crash leaves here belongs to no set that comes.
-        self.clear_members(tree)
+        self.clear_members(tree)?;
+        shards.iter_mut().for_each(|shard| shard.unfinished = None);
+        Ok(())
     }
 
     pub(crate) fn len(&self) -> Result<u64, StoreError> {

@@ -24,6 +24,21 @@ pub(crate) struct SetEdit<'a, T> {
     changes: BTreeMap<Vec<u8>, Scores>,
 }
 
+/// Whether a change is made, or taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    Forward,
+    Back,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Applied {
+    Done,
+    /// The set is gone, or something else has its name: nothing is left of it.
+    Superseded,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Scores {
     old: Option<Score>,
@@ -120,32 +135,37 @@ impl<S: Store> Keyspace<S> {
     }
 
     /// Makes a change, or none of it.
-    fn commit(&self, shard: &mut Shard, index: usize, intent: Intent) -> Result<(), StoreError> {
+    fn commit(&self, shard: &mut Shard, index: usize, intent: Intent) -> Result<(), KeyError> {
         let (tree, key) = (self.tree()?, intent_key(index as u16));
         // This commits: the intent is durable before anything of it is done.
         tree.put(&key, &intent.encode())?;
-        let done = self.apply(&intent);
-        if let Err(error) = done {
-            let back = intent.reversed();
-            if self.apply(&back).is_ok() && tree.discard(&key).is_ok() {
-                return Err(error);
+        let (unfinished, result) = match self.apply(&intent, Direction::Forward) {
+            Ok(Applied::Done) => {
+                self.count(shard, &intent);
+                (intent, Ok(()))
             }
-            shard.ranks.remove(&back.set);
-            shard.unfinished = Some((index, back));
-            return Err(error);
-        }
-        self.count(shard, &intent);
-        // Should this fail, the intent is done again before the next change, and changes nothing.
+            Ok(Applied::Superseded) => (intent, Err(KeyError::WrongType)),
+            Err(error) => {
+                let back = intent.reversed();
+                if self.apply(&back, Direction::Back).is_err() {
+                    shard.ranks.remove(&back.set);
+                    shard.unfinished = Some((index, back, Direction::Back));
+                    return Err(error.into());
+                }
+                (back, Err(error.into()))
+            }
+        };
+        // Should this fail, it is done again before the next change, and changes nothing.
         if tree.discard(&key).is_err() {
-            shard.unfinished = Some((index, intent));
+            shard.unfinished = Some((index, unfinished, Direction::Forward));
         }
-        Ok(())
+        result
     }
 
     /// Completes what an earlier change has left, if anything.
     pub(super) fn finish(&self, shard: &mut Shard) -> Result<(), StoreError> {
-        if let Some((index, intent)) = &shard.unfinished {
-            self.apply(intent)?;
+        if let Some((index, intent, direction)) = &shard.unfinished {
+            self.apply(intent, *direction)?;
             self.tree()?.discard(&intent_key(*index as u16))?;
             shard.unfinished = None;
         }
@@ -154,45 +174,47 @@ impl<S: Store> Keyspace<S> {
 
     /// Does what an intent says, whatever part of it was done before.
     ///
-    /// What needs room comes first, and what gives some back last.
-    pub(super) fn apply(&self, intent: &Intent) -> Result<(), StoreError> {
+    /// Forwards, what needs room comes first, and what gives some back last; on the way back it is the other way
+    /// round, so that no more room is needed than there was.
+    pub(super) fn apply(
+        &self,
+        intent: &Intent,
+        direction: Direction,
+    ) -> Result<Applied, StoreError> {
         let Intent { set, ref name, is_new, ref changes } = *intent;
         let tree = self.tree()?;
         if is_new {
-            tree.put(&set.name_key(), name)?;
+            put_unless_same(tree, &set.name_key(), name)?;
         } else if !self.has_set(name, set)? {
-            // Someone else has taken the whole set away, and waits to remove what is left of it.
-            return self.sweep_set(set);
+            // It was taken away before its members were, or never had its name. The name must not come back.
+            self.store.sync()?;
+            return self.sweep_set(set).map(|()| Applied::Superseded);
+        }
+        if direction == Direction::Back {
+            discard_old(tree, set, changes)?;
         }
         for MemberChange { member, new, .. } in changes {
             if let Some(score) = new {
-                tree.put(&set.score_key(*score, member), score.note())?;
-                tree.put(&set.member_key(member), &score.to_bytes())?;
+                put_unless_same(tree, &set.score_key(*score, member), score.note())?;
+                put_unless_same(tree, &set.member_key(member), &score.to_bytes())?;
             }
         }
         if is_new && !self.name_set(name, set)? {
-            return self.sweep_set(set);
+            return self.sweep_set(set).map(|()| Applied::Superseded);
         }
-        let mut is_smaller = false;
-        for MemberChange { member, old, new } in changes {
-            if let Some(old) = old
-                && new.is_none_or(|new| new.to_ordered() != old.to_ordered())
-            {
-                tree.discard(&set.score_key(*old, member))?;
-            }
-            if new.is_none() {
-                tree.discard(&set.member_key(member))?;
-                is_smaller = true;
-            }
+        if direction == Direction::Forward {
+            discard_old(tree, set, changes)?;
         }
-        if is_smaller && self.is_empty_set(set)? {
+        if changes.iter().any(|change| change.new.is_none()) && self.is_empty_set(set)? {
             self.store.modify(name, |stored| {
                 let is_ours = stored.and_then(SetId::referred_to) == Some(set);
                 (if is_ours { Change::<&[u8]>::Remove } else { Change::Keep }, ())
             })?;
-            self.remove_rest(set);
+            // The name must not come back when the members are gone.
+            self.store.sync()?;
+            self.sweep_set(set)?;
         }
-        Ok(())
+        Ok(Applied::Done)
     }
 
     pub(super) fn has_set(&self, name: &[u8], set: SetId) -> Result<bool, StoreError> {
@@ -238,18 +260,13 @@ impl<S: Store> Keyspace<S> {
         }
     }
 
-    /// Removes the members of a set that the store does not name any more.
-    pub(super) fn remove_members(&self, name: &[u8], set: SetId) {
-        let mut shard = self.shards[self.shard_index(name)].write(&self.store);
+    /// Removes the members of a set that the store does not name any more. Where that fails, the next opening sees to
+    /// it.
+    pub(super) fn remove_members(&self, shard: &mut Shard, set: SetId) {
         shard.ranks.remove(&set);
-        self.remove_rest(set);
-    }
-
-    /// Removes what is left of a set that the store does not name any more. Where that fails, the next opening sees
-    /// to it.
-    fn remove_rest(&self, set: SetId) {
         // The name must not come back when the members are gone.
-        if let Err(error) = self.store.sync().and_then(|()| self.sweep_set(set)) {
+        let removed = self.store.sync().and_then(|()| self.sweep_set(set));
+        if let Err(error) = removed.and_then(|()| self.finish(shard)) {
             tracing::warn!(%error, "the members of a removed sorted set still take up room");
         }
     }
@@ -285,4 +302,35 @@ impl<S: Store> Keyspace<S> {
         tree.clear()?;
         Ok(())
     }
+}
+
+/// Puts an entry, which needs no room when it is there.
+fn put_unless_same(
+    tree: &impl OrderedMap<[u8], [u8]>,
+    key: &[u8],
+    value: &[u8],
+) -> remanent_structures::Result<()> {
+    tree.modify(key, |found| match found {
+        Some(found) if found == value => (Change::Keep, ()),
+        _ => (Change::Put(value), ()),
+    })
+}
+
+/// Removes what changes make obsolete.
+fn discard_old(
+    tree: &impl OrderedMap<[u8], [u8]>,
+    set: SetId,
+    changes: &[MemberChange],
+) -> remanent_structures::Result<()> {
+    for MemberChange { member, old, new } in changes {
+        if let Some(old) = old
+            && new.is_none_or(|new| new.to_ordered() != old.to_ordered())
+        {
+            tree.discard(&set.score_key(*old, member))?;
+        }
+        if new.is_none() {
+            tree.discard(&set.member_key(member))?;
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use remanent_structures::{Map, OrderedMap};
 
 use super::intent::Intent;
-use super::layout::{Entry, SetId, intents, next_id_key};
+use super::layout::{Entry, SetId, intents, next_id_key, shard_of_intent};
+use super::ops::Direction;
 use super::ranks::{onward, span};
 use super::{Gate, Ids, Keyspace, SHARDS, Shard, damaged};
 use crate::store::{Store, StoreError};
@@ -17,9 +18,9 @@ impl<S: Store> Keyspace<S> {
     ///
     /// When the store cannot be read or written, or contradicts itself.
     pub fn open(store: S) -> Result<Self, StoreError> {
-        let shards = (0..SHARDS).map(|_| Gate::<Shard>::default()).collect();
+        let shards = (0..SHARDS).map(|_| Gate::new(Shard::default())).collect();
         let next = next_id(&store)?;
-        let ids = Gate(Ids { next, reserved: 0 }.into());
+        let ids = Gate::new(Ids { next, reserved: 0 });
         let keyspace = Keyspace { store, shards, ids };
         keyspace.complete_intents()?;
         Ok(keyspace)
@@ -34,14 +35,25 @@ impl<S: Store> Keyspace<S> {
             ControlFlow::Continue(())
         })?;
         for (key, intent) in found {
-            let intent =
-                intent.ok_or_else(|| damaged("a change of a sorted set is not readable"))?;
-            // In a full pool, it may be that only the way back is open.
-            match self.apply(&intent) {
-                Err(StoreError::Full) => self.apply(&intent.reversed())?,
+            let damage = || damaged("a change of a sorted set is not readable");
+            let intent = intent.ok_or_else(damage)?;
+            let index = shard_of_intent(&key).filter(|&index| index < SHARDS);
+            let index = index.ok_or_else(damage)?;
+            let mut shard = self.shards[index].write(&self.store);
+            shard.unfinished = Some((index, intent, Direction::Forward));
+            match self.finish(&mut shard) {
+                // In a full pool it may be that only the way back is open, or that something has to go first.
+                Err(StoreError::Full) => {
+                    let forward = shard.unfinished.take();
+                    shard.unfinished = forward
+                        .map(|(index, intent, _)| (index, intent.reversed(), Direction::Back));
+                    match self.finish(&mut shard) {
+                        Err(StoreError::Full) => {}
+                        done => done?,
+                    }
+                }
                 done => done?,
             }
-            tree.discard(&key)?;
         }
         Ok(())
     }
@@ -74,12 +86,18 @@ impl<S: Store> Keyspace<S> {
     fn sweep_if_gone(&self, set: SetId, name: Option<Vec<u8>>) -> Result<bool, StoreError> {
         let Some(name) = name else {
             // The name is a set's first entry and its last, but where all sets were removed together.
+            self.store.sync()?;
             return self.sweep_set(set).map(|()| true);
         };
-        let _shard = self.shards[self.shard_index(&name)].write(&self.store);
-        if self.has_set(&name, set)? {
-            return Ok(false);
+        {
+            // Whoever is about to give the set its name is done when the shard is free; it has none later.
+            let _shard = self.shards[self.shard_index(&name)].write(&self.store);
+            if self.has_set(&name, set)? {
+                return Ok(false);
+            }
         }
+        // The name must not come back when the members are gone.
+        self.store.sync()?;
         self.sweep_set(set).map(|()| true)
     }
 }

@@ -72,7 +72,10 @@ impl<S: Store> Keyspace<S> {
         let mut shard = gate.write(&self.store);
         self.finish(&mut shard)?;
         let Some(set) = self.set(name)? else { return Ok(None) };
-        let ranks = Some(self.ranks(&mut shard, set)?);
+        let ranks = match need {
+            Need::Ranks => Some(self.ranks(&mut shard, set)?),
+            Need::Entries => None,
+        };
         read(&SetView { set, tree: self.tree()?, ranks }).map(Some)
     }
 
@@ -248,7 +251,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         mut visit: impl FnMut(&[u8], Score),
     ) -> Result<(), KeyError> {
         let Selection { backwards, skip, limit } = selection;
-        if start >= end || limit == 0 {
+        if start >= end || limit == 0 || skip == u64::MAX {
             return Ok(());
         }
         let (mut passed, mut is_damaged) = (0, false);

@@ -167,9 +167,6 @@ fn sweep<S: Store>(
     stop: watch::Receiver<bool>,
 ) -> io::Result<std::thread::JoinHandle<()>> {
     std::thread::Builder::new().name("sweep".into()).spawn(move || {
-        if shared.keys.store().describe().opened_clean {
-            return;
-        }
         match shared.keys.sweep(|| *stop.borrow()) {
             Ok(0) => {}
             Ok(sets) => tracing::info!(sets, "removed what a crash had left of sorted sets"),

@@ -20,7 +20,7 @@ use super::{Change, Description, Lag, ROOT, Store, StoreError};
 /// # let path = directory.path().join("batched.pool");
 /// let pool = Pool::options().size_max(1 << 30).create(&path)?;
 /// let store = BatchStore::open(&pool, BatchOptions::default())?;
-/// store.modify(b"key", |_| (Change::Put(b"value"), ()))?; // acknowledged; safe within the bound
+/// store.modify(b"key", |_| (Change::Put(*b"value"), ()))?; // acknowledged; safe within the bound
 /// store.sync()?; // safe
 /// assert_eq!(store.lag().map(|lag| lag.bytes), Some(0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

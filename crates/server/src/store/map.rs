@@ -19,7 +19,7 @@ use super::{Change, Description, ROOT, Store, StoreError};
 /// # let path = directory.path().join("map.pool");
 /// let pool = Pool::options().size_max(1 << 30).create(&path)?;
 /// let store = MapStore::open(&pool)?;
-/// store.modify(b"key", |_| (Change::Put(b"value"), ()))?;
+/// store.modify(b"key", |_| (Change::Put(*b"value"), ()))?;
 /// assert_eq!(store.get_with(b"key", <[u8]>::len)?, Some(5));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -272,6 +272,17 @@ fn a_full_store_refuses_all_of_a_command() {
         added += 10;
     }
     assert!(added > 100, "{added} fit");
+    // Another score takes room, too, and is refused without a trace where there is none.
+    let mut scores: Vec<u64> = (0..added).map(|member| member % 10).collect();
+    for (member, score) in scores.iter_mut().enumerate() {
+        let name = format!("{}-{}-{value}", member / 10 * 10, member % 10);
+        let answer = connection.exchange(&format!("ZINCRBY z 100 {name}"));
+        if !answer.starts_with("-OOM") {
+            *score += 100;
+        }
+        let bulk = format!("${}\r\n{score}\r\n", score.to_string().len());
+        assert_eq!(connection.exchange(&format!("ZSCORE z {name}")), bulk);
+    }
     assert_eq!(connection.exchange("ZCARD z"), format!(":{added}\r\n"));
     drop(connection);
     let keys = Keyspace::open(MapStore::open(&pool).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! Looking up, writing, removing, scanning: on bytes, whatever the types of keys and values.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::MutexGuard;
 
@@ -95,20 +96,23 @@ impl<M: Medium> Core<M> {
     pub(super) fn write(&self, key: Hashed<'_>, value: &[u8], when: When) -> Result<bool> {
         check_len("key", key.bytes, KEY_LEN_MAX)?;
         check_len("value", value, VALUE_LEN_MAX)?;
-        self.with_room(Purpose::Growth, || {
-            let mut shard = self.shard(key.hash);
-            let found = self.find(&shard.table, key);
-            let is_present = has_value(&shard.table, found);
-            let is_wanted = match when {
-                When::Always => true,
-                When::Absent => !is_present,
-                When::Present => is_present,
-            };
-            if is_wanted {
-                self.put(&mut shard, found, key, value)?;
-            }
-            Ok(is_present)
-        })
+        self.with_room(
+            || Purpose::Growth,
+            || {
+                let mut shard = self.shard(key.hash);
+                let found = self.find(&shard.table, key);
+                let is_present = has_value(&shard.table, found);
+                let is_wanted = match when {
+                    When::Always => true,
+                    When::Absent => !is_present,
+                    When::Present => is_present,
+                };
+                if is_wanted {
+                    self.put(&mut shard, found, key, value)?;
+                }
+                Ok(is_present)
+            },
+        )
     }
 
     /// Takes a key's value away; says whether it had one.
@@ -123,18 +127,23 @@ impl<M: Medium> Core<M> {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let mut read = Some(read);
-        self.with_room(Purpose::Removal, || {
-            let mut shard = self.shard(key.hash);
-            let found = self.find(&shard.table, key);
-            if !has_value(&shard.table, found) {
-                return Ok(None);
-            }
-            let entry = found.ok().map(|at| shard.table.get(at));
-            self.bury(&mut shard, found, key)?;
-            // The record still lies where it was: its segment is not emptied while the shard is held.
-            let old = entry.and_then(|entry| self.record(entry));
-            Ok(old.zip(read.take()).map(|((start, head), read)| self.with_value(start, head, read)))
-        })
+        self.with_room(
+            || Purpose::Removal,
+            || {
+                let mut shard = self.shard(key.hash);
+                let found = self.find(&shard.table, key);
+                if !has_value(&shard.table, found) {
+                    return Ok(None);
+                }
+                let entry = found.ok().map(|at| shard.table.get(at));
+                self.bury(&mut shard, found, key)?;
+                // The record still lies where it was: its segment is not emptied while the shard is held.
+                let old = entry.and_then(|entry| self.record(entry));
+                Ok(old
+                    .zip(read.take())
+                    .map(|((start, head), read)| self.with_value(start, head, read)))
+            },
+        )
     }
 
     /// Replaces a key's value by a function of it; `with_bytes` gives the bytes of a new value.
@@ -145,26 +154,35 @@ impl<M: Medium> Core<M> {
         with_bytes: impl Fn(&T, &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
     ) -> Result<R> {
         check_len("key", key.bytes, KEY_LEN_MAX)?;
-        self.with_room(Purpose::Growth, || {
-            let mut shard = self.shard(key.hash);
-            let found = self.find(&shard.table, key);
-            let is_present = has_value(&shard.table, found);
-            let entry = found.ok().filter(|_| is_present).map(|at| shard.table.get(at));
-            let (change, result) = match entry.and_then(|entry| self.record(entry)) {
-                Some((start, head)) => self.with_value(start, head, |value| change(Some(value))),
-                None => change(None),
-            };
-            match change {
-                Change::Keep => {}
-                Change::Put(value) => with_bytes(&value, &mut |value| {
-                    check_len("value", value, VALUE_LEN_MAX)?;
-                    self.put(&mut shard, found, key, value)
-                })?,
-                Change::Remove if is_present => self.bury(&mut shard, found, key)?,
-                Change::Remove => {}
-            }
-            Ok(result)
-        })
+        let purpose = Cell::new(Purpose::Growth);
+        self.with_room(
+            || purpose.get(),
+            || {
+                let mut shard = self.shard(key.hash);
+                let found = self.find(&shard.table, key);
+                let is_present = has_value(&shard.table, found);
+                let entry = found.ok().filter(|_| is_present).map(|at| shard.table.get(at));
+                let (change, result) = match entry.and_then(|entry| self.record(entry)) {
+                    Some((start, head)) => {
+                        self.with_value(start, head, |value| change(Some(value)))
+                    }
+                    None => change(None),
+                };
+                match change {
+                    Change::Keep => {}
+                    Change::Put(value) => with_bytes(&value, &mut |value| {
+                        check_len("value", value, VALUE_LEN_MAX)?;
+                        self.put(&mut shard, found, key, value)
+                    })?,
+                    Change::Remove if is_present => {
+                        purpose.set(Purpose::Removal);
+                        self.bury(&mut shard, found, key)?;
+                    }
+                    Change::Remove => {}
+                }
+                Ok(result)
+            },
+        )
     }
 
     /// Appends a value, and has the index lead to it.
@@ -273,13 +291,19 @@ impl<M: Medium> Core<M> {
 
     /// Runs a change, again when the pool was full and room could be made.
     /// A removal is worth any room, however little.
-    fn with_room<R>(&self, purpose: Purpose, mut change: impl FnMut() -> Result<R>) -> Result<R> {
-        let segment_len = self.log.segment_len;
-        let dead_min = if purpose == Purpose::Removal { 1 } else { segment_len / WORTH_ONE_IN };
+    fn with_room<R>(
+        &self,
+        purpose: impl Fn() -> Purpose,
+        mut change: impl FnMut() -> Result<R>,
+    ) -> Result<R> {
+        let dead_min = || match purpose() {
+            Purpose::Removal => 1,
+            _ => self.log.segment_len / WORTH_ONE_IN,
+        };
         loop {
             let relieved = self.relieved();
             match change() {
-                Err(error) if error.is_full() && self.relieve(relieved, dead_min)? => {}
+                Err(error) if error.is_full() && self.relieve(relieved, dead_min())? => {}
                 result => {
                     let result = result?;
                     self.log.heap.verify()?;
