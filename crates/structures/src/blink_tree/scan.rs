@@ -3,12 +3,14 @@
 use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use remanent_pmem::Medium;
+use remanent_pmem::{LINE_LEN, Medium};
 
 use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, compare_bound, with_record_key, with_separator};
-use super::layout::{HIGH, LEAF_LOW, NEXT, ORDER, ORDERED, SLOT_COUNT, Slot, is_word, slots_of};
+use super::layout::{
+    HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, SLOT_COUNT, Slot, is_word, slots_of,
+};
 use super::leaf::Leaf;
 use super::ops::Payload;
 use crate::Result;
@@ -160,6 +162,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         snapshot.slots[index] = slot;
     }
 
+    /// Fetches all lines of a leaf at once: its entries are read in the order of their keys, not in that of the lines.
+    #[inline(always)]
+    fn prefetch_leaf(&self, leaf: Leaf) {
+        if leaf.0 != 0 {
+            (0..LEAF_LEN / LINE_LEN)
+                .for_each(|line| self.medium().prefetch(leaf.0 + line * LINE_LEN));
+        }
+    }
+
     pub(super) fn ascend(
         &self,
         range: impl RangeBounds<K>,
@@ -179,6 +190,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             };
             let probe = Probe::new::<K>(bytes);
             let mut leaf = self.leaf_at(Goal::At(probe))?;
+            self.prefetch_leaf(leaf);
             let mut is_first = true;
             // Least key of what was not visited yet, once something was.
             let mut rest = None;
@@ -204,6 +216,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     0
                 };
                 let to = self.end_in(entries, &end);
+                self.prefetch_leaf(snapshot.next);
                 for &(head, payload) in entries.get(from..to).unwrap_or_default() {
                     let flow = self.with_key(head, payload, |key| {
                         self.with_value(payload, |value| visit(key, value))
