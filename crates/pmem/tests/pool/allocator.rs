@@ -155,8 +155,11 @@ fn chunks_change_class_without_mixing_blocks() {
 
 #[test]
 fn freed_large_extents_go_back_to_the_file_system() {
-    const COUNT: u64 = 64;
+    const COUNT: u64 = 128;
     const LEN: u64 = 1 << 20;
+    // In memory a thread makes the pages of the next 8 MiB ready, which may end after the blocks are freed,
+    // and be at work on 2 MiB that are being freed.
+    const READY: u64 = 10 << 20;
     for dir in [memory_dir(), disk_dir()] {
         let pool = Pool::options().create(dir.path().join("a.pool")).unwrap();
         let slots = pool.create_root::<Slots<_>>("slots").unwrap();
@@ -171,8 +174,8 @@ fn freed_large_extents_go_back_to_the_file_system() {
         }
         slots.heap().settle().unwrap();
         let after = pool.medium().physical_len().unwrap();
-        // What remains is metadata that was touched on the way, and what is held ready for the next.
-        assert!(after - before <= (filled - before) / 8, "{before}, {filled}, {after} bytes");
+        // What remains besides is metadata that was touched on the way.
+        assert!(after - before <= READY + COUNT * LEN / 64, "{before}, {filled}, {after} bytes");
         assert_sound(&pool, &slots);
     }
 }
