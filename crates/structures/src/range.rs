@@ -75,6 +75,9 @@ where
             && let Err(error) = self.fetch(backwards)
         {
             self.is_done = true;
+            // Nothing follows an error, whatever came before it.
+            self.front.clear();
+            self.back.clear();
             return Some(Err(error));
         }
         // When nothing is left between both, what the other end has fetched comes next.

@@ -10,7 +10,7 @@ use super::inner::Goal;
 use super::key::{Probe, with_record_key};
 use super::layout::{
     HIGH, LEAF_LEN, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED, free_slot, is_inline, is_word,
-    write_leaf_head,
+    slots_of, write_leaf_head,
 };
 use super::leaf::{Held, Leaf, Lock};
 use super::ops::value_word;
@@ -95,7 +95,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let first = Probe::new::<K>(&keys[0]);
         let Some(last) = self.hold_last()? else { return Ok(false) };
         let leaf = last.leaf;
-        let Some(&greatest) = self.ordered_slots(leaf).last() else { return Ok(false) };
+        let Some(greatest) = self.last_slot(leaf, slots_of(self.used(leaf))) else {
+            return Ok(false);
+        };
         if self.compare_slot(leaf, greatest, &first).is_ge() {
             return Ok(false);
         }
@@ -119,12 +121,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The last leaf of all; `None` when it died on the way.
     fn hold_last(&self) -> Result<Option<Held<'_, M>>> {
+        let mut hops = 0;
         let mut leaf = self.leaf_at(Goal::Last)?;
         while let Some(held) = self.hold(leaf)? {
             match Leaf(self.medium().load(leaf.0 + NEXT)) {
                 Leaf(0) => return Ok(Some(held)),
                 next => leaf = next,
             }
+            drop(held);
+            self.count_hop(&mut hops, leaf)?;
         }
         Ok(None)
     }

@@ -5,7 +5,7 @@ use remanent_pmem::heap::Violation;
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_record_key};
+use super::key::{Probe, with_record_key, with_separator};
 use super::layout::{
     HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, is_word, read_bounds, slots_of, valid_slots,
 };
@@ -54,6 +54,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(walk.violations)
     }
 
+    /// Levels, and leaves of the last of them. Nobody may change the tree meanwhile.
+    pub(super) fn levels_and_leaves(&self) -> Result<(u64, u64)> {
+        let root = self.medium().load(self.heap.header() + ROOT);
+        let inner = NodeHead::read::<K, M>(self.medium(), root).map_or(0, |head| head.level);
+        let mut leaves = 0;
+        self.for_each_leaf(|_| leaves += 1)?;
+        Ok((inner + 1, leaves))
+    }
+
     fn check_node(
         &self,
         node: u64,
@@ -63,7 +72,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         walk: &mut Walk,
     ) {
         let medium = self.medium();
-        let Some(head) = NodeHead::read(medium, node) else {
+        let Some(head) = NodeHead::read::<K, M>(medium, node) else {
             return walk.wrong(node, "no inner node is where one was linked");
         };
         if level.is_some_and(|level| level != head.level) || walk.is_hopeless() {
@@ -87,8 +96,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    fn is_ascending(&self, one: u64, other: u64) -> bool {
-        self.with_bound(one, |one| self.with_bound(other, |other| one.bytes < other.bytes))
+    /// Whether the first of two bounds is below the other.
+    pub(super) fn is_ascending(&self, one: u64, other: u64) -> bool {
+        if is_word::<K>() {
+            return one < other;
+        }
+        let medium = self.medium();
+        with_separator(medium, one, |one| with_separator(medium, other, |other| one < other))
     }
 
     /// Walks the leaves; how many entries they have, when the walk came to its end.
@@ -137,7 +151,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if used != valid_slots(medium, leaf.0) {
             walk.wrong(leaf.0, "other slots are used than are valid");
         }
-        let slots = self.ordered_slots(leaf);
+        let mut slots: Vec<Slot> = slots_of(used).collect();
+        slots.sort_unstable_by(|one, other| self.compare_slots(leaf, *one, *other));
         for pair in slots.windows(2) {
             if !self.with_slot(leaf, pair[1], |key| self.compare_slot(leaf, pair[0], key).is_lt()) {
                 walk.wrong(leaf.0 + pair[1].key(), "a key is there twice");

@@ -11,10 +11,10 @@ use remanent_pmem::heap::{Lane, Suspect};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Core;
-use super::key::{Probe, common, compare_bound, head, with_separator};
+use super::key::{Probe, common, compare_bound, head_word, with_separator};
 use super::layout::{
-    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, home_line, inner_max,
-    is_word, read_bounds, separator_at, write_bounds,
+    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, head_words, home_line,
+    inner_max, is_word, read_bounds, separator_at, write_bounds,
 };
 use super::leaf::Leaf;
 use crate::Result;
@@ -39,6 +39,15 @@ pub(super) struct Entry {
     pub(super) child: u64,
 }
 
+/// A leaf where a search was led to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafRange {
+    pub(super) leaf: Leaf,
+    /// The separator behind the leaf, as the node above has it: the key that is searched for is below it. 0 where there
+    /// is none, and for keys that are words.
+    pub(super) high: u64,
+}
+
 /// An inner node on the way to a leaf, and which of its children the way goes to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -55,11 +64,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The leaf where a search goes on.
     #[inline(always)]
     pub(super) fn leaf_at(&self, goal: Goal<'_>) -> Result<Leaf> {
+        Ok(self.range_at(goal)?.leaf)
+    }
+
+    /// The same, and where the node above has that leaf end.
+    #[inline(always)]
+    pub(super) fn range_at(&self, goal: Goal<'_>) -> Result<LeafRange> {
         let medium = self.medium();
         let mut node = medium.load(self.heap.header() + ROOT);
         let mut above = LEVEL_MAX + 1;
         loop {
-            let Some(head) = NodeHead::read(medium, node).filter(|head| head.level < above) else {
+            let Some(head) = NodeHead::read::<K, M>(medium, node).filter(|head| head.level < above)
+            else {
                 return Err(self.no_node(node));
             };
             let index = self.search(node, head.count, goal);
@@ -70,7 +86,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if let Goal::At(probe) = goal {
                     medium.prefetch(child + home_line(probe.fingerprint, Self::leaf_max()));
                 }
-                return Ok(Leaf(child));
+                let high = match is_word::<K>() {
+                    true => 0,
+                    false if index + 1 < head.count => self.low_at(node, index + 1),
+                    false => read_bounds(medium, node).0.unwrap_or(0),
+                };
+                return Ok(LeafRange { leaf: Leaf(child), high });
             }
             (node, above) = (child, head.level);
         }
@@ -83,7 +104,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut steps: Vec<Step> = Vec::new();
         let mut above = LEVEL_MAX + 1;
         loop {
-            let Some(head) = NodeHead::read(medium, node).filter(|head| head.level < above) else {
+            let Some(head) = NodeHead::read::<K, M>(medium, node).filter(|head| head.level < above)
+            else {
                 return Err(self.no_node(node));
             };
             let index = self.search(node, head.count, goal);
@@ -120,13 +142,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let half = len / 2;
             let at = base + half;
             let is_below = {
-                let found = medium.load(head_at(node, at));
+                let found = medium.load(head_at::<K>(node, at, 0));
                 if is_word::<K>() {
                     if is_before { found < wanted } else { found <= wanted }
                 } else if found == wanted {
-                    let separator = medium.load(separator_at::<K>(node, at));
-                    let compared = compare_bound::<K, M>(medium, &probe, separator);
-                    compared == Compared::Greater || compared == Compared::Equal && !is_before
+                    self.is_behind(node, at, &probe, prefix, is_before)
                 } else {
                     found < wanted
                 }
@@ -137,17 +157,46 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         base
     }
 
+    /// Whether a key belongs behind a separator that has the same head; equal ones, unless `is_before`.
+    fn is_behind(
+        &self,
+        node: u64,
+        at: usize,
+        probe: &Probe<'_>,
+        prefix: usize,
+        is_before: bool,
+    ) -> bool {
+        let medium = self.medium();
+        for word in 1..head_words::<K>() {
+            let found = medium.load(head_at::<K>(node, at, word));
+            match head_word(probe.bytes, prefix, word).cmp(&found) {
+                Compared::Equal => {}
+                compared => return compared.is_gt(),
+            }
+        }
+        let separator = medium.load(separator_at::<K>(node, at));
+        let compared = compare_bound::<K, M>(medium, probe, separator);
+        compared.is_gt() || compared.is_eq() && !is_before
+    }
+
     /// The children of a node.
     pub(super) fn entries(&self, node: u64) -> Vec<Entry> {
         let medium = self.medium();
-        let count = NodeHead::read(medium, node).map_or(0, |head| head.count);
+        let count = NodeHead::read::<K, M>(medium, node).map_or(0, |head| head.count);
         (0..count).map(|index| self.entry(node, index)).collect()
     }
 
     fn entry(&self, node: u64, index: usize) -> Entry {
-        let medium = self.medium();
-        let at = if is_word::<K>() { head_at(node, index) } else { separator_at::<K>(node, index) };
-        Entry { low: medium.load(at), child: medium.load(child_at::<K>(node, index)) }
+        let child = self.medium().load(child_at::<K>(node, index));
+        Entry { low: self.low_at(node, index), child }
+    }
+
+    #[inline(always)]
+    fn low_at(&self, node: u64, index: usize) -> u64 {
+        let is_word = is_word::<K>();
+        let at =
+            if is_word { head_at::<K>(node, index, 0) } else { separator_at::<K>(node, index) };
+        self.medium().load(at)
     }
 
     /// Writes and flushes a new node.
@@ -172,16 +221,20 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         write_bounds(medium, node, low, high, prefix);
         for (index, entry) in entries.iter().enumerate() {
             if is_word::<K>() {
-                medium.store(head_at(node, index), entry.low);
+                medium.store(head_at::<K>(node, index, 0), entry.low);
             } else {
-                let head = with_separator(medium, entry.low, |low| head(low, prefix));
-                medium.store(head_at(node, index), head);
+                with_separator(medium, entry.low, |low| {
+                    for word in 0..head_words::<K>() {
+                        let stored = head_word(low, prefix, word);
+                        medium.store(head_at::<K>(node, index, word), stored);
+                    }
+                });
                 medium.store(separator_at::<K>(node, index), entry.low);
             }
             medium.store(child_at::<K>(node, index), entry.child);
         }
         // Flush: the node; fenced before it is linked.
-        medium.flush(node, head_at(node, entries.len()) - node);
+        medium.flush(node, head_at::<K>(node, entries.len(), 0) - node);
         medium.flush(child_at::<K>(node, 0), entries.len() as u64 * WORD_LEN);
         if !is_word::<K>() {
             medium.flush(separator_at::<K>(node, 0), entries.len() as u64 * WORD_LEN);

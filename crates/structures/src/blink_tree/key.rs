@@ -59,6 +59,12 @@ pub(super) fn head(bytes: &[u8], prefix: usize) -> u64 {
     }
 }
 
+/// A word of a head that has more than one.
+#[inline(always)]
+pub(super) fn head_word(bytes: &[u8], prefix: usize, word: usize) -> u64 {
+    head(bytes, prefix + word * size_of::<u64>())
+}
+
 /// The ordered form of a key that is a word.
 #[inline(always)]
 pub(super) fn word_bytes<K: OrderedKey + ?Sized, R>(

@@ -8,6 +8,7 @@
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Core;
+use super::inner::LeafRange;
 use super::key::{
     Probe, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head, with_record_key,
     with_separator,
@@ -329,9 +330,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The leaf further right where the key belongs, if it does not belong here.
     #[inline(always)]
     pub(super) fn right_of(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Leaf> {
-        let medium = self.medium();
+        self.right_of_range(LeafRange { leaf, high: 0 }, probe)
+    }
+
+    /// The same for a search that was led here. Where the leaf still ends as the node above has it, its separator is
+    /// not fetched: none is freed, and its place used again, while the search is inside the heap.
+    #[inline(always)]
+    pub(super) fn right_of_range(&self, range: LeafRange, probe: &Probe<'_>) -> Option<Leaf> {
+        let (medium, leaf) = (self.medium(), range.leaf);
         let next = medium.load(leaf.0 + NEXT);
-        let is_behind = || compare_bound::<K, M>(medium, probe, medium.load(leaf.0 + HIGH)).is_ge();
+        let high = medium.load(leaf.0 + HIGH);
+        let is_known = !is_word::<K>() && high == range.high;
+        let is_behind = || !is_known && compare_bound::<K, M>(medium, probe, high).is_ge();
         (next != 0 && is_behind()).then_some(Leaf(next))
     }
 

@@ -55,20 +55,23 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
         let mut hops = 0;
         loop {
-            let mut leaf = self.leaf_at(Goal::At(*probe))?;
+            let mut range = self.range_at(Goal::At(*probe))?;
             loop {
+                let leaf = range.leaf;
                 let seen = self.stable(leaf, || match self.find_slot(leaf, probe) {
                     Some(slot) => Sight::Here(Some(self.payload(leaf, slot))),
-                    None => self.right_of(leaf, probe).map_or(Sight::Here(None), Sight::Right),
+                    None => {
+                        self.right_of_range(range, probe).map_or(Sight::Here(None), Sight::Right)
+                    }
                 })?;
                 match seen {
                     Some(Sight::Here(found)) => return Ok(found),
-                    Some(Sight::Right(next)) => leaf = next,
+                    Some(Sight::Right(next)) => range.leaf = next,
                     None => break,
                 }
-                self.count_hop(&mut hops, leaf)?;
+                self.count_hop(&mut hops, range.leaf)?;
             }
-            self.count_hop(&mut hops, leaf)?;
+            self.count_hop(&mut hops, range.leaf)?;
         }
     }
 
@@ -192,17 +195,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
         let mut hops = 0;
         loop {
-            let mut leaf = self.leaf_at(Goal::At(*probe))?;
+            let mut range = self.range_at(Goal::At(*probe))?;
             let mut is_posted = true;
-            while let Some(held) = self.hold(leaf)? {
-                match self.right_of(leaf, probe) {
+            while let Some(held) = self.hold(range.leaf)? {
+                match self.right_of_range(range, probe) {
                     None => return Ok((held, is_posted)),
-                    Some(next) => leaf = next,
+                    Some(next) => range.leaf = next,
                 }
+                drop(held);
                 is_posted = false;
-                self.count_hop(&mut hops, leaf)?;
+                self.count_hop(&mut hops, range.leaf)?;
             }
-            self.count_hop(&mut hops, leaf)?;
+            self.count_hop(&mut hops, range.leaf)?;
         }
     }
 
@@ -329,7 +333,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.merge(&mut lane, &probe)?;
             self.heap.verify()?;
             match next {
-                Some(next) => low = next,
+                Some(next) if next > low => low = next,
+                Some(_) => {
+                    return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+                }
                 None => return Ok(count),
             }
         }

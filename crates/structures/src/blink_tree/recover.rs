@@ -175,7 +175,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether the way from the root leads to an inner node.
     fn is_linked_node(&self, node: u64) -> Result<bool> {
         let medium = self.medium();
-        let Some(wanted) = NodeHead::read(medium, node) else { return Ok(false) };
+        let Some(wanted) = NodeHead::read::<K, M>(medium, node) else { return Ok(false) };
         let low = medium.load(node + NODE_LOW);
         if !self.is_plausible_bound(low) {
             return Ok(false);
@@ -213,10 +213,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let next = self.stable(leaf, || Leaf(self.medium().load(leaf.0 + NEXT)))?;
             visit(leaf);
             self.heap.verify()?;
-            match next {
+            let next = match next {
                 None | Some(Leaf(0)) => return Ok(()),
-                Some(next) => leaf = next,
+                Some(next) => next,
+            };
+            let [low, high] = [leaf, next].map(|leaf| self.medium().load(leaf.0 + LEAF_LOW));
+            if !self.is_ascending(low, high) {
+                return Err(PoolError::corrupt(next.0, "leaves lead in a circle").into());
             }
+            leaf = next;
         }
     }
 }

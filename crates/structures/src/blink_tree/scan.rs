@@ -3,13 +3,13 @@
 use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use remanent_pmem::{LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, compare_bound, with_record_key, with_separator};
 use super::layout::{
-    HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, SLOT_COUNT, Slot, is_word, slots_of,
+    HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, is_word, slots_of,
 };
 use super::leaf::Leaf;
 use super::ops::Payload;
@@ -30,35 +30,48 @@ struct Snapshot {
     high: u64,
 }
 
-/// Where a scan goes on.
-enum Position {
-    /// The end of the map, in the direction of the scan.
-    Outermost,
-    /// At this key, or beyond it.
-    Key(Bound<Vec<u8>>),
-}
+/// Where a scan goes on, or ends: a key in its ordered form.
+type Position = Bound<Vec<u8>>;
 
-impl Position {
-    fn of<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
-        match bound {
-            Bound::Unbounded => Position::Outermost,
-            bound => Position::Key(bound.map(|key| key.with_ordered(<[u8]>::to_vec))),
-        }
-    }
+fn position<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
+    bound.map(|key| key.with_ordered(<[u8]>::to_vec))
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// The slots that are used, by their keys. The leaf is held.
-    pub(super) fn ordered_slots(&self, leaf: Leaf) -> Vec<Slot> {
+    /// The slots that are used: those of the least `count` keys, which are fewer than all, then the others, of which the
+    /// first is the least. The leaf is held.
+    pub(super) fn divided_slots(&self, leaf: Leaf, count: usize) -> Vec<Slot> {
+        let mut entries: Vec<_> =
+            slots_of(self.used(leaf)).map(|slot| (self.entry_of(leaf, slot), slot)).collect();
+        if Self::has_records() {
+            // All at once: comparing and new heads ask for them one after the other.
+            for &((_, record), _) in &entries {
+                Record::prefetch(self.medium(), record);
+            }
+        }
+        entries.select_nth_unstable_by(count, |&(one, _), &(other, _)| self.compare(one, other));
+        entries.into_iter().map(|(_, slot)| slot).collect()
+    }
+
+    /// The one of these slots that has the greatest key. The leaf is held.
+    pub(super) fn last_slot(
+        &self,
+        leaf: Leaf,
+        slots: impl IntoIterator<Item = Slot>,
+    ) -> Option<Slot> {
+        slots.into_iter().max_by(|one, other| self.compare_slots(leaf, *one, *other))
+    }
+
+    /// Compares the keys of two slots.
+    pub(super) fn compare_slots(&self, leaf: Leaf, one: Slot, other: Slot) -> Compared {
+        self.compare(self.entry_of(leaf, one), self.entry_of(leaf, other))
+    }
+
+    /// A slot's head, and its record if it has one.
+    #[inline(always)]
+    fn entry_of(&self, leaf: Leaf, slot: Slot) -> (u64, u64) {
         let medium = self.medium();
-        let entry = |slot: Slot| {
-            (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()), slot)
-        };
-        let mut entries: Vec<(u64, u64, Slot)> = slots_of(self.used(leaf)).map(entry).collect();
-        entries.sort_unstable_by(|&(head, word, _), &(other, other_word, _)| {
-            self.compare((head, word), (other, other_word))
-        });
-        entries.into_iter().map(|(.., slot)| slot).collect()
+        (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()))
     }
 
     /// Compares heads, and the keys in the records behind them where these do not decide.
@@ -76,9 +89,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Compares the key of a slot with another.
     pub(super) fn compare_slot(&self, leaf: Leaf, slot: Slot, probe: &Probe<'_>) -> Compared {
-        let medium = self.medium();
-        let entry = (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()));
-        self.compare_entry(entry, probe)
+        self.compare_entry(self.entry_of(leaf, slot), probe)
     }
 
     /// Compares the key of an entry with another.
@@ -139,7 +150,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for start in (0..len).step_by(8) {
                 let mut word = medium.load(leaf.0 + ORDER + start as u64);
                 for index in start..len.min(start + 8) {
-                    let slot = Slot((word as u32 & 0xff).min(62));
+                    let slot = Slot((word as u32 & 0xff).min(SLOT_COUNT as u32 - 1));
                     // What changes meanwhile is read again. But the order may be that of another moment by now, and
                     // a slot that was not used since this thread came here may lead to a record long freed.
                     if used & 1 << slot.0 != 0 {
@@ -176,47 +187,48 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         range: impl RangeBounds<K>,
         mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
-        let end = Position::of(range.end_bound());
-        let mut start = Position::of(range.start_bound());
+        let end = position(range.end_bound());
+        let mut start = position(range.start_bound());
         let mut snapshot = Snapshot::empty();
         let mut hops = 0;
         'pinned: loop {
             let _pin = self.heap.pin();
             let (bytes, is_excluded) = match &start {
-                Position::Outermost => (&[][..], false),
-                Position::Key(Bound::Excluded(key)) => (&key[..], true),
-                Position::Key(Bound::Included(key)) => (&key[..], false),
-                Position::Key(Bound::Unbounded) => (&[][..], false),
+                Bound::Unbounded => (&[][..], false),
+                Bound::Included(key) => (&key[..], false),
+                Bound::Excluded(key) => (&key[..], true),
             };
             let probe = Probe::new::<K>(bytes);
             let mut leaf = self.leaf_at(Goal::At(probe))?;
             self.prefetch_leaf(leaf);
+            // Whether the range may begin in this leaf.
             let mut is_first = true;
-            // Least key of what was not visited yet, once something was.
-            let mut rest = None;
+            // Least key of this leaf, once another was visited.
+            let mut low: Option<u64> = None;
             for seen in 0.. {
+                // What was not visited yet begins there, once something was.
+                let rest = low.filter(|_| !is_first);
+                if let Some(low) = rest.filter(|_| seen > LEAVES_A_PIN) {
+                    start = Bound::Included(self.bound_bytes(low));
+                    continue 'pinned;
+                }
                 if !self.snapshot(leaf, &mut snapshot)? {
-                    self.count_hop(&mut hops, leaf)?;
-                    if let Some(low) = rest {
-                        start = Position::Key(Bound::Included(self.bound_bytes(low)));
+                    match rest.map(|low| self.bound_bytes(low)) {
+                        // Only what comes nearer to the end is no step in vain.
+                        Some(low) if low[..] > *bytes => {
+                            hops = 0;
+                            start = Bound::Included(low);
+                        }
+                        _ => self.count_hop(&mut hops, leaf)?,
                     }
                     continue 'pinned;
                 }
-                hops = 0;
                 let entries = &snapshot.entries[..snapshot.len];
-                let from = if is_first {
-                    entries.partition_point(|&(head, payload)| {
-                        match self.compare_entry((head, payload.word), &probe) {
-                            Compared::Less => true,
-                            Compared::Equal => is_excluded,
-                            Compared::Greater => false,
-                        }
-                    })
-                } else {
-                    0
-                };
+                let from = if is_first { self.start_in(entries, &probe, is_excluded) } else { 0 };
                 let to = self.end_in(entries, &end);
-                self.prefetch_leaf(snapshot.next);
+                if to == entries.len() {
+                    self.prefetch_leaf(snapshot.next);
+                }
                 for &(head, payload) in entries.get(from..to).unwrap_or_default() {
                     let flow = self.with_key(head, payload, |key| {
                         self.with_value(payload, |value| visit(key, value))
@@ -228,26 +240,38 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if to < entries.len() || snapshot.next.0 == 0 {
                     return Ok(self.heap.verify()?);
                 }
+                if low.is_some_and(|low| !self.is_ascending(low, snapshot.high)) {
+                    return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+                }
+                low = Some(snapshot.high);
                 // The next leaf begins at this key, and belongs to the range from there on: unless this is the
                 // first, which may lie before the range.
-                is_first &= self.with_bound(snapshot.high, |high| high.bytes <= probe.bytes);
+                is_first =
+                    is_first && compare_bound::<K, M>(self.medium(), &probe, snapshot.high).is_ge();
                 leaf = snapshot.next;
-                rest = (!is_first).then_some(snapshot.high);
-                if let Some(low) = rest.filter(|_| seen >= LEAVES_A_PIN) {
-                    start = Position::Key(Bound::Included(self.bound_bytes(low)));
-                    continue 'pinned;
-                }
             }
         }
+    }
+
+    /// How many of a leaf's entries come before a range that begins so.
+    #[inline(always)]
+    fn start_in(&self, entries: &[(u64, Payload)], probe: &Probe<'_>, is_excluded: bool) -> usize {
+        entries.partition_point(|&(head, payload)| {
+            match self.compare_entry((head, payload.word), probe) {
+                Compared::Less => true,
+                Compared::Equal => is_excluded,
+                Compared::Greater => false,
+            }
+        })
     }
 
     /// How many of a leaf's entries belong to a range that ends so.
     #[inline(always)]
     fn end_in(&self, entries: &[(u64, Payload)], end: &Position) -> usize {
         let (bytes, is_excluded) = match end {
-            Position::Key(Bound::Included(key)) => (key, false),
-            Position::Key(Bound::Excluded(key)) => (key, true),
-            Position::Outermost | Position::Key(Bound::Unbounded) => return entries.len(),
+            Bound::Unbounded => return entries.len(),
+            Bound::Included(key) => (key, false),
+            Bound::Excluded(key) => (key, true),
         };
         let probe = Probe::new::<K>(bytes);
         let is_inside = |&(head, payload): &(u64, Payload)| match self
@@ -268,8 +292,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         range: impl RangeBounds<K>,
         mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
-        let start = Position::of(range.start_bound());
-        let mut end = Position::of(range.end_bound());
+        let start = position(range.start_bound());
+        let mut end = position(range.end_bound());
         let mut snapshot = Snapshot::empty();
         let mut hops = 0;
         loop {
@@ -283,11 +307,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let to = self.end_in(entries, &end);
             for &(head, payload) in entries[..to].iter().rev() {
                 let is_before = match &start {
-                    Position::Outermost | Position::Key(Bound::Unbounded) => false,
-                    Position::Key(Bound::Included(key)) => {
+                    Bound::Unbounded => false,
+                    Bound::Included(key) => {
                         self.compare_entry((head, payload.word), &Probe::new::<K>(key)).is_lt()
                     }
-                    Position::Key(Bound::Excluded(key)) => {
+                    Bound::Excluded(key) => {
                         self.compare_entry((head, payload.word), &Probe::new::<K>(key)).is_le()
                     }
                 };
@@ -307,21 +331,30 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(self.heap.verify()?);
             }
             let low = self.bound_bytes(low);
-            if matches!(&start, Position::Key(Bound::Included(key) | Bound::Excluded(key)) if low <= *key)
-            {
+            if matches!(&start, Bound::Included(key) | Bound::Excluded(key) if low <= *key) {
                 return Ok(self.heap.verify()?);
             }
-            end = Position::Key(Bound::Excluded(low));
+            // Where damage has leaves lead in a circle, this one does not come before what was visited.
+            let is_behind = match &end {
+                Bound::Included(key) => low > *key,
+                Bound::Excluded(key) => low >= *key,
+                Bound::Unbounded => false,
+            };
+            if is_behind {
+                return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+            }
+            end = Bound::Excluded(low);
         }
     }
 
     /// Copies the leaf in which the last key of a range that ends so belongs; `None` when it died meanwhile.
     fn last_leaf_of(&self, end: &Position, snapshot: &mut Snapshot) -> Result<Option<Leaf>> {
         let (goal, is_excluded) = match end {
-            Position::Outermost | Position::Key(Bound::Unbounded) => (Goal::Last, false),
-            Position::Key(Bound::Included(key)) => (Goal::At(Probe::new::<K>(key)), false),
-            Position::Key(Bound::Excluded(key)) => (Goal::Before(Probe::new::<K>(key)), true),
+            Bound::Unbounded => (Goal::Last, false),
+            Bound::Included(key) => (Goal::At(Probe::new::<K>(key)), false),
+            Bound::Excluded(key) => (Goal::Before(Probe::new::<K>(key)), true),
         };
+        let mut hops = 0;
         let mut leaf = self.leaf_at(goal)?;
         loop {
             if !self.snapshot(leaf, snapshot)? {
@@ -338,6 +371,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(Some(leaf));
             }
             leaf = snapshot.next;
+            self.count_hop(&mut hops, leaf)?;
         }
     }
 

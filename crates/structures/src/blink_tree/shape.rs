@@ -7,7 +7,7 @@
 
 use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::pool::layout::CHUNK_LEN;
-use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::{Entry, Goal};
@@ -38,9 +38,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         probe: &Probe<'_>,
     ) -> Result<()> {
         let (medium, leaf) = (self.medium(), held.leaf);
-        let slots = self.ordered_slots(leaf);
-        let (stays, moves) = slots.split_at(self.split_at(leaf, &slots, probe));
-        let low = self.make_separator(lane, leaf, stays[stays.len() - 1], moves[0])?;
+        let count = self.count_that_stays(leaf, probe);
+        let slots = self.divided_slots(leaf, count);
+        let (stays, moves) = slots.split_at(count);
+        let low = self.make_separator(lane, leaf, stays, moves[0])?;
         let right = match lane.allocate(LEAF_LEN) {
             Ok(block) => Leaf(block.offset),
             Err(error) => {
@@ -87,26 +88,30 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// How many of a full leaf's entries stay.
-    fn split_at(&self, leaf: Leaf, slots: &[Slot], probe: &Probe<'_>) -> usize {
+    fn count_that_stays(&self, leaf: Leaf, probe: &Probe<'_>) -> usize {
+        let used = self.used(leaf);
+        let count = used.count_ones() as usize;
         let is_last = self.medium().load(leaf.0 + NEXT) == 0;
+        let greatest = || self.last_slot(leaf, slots_of(used));
         // Ascending keys leave the leaf as it will stay: nearly full.
         let is_ascending =
-            is_last && self.compare_slot(leaf, slots[slots.len() - 1], probe).is_lt();
-        if is_ascending { slots.len() - (slots.len() / 8).max(1) } else { slots.len() / 2 }
+            is_last && greatest().is_some_and(|slot| self.compare_slot(leaf, slot, probe).is_lt());
+        if is_ascending { count - (count / 8).max(1) } else { count / 2 }
     }
 
-    /// The least key of a new leaf, between two neighbours.
+    /// The least key of a new leaf: behind those of the slots on its left, and not behind its own first.
     fn make_separator(
         &self,
         lane: &mut Lane<'_, M>,
         leaf: Leaf,
-        left: Slot,
+        left: &[Slot],
         right: Slot,
     ) -> Result<u64> {
         let medium = self.medium();
         if is_word::<K>() {
             return Ok(medium.load(leaf.0 + right.key()));
         }
+        let left = self.last_slot(leaf, left.iter().copied()).expect("some entries stay");
         let record = |slot: Slot| medium.load(leaf.0 + slot.value());
         with_record_key(medium, record(left), |left| {
             with_record_key(medium, record(right), |right| {
@@ -205,6 +210,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let right_index = last.index.max(1);
         let Some(&Entry { child: right, .. }) = entries.get(right_index) else { return Ok(()) };
         let left = Leaf(entries[right_index - 1].child);
+        if left.0 == right {
+            return Err(PoolError::corrupt(last.node, "a node leads to one leaf twice").into());
+        }
         let Some(left) = self.hold(left)? else { return Ok(()) };
         let Some(right) = self.hold(Leaf(right))? else { return Ok(()) };
         let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;

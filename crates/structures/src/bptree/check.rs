@@ -54,6 +54,24 @@ where
         Ok(found.violations)
     }
 
+    /// Levels, and leaves of the last of them.
+    pub(super) fn levels_and_leaves(&self) -> Result<(u64, u64)> {
+        let Record { root, version, .. } = self.writer.lock(self.medium()).record;
+        let view = View::new(version, &self.lost);
+        let mut nodes = vec![self.node(root)?];
+        let levels = u64::from(nodes[0].level) + 1;
+        for _ in 1..levels {
+            let mut below = Vec::new();
+            for node in nodes {
+                for slot in self.live(view, node) {
+                    below.push(self.child(node, self.child_at(node, slot))?);
+                }
+            }
+            nodes = below;
+        }
+        Ok((levels, nodes.len() as u64))
+    }
+
     /// Checks the nodes at `at` and below, whose places are `low` and those behind it, before `high`.
     fn check_node(
         &self,

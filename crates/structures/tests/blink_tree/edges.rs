@@ -14,7 +14,7 @@ const LEAF_TAG: u64 = 0x4c45_4146 << 32;
 
 /// A word of few entries a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Few(u64);
+pub(super) struct Few(pub(super) u64);
 
 impl Stored for Few {
     fn type_name() -> String {
@@ -41,7 +41,7 @@ impl OrderedKey for Few {
 
 /// As [`Few`], of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct FewBytes(Vec<u8>);
+pub(super) struct FewBytes(pub(super) Vec<u8>);
 
 impl Stored for FewBytes {
     fn type_name() -> String {

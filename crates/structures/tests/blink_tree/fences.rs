@@ -66,3 +66,34 @@ fn an_insert_costs_less_than_three_fences_on_average() {
     let mean = total as f64 / count as f64;
     assert!((1.0..1.5).contains(&mean), "{mean} fences an insert");
 }
+
+/// Inserts and then removes as many entries as two leaves hold: one insert divides the leaf, one removal joins the two.
+#[test]
+fn dividing_a_leaf_and_joining_two_cost_their_budget() {
+    let pool = sim_pool(Guarantee::default());
+    let words = BlinkTree::<u64, u64, _>::create(&pool, "words").unwrap();
+    let records = BlinkTree::<str, [u8], _>::create(&pool, "records").unwrap();
+    let long = |key: u64| format!("a key of some length {key}");
+    type Action<'a> = &'a dyn Fn(u64);
+    let cases: [(&str, Action<'_>, [u64; 2]); 4] = [
+        ("insert of words", &|key| assert!(words.insert(&key, &key).unwrap()), [1, 1 + 4]),
+        ("removal of words", &|key| assert!(words.discard(&key).unwrap()), [1, 1 + 4]),
+        (
+            "insert of records",
+            &|key| assert!(records.insert(&long(key), &[2; 50]).unwrap()),
+            [2, 2 + 5],
+        ),
+        ("removal of records", &|key| assert!(records.discard(&long(key)).unwrap()), [2, 2 + 4]),
+    ];
+    let turns = || (0..64).map(|turn| turn * 37 % 64);
+    // Taking chunks from the pool costs fences of its own: once.
+    for (_, action, _) in &cases {
+        turns().for_each(action);
+    }
+    for (what, action, [usual, most]) in cases {
+        let costs: Vec<u64> = turns().map(|key| fences(&pool, || action(key))).collect();
+        // One more now and then: what was removed before is freed.
+        let unusual: Vec<_> = costs.iter().filter(|cost| **cost > usual + 1).collect();
+        assert_eq!((costs.iter().min(), &unusual[..]), (Some(&usual), &[&most][..]), "{what}");
+    }
+}

@@ -1,5 +1,6 @@
 //! The B-link tree.
 
 mod basic;
+mod damage;
 mod edges;
 mod fences;
