@@ -7,12 +7,12 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 
 use crate::config::Config;
-use crate::oracle::Oracle;
+use crate::oracle::{Oracle, half_done};
 use crate::panics;
 use crate::report::Broken;
 use crate::rng::Rng;
 use crate::sim::Sim;
-use crate::subject::Subject;
+use crate::subject::{Steps, Subject};
 use crate::trace::Event;
 
 /// What may be found in an image.
@@ -63,11 +63,19 @@ pub(crate) struct Life<State> {
     states: Vec<State>,
     /// Events before each operation and after it, and whether it makes everything durable.
     calls: Vec<(usize, usize, bool)>,
+    /// What an operation of many steps may leave when a crash meets it.
+    half_done: Vec<Vec<State>>,
 }
 
 impl<State: Clone + Hash> Life<State> {
     fn new() -> Self {
-        Life { events: Vec::new(), opened: usize::MAX, states: Vec::new(), calls: Vec::new() }
+        Life {
+            events: Vec::new(),
+            opened: usize::MAX,
+            states: Vec::new(),
+            calls: Vec::new(),
+            half_done: Vec::new(),
+        }
     }
 
     /// What a crash in this life may leave, when recovery was allowed to find `found`.
@@ -92,7 +100,10 @@ impl<State: Clone + Hash> Life<State> {
                 .unwrap_or(0),
         };
         let end = begun.max(ended().count()).min(self.states.len() - 1);
-        Allowed::new(self.states[first..=end].to_vec(), false)
+        let mut states = self.states[first..=end].to_vec();
+        // More than the last one to begin is in question where operations are buffered.
+        states.extend(self.half_done[first..end].iter().flatten().cloned());
+        Allowed::new(states, false)
     }
 }
 
@@ -193,12 +204,18 @@ impl<S: Subject> Judge<'_, S> {
             let op = self.subject.op(&mut rng);
             let began = self.sim.recorded();
             let ret = self.subject.apply(handle, &op);
+            let is_one_step = matches!(self.subject.steps(&op), Steps::One);
             if self.subject.is_refused(&ret) {
-                if self.treatment.errors_excused {
+                // How far it came the model does not know.
+                if self.treatment.errors_excused || !is_one_step {
                     return Ok(false);
                 }
                 continue;
             }
+            let half_done = match self.treatment.thorough && !is_one_step {
+                true => half_done(self.subject, state, &op),
+                false => Vec::new(),
+            };
             self.reject_fault()?;
             let expected = self.subject.model(state, &op);
             if ret != expected {
@@ -207,6 +224,7 @@ impl<S: Subject> Judge<'_, S> {
                 return Err((Broken::After, what));
             }
             self.life.states.push(state.clone());
+            self.life.half_done.push(half_done);
             self.life.calls.push((began, self.sim.recorded(), self.subject.is_sync(&op)));
         }
         if self.config.after == 0 {

@@ -46,5 +46,5 @@ pub use report::{Broken, Crash, Report, States, Violation};
 pub use rng::Rng;
 pub use schedule::Schedule;
 pub use sim::{Class, Counters, Granularity, Sim, SimOptions};
-pub use subject::{Outcome, Subject, Workload};
+pub use subject::{Outcome, Steps, Subject, Workload};
 pub use trace::{Site, SiteKind};

@@ -3,6 +3,8 @@
 //! *Durable linearizability*: there is an order of the operations, consistent with real time and with every
 //! answer that was given, in which all acknowledged operations and any of those in flight happened.
 //!
+//! An operation that [is many steps](crate::Steps) has one such moment for each of them.
+//!
 //! The search is Wing and Gong's with the memory of Lowe's: a node is how far each thread has come and
 //! the state reached, so its size is bounded by how much the operations overlap, not by their number.
 
@@ -11,7 +13,7 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 
-use crate::subject::Subject;
+use crate::subject::{Steps, Subject};
 
 /// Which recovered states are right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -63,6 +65,8 @@ pub(crate) struct Linearizer<'a, S: Subject> {
     oracle: Oracle,
     /// Calls by thread, in order.
     threads: Vec<Vec<&'a Call<S>>>,
+    /// What each of them consists of.
+    plans: Vec<Vec<Plan<S::Op>>>,
     /// How far the threads had come at the last moment when nothing was in flight.
     base: Vec<usize>,
     /// The states that were possible then.
@@ -70,15 +74,38 @@ pub(crate) struct Linearizer<'a, S: Subject> {
 }
 
 /// How far each thread has come, and the state that this led to.
-type Node<State> = (Vec<usize>, State);
+type Node<State> = (Vec<Progress>, State);
+
+/// What a call consists of.
+struct Plan<Op> {
+    steps: Steps<Op>,
+    /// Whether no other call overlapped it, so that its answer is the model's.
+    is_alone: bool,
+}
+
+/// How far a thread has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Progress {
+    /// Calls that are done.
+    calls: usize,
+    /// Steps of the next one that are done: their number, or in any order their bits.
+    steps: u64,
+}
 
 impl<'a, S: Subject> Linearizer<'a, S> {
     pub(crate) fn new(subject: &'a S, oracle: Oracle, calls: &'a [Call<S>]) -> Self {
         let count = calls.iter().map(|call| call.thread + 1).max().unwrap_or(0);
         let mut threads = vec![Vec::new(); count];
-        calls.iter().for_each(|call| threads[call.thread].push(call));
+        let mut plans: Vec<_> = (0..count).map(|_| Vec::new()).collect();
+        for call in calls {
+            threads[call.thread].push(call);
+            let steps = subject.steps(&call.op);
+            let is_alone = !matches!(steps, Steps::One) && is_alone(call, calls);
+            plans[call.thread].push(Plan { steps, is_alone });
+        }
         let base = vec![0; count];
-        Linearizer { subject, oracle, threads, base, base_states: vec![S::State::default()] }
+        let base_states = vec![S::State::default()];
+        Linearizer { subject, oracle, threads, plans, base, base_states }
     }
 
     /// Every state that may be observed after a crash at `position`; none when the answers given before
@@ -89,7 +116,8 @@ impl<'a, S: Subject> Linearizer<'a, S> {
         let mut search = Search::new(self, position);
         let bases = self.base_states.clone();
         for state in bases {
-            search.visit(self, (self.base.clone(), state));
+            let progress = |&calls: &usize| Progress { calls, steps: 0 };
+            search.visit(self, (self.base.iter().map(progress).collect(), state));
         }
         let Search { ends: states, acknowledged, required, begun, .. } = search;
         // When all that began before the last answer is acknowledged, and nothing is optional, what
@@ -133,6 +161,16 @@ impl<'a, S: Subject> Linearizer<'a, S> {
     }
 }
 
+/// Whether no other call was in flight during this one.
+fn is_alone<S: Subject>(call: &Call<S>, calls: &[Call<S>]) -> bool {
+    let span = |call: &Call<S>| {
+        let end = call.ended.as_ref().map_or(u64::MAX, |(end, _)| end.stamp);
+        (call.began.stamp, end)
+    };
+    let (begin, end) = span(call);
+    calls.iter().map(span).filter(|&(began, ended)| began < end && begin < ended).count() == 1
+}
+
 struct Search<State> {
     position: usize,
     /// Calls of each thread that were acknowledged, must be in the state, and have begun.
@@ -161,19 +199,21 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
     fn visit<S: Subject<State = State>>(
         &mut self,
         linearizer: &Linearizer<'_, S>,
-        node: Node<State>,
+        mut node: Node<State>,
     ) -> bool {
+        self.pass_idle_steps(linearizer, &mut node);
         if let Some(&known) = self.known.get(&node) {
             return known;
         }
         let (done, state) = &node;
-        let mut completes = done.iter().zip(&self.acknowledged).all(|(done, all)| done >= all);
+        let reaches = |all: &[usize]| done.iter().zip(all).all(|(done, all)| done.calls >= *all);
+        let mut completes = reaches(&self.acknowledged);
+        let suffices = reaches(&self.required);
         for thread in 0..done.len() {
-            if let Some(next) = self.follow(linearizer, done, state, thread) {
+            for next in self.follow(linearizer, &node, thread) {
                 completes |= self.visit(linearizer, next);
             }
         }
-        let suffices = done.iter().zip(&self.required).all(|(done, required)| done >= required);
         if completes && suffices && !self.ends.contains(state) {
             self.ends.push(state.clone());
         }
@@ -181,40 +221,126 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         completes
     }
 
-    /// The node after the next call of a thread, when that may come next and its answer fits.
-    fn follow<S: Subject<State = State>>(
+    /// The next call of a thread, when it may come next, and what it consists of.
+    fn next_call<'l, S: Subject<State = State>>(
         &self,
-        linearizer: &Linearizer<'_, S>,
-        done: &[usize],
-        state: &State,
+        linearizer: &'l Linearizer<'_, S>,
+        done: &[Progress],
         thread: usize,
-    ) -> Option<Node<State>> {
-        if done[thread] == self.begun[thread] {
+    ) -> Option<(&'l Call<S>, &'l Plan<S::Op>)> {
+        let calls = done[thread].calls;
+        if calls == self.begun[thread] {
             return None;
         }
-        let call = linearizer.threads[thread][done[thread]];
+        let call = linearizer.threads[thread][calls];
         let must_wait = (0..done.len()).any(|other| {
-            done[other] < self.acknowledged[other]
-                && linearizer.threads[other][done[other]]
+            done[other].calls < self.acknowledged[other]
+                && linearizer.threads[other][done[other].calls]
                     .acknowledged(self.position)
                     .is_some_and(|end| end < call.began.stamp)
         });
-        if must_wait {
-            return None;
-        }
-        let answer = call.ended.as_ref().map(|(_, ret)| ret);
-        let answer = answer.filter(|_| call.acknowledged(self.position).is_some());
-        let mut after = state.clone();
-        if answer.is_none_or(|answer| !linearizer.subject.is_refused(answer)) {
-            let expected = linearizer.subject.model(&mut after, &call.op);
-            if answer.is_some_and(|answer| *answer != expected) {
-                return None;
+        (!must_wait).then(|| (call, &linearizer.plans[thread][calls]))
+    }
+
+    /// The answer that a call has given.
+    fn answer<'c, S: Subject>(&self, call: &'c Call<S>) -> Option<&'c S::Ret> {
+        let (_, answer) = call.ended.as_ref()?;
+        call.acknowledged(self.position).map(|_| answer)
+    }
+
+    /// Counts steps as done that change nothing where they are: since they may be repeated, that can do no harm, and
+    /// the orders in which they come need not all be tried.
+    fn pass_idle_steps<S: Subject<State = State>>(
+        &self,
+        linearizer: &Linearizer<'_, S>,
+        (done, state): &mut Node<State>,
+    ) {
+        for thread in 0..done.len() {
+            let next = self.next_call(linearizer, done, thread);
+            let Some((_, Plan { steps: Steps::AnyOrder(steps), .. })) = next else { continue };
+            for (bit, step) in steps.iter().enumerate() {
+                let mut after = state.clone();
+                linearizer.subject.model(&mut after, step);
+                done[thread].steps |= u64::from(after == *state) << bit;
             }
         }
-        let mut done = done.to_vec();
-        done[thread] += 1;
-        Some((done, after))
     }
+
+    /// The nodes after the next step of a thread, when that may come next and its answer fits.
+    fn follow<S: Subject<State = State>>(
+        &self,
+        linearizer: &Linearizer<'_, S>,
+        (done, state): &Node<State>,
+        thread: usize,
+    ) -> Vec<Node<State>> {
+        let Some((call, plan)) = self.next_call(linearizer, done, thread) else {
+            return Vec::new();
+        };
+        let subject = linearizer.subject;
+        let progress = |calls: usize, steps: u64, after: State| {
+            let mut done = done.clone();
+            done[thread] = Progress { calls, steps };
+            (done, after)
+        };
+        let Progress { calls, steps: taken } = done[thread];
+        let answer = self.answer(call);
+        let is_refused = answer.is_some_and(|answer| subject.is_refused(answer));
+        let is_explained = plan.is_alone && answer.is_some() && !is_refused;
+        let (steps, is_ordered) = match &plan.steps {
+            Steps::InOrder(steps) if !is_explained => (steps, true),
+            Steps::AnyOrder(steps) if !is_explained => (steps, false),
+            _ => {
+                let mut after = state.clone();
+                let fits = is_refused || {
+                    let expected = subject.model(&mut after, &call.op);
+                    answer.is_none_or(|answer| *answer == expected)
+                };
+                return fits.then(|| progress(calls + 1, 0, after)).into_iter().collect();
+            }
+        };
+        let mut nodes = Vec::new();
+        for (index, step) in (0..).zip(steps).filter(|&(index, _)| !is_ordered || index == taken) {
+            let mut after = state.clone();
+            subject.model(&mut after, step);
+            let taken = if is_ordered { taken + 1 } else { taken | 1 << index };
+            if is_ordered || after != *state {
+                nodes.push(progress(calls, taken, after));
+            }
+        }
+        let count = if is_ordered { taken } else { u64::from(taken.count_ones()) };
+        if count == steps.len() as u64 || is_refused {
+            nodes.push(progress(calls + 1, 0, state.clone()));
+        }
+        nodes
+    }
+}
+
+/// What may be left of an operation that a crash meets, from this state on: without it, and with all of it, too.
+pub(crate) fn half_done<S: Subject>(subject: &S, state: &S::State, op: &S::Op) -> Vec<S::State> {
+    let mut states = vec![state.clone()];
+    let after = |mut state: S::State, step: &S::Op| {
+        subject.model(&mut state, step);
+        state
+    };
+    match subject.steps(op) {
+        Steps::One => states.push(after(state.clone(), op)),
+        Steps::InOrder(steps) => {
+            for step in &steps {
+                states.push(after(states[states.len() - 1].clone(), step));
+            }
+        }
+        Steps::AnyOrder(steps) => {
+            for step in &steps {
+                for index in 0..states.len() {
+                    let state = after(states[index].clone(), step);
+                    if state != states[index] {
+                        states.push(state);
+                    }
+                }
+            }
+        }
+    }
+    states
 }
 
 #[cfg(test)]
@@ -324,6 +450,128 @@ mod tests {
     fn a_refused_call_changes_nothing() {
         let calls = [call(0, 1, 0, Some((1, 0))), call(0, 2, 2, Some((3, REFUSED)))];
         assert_eq!(states(Oracle::Durable, &calls, 9), [1]);
+    }
+
+    /// Ten bits. Below [`TEN`], an operation sets one; others do more than one step.
+    struct Bits;
+
+    const TEN: u64 = 10;
+    /// Sets bits 0, 1 and 2, in that order.
+    const SET: u64 = 10;
+    /// Clears bits 0, 1 and 2, in any.
+    const CLEAR: u64 = 11;
+    /// From here on: clears one.
+    const CLEAR_ONE: u64 = 20;
+
+    impl Subject for Bits {
+        type Op = u64;
+        type Ret = u64;
+        type State = u64;
+        type Handle = ();
+
+        fn create(&self, _: Arc<Sim>) -> Outcome {
+            Ok(())
+        }
+
+        fn open(&self, _: Arc<Sim>) -> Outcome {
+            Ok(())
+        }
+
+        fn apply(&self, (): &(), _: &u64) -> u64 {
+            0
+        }
+
+        /// Answers how many bits it changed.
+        fn model(&self, state: &mut u64, op: &u64) -> u64 {
+            let before = *state;
+            match *op {
+                SET => *state |= 0b111,
+                CLEAR => *state &= !0b111,
+                op if op < TEN => *state |= 1 << op,
+                op => *state &= !(1 << (op - CLEAR_ONE)),
+            }
+            u64::from((before ^ *state).count_ones())
+        }
+
+        fn steps(&self, op: &u64) -> Steps<u64> {
+            match *op {
+                SET => Steps::InOrder(vec![0, 1, 2]),
+                CLEAR => Steps::AnyOrder((CLEAR_ONE..CLEAR_ONE + 3).collect()),
+                _ => Steps::One,
+            }
+        }
+
+        fn observe(&self, (): &()) -> Outcome<u64> {
+            Ok(0)
+        }
+
+        fn op(&self, _: &mut Rng) -> u64 {
+            0
+        }
+
+        fn is_refused(&self, ret: &u64) -> bool {
+            *ret == REFUSED
+        }
+    }
+
+    /// Thread, operation, begin, and end with answer.
+    type Told = (usize, u64, u64, Option<(u64, u64)>);
+
+    /// As [`states`].
+    fn bits(calls: &[Told], position: usize) -> Vec<u64> {
+        let moment = |stamp| Moment { stamp, position: stamp as usize };
+        let call = |&(thread, op, began, ended): &Told| Call {
+            thread,
+            op,
+            began: moment(began),
+            ended: ended.map(|(end, ret)| (moment(end), ret)),
+        };
+        let calls: Vec<Call<Bits>> = calls.iter().map(call).collect();
+        let mut linearizer = Linearizer::new(&Bits, Oracle::Durable, &calls);
+        (0..position).for_each(|position| drop(linearizer.states(position)));
+        let mut states = linearizer.states(position);
+        states.sort_unstable();
+        states
+    }
+
+    #[test]
+    fn a_crash_leaves_some_steps_of_what_is_many() {
+        let set = (0, SET, 0, Some((5, 3)));
+        assert_eq!(bits(&[set], 3), [0, 0b1, 0b11, 0b111]);
+        assert_eq!(bits(&[set], 5), [0b111]);
+        let clear = (0, CLEAR, 6, Some((9, 3)));
+        assert_eq!(bits(&[set, clear], 8), (0..8).collect::<Vec<u64>>());
+        assert_eq!(bits(&[set, clear], 9), [0]);
+        assert_eq!(half_done(&Bits, &0b1001, &CLEAR), [0b1001, 0b1000]);
+        assert_eq!(half_done(&Bits, &0b1001, &SET), [0b1001, 0b1001, 0b1011, 0b1111]);
+    }
+
+    #[test]
+    fn an_answer_about_many_steps_counts_when_nothing_happened_between_them() {
+        assert!(bits(&[(0, SET, 0, Some((5, 2)))], 9).is_empty());
+        let other = (1, 7, 3, Some((4, 1)));
+        assert_eq!(bits(&[(0, SET, 0, Some((5, 2))), other], 9), [0b1000_0111]);
+    }
+
+    #[test]
+    fn threads_act_between_the_steps_of_another() {
+        // Thread 1 has set bits 0 and 1 while thread 0 cleared.
+        let set = (1, SET, 0, Some((1, 3)));
+        let clear = (0, CLEAR, 2, Some((9, 3)));
+        let again = [(1, 0, 3, Some((4, 1))), (1, 1, 5, Some((6, 1)))];
+        assert_eq!(bits(&[set, clear, again[0], again[1]], 9), [0b0, 0b1, 0b10, 0b11]);
+        // Bit 0 was gone twice.
+        let twice = [(1, 0, 3, Some((4, 1))), (1, 0, 5, Some((6, 1)))];
+        assert_eq!(bits(&[set, clear, twice[0], twice[1]], 9), [0b0, 0b1]);
+        // What was set before and not seen to be gone is.
+        let seen = (1, 0, 10, Some((11, 0)));
+        assert!(bits(&[set, clear, seen], 12).is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_after_some_steps_has_done_those() {
+        let set = (0, SET, 0, Some((5, REFUSED)));
+        assert_eq!(bits(&[set], 9), [0, 0b1, 0b11, 0b111]);
     }
 
     #[test]

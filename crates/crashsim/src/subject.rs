@@ -77,6 +77,12 @@ pub trait Subject: Sync {
         false
     }
 
+    /// What an operation does that is not one step. [`model`](Subject::model) does all of it at once.
+    fn steps(&self, op: &Self::Op) -> Steps<Self::Op> {
+        let _ = op;
+        Steps::One
+    }
+
     /// Whether everything that was acknowledged before this operation is durable after it.
     ///
     /// Only asked with [`Oracle::Buffered`](crate::Oracle::Buffered).
@@ -84,6 +90,21 @@ pub trait Subject: Sync {
         let _ = op;
         false
     }
+}
+
+/// What an operation consists of: other operations, whose answers nobody sees.
+///
+/// A crash may leave some of them done, and so may an error that [refuses](Subject::is_refused) the rest; threads may
+/// do something between them. The answer of an operation of many steps is compared with the model's when nothing else
+/// happened meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Steps<Op> {
+    /// It is one step.
+    One,
+    /// One after the other.
+    InOrder(Vec<Op>),
+    /// Each at least once, in any order; at most 64, none of which changes anything when it follows itself.
+    AnyOrder(Vec<Op>),
 }
 
 /// The operations of one run.
