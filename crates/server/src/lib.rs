@@ -1,4 +1,4 @@
-//! Redis clients served from a Remanent hash map.
+//! Redis clients served from Remanent maps: strings from a hash map, sorted sets from an ordered one.
 //!
 //! The codec ([`resp`]), the commands and the connection ([`Session`]) contain no networking: they
 //! turn bytes into answers. [`Server`] carries those bytes over TCP. What is stored goes through

@@ -49,9 +49,9 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Entries that a `SCAN` asks to be looked at.
-pub(super) fn scan_count(request: &Request<'_>) -> u64 {
-    ScanOptions::parse(request, 2).map_or(0, |options| options.count)
+/// Entries that a `SCAN` or `ZSCAN` asks to be looked at, whose options begin with argument `first`.
+pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
+    ScanOptions::parse(request, first).map_or(0, |options| options.count)
 }
 
 /// Keys, encoded, and how many they are: an array's length goes before what is in it.

@@ -23,7 +23,7 @@ use crate::store::{Store, StoreError};
 
 pub(crate) use table::{Command, Verb};
 
-/// Arguments beyond which a request holds up other connections for too long.
+/// Arguments, or members that are asked for, beyond which a request holds up other connections for too long.
 const LONG_ARGUMENTS: usize = 4096;
 /// Bytes of arguments beyond which copying them holds up other connections for too long.
 const LONG_BYTES: usize = 1 << 20;
@@ -32,9 +32,10 @@ const LONG_BYTES: usize = 1 << 20;
 pub(crate) fn is_long(command: &Command, request: &Request<'_>) -> bool {
     match command.verb {
         Verb::Keys | Verb::FlushAll | Verb::FlushDb => true,
-        Verb::Scan => keyspace::scan_count(request) > LONG_ARGUMENTS as u64,
+        Verb::Scan => keyspace::scan_count(request, 2) > LONG_ARGUMENTS as u64,
         Verb::WaitAof => wait::is_local(request),
-        _ => request.len() > LONG_ARGUMENTS || request.bytes_len() > LONG_BYTES,
+        _ if request.len() > LONG_ARGUMENTS || request.bytes_len() > LONG_BYTES => true,
+        verb => sorted_set::members_asked(verb, request) > LONG_ARGUMENTS as u64,
     }
 }
 

@@ -123,4 +123,18 @@ mod tests {
             );
         }
     }
+
+    proptest::proptest! {
+        /// What damage makes of an intent is read as one that is stored alike, or not at all.
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, sound_start: bool) {
+            let mut bytes = bytes;
+            if sound_start && !bytes.is_empty() {
+                bytes[0] = VERSION;
+            }
+            if let Some(intent) = Intent::decode(&bytes) {
+                proptest::prop_assert_eq!(Intent::decode(&intent.encode()), Some(intent));
+            }
+        }
+    }
 }

@@ -69,7 +69,7 @@ const PREFIX_LEN: usize = ID_LEN + 1;
 const HASH_LEN: usize = size_of::<u64>();
 const SCORE_LEN: usize = size_of::<f64>();
 /// Longest member in bytes: a tree's key has at most 64 KiB.
-pub(super) const MEMBER_LEN_MAX: usize = (64 << 10) - PREFIX_LEN - SCORE_LEN;
+pub(crate) const MEMBER_LEN_MAX: usize = (64 << 10) - PREFIX_LEN - SCORE_LEN;
 
 /// Kinds of entries of a set.
 const NAME: u8 = 0;

@@ -9,8 +9,8 @@
 //!   it, and for a crash. Before anything else, what is to be done is written down as one entry of the tree (the
 //!   [`intent`]); that commits. Then it is done, and the entry removed. Opening completes what it finds.
 //! - **Names.** The store decides what a key is. Strings are read and written without a lock, but where one replaces
-//!   a set. Whoever takes a set's number out of the store removes its members afterwards; what a crash leaves of
-//!   them is found by [`Keyspace::sweep`].
+//!   a set. Whoever takes a set's number out of the store leaves its members to the sweeper ([`sweep`]), or removes them
+//!   where there is none; what a crash leaves of them is found by [`Keyspace::sweep`].
 //! - **Locks.** Each key belongs to one of the shards. Its lock is held by whoever changes a set or takes it away, and
 //!   shared by who reads one. Who brings a string to a name that has none may come between a set's first members and
 //!   its name: then they are taken back, and the set's command is refused, for the key has another type.
@@ -28,6 +28,7 @@ mod layout;
 mod ops;
 mod ranks;
 mod recover;
+mod sweep;
 mod view;
 
 use std::borrow::Borrow;
@@ -43,9 +44,10 @@ use self::intent::Intent;
 use self::layout::SetId;
 use self::ops::Direction;
 use self::ranks::Ranks;
+use self::sweep::Gone;
 use crate::store::{Change, Store, StoreError};
 
-pub(crate) use self::layout::{Score, Tag};
+pub(crate) use self::layout::{MEMBER_LEN_MAX, Score, Tag};
 pub(crate) use self::ops::SetEdit;
 pub(crate) use self::view::{LexLimit, Range, Selection, SetView};
 
@@ -59,6 +61,7 @@ pub struct Keyspace<S> {
     store: S,
     shards: Box<[Gate<Shard>]>,
     ids: Gate<Ids>,
+    gone: Gone,
 }
 
 /// What is known of some sets besides what the tree says; its lock is the lock of those sets.
@@ -107,7 +110,7 @@ pub(crate) enum Need {
 }
 
 /// A lock that is held across calls of the store, whose waiters let the simulator schedule the holder.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Gate<T> {
     lock: RwLock<T>,
     /// How many want to write: readers let them go first.

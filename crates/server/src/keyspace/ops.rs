@@ -14,8 +14,6 @@ use crate::store::{Change, Store, StoreError};
 
 /// Numbers of sets that are reserved at a time.
 const IDS_RESERVED: u64 = 1024;
-/// Members that are removed with their set in one go.
-const REMOVED_BATCH: usize = 256;
 
 /// Changes to one sorted set that are collected, to be made all at once.
 pub(crate) struct SetEdit<'a, T> {
@@ -144,7 +142,7 @@ impl<S: Store> Keyspace<S> {
                 self.count(shard, &intent);
                 (intent, Ok(()))
             }
-            Ok(Applied::Superseded) => (intent, Err(KeyError::WrongType)),
+            Ok(Applied::Superseded) => (intent.reversed(), Err(KeyError::WrongType)),
             Err(error) => {
                 let back = intent.reversed();
                 if self.apply(&back, Direction::Back).is_err() {
@@ -155,7 +153,7 @@ impl<S: Store> Keyspace<S> {
                 (back, Err(error.into()))
             }
         };
-        // Should this fail, it is done again before the next change, and changes nothing.
+        // Should this fail, what was done last is done again before the next change, and changes nothing.
         if tree.discard(&key).is_err() {
             shard.unfinished = Some((index, unfinished, Direction::Forward));
         }
@@ -257,40 +255,6 @@ impl<S: Store> Keyspace<S> {
         let divided = self.tree().and_then(|tree| Ok(ranks.divide_long(set, tree)?));
         if ranks.len() == 0 || divided.is_err() {
             shard.ranks.remove(&set);
-        }
-    }
-
-    /// Removes the members of a set that the store does not name any more. Where that fails, the next opening sees to
-    /// it.
-    pub(super) fn remove_members(&self, shard: &mut Shard, set: SetId) {
-        shard.ranks.remove(&set);
-        // The name must not come back when the members are gone.
-        let removed = self.store.sync().and_then(|()| self.sweep_set(set));
-        if let Err(error) = removed.and_then(|()| self.finish(shard)) {
-            tracing::warn!(%error, "the members of a removed sorted set still take up room");
-        }
-    }
-
-    /// Removes all entries of a set, its name last: as long as that is there, the others are found.
-    pub(super) fn sweep_set(&self, set: SetId) -> Result<(), StoreError> {
-        let tree = self.tree()?;
-        let (start, end) = (set.name_key(), set.end());
-        loop {
-            let mut keys = Vec::new();
-            tree.descend(span(&start, &end), |key, _| {
-                keys.push(key.to_vec());
-                if keys.len() < REMOVED_BATCH {
-                    ControlFlow::Continue(())
-                } else {
-                    ControlFlow::Break(())
-                }
-            })?;
-            for key in &keys {
-                tree.discard(key)?;
-            }
-            if keys.len() < REMOVED_BATCH {
-                return Ok(());
-            }
         }
     }
 

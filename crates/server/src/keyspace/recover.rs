@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use remanent_structures::{Map, OrderedMap};
 
 use super::intent::Intent;
-use super::layout::{Entry, SetId, intents, next_id_key, shard_of_intent};
+use super::layout::{SetId, intents, next_id_key, shard_of_intent};
 use super::ops::Direction;
-use super::ranks::{onward, span};
+use super::ranks::span;
+use super::sweep::Gone;
 use super::{Gate, Ids, Keyspace, SHARDS, Shard, damaged};
 use crate::store::{Store, StoreError};
 
@@ -21,7 +22,7 @@ impl<S: Store> Keyspace<S> {
         let shards = (0..SHARDS).map(|_| Gate::new(Shard::default())).collect();
         let next = next_id(&store)?;
         let ids = Gate::new(Ids { next, reserved: 0 });
-        let keyspace = Keyspace { store, shards, ids };
+        let keyspace = Keyspace { store, shards, ids, gone: Gone::default() };
         keyspace.complete_intents()?;
         Ok(keyspace)
     }
@@ -34,6 +35,7 @@ impl<S: Store> Keyspace<S> {
             found.push((key.to_vec(), Intent::decode(value)));
             ControlFlow::Continue(())
         })?;
+        let is_any = !found.is_empty();
         for (key, intent) in found {
             let damage = || damaged("a change of a sorted set is not readable");
             let intent = intent.ok_or_else(damage)?;
@@ -55,58 +57,11 @@ impl<S: Store> Keyspace<S> {
                 done => done?,
             }
         }
-        Ok(())
-    }
-
-    /// Removes members that a crash has left of sets that are gone, until `is_over` says that it should end. Returns how
-    /// many such sets there were.
-    ///
-    /// Clients may be served meanwhile. About a microsecond for each set there is.
-    ///
-    /// # Errors
-    ///
-    /// When the store cannot be read or written.
-    pub fn sweep(&self, is_over: impl Fn() -> bool) -> Result<u64, StoreError> {
-        let Some(tree) = self.store.tree() else { return Ok(0) };
-        let (mut set, mut swept) = (SetId(1), 0);
-        while !is_over() {
-            let mut found = None;
-            tree.ascend(onward(&set.name_key()), |key, value| {
-                found = SetId::of_entry(key).map(|set| (set, name(key, value)));
-                ControlFlow::Break(())
-            })?;
-            let Some((next, name)) = found else { break };
-            swept += u64::from(self.sweep_if_gone(next, name)?);
-            set = SetId(next.0 + 1);
-        }
-        Ok(swept)
-    }
-
-    /// Removes what is left of a set, if the store does not name it.
-    fn sweep_if_gone(&self, set: SetId, name: Option<Vec<u8>>) -> Result<bool, StoreError> {
-        let Some(name) = name else {
-            // The name is a set's first entry and its last, but where all sets were removed together.
+        if is_any {
+            // What clients find after one crash must not go with the next: its intent does not bring it back again.
             self.store.sync()?;
-            return self.sweep_set(set).map(|()| true);
-        };
-        {
-            // Whoever is about to give the set its name is done when the shard is free; it has none later.
-            let _shard = self.shards[self.shard_index(&name)].write(&self.store);
-            if self.has_set(&name, set)? {
-                return Ok(false);
-            }
         }
-        // The name must not come back when the members are gone.
-        self.store.sync()?;
-        self.sweep_set(set).map(|()| true)
-    }
-}
-
-/// The name of a set, if this is the entry that has it.
-fn name(key: &[u8], value: &[u8]) -> Option<Vec<u8>> {
-    match Entry::read(key, value) {
-        Some(Entry::Name(name)) => Some(name.to_vec()),
-        _ => None,
+        Ok(())
     }
 }
 

@@ -115,7 +115,7 @@ impl<S: Store> Server<S> {
         let workers = (0..threads)
             .map(|index| Worker::start(index, Arc::clone(&self.shared), ending.clone()))
             .collect::<io::Result<Vec<_>>>()?;
-        let sweeper = sweep(Arc::clone(&self.shared), ending.stop)?;
+        let sweeper = Sweeper::start(&self.shared)?;
         tokio::select! {
             accepted = self.accept(&workers) => accepted?,
             () = stop => {}
@@ -123,10 +123,12 @@ impl<S: Store> Server<S> {
         }
         drop(self.listener);
         stopper.send_replace(true);
+        // What it has not removed is found at the next start, and so is what clients take away from now on.
+        self.shared.keys.stop_sweeper();
         let shared = self.shared;
         tokio::task::spawn_blocking(move || {
             workers.into_iter().for_each(Worker::join);
-            sweeper.join().map_err(|_| io::Error::other("the thread that sweeps panicked"))?;
+            sweeper.join()?;
             shared.keys.store().sync().map_err(io::Error::other)
         })
         .await?
@@ -161,18 +163,34 @@ impl<S: Store> Server<S> {
     }
 }
 
-/// Begins to remove what a crash has left of sorted sets that are gone; ends when that is done, or `stop` is true.
-fn sweep<S: Store>(
+/// The thread that removes the members of sorted sets that are gone.
+struct Sweeper<S: Store> {
     shared: Arc<Shared<S>>,
-    stop: watch::Receiver<bool>,
-) -> io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name("sweep".into()).spawn(move || {
-        match shared.keys.sweep(|| *stop.borrow()) {
-            Ok(0) => {}
-            Ok(sets) => tracing::info!(sets, "removed what a crash had left of sorted sets"),
-            Err(error) => tracing::warn!(%error, "what a crash has left of sorted sets stays"),
-        }
-    })
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl<S: Store> Sweeper<S> {
+    fn start(shared: &Arc<Shared<S>>) -> io::Result<Self> {
+        let shared = Arc::clone(shared);
+        let swept = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("sweep".into());
+        let thread = thread.spawn(move || swept.keys.run_sweeper())?;
+        Ok(Sweeper { shared, thread: Some(thread) })
+    }
+
+    /// Waits until the thread has ended, which it does soon after it was told.
+    fn join(mut self) -> io::Result<()> {
+        self.shared.keys.stop_sweeper();
+        let joined = self.thread.take().map_or(Ok(()), std::thread::JoinHandle::join);
+        joined.map_err(|_| io::Error::other("the thread that sweeps panicked"))
+    }
+}
+
+/// A server that is dropped in mid-run must not leave a thread that waits for ever.
+impl<S: Store> Drop for Sweeper<S> {
+    fn drop(&mut self) {
+        self.shared.keys.stop_sweeper();
+    }
 }
 
 /// A socket that belongs to no runtime yet, with the options of a connection.

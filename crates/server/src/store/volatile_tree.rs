@@ -101,11 +101,7 @@ impl OrderedMap<[u8], [u8]> for VolatileTree {
         range: impl RangeBounds<[u8]>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        let entries = self.read();
-        let bounds = (range.start_bound(), range.end_bound());
-        if !is_inverted(bounds) {
-            each(entries.map.range::<[u8], _>(bounds), visit);
-        }
+        each(self.read().range(&range), visit);
         Ok(())
     }
 
@@ -114,16 +110,24 @@ impl OrderedMap<[u8], [u8]> for VolatileTree {
         range: impl RangeBounds<[u8]>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        let entries = self.read();
-        let bounds = (range.start_bound(), range.end_bound());
-        if !is_inverted(bounds) {
-            each(entries.map.range::<[u8], _>(bounds).rev(), visit);
-        }
+        each(self.read().range(&range).rev(), visit);
         Ok(())
     }
 }
 
-/// Whether a range has its end before its start, which std's map panics at.
+impl Entries {
+    /// The entries of a range; none where it is inverted, which std's map panics at.
+    fn range(
+        &self,
+        range: &impl RangeBounds<[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        let bounds = (range.start_bound(), range.end_bound());
+        let range = (!is_inverted(bounds)).then(|| self.map.range::<[u8], _>(bounds));
+        range.into_iter().flatten()
+    }
+}
+
+/// Whether a range has its end before its start.
 fn is_inverted(bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> bool {
     match bounds {
         (Bound::Excluded(start), Bound::Excluded(end)) => start >= end,

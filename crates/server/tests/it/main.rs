@@ -6,3 +6,4 @@ mod net;
 mod parser;
 mod session;
 mod sorted_sets;
+mod sweeper;

@@ -10,7 +10,8 @@ pub(crate) struct Connection<S: Store = Volatile> {
     session: Session<S>,
 }
 
-fn shared<S: Store>(store: S, config: Config) -> Arc<Shared<S>> {
+/// What the connections of one server share.
+pub(crate) fn shared<S: Store>(store: S, config: Config) -> Arc<Shared<S>> {
     let keys = Keyspace::open(store).expect("the store is whole");
     Arc::new(Shared::new(keys, config))
 }
@@ -31,7 +32,7 @@ impl<S: Store> Connection<S> {
         Self::on(shared(store, Config::default()))
     }
 
-    fn on(shared: Arc<Shared<S>>) -> Self {
+    pub(crate) fn on(shared: Arc<Shared<S>>) -> Self {
         let address = "127.0.0.1:50000".parse().unwrap();
         Connection { session: Session::new(shared, address, address) }
     }
@@ -80,7 +81,20 @@ fn pipelined_requests_are_answered_in_order_and_in_turns() {
 
 #[test]
 fn long_requests_ask_for_a_place_of_their_own() {
-    for line in ["KEYS *", "FLUSHALL", "FLUSHDB ASYNC", "SCAN 0 COUNT 1000000", "WAITAOF 1 0 0"] {
+    for line in [
+        "KEYS *",
+        "FLUSHALL",
+        "FLUSHDB ASYNC",
+        "SCAN 0 COUNT 1000000",
+        "WAITAOF 1 0 0",
+        "ZSCAN z 0 MATCH * COUNT 1000000",
+        "ZPOPMIN z 5000",
+        "ZRANGE z 0 5000",
+        "ZREVRANGE z -5000 -1 WITHSCORES",
+        "ZRANGE z 0 1 BYSCORE LIMIT 4000 100",
+        "ZRANGEBYLEX z - + LIMIT 5000 -1",
+        "ZREMRANGEBYRANK z -9223372036854775808 -1",
+    ] {
         let mut connection = Connection::new();
         connection
             .session
@@ -94,6 +108,26 @@ fn long_requests_ask_for_a_place_of_their_own() {
         connection.session.sent();
         assert_eq!(connection.session.run(), Progress::Read);
         assert_eq!(connection.session.output(), b"+PONG\r\n");
+    }
+}
+
+/// What names a small part, or all of a set that may be short, is run at once.
+#[test]
+fn ranges_that_are_short_or_of_unknown_length_are_run_in_their_turn() {
+    for line in [
+        "ZSCAN z 0 COUNT 4096",
+        "ZPOPMAX z",
+        "ZPOPMAX z 4096",
+        "ZRANGE z 0 -1",
+        "ZRANGE z 5000 9095",
+        "ZRANGE z 0 5000 BYSCORE",
+        "ZRANGE z 0 none",
+        "ZRANGEBYSCORE z 0 1 LIMIT 0 4096",
+        "ZREMRANGEBYRANK z 0 -1",
+    ] {
+        let mut connection = Connection::new();
+        connection.session.input().extend_from_slice(format!("{line}\r\n").as_bytes());
+        assert_eq!(connection.session.run(), Progress::Read, "{line}");
     }
 }
 

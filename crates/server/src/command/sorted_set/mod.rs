@@ -5,11 +5,11 @@ mod range;
 mod remove;
 
 use super::{Call, Failure, Outcome, Verb, glob};
-use crate::keyspace::{KeyError, Need, Score, SetView};
-use crate::resp::{Output, Protocol, format_f64, parse_f64, parse_u64};
+use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
+use crate::resp::{Output, Protocol, Request, format_f64, parse_f64, parse_i64, parse_u64};
 use crate::store::Store;
 
-use super::keyspace::ScanOptions;
+use super::keyspace::{ScanOptions, scan_count};
 
 impl Failure {
     const NOT_A_FLOAT: Failure =
@@ -20,9 +20,9 @@ impl From<KeyError> for Failure {
     fn from(error: KeyError) -> Self {
         match error {
             KeyError::WrongType => Failure::WRONG_TYPE,
-            KeyError::MemberTooLong => {
-                Failure::text("ERR a member of a sorted set has at most 65519 bytes")
-            }
+            KeyError::MemberTooLong => Failure::text(format!(
+                "ERR a member of a sorted set has at most {MEMBER_LEN_MAX} bytes"
+            )),
             KeyError::Store(error) => error.into(),
         }
     }
@@ -38,6 +38,46 @@ fn score(argument: &[u8]) -> Result<Score, Failure> {
     };
     let value = parse_f64(argument).filter(|value| !has_come_to(*value));
     value.and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
+}
+
+/// How many members a request asks for, as far as its numbers tell; 0 where that depends on the set.
+///
+/// A range to the end, or between scores, comprises as many as there are, and most sets are short.
+pub(super) fn members_asked(verb: Verb, request: &Request<'_>) -> u64 {
+    let number = |index: usize| {
+        let argument = (index < request.len()).then(|| request.get(index));
+        argument.and_then(parse_i64).unwrap_or(0)
+    };
+    let asked = match verb {
+        Verb::ZPopMin | Verb::ZPopMax => number(2),
+        Verb::ZScan => return scan_count(request, 3),
+        Verb::ZRemRangeByRank => ranks_asked(number(2), number(3)),
+        Verb::ZRange
+        | Verb::ZRevRange
+        | Verb::ZRangeByScore
+        | Verb::ZRevRangeByScore
+        | Verb::ZRangeByLex
+        | Verb::ZRevRangeByLex => {
+            let words = || request.iter().enumerate().skip(4);
+            let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+            let limit = words().find(|(_, word)| is(word, "LIMIT"));
+            // Those that are skipped are visited, too.
+            let limited = limit.map_or(0, |(index, _)| {
+                let (skip, limit) = (number(index + 1), number(index + 2));
+                if limit < 0 { skip } else { skip.saturating_add(limit) }
+            });
+            let by_rank = matches!(verb, Verb::ZRange | Verb::ZRevRange)
+                && !words().any(|(_, word)| is(word, "BYSCORE") || is(word, "BYLEX"));
+            if by_rank { ranks_asked(number(2), number(3)) } else { limited }
+        }
+        _ => 0,
+    };
+    u64::try_from(asked).unwrap_or(0)
+}
+
+/// Ranks from `start` to `stop`, where both count from the same end.
+fn ranks_asked(start: i64, stop: i64) -> i64 {
+    if (start < 0) == (stop < 0) { stop.saturating_sub(start).saturating_add(1) } else { 0 }
 }
 
 /// Members and scores, encoded, and how many they are: an array's length goes before what is in it.
@@ -104,13 +144,15 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    /// Lets `read` see the set that argument 1 names, and counts whether it is there.
+    /// Lets `read` see the set that argument 1 names, and the request; counts whether the set is there.
     fn read_set<R>(
         &mut self,
         need: Need,
-        read: impl FnOnce(&SetView<'_, S::Tree>) -> Result<R, KeyError>,
+        read: impl FnOnce(&SetView<'_, S::Tree>, &Request<'_>) -> Result<R, KeyError>,
     ) -> Result<Option<R>, Failure> {
-        let found = self.shared.keys.read_set(self.request.get(1), need, read)?;
+        let request = &self.request;
+        let read = |set: &SetView<'_, S::Tree>| read(set, request);
+        let found = self.shared.keys.read_set(request.get(1), need, read)?;
         match found {
             Some(_) => self.client.counts.hits += 1,
             None => self.client.counts.misses += 1,
@@ -119,25 +161,25 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn zcard(&mut self) -> Outcome {
-        let len = self.read_set(Need::Ranks, |set| Ok(set.len()))?;
+        let len = self.read_set(Need::Ranks, |set, _| Ok(set.len()))?;
         self.reply.integer(len.unwrap_or(0) as i64);
         Ok(())
     }
 
     fn zscore(&mut self) -> Outcome {
-        let member = self.request.get(2).to_vec();
-        let score = self.read_set(Need::Entries, |set| set.score(&member))?.flatten();
+        let score =
+            self.read_set(Need::Entries, |set, request| set.score(request.get(2)))?.flatten();
         self.answer_score(score);
         Ok(())
     }
 
     fn zmscore(&mut self) -> Outcome {
-        let members: Vec<Vec<u8>> = self.request.iter().skip(2).map(<[u8]>::to_vec).collect();
-        let scores = self.read_set(Need::Entries, |set| {
-            members.iter().map(|member| set.score(member)).collect::<Result<Vec<_>, _>>()
+        let scores = self.read_set(Need::Entries, |set, request| {
+            request.iter().skip(2).map(|member| set.score(member)).collect::<Result<Vec<_>, _>>()
         })?;
-        self.reply.array(members.len());
-        for score in scores.unwrap_or_else(|| vec![None; members.len()]) {
+        let len = self.request.len() - 2;
+        self.reply.array(len);
+        for score in scores.unwrap_or_else(|| vec![None; len]) {
             self.answer_score(score);
         }
         Ok(())
@@ -156,8 +198,9 @@ impl<S: Store> Call<'_, S> {
             4 if self.is_word(3, "WITHSCORE") => true,
             _ => return Err(Failure::SYNTAX),
         };
-        let member = self.request.get(2).to_vec();
-        let found = self.read_set(Need::Ranks, |set| set.rank(&member, backwards))?.flatten();
+        let found = self
+            .read_set(Need::Ranks, |set, request| set.rank(request.get(2), backwards))?
+            .flatten();
         match found {
             None if with_score => self.reply.null_array(),
             None => self.reply.null(),

@@ -100,7 +100,7 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn zcount(&mut self, verb: Verb) -> Outcome {
         let by = if verb == Verb::ZCount { By::Score } else { By::Lex };
         let range = self.range(by, 2, 3)?;
-        let count = self.read_set(Need::Ranks, |set| set.count(&range))?;
+        let count = self.read_set(Need::Ranks, |set, _| set.count(&range))?;
         self.reply.integer(count.unwrap_or(0) as i64);
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<S: Store> Call<'_, S> {
         let mut members = Members::new(self.reply, len_max, query.with_scores);
         if query.by == By::Rank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
-            self.read_set(Need::Ranks, |set| {
+            self.read_set(Need::Ranks, |set, _| {
                 let (start, limit) = ranks(start, stop, set.len());
                 set.visit_ranks(start, limit, query.backwards, |member, score| {
                     members.push(member, score);
@@ -120,7 +120,7 @@ impl<S: Store> Call<'_, S> {
         } else {
             let (low, high) = if query.backwards { (3, 2) } else { (2, 3) };
             let range = self.range(query.by, low, high)?;
-            self.read_set(Need::Entries, |set| {
+            self.read_set(Need::Entries, |set, _| {
                 set.visit(&range, query.selection(), |member, score| members.push(member, score))
             })?;
         }
