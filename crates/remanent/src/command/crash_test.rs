@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use remanent::crash_test::{Scenario, mutate, scenarios};
+use remanent::crash_test::{SOURCES, Scenario, mutate_in, scenarios};
 use remanent_crashsim::{Config, Mutation, Only, Report};
 use serde_json::{Value, json};
 
@@ -43,6 +43,9 @@ pub(crate) struct CrashTest {
     /// Also leave out each flush and each fence in turn, and see whether that is noticed
     #[arg(long)]
     mutate: bool,
+    /// Leave out flushes and fences of source files alone whose path contains this, such as `structures/src/hashmap`
+    #[arg(long, value_name = "PATH", requires = "mutate")]
+    sources: Option<String>,
     /// List what can be explored, and end
     #[arg(long)]
     list: bool,
@@ -62,6 +65,7 @@ Examples:
   remanent crash-test                              everything, in a few minutes
   remanent crash-test --structure hashmap --seeds 200 --report hashmap.json
   remanent crash-test --mutate --seeds 4           is every flush and fence needed, and tested?
+  remanent crash-test --structure hashmap --mutate --sources structures/src/hashmap
   remanent crash-test --structure heap/large --seed 7 --point 49 --image 1
 
 How to read a line of the result:
@@ -83,7 +87,8 @@ impl CrashTest {
         let only = self.only(&chosen)?;
         let results = self.explore(&chosen, only.as_ref());
         let mutation = (self.mutate && results.iter().all(|(_, report)| report.is_clean()))
-            .then(|| self.mutate(&chosen));
+            .then(|| self.mutate(&chosen))
+            .transpose()?;
         if let Some(path) = &self.report {
             let report = to_json(&results, mutation.as_ref());
             fs::write(path, format!("{report:#}\n"))
@@ -170,9 +175,13 @@ impl CrashTest {
         results
     }
 
-    fn mutate(&self, chosen: &[Scenario]) -> Mutation {
+    fn mutate(&self, chosen: &[Scenario]) -> anyhow::Result<Mutation> {
         let progress = progress();
-        let mutation = mutate(chosen, self.seeds, self.jobs(), |at| {
+        let paths: Vec<&str> = match &self.sources {
+            Some(path) => vec![path],
+            None => SOURCES.to_vec(),
+        };
+        let mutation = mutate_in(&paths, chosen, self.seeds, self.jobs(), |at| {
             progress.set_message(format!(
                 "mutants: {} of {} sites met are killed, now in {}",
                 at.killed, at.met, at.scenario
@@ -180,8 +189,15 @@ impl CrashTest {
             ControlFlow::Continue(())
         });
         progress.finish_and_clear();
+        if mutation.mutants.is_empty() {
+            bail!(
+                "no flush and no fence was met in a source file whose path contains {}; paths are like \
+                 `crates/structures/src/hashmap/ops.rs`",
+                paths.join(" or ")
+            );
+        }
         println!("\n{mutation}");
-        mutation
+        Ok(mutation)
     }
 }
 

@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_pmem::Pool;
+use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
+use remanent_pmem::{Medium, Pool};
 use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, OrderedMap, Stored};
 
 use super::scenarios::OVERHEAD;
@@ -184,6 +185,8 @@ pub(super) struct Tree<F> {
     pub(super) cleared: bool,
     /// Whether the tree is closed and opened before the start.
     pub(super) reopened: bool,
+    /// Whether its count was lost then, as a crash loses it.
+    pub(super) uncounted: bool,
     /// What operations are drawn from.
     pub(super) mix: Mix,
     /// Length beyond which the pool does not grow.
@@ -206,6 +209,10 @@ pub(super) enum Mix {
     Decay,
     /// Visits of ranges beside what concerns one entry: threads do that, too, but not as one step.
     Visits,
+    /// Much `clear`.
+    Clears,
+    /// Sorted entries loaded behind the others, changes of the same leaves, and counts.
+    Tail,
     /// New keys, and removals of [`LONELY`] ones: nearly each changes the tree's shape.
     Shape,
 }
@@ -224,7 +231,12 @@ pub(super) enum Op {
     Range(Range<u64>, bool),
     /// Loads two or three entries behind the last one, as one leaf, if there is one.
     Append(u64),
+    /// Loads so many entries from this key on, in their order.
+    Load(u64, u64),
+    Clear,
     Len,
+    /// Looks whether entries can be counted. How many there are while others write, nothing says.
+    Size,
     /// Looks whether what is visited of a range, forwards or backwards, is in order.
     Visit(Range<u64>, bool),
 }
@@ -235,6 +247,9 @@ pub(super) struct Entries {
     /// `None`: those that are there from the start.
     entries: Option<BTreeMap<u64, u64>>,
 }
+
+/// Where the header of a tree has its count, and what it is when that is lost.
+const COUNT: (u64, u64) = (ChunkId(DATA_FIRST).offset() + 8, u64::MAX);
 
 /// The value that a key has from the start.
 fn base_value(key: u64) -> u64 {
@@ -305,8 +320,14 @@ impl<F: Form> Tree<F> {
                     Answer::Value(len)
                 }
             },
+            Op::Load(first, len) => {
+                let before = entries.len();
+                entries.extend(loaded::<F>(first, len).map(|key| (key, base_value(key))));
+                Answer::Value((entries.len() - before) as u64)
+            }
+            Op::Clear => Answer::Value(std::mem::take(entries).len() as u64),
             Op::Len => Answer::Value(entries.len() as u64),
-            Op::Visit(..) => Answer::Bool(true),
+            Op::Visit(..) | Op::Size => Answer::Bool(true),
         }
     }
 
@@ -329,10 +350,22 @@ impl<F: Form> Tree<F> {
 
 /// Keys behind one of that number, in their order.
 fn appended<F: Form>(last: u64, len: u64) -> Vec<u64> {
-    let first = (last / 4 + 1) * 4;
+    loaded::<F>((last / 4 + 1) * 4, len).collect()
+}
+
+/// So many keys from one of that number on, in their order.
+fn loaded<F: Form>(first: u64, len: u64) -> impl Iterator<Item = u64> {
     let mut keys: Vec<u64> = (first..first + len).collect();
     keys.sort_by_key(|&key| F::key(key).with_ordered(<[u8]>::to_vec));
-    keys
+    keys.into_iter()
+}
+
+/// Loads the entries of these keys.
+fn load<F: Form>(
+    tree: &TestTree<F>,
+    keys: impl Iterator<Item = u64>,
+) -> remanent_structures::Result<u64> {
+    tree.bulk_load(keys.map(|key| (F::key(key), F::value(base_value(key)))))
 }
 
 fn digest(entries: impl Iterator<Item = (u64, u64)>) -> u64 {
@@ -341,7 +374,7 @@ fn digest(entries: impl Iterator<Item = (u64, u64)>) -> u64 {
     })
 }
 
-type TestTree<F> = BlinkTree<<F as Form>::K, <F as Form>::V, Arc<Sim>>;
+pub(super) type TestTree<F> = BlinkTree<<F as Form>::K, <F as Form>::V, Arc<Sim>>;
 
 impl<F: Form> Subject for Tree<F>
 where
@@ -376,6 +409,10 @@ where
         }
         if self.reopened {
             drop(open);
+            if self.uncounted {
+                medium.store(COUNT.0, COUNT.1);
+                medium.persist(COUNT.0, 8);
+            }
             return self.open(medium);
         }
         Ok(open)
@@ -432,15 +469,29 @@ where
             Op::Append(len) => {
                 let appended = self.last_number(tree).and_then(|last| match last {
                     None => Ok(0),
-                    Some(last) => tree.bulk_load(
-                        appended::<F>(last, len)
-                            .into_iter()
-                            .map(|key| (F::key(key), F::value(base_value(key)))),
-                    ),
+                    Some(last) => load::<F>(tree, appended::<F>(last, len).into_iter()),
                 });
                 answer(appended, Answer::Value)
             }
+            Op::Load(first, len) => answer(load::<F>(tree, loaded::<F>(first, len)), Answer::Value),
+            Op::Clear => answer(tree.clear(), Answer::Value),
             Op::Len => answer(tree.len(), Answer::Value),
+            Op::Size => answer(tree.len(), |_| Answer::Bool(true)),
+        }
+    }
+
+    /// Clearing removes each entry by itself, in whatever order. Loading puts one after the other: fewer states than
+    /// these, since what fills a leaf behind the last one comes at once.
+    fn steps(&self, op: &Op) -> Steps<Op> {
+        match *op {
+            Op::Clear => {
+                let keys = self.base.start.min(self.keys.start)..self.base.end.max(self.keys.end);
+                Steps::AnyOrder(keys.map(Op::Remove).collect())
+            }
+            Op::Load(first, len) => Steps::InOrder(
+                loaded::<F>(first, len).map(|key| Op::Put(key, base_value(key))).collect(),
+            ),
+            _ => Steps::One,
         }
     }
 
@@ -495,6 +546,8 @@ where
             Mix::Loads => &[0, 1, 6, 9, 9, 9],
             Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
             Mix::Visits => &[0, 1, 3, 3, 11, 11],
+            Mix::Clears => &[0, 1, 3, 12, 12, 12],
+            Mix::Tail => &[0, 3, 3, 3, 13, 13, 14],
             Mix::Shape => &[0, 10],
         };
         match *rng.pick(kinds) {
@@ -509,6 +562,10 @@ where
             9 => Op::Append(2 + rng.below(2)),
             11 => Op::Visit(key.min(other)..key.max(other) + 1, rng.below(2) == 0),
             10 => Op::Remove(*rng.pick(&LONELY)),
+            12 => Op::Clear,
+            // More than one leaf's worth, or less.
+            13 => Op::Load(key / 4 * 4, 2 + rng.below(3)),
+            14 => Op::Size,
             _ => Op::Len,
         }
     }

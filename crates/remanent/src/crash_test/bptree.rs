@@ -132,7 +132,7 @@ pub(super) struct State {
     len: i64,
 }
 
-type TestTree<V> = BpTree<TestKey, V, Arc<Sim>>;
+pub(super) type TestTree<V> = BpTree<TestKey, V, Arc<Sim>>;
 
 impl<V> Tree<V> {
     fn base(&self) -> BTreeMap<u64, u64> {

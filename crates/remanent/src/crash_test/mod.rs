@@ -11,6 +11,7 @@ mod bptree;
 mod bytes;
 mod hashmap;
 mod heap;
+mod lagging_sets;
 mod line_tx;
 mod multimap;
 mod mutation;
@@ -21,6 +22,8 @@ mod scenarios_batch_list;
 mod scenarios_blink_tree;
 mod scenarios_bptree;
 mod scenarios_sorted_sets;
+#[cfg(test)]
+mod shapes;
 mod sorted_sets;
 
 use std::fmt;
@@ -33,7 +36,7 @@ use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::{Error, Key, OrderedKey, Stored};
 
-pub use mutation::{Progress, mutate, mutate_in};
+pub use mutation::{Progress, SOURCES, mutate, mutate_in};
 pub use scenarios::scenarios;
 
 /// A structure, and a way to explore it.
@@ -53,7 +56,7 @@ impl Scenario {
     fn new(
         name: &'static str,
         about: &'static str,
-        subject: impl Subject + 'static,
+        subject: impl Subject<Handle: 'static> + 'static,
         mut config: Config,
     ) -> Self {
         config.command = format!("remanent crash-test --structure {name}");
@@ -94,11 +97,29 @@ type ReportObserver<'a> = &'a mut (dyn FnMut(&Report) -> ControlFlow<()> + Send)
 /// A [`Subject`] whose types are forgotten.
 trait Explorable: Sync {
     fn explore(&self, config: &Config, observer: ReportObserver<'_>) -> Report;
+
+    /// Does the operations of a seed, those of threads one after the other, without a crash; `look` sees the structure
+    /// before the first and after each.
+    #[cfg(test)]
+    fn run(&self, config: &Config, seed: u64, look: &mut dyn FnMut(&dyn std::any::Any));
 }
 
-impl<S: Subject> Explorable for S {
+impl<S: Subject<Handle: 'static>> Explorable for S {
     fn explore(&self, config: &Config, observer: ReportObserver<'_>) -> Report {
         remanent_crashsim::explore_with(self, config, observer)
+    }
+
+    #[cfg(test)]
+    fn run(&self, config: &Config, seed: u64, look: &mut dyn FnMut(&dyn std::any::Any)) {
+        let Config { setup, threads, ops, .. } = *config;
+        let workload = remanent_crashsim::Workload::generate(self, seed, setup, threads, ops);
+        let handle =
+            self.create(Arc::new(Sim::new(config.sim.clone()))).expect("a medium without faults");
+        look(&handle);
+        for op in workload.setup.iter().chain(workload.threads.iter().flatten()) {
+            self.apply(&handle, op);
+            look(&handle);
+        }
     }
 }
 

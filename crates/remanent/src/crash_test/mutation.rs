@@ -18,6 +18,9 @@ pub struct Progress<'a> {
     pub killed: usize,
 }
 
+/// Paths of everything whose flushes and fences can be left out.
+pub const SOURCES: [&str; 2] = ["pmem/src/", "structures/src/"];
+
 /// Leaves out each flush and each fence of `remanent-pmem` and `remanent-structures` that the scenarios meet, in all
 /// scenarios that meet it until one of them breaks.
 ///
@@ -29,7 +32,7 @@ pub fn mutate(
     jobs: usize,
     observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Mutation {
-    mutate_in(&["pmem/src/", "structures/src/"], scenarios, seeds, jobs, observer)
+    mutate_in(&SOURCES, scenarios, seeds, jobs, observer)
 }
 
 /// As [`mutate`], in the source files alone whose path contains one of `paths`.

@@ -11,6 +11,9 @@ use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepar
 /// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
 const FULL_BASE: u64 = 48;
 
+/// Of 16 keys, those without which two leaves are left under the first node.
+const SPARSE: [u64; 9] = [0, 1, 2, 3, 4, 5, 7, 10, 11];
+
 fn tree<F>(mix: Mix) -> Tree<F> {
     Tree {
         keys: 0..10,
@@ -19,6 +22,7 @@ fn tree<F>(mix: Mix) -> Tree<F> {
         thinned: &[],
         cleared: false,
         reopened: false,
+        uncounted: false,
         mix,
         size_max: SIZE_MAX,
         form: PhantomData,
@@ -92,9 +96,72 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
         )
         .with_weight(20),
     );
-    all.push(cleared::<Words>("blink_tree/cleared"));
-    all.push(cleared::<Texts>("blink_tree/records-cleared"));
+    all.extend(in_steps());
     all
+}
+
+/// What clears trees, and loads entries.
+fn in_steps() -> Vec<Scenario> {
+    let mut all = vec![
+        cleared::<Words>("blink_tree/cleared"),
+        cleared::<Texts>("blink_tree/records-cleared"),
+    ];
+    all.extend(clears::<Words>(["blink_tree/clear", "blink_tree/threads-clear"]));
+    all.extend(clears::<Texts>(["blink_tree/records-clear", "blink_tree/records-threads-clear"]));
+    all.extend(tails::<Words>(["blink_tree/threads-loads", "blink_tree/threads-counts"]));
+    all.extend(tails::<Texts>([
+        "blink_tree/records-threads-loads",
+        "blink_tree/records-threads-counts",
+    ]));
+    all
+}
+
+/// What `clear` does is not one step: each entry that was there when it began is removed by itself, in whatever order,
+/// so a crash leaves any of them, as they were. What others put in meanwhile may stay or go, and may go as often as it
+/// comes.
+fn clears<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
+    let [clear, threads] = names;
+    let nested = Nested { depth: 2, one_in: 32, samples: 2 };
+    let tree = || Tree { base: 0..8, keys: 0..8, ..tree::<F>(Mix::Clears) };
+    [
+        Scenario::new(
+            clear,
+            "entries are removed leaf by leaf, and again after a crash",
+            tree(),
+            Config { nested, after: 4, ..prepared(alone(1, 4)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            threads,
+            "threads write into a tree that others clear",
+            Tree { base: 0..6, keys: 0..6, ..tree() },
+            briefly(3, 0, 3),
+        )
+        .with_weight(10),
+    ]
+}
+
+/// Loading is not one step, since others write between its leaves: each entry is put after the one before, and a
+/// crash leaves a beginning. What is counted meanwhile can be said of no moment; it is compared when all is over.
+fn tails<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
+    let [loads, counts] = names;
+    let tree = || Tree { base: 0..4, keys: 4..8, ..tree::<F>(Mix::Tail) };
+    [
+        Scenario::new(
+            loads,
+            "threads load entries behind a leaf that others divide and join",
+            tree(),
+            briefly(3, 0, 3),
+        )
+        .with_weight(10),
+        Scenario::new(
+            counts,
+            "threads count entries while others write",
+            Tree { reopened: true, uncounted: true, ..tree() },
+            briefly(3, 0, 3),
+        )
+        .with_weight(10),
+    ]
 }
 
 fn cleared<F: Form + Clone + Send>(name: &'static str) -> Scenario {
@@ -147,25 +214,30 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
     let growth = || tree::<F>(Mix::Growth);
     let decay = || tree::<F>(Mix::Decay);
     vec![
-        Scenario::new(split, "leaves are divided", growth(), shaped(at_stores(alone(3, 6)))),
+        Scenario::new(
+            split,
+            "leaves are divided",
+            Tree { base: 2..6, ..growth() },
+            shaped(at_stores(prepared(alone(0, 6)))),
+        ),
         Scenario::new(
             root_split,
             "the root is divided",
-            Tree { base: 4..13, keys: 0..18, ..growth() },
+            Tree { base: 8..21, keys: 0..8, ..growth() },
             shaped(prepared(alone(0, 8))),
         ),
         Scenario::new(
             merge,
             "leaves are joined",
-            Tree { base: 0..8, keys: 0..8, ..decay() },
-            Config { samples: 6, after: 6, ..at_stores(prepared(alone(3, 4))) },
+            Tree { base: 0..8, thinned: &[1, 2, 4, 5], keys: 0..4, ..decay() },
+            Config { samples: 6, after: 6, ..at_stores(prepared(alone(1, 4))) },
         )
         .with_weight(2),
         Scenario::new(
             root_merge,
             "nodes are joined, and the tree loses a level",
-            Tree { base: 0..16, keys: 0..16, ..decay() },
-            shaped(prepared(alone(12, 10))),
+            Tree { base: 0..16, thinned: &SPARSE, keys: 6..10, ..decay() },
+            shaped(prepared(alone(0, 12))),
         ),
         Scenario::new(
             full,

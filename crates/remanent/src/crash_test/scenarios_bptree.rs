@@ -27,6 +27,7 @@ fn wide(mix: Mix, base: u64) -> Tree<Wide> {
 pub(super) fn bptrees() -> Vec<Scenario> {
     let mut all = bptrees_by_one_thread();
     all.extend(bptrees_that_change_shape());
+    all.extend(bptrees_that_shrink());
     all.extend(bptrees_by_threads());
     all
 }
@@ -126,12 +127,6 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
             alone(3, 5),
         ),
         Scenario::new(
-            "bptree/merge",
-            "neighbours are joined, emptied leaves dropped",
-            narrow(Mix::Shrinking, 8),
-            prepared(alone(2, 14)),
-        ),
-        Scenario::new(
             "bptree/clear",
             "a tree of some levels is dismantled",
             narrow(Mix::Clears, 14),
@@ -158,6 +153,23 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
             "batches of old nodes are freed",
             collect,
             prepared(alone(0, 10)),
+        ),
+    ]
+}
+
+fn bptrees_that_shrink() -> [Scenario; 2] {
+    [
+        Scenario::new(
+            "bptree/merge",
+            "neighbours are joined, emptied leaves dropped",
+            narrow(Mix::Shrinking, 8),
+            prepared(alone(2, 14)),
+        ),
+        Scenario::new(
+            "bptree/root-merge",
+            "the last two leaves are joined, and the tree loses a level",
+            narrow(Mix::Shrinking, 6),
+            prepared(alone(2, 14)),
         ),
     ]
 }

@@ -3,17 +3,92 @@
 use remanent_crashsim::{Class, Config, Nested};
 
 use super::Scenario;
+use super::lagging_sets::LaggingKeys;
 use super::scenarios::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, pages, prepared, together,
 };
 use super::sorted_sets::{Keys, Mix};
 
 fn keys(mix: Mix) -> Keys {
-    Keys { keys: 2, members: 5, base: 0, mix, size_max: SIZE_MAX, padding: 0 }
+    Keys { keys: 2, members: 5, base: 0, mix, size_max: SIZE_MAX, padding: 0, sweeps: false }
 }
 
 /// Scenarios of sorted sets.
 pub(super) fn sorted_sets() -> Vec<Scenario> {
+    let mut all = durable();
+    all.extend(swept());
+    all.extend(batched());
+    all
+}
+
+/// What removes members beside the clients.
+fn swept() -> Vec<Scenario> {
+    let swept = Keys { base: 3, sweeps: true, ..keys(Mix::Sweep) };
+    vec![
+        Scenario::new(
+            "sorted_sets/sweep",
+            "members of sets that are gone are removed in between",
+            swept.clone(),
+            prepared(alone(0, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/threads-sweep",
+            "one removes members of sets that are gone, beside clients",
+            swept,
+            prepared(by_priority(3, 0, 3)),
+        ),
+    ]
+}
+
+/// Names become safe in batches, members at once.
+fn batched() -> Vec<Scenario> {
+    let nested = Nested { depth: 2, one_in: 32, samples: 2 };
+    let with_members = |mix| LaggingKeys(Keys { base: 3, ..keys(mix) });
+    let swept = LaggingKeys(Keys { base: 3, sweeps: true, ..keys(Mix::Sweep) });
+    let one_swept = LaggingKeys(Keys { keys: 1, ..swept.0.clone() });
+    vec![
+        Scenario::new(
+            "sorted_sets/batched",
+            "names lag behind members",
+            LaggingKeys(keys(Mix::All)),
+            prepared(alone(2, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/batched-names",
+            "names lag behind, and sets are replaced and removed",
+            with_members(Mix::Names),
+            prepared(alone(0, 5)),
+        ),
+        Scenario::new(
+            "sorted_sets/batched-recovery",
+            "names lag behind, and crashes inside recovery and after it",
+            with_members(Mix::All),
+            Config { nested, after: 4, ..prepared(alone(0, 3)) },
+        ),
+        Scenario::new(
+            "sorted_sets/batched-sweep",
+            "names lag behind, and members of sets that are gone are removed in between",
+            swept.clone(),
+            prepared(alone(0, 5)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "sorted_sets/batched-threads",
+            "names lag behind, and two clients change sets",
+            with_members(Mix::Members),
+            prepared(together(2, 0, 3)),
+        ),
+        Scenario::new(
+            "sorted_sets/batched-threads-sweep",
+            "names lag behind, and one removes members beside clients",
+            one_swept,
+            prepared(by_priority(3, 0, 2)),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn durable() -> Vec<Scenario> {
     let nested = Nested { depth: 2, one_in: 32, samples: 2 };
     let with_members = |mix| Keys { base: 3, ..keys(mix) };
     // The heap's header, the map, the tree's nodes, and chunks of records that the members nearly fill.

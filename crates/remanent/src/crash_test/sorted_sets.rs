@@ -7,9 +7,9 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_server::resp::encode_request;
-use remanent_server::store::StoreError;
-use remanent_server::{Config, Keyspace, MapStore, Progress, Session, Shared};
-use remanent_structures::{BlinkTree, Map};
+use remanent_server::store::{Change, StoreError};
+use remanent_server::{BatchStore, Config, Keyspace, MapStore, Progress, Session, Shared, Store};
+use remanent_structures::{BatchOptions, BlinkTree, Map};
 
 use super::must_be_empty;
 
@@ -25,6 +25,8 @@ pub(super) struct Keys {
     pub(super) size_max: u64,
     /// Bytes of a member besides what tells it from others.
     pub(super) padding: usize,
+    /// Whether a crash has left members of a set under each name, and clients leave more.
+    pub(super) sweeps: bool,
 }
 
 /// Which commands occur.
@@ -36,6 +38,8 @@ pub(super) enum Mix {
     Members,
     /// What takes whole sets away, and brings new ones.
     Names,
+    /// As [`Names`](Mix::Names), beside what removes their members.
+    Sweep,
 }
 
 /// One command.
@@ -52,10 +56,16 @@ pub(super) enum Op {
     Exists(u64),
     Delete(u64),
     Flush,
+    /// Removes members of sets that clients have taken away.
+    SweepGone,
+    /// Removes members of all sets that have no name.
+    SweepAll,
+    /// Waits until everything is durable.
+    Sync,
 }
 
 /// What a key holds.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Value {
     String(u64),
     /// Members and scores, which are whole numbers here.
@@ -67,17 +77,36 @@ pub(super) enum Value {
 pub(super) struct Contents(Option<BTreeMap<u64, Value>>);
 
 /// A server without sockets, and its pool.
-pub(super) struct Opened {
-    shared: Arc<Shared<MapStore<Arc<Sim>>>>,
+pub(super) struct Opened<S: Store> {
+    shared: Arc<Shared<S>>,
     pool: Pool<Arc<Sim>>,
+}
+
+/// A store in a simulated pool.
+pub(super) trait Simulated: Store<Tree = BlinkTree<[u8], [u8], Arc<Sim>>> + Sized {
+    fn in_pool(pool: &Pool<Arc<Sim>>) -> Outcome<Self>;
+}
+
+impl Simulated for MapStore<Arc<Sim>> {
+    fn in_pool(pool: &Pool<Arc<Sim>>) -> Outcome<Self> {
+        Ok(MapStore::open(pool)?)
+    }
+}
+
+impl Simulated for BatchStore<Arc<Sim>> {
+    /// No thread: the simulator's are the only ones.
+    fn in_pool(pool: &Pool<Arc<Sim>>) -> Outcome<Self> {
+        let options = BatchOptions { segment_len: 64 << 10, ..BatchOptions::without_thread() };
+        Ok(BatchStore::open(pool, options)?)
+    }
 }
 
 const OK: &str = "+OK";
 const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
-impl Opened {
+impl<S: Simulated> Opened<S> {
     fn new(pool: Pool<Arc<Sim>>) -> Outcome<Self> {
-        let keys = Keyspace::open(MapStore::open(&pool)?)?;
+        let keys = Keyspace::open(S::in_pool(&pool)?)?;
         Ok(Opened { shared: Arc::new(Shared::new(keys, Config::default())), pool })
     }
 
@@ -104,7 +133,7 @@ impl Keys {
         member.trim_end_matches('-').parse().ok()
     }
 
-    fn base_contents(&self) -> BTreeMap<u64, Value> {
+    pub(super) fn base_contents(&self) -> BTreeMap<u64, Value> {
         let members = || (0..self.base).map(|member| (member, member as i64)).collect();
         let keys = 0..if self.base == 0 { 0 } else { self.keys };
         keys.map(|key| (key, Value::Sorted(members()))).collect()
@@ -135,11 +164,13 @@ impl Keys {
             Op::Exists(name) => vec![text("EXISTS"), key(name)],
             Op::Delete(name) => vec![text("DEL"), key(name)],
             Op::Flush => vec![text("FLUSHALL")],
+            Op::Sync => ["WAITAOF", "1", "0", "0"].map(text).to_vec(),
+            Op::SweepGone | Op::SweepAll => unreachable!("no client asks for it"),
         }
     }
 
     /// Does to the contents what a command does; answers as the server should.
-    fn run(&self, contents: &mut BTreeMap<u64, Value>, op: &Op) -> Vec<String> {
+    pub(super) fn run(&self, contents: &mut BTreeMap<u64, Value>, op: &Op) -> Vec<String> {
         let one = |line: String| vec![line];
         let (Op::Add(key, _)
         | Op::Remove(key, _)
@@ -160,6 +191,8 @@ impl Keys {
                 }
                 Op::Exists(key) => one(format!(":{}", u8::from(contents.contains_key(key)))),
                 Op::Delete(key) => one(format!(":{}", u8::from(contents.remove(key).is_some()))),
+                Op::SweepGone | Op::SweepAll => Vec::new(),
+                Op::Sync => [":1", ":0"].map(str::to_owned).to_vec(),
                 _ => {
                     contents.clear();
                     one(OK.to_owned())
@@ -207,14 +240,18 @@ impl Keys {
     }
 }
 
-impl Subject for Keys {
-    type Op = Op;
-    type Ret = Vec<String>;
-    type State = Contents;
-    type Handle = Opened;
-
-    fn create(&self, medium: Arc<Sim>) -> Outcome<Opened> {
-        let opened = Opened::new(Pool::format(medium, &Format::new(self.size_max))?)?;
+/// What both kinds of stores have in common.
+impl Keys {
+    pub(super) fn create_in<S: Simulated>(&self, medium: Arc<Sim>) -> Outcome<Opened<S>> {
+        let pool = Pool::format(medium, &Format::new(self.size_max))?;
+        let opened = Opened::<S>::new(pool)?;
+        let keys = opened.shared.keys();
+        for key in 0..if self.sweeps { self.keys } else { 0 } {
+            opened.call(&self.words(&Op::Add(key, vec![(0, 0), (1, 1)])));
+            // As after a crash: the set has lost its name, and knows it.
+            let name = format!("key{key}");
+            keys.store().modify(name.as_bytes(), |_| (Change::<&[u8]>::Remove, ()))?;
+        }
         for (key, value) in self.base_contents() {
             if let Value::Sorted(members) = value {
                 let added = opened.call(&self.words(&Op::Add(key, members.into_iter().collect())));
@@ -225,14 +262,15 @@ impl Subject for Keys {
                 }
             }
         }
-        Ok(opened)
+        keys.store().sync()?;
+        self.begin(opened)
     }
 
-    fn open(&self, medium: Arc<Sim>) -> Outcome<Opened> {
+    pub(super) fn open_in<S: Simulated>(&self, medium: Arc<Sim>) -> Outcome<Opened<S>> {
         let pool = Pool::recover(medium)?;
         let is_whole = pool.roots()?.iter().any(|root| root.name == remanent_server::store::ROOT);
         match Opened::new(pool) {
-            Ok(opened) => Ok(opened),
+            Ok(opened) => self.begin(opened),
             Err(error) => {
                 let full = error.downcast_ref() == Some(&StoreError::Full);
                 assert!(!is_whole || full, "the keys do not open: {error}");
@@ -241,18 +279,30 @@ impl Subject for Keys {
         }
     }
 
-    fn apply(&self, opened: &Opened, op: &Op) -> Vec<String> {
-        opened.call(&self.words(op))
+    fn begin<S: Simulated>(&self, opened: Opened<S>) -> Outcome<Opened<S>> {
+        if self.sweeps {
+            opened.shared.keys().leave_members();
+        }
+        Ok(opened)
     }
 
-    fn model(&self, state: &mut Contents, op: &Op) -> Vec<String> {
-        let mut contents = state.0.take().unwrap_or_else(|| self.base_contents());
-        let answer = self.run(&mut contents, op);
-        state.0 = (contents != self.base_contents()).then_some(contents);
-        answer
+    pub(super) fn apply_to<S: Simulated>(&self, opened: &Opened<S>, op: &Op) -> Vec<String> {
+        let keys = opened.shared.keys();
+        let swept = match op {
+            Op::SweepGone => keys.sweep_gone(|| false),
+            Op::SweepAll => keys.sweep(|| false).map(drop),
+            _ => return opened.call(&self.words(op)),
+        };
+        match swept {
+            Ok(()) => Vec::new(),
+            Err(error) => vec![error.to_string()],
+        }
     }
 
-    fn observe(&self, opened: &Opened) -> Outcome<Contents> {
+    pub(super) fn observe_in<S: Simulated>(
+        &self,
+        opened: &Opened<S>,
+    ) -> Outcome<BTreeMap<u64, Value>> {
         let mut contents = BTreeMap::new();
         for key in 0..self.keys {
             let name = format!("key{key}");
@@ -278,6 +328,64 @@ impl Subject for Keys {
         if count[0] != format!(":{}", contents.len()) {
             return Err(format!("{} keys by count, {} found", count[0], contents.len()).into());
         }
+        Ok(contents)
+    }
+
+    pub(super) fn check_in<S: Simulated>(&self, opened: &Opened<S>) -> Outcome {
+        let keys = opened.shared.keys();
+        let wrong = keys.check()?;
+        if !wrong.is_empty() {
+            return Err(wrong.join("; ").into());
+        }
+        // What a crash has left of sets that are gone is found, all of it.
+        keys.sweep(|| false)?;
+        if let Some(tree) = keys.store().tree() {
+            let expected: usize = self
+                .observe_in(opened)?
+                .values()
+                .map(|value| match value {
+                    Value::String(_) => 0,
+                    Value::Sorted(members) => 1 + 2 * members.len(),
+                })
+                .sum();
+            // The note of which numbers are taken is there unless all keys were.
+            let len = tree.len()? as usize;
+            if len != expected && len != expected + 1 {
+                return Err(format!("{len} entries in the tree, and {expected} expected").into());
+            }
+            must_be_empty(BlinkTree::check(tree)?)?;
+        }
+        must_be_empty(opened.pool.check()?.violations)
+    }
+}
+
+impl Subject for Keys {
+    type Op = Op;
+    type Ret = Vec<String>;
+    type State = Contents;
+    type Handle = Opened<MapStore<Arc<Sim>>>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        self.create_in(medium)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        self.open_in(medium)
+    }
+
+    fn apply(&self, opened: &Self::Handle, op: &Op) -> Vec<String> {
+        self.apply_to(opened, op)
+    }
+
+    fn model(&self, state: &mut Contents, op: &Op) -> Vec<String> {
+        let mut contents = state.0.take().unwrap_or_else(|| self.base_contents());
+        let answer = self.run(&mut contents, op);
+        state.0 = (contents != self.base_contents()).then_some(contents);
+        answer
+    }
+
+    fn observe(&self, opened: &Self::Handle) -> Outcome<Contents> {
+        let contents = self.observe_in(opened)?;
         let is_base = contents == self.base_contents();
         Ok(Contents((!is_base).then_some(contents)))
     }
@@ -291,6 +399,7 @@ impl Subject for Keys {
             Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8],
             Mix::Members => &[0, 0, 0, 1, 1, 2, 2, 3, 4, 5],
             Mix::Names => &[0, 0, 1, 3, 6, 7, 7, 9, 9, 10],
+            Mix::Sweep => &[0, 1, 3, 6, 7, 7, 7, 8, 9, 11, 11, 12],
         };
         match *rng.pick(kinds) {
             0 => {
@@ -307,36 +416,14 @@ impl Subject for Keys {
             7 => Op::Delete(key),
             9 => Op::SetIfMissing(key, rng.below(9)),
             10 => Op::Exists(key),
+            11 => Op::SweepGone,
+            12 => Op::SweepAll,
             _ => Op::Flush,
         }
     }
 
-    fn check(&self, opened: &Opened) -> Outcome {
-        let keys = opened.shared.keys();
-        let wrong = keys.check()?;
-        if !wrong.is_empty() {
-            return Err(wrong.join("; ").into());
-        }
-        // What a crash has left of sets that are gone is found, all of it.
-        keys.sweep(|| false)?;
-        if let Some(tree) = remanent_server::Store::tree(keys.store()) {
-            let Contents(contents) = self.observe(opened)?;
-            let contents = contents.unwrap_or_else(|| self.base_contents());
-            let expected: usize = contents
-                .values()
-                .map(|value| match value {
-                    Value::String(_) => 0,
-                    Value::Sorted(members) => 1 + 2 * members.len(),
-                })
-                .sum();
-            // The note of which numbers are taken is there unless all keys were.
-            let len = tree.len()? as usize;
-            if len != expected && len != expected + 1 {
-                return Err(format!("{len} entries in the tree, and {expected} expected").into());
-            }
-            must_be_empty(BlinkTree::check(tree)?)?;
-        }
-        must_be_empty(opened.pool.check()?.violations)
+    fn check(&self, opened: &Self::Handle) -> Outcome {
+        self.check_in(opened)
     }
 
     fn is_refused(&self, answer: &Vec<String>) -> bool {
