@@ -10,6 +10,7 @@ use crate::machine::backing_of;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::redis::{self, Append, Load};
 use crate::peers::remanent_serve;
+use crate::peers::resp::{Reply, SET_KEY};
 use crate::peers::server::{Server, is_installed};
 use crate::plot::Shape;
 use crate::report::{Ground, Report};
@@ -17,6 +18,7 @@ use crate::report::{Ground, Report};
 /// What one server is asked for in a round.
 #[derive(Clone, Copy)]
 struct Case {
+    /// What redis-benchmark calls it, or the command's name.
     test: &'static str,
     pipeline: u32,
     /// About a second of work for a server that does 130 thousand a second unpipelined.
@@ -26,16 +28,48 @@ struct Case {
 /// The floor: what the sockets and the load generator leave for any command. Asked of our server only.
 const PING: &str = "ping_mbulk";
 
-const CASES: [Case; 6] = [
+/// Fewer members are taken away in all rounds than there are.
+const SET_REQUESTS: u64 = 160_000;
+
+const CASES: [Case; 10] = [
     Case { test: "set", pipeline: 1, requests: 160_000 },
     Case { test: "get", pipeline: 1, requests: 160_000 },
     Case { test: PING, pipeline: 1, requests: 160_000 },
     Case { test: "set", pipeline: 16, requests: 600_000 },
     Case { test: "get", pipeline: 16, requests: 600_000 },
     Case { test: PING, pipeline: 16, requests: 600_000 },
+    Case { test: "zadd", pipeline: 16, requests: SET_REQUESTS },
+    Case { test: "zscore", pipeline: 16, requests: SET_REQUESTS },
+    Case { test: "zrange", pipeline: 16, requests: SET_REQUESTS },
+    Case { test: "zpopmin", pipeline: 16, requests: SET_REQUESTS },
 ];
 
 impl Case {
+    /// What redis-benchmark is told: one of its own tests, or a command.
+    fn words(self) -> &'static [&'static str] {
+        match self.test {
+            "set" => &["set"],
+            "get" => &["get"],
+            "zadd" => &["ZADD", SET_KEY, "__rand_int__", "member:__rand_int__"],
+            "zscore" => &["ZSCORE", SET_KEY, "member:__rand_int__"],
+            "zrange" => &["ZRANGE", SET_KEY, "0", "10"],
+            "zpopmin" => &["ZPOPMIN", SET_KEY],
+            _ => &[PING],
+        }
+    }
+
+    fn is_on_set(self) -> bool {
+        self.words().contains(&SET_KEY)
+    }
+
+    /// Whether the contender with this index is asked for it.
+    fn is_for(self, contender: usize) -> bool {
+        match self.test {
+            PING => contender == OURS,
+            _ => !self.is_on_set() || has_set(contender),
+        }
+    }
+
     fn x(self) -> String {
         format!("p{} {}", self.pipeline, self.test.to_uppercase())
     }
@@ -70,6 +104,11 @@ struct Contender {
 /// Index of the contenders that the claims are about.
 const OURS: usize = 0;
 const REDIS_VOLATILE: usize = 1;
+
+/// Sorted sets are compared with Redis at its fastest alone.
+fn has_set(contender: usize) -> bool {
+    [OURS, REDIS_VOLATILE].contains(&contender)
+}
 
 /// Runs redis-benchmark against all servers in turn, then weighs an entry in both.
 ///
@@ -142,28 +181,39 @@ impl Contender {
 
 fn measure_throughput(contenders: &mut [Contender], effort: &Effort) -> Result<()> {
     let progress = Progress::new("kv", contenders.len() * (1 + effort.rounds * CASES.len()));
-    for contender in contenders.iter_mut() {
+    for (index, contender) in contenders.iter_mut().enumerate() {
         progress.step(format!("loading {}", contender.name));
         contender.server.ready()?;
         // Every GET is to find its key.
         contender.server.client()?.load(0..effort.keys).context("cannot load the data")?;
+        if has_set(index) {
+            contender.server.client()?.load_set(0..effort.keys).context("cannot load a set")?;
+        }
     }
     for round in 0..effort.rounds {
         for (index, case) in CASES.into_iter().enumerate() {
             for turn in turns(contenders.len(), round) {
-                if case.test == PING && turn != OURS {
+                if !case.is_for(turn) {
                     continue;
                 }
                 let contender = &mut contenders[turn];
                 progress.step(format!("{} {}", contender.name, case.x()));
                 let slowness = if case.test == "set" { contender.slowness } else { 1 };
                 let requests = case.requests / effort.divisor / slowness;
-                let load =
-                    Load { test: case.test, pipeline: case.pipeline, requests, keys: effort.keys };
+                let (words, pipeline) = (case.words(), case.pipeline);
+                let load = Load { words, pipeline, requests, keys: effort.keys };
                 let rate = redis::benchmark(contender.server.address(), load)
                     .with_context(|| format!("{} {}", contender.name, case.x()))?;
                 contender.samples[index].push(rate / 1e3);
             }
+        }
+    }
+    for (index, contender) in contenders.iter().enumerate() {
+        if has_set(index) {
+            let left = contender.server.client()?.call(&[b"ZCARD", SET_KEY.as_bytes()])?;
+            // Of an empty set ZPOPMIN takes nothing.
+            let is_filled = matches!(left, Reply::Integer(count) if count > 0);
+            ensure!(is_filled, "{} has no members left: {left:?}", contender.name);
         }
     }
     Ok(())

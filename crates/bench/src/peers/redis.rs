@@ -83,8 +83,8 @@ pub(crate) fn settle(server: &Server) -> Result<()> {
 /// A run of redis-benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// `set`, `get` or `ping_mbulk`.
-    pub(crate) test: &'static str,
+    /// `set`, `get` or `ping_mbulk`; or a command and its arguments.
+    pub(crate) words: &'static [&'static str],
     /// Requests that a client sends before it reads the replies.
     pub(crate) pipeline: u32,
     /// Requests in all.
@@ -106,8 +106,12 @@ pub(crate) fn benchmark(address: SocketAddr, load: Load) -> Result<f64> {
     let numbers = [CLIENTS.into(), load.pipeline.into(), load.requests, load.keys]
         .map(|n: u64| n.to_string());
     let mut command = Command::new("redis-benchmark");
-    command.args(["-h", "127.0.0.1", "-p", &port, "-t", load.test, "-d", "16", "--csv"]);
+    command.args(["-h", "127.0.0.1", "-p", &port, "-d", "16", "--csv"]);
     command.args(["-c", &numbers[0], "-P", &numbers[1], "-n", &numbers[2], "-r", &numbers[3]]);
+    match load.words {
+        [test] => command.args(["-t", test]),
+        words => command.args(words),
+    };
     let output = command.output().context("cannot execute redis-benchmark")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -81,23 +81,48 @@ impl Client {
     /// # Errors
     ///
     /// When the connection breaks or a SET is refused.
-    pub(crate) fn load(&mut self, mut range: std::ops::Range<u64>) -> Result<()> {
+    pub(crate) fn load(&mut self, range: std::ops::Range<u64>) -> Result<()> {
+        self.load_by(range, b"+OK\r\n", |request, number| {
+            encode(request, &[b"SET", entry_key(number).as_bytes(), &entry_value(number)]);
+        })
+    }
+
+    /// Adds the members numbered `range`, which must be new, to the sorted set [`SET_KEY`]. Their scores are of any
+    /// order, and less than `range.end`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Self::load).
+    pub(crate) fn load_set(&mut self, range: std::ops::Range<u64>) -> Result<()> {
+        let scores = range.end.max(1);
+        self.load_by(range, b":1\r\n", |request, number| {
+            let score = (mix(number) % scores).to_string();
+            let member = format!("member:{number:012}");
+            let words = ["ZADD", SET_KEY, &score, &member].map(str::as_bytes);
+            encode(request, &words);
+        })
+    }
+
+    /// Sends a request for each number, pipelined, and makes sure that each has the right answer.
+    fn load_by(
+        &mut self,
+        mut range: std::ops::Range<u64>,
+        right: &[u8],
+        request_for: impl Fn(&mut Vec<u8>, u64),
+    ) -> Result<()> {
         let mut request = Vec::with_capacity(PIPELINE_LEN * 64);
         let mut replies = Vec::new();
         while !range.is_empty() {
             request.clear();
             let end = range.end.min(range.start + PIPELINE_LEN as u64);
             let count = (end - range.start) as usize;
-            for number in range.start..end {
-                encode(&mut request, &[b"SET", entry_key(number).as_bytes(), &entry_value(number)]);
-            }
+            (range.start..end).for_each(|number| request_for(&mut request, number));
             range.start = end;
             self.reader.get_mut().write_all(&request)?;
-            const OK: &[u8] = b"+OK\r\n";
-            replies.resize(count * OK.len(), 0);
+            replies.resize(count * right.len(), 0);
             self.reader.read_exact(&mut replies)?;
-            let refused = replies.chunks(OK.len()).any(|reply| reply != OK);
-            ensure!(!refused, "a SET was refused: {}", String::from_utf8_lossy(&replies));
+            let refused = replies.chunks(right.len()).any(|reply| reply != right);
+            ensure!(!refused, "an entry was refused: {}", String::from_utf8_lossy(&replies));
         }
         Ok(())
     }
@@ -140,6 +165,9 @@ fn encode(request: &mut Vec<u8>, words: &[&[u8]]) {
         request.extend_from_slice(b"\r\n");
     }
 }
+
+/// The sorted set that [`Client::load_set`] fills.
+pub(crate) const SET_KEY: &str = "board";
 
 /// The 16-byte key of an entry: the form that redis-benchmark gives its random keys.
 pub(crate) fn entry_key(number: u64) -> String {

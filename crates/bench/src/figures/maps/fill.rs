@@ -164,6 +164,7 @@ fn add_claims(suffix: &str, stages: &[Stage], report: &mut Report) {
     let variant = |kind| move |flush| Variant { kind, flush };
     let (hashmap, tree) = (variant(Kind::Hashmap), variant(Kind::Tree));
     let (Some(small), Some(large)) = (stages.first(), stages.last()) else { return };
+    add_search_claim(suffix, large, report);
     for (flush, flushed_by) in [(Flush::Best, ""), (Flush::Clflush, ".clflush")] {
         for (id, stage, above, below, paper) in [
             ("insert.hashmap_vs_nvbtree", large, tree(flush), hashmap(flush), "2 to 2.5"),
@@ -187,6 +188,23 @@ fn add_claims(suffix: &str, stages: &[Stage], report: &mut Report) {
             add_claim(&id, stages, stage, above, below, paper, report);
         }
     }
+}
+
+/// How much longer a search takes by the hash map than by the tree.
+fn add_search_claim(suffix: &str, stage: &Stage, report: &mut Report) {
+    let find = |kind| stage.find(Variant { kind, flush: Flush::Best });
+    let (Some(hashmap), Some(tree)) = (find(Kind::Hashmap), find(Kind::Tree)) else { return };
+    let against = format!(
+        "ns per search in {} entries: {} {:.0}, {} {:.0}; {:.2} by CPU time; the paper: above 1",
+        count_label(stage.entries),
+        hashmap.variant.name(),
+        hashmap.search_ns.median(),
+        tree.variant.name(),
+        tree.search_ns.median(),
+        hashmap.search_cpu_ns.over(&tree.search_cpu_ns).median(),
+    );
+    let ratio = hashmap.search_ns.over(&tree.search_ns);
+    report.claim(&format!("maps.search.nvbtree_vs_hashmap{suffix}"), &ratio, "x", against, None);
 }
 
 /// How much longer an insert takes by one variant than by another, unless one was not measured.

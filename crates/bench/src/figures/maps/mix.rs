@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Effort, Variant, count_label, threads_label};
+use super::{Effort, Flush, Variant, count_label, threads_label};
 use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
-use crate::peers::multi::MultiMap;
+use crate::peers::multi::{Kind, MultiMap};
 use crate::plot::Shape;
 use crate::report::{Ground, Report};
 use crate::workloads::entries::{Entries, Mixed};
@@ -74,6 +74,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     drop(progress);
     add_figure_6(&cells, &contenders, entries, report);
     add_figure_7(&cells, &contenders, entries, report);
+    add_claims(&cells, &contenders, report);
     Ok(())
 }
 
@@ -162,5 +163,46 @@ fn add_figure_7(cells: &[Cell], contenders: &[Contender], entries: usize, report
         let entries = count_label(entries);
         let title = format!("{entries} entries, {writes} % writes, over threads, up to {most}");
         report.chart(&format!("figure-7-{writes}"), &title, UNIT, &label, Shape::Lines);
+    }
+}
+
+/// What the paper says about both figures.
+fn add_claims(cells: &[Cell], contenders: &[Contender], report: &mut Report) {
+    let line = |kind, flush| {
+        let variant = Variant { kind, flush };
+        contenders.iter().find(|contender| contender.variant == variant)
+    };
+    let hashmap = line(Kind::Hashmap, Flush::Best);
+    let unflushed = line(Kind::Hashmap, Flush::None);
+    let tree = line(Kind::Tree, Flush::Best);
+    let few = |writes| Cell { writes, threads: 1 };
+    let many = |writes| Cell { writes, threads: THREADS_6[THREADS_6.len() - 1] };
+    let two = |writes| Cell { writes, threads: 2 };
+    for (id, above, below, paper) in [
+        ("nvbtree_vs_hashmap.1t", (tree, few(30)), (hashmap, few(30)), "above 1"),
+        ("hashmap_vs_nvbtree.8t", (hashmap, many(30)), (tree, many(30)), "above 1"),
+        ("flush_overhead.hashmap.1t", (unflushed, few(100)), (hashmap, few(100)), "1.4 to 1.8"),
+        ("flush_overhead.hashmap.8t", (unflushed, many(100)), (hashmap, many(100)), "1 and below"),
+        ("scaling.hashmap.2t", (hashmap, two(100)), (hashmap, few(100)), "it scales"),
+        ("scaling.nvbtree.2t", (tree, two(100)), (tree, few(100)), "it does not"),
+    ] {
+        let mops = |(line, cell): (Option<&Contender>, Cell)| {
+            let index = cells.iter().position(|measured| *measured == cell)?;
+            let line = line?;
+            let text = format!(
+                "{} by {} with {} % writes {:.2}",
+                line.variant.name(),
+                threads_label(cell.threads),
+                cell.writes,
+                line.mops[index].median()
+            );
+            Some((line.mops[index].clone(), text))
+        };
+        let (Some((above, above_text)), Some((below, below_text))) = (mops(above), mops(below))
+        else {
+            continue;
+        };
+        let against = format!("{UNIT}: {above_text}, {below_text}; the paper: {paper}");
+        report.claim(&format!("maps.mixed.{id}"), &above.over(&below), "x", against, None);
     }
 }

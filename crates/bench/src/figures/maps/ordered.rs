@@ -163,6 +163,7 @@ fn add_claims(stage: &Stage, contenders: &[Contender], floor: &Floor, report: &m
         ("insert_vs_std", "std BTreeMap", Operation::Insert),
         ("lookup_vs_std", "std BTreeMap", Operation::Lookup),
         ("insert_vs_lmdb", "LMDB", Operation::Insert),
+        ("insert_vs_redb", "redb", Operation::Insert),
         ("lookup_vs_lmdb", "LMDB", Operation::Lookup),
         ("scan_vs_lmdb", "LMDB", Operation::Scan),
         ("lookup_vs_redb", "redb", Operation::Lookup),
