@@ -8,7 +8,7 @@
 use std::cmp::Ordering as Compared;
 
 use remanent_pmem::heap::{Lane, Suspect};
-use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::key::{Probe, common, compare_bound, head_word, with_separator};
@@ -82,9 +82,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let child = medium.load(child_at::<K>(node, index));
             if head.level == 1 {
                 medium.prefetch(child);
-                medium.prefetch(child + remanent_pmem::LINE_LEN);
+                medium.prefetch(child.wrapping_add(LINE_LEN));
                 if let Goal::At(probe) = goal {
-                    medium.prefetch(child + home_line(probe.fingerprint, Self::leaf_max()));
+                    medium.prefetch(
+                        child.wrapping_add(home_line(probe.fingerprint, Self::leaf_max())),
+                    );
                 }
                 let high = match is_word::<K>() {
                     true => 0,
@@ -283,6 +285,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         match self.prepare(lane, &mut reshaping, path, removed, entries) {
             Ok((at, node)) => {
                 // Fence: the new nodes, and the suspects, before a link leads to the ones and past the others.
+                // Redundant: the flush, which is of the suspects alone, but where a node that is replaced lies in a
+                // chunk that nobody allocates from: short runs make fewer nodes than a chunk has room for.
                 lane.fence();
                 // Release: partner of the loads in `leaf_at`.
                 self.medium().store(at, node);

@@ -104,6 +104,10 @@ struct Core<K: ?Sized, V: ?Sized, M: Medium> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
+    /// Longest key in bytes, in its ordered form: 65,535. Longer ones are refused with
+    /// [`TooLong`](Error::TooLong).
+    pub const KEY_LEN_MAX: usize = layout::KEY_LEN_MAX as usize;
+
     /// Creates an empty map under a new root.
     ///
     /// # Errors

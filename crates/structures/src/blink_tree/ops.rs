@@ -16,11 +16,22 @@ use super::leaf::{Held, Leaf, Sight};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
-/// Leaves that a search goes to the right before it gives up: more than threads can be in the middle of a split.
-const HOPS_MAX: usize = 1 << 12;
+/// Times that a search begins anew before it gives up: whoever meets a dead leaf finds the way past it from the root.
+const RETRIES_MAX: u32 = 1 << 12;
 
 /// Entries that are taken out of a leaf at a time when all are: an operation finds room for 32 suspects.
 const EMPTIED_AT_ONCE: usize = 24;
+
+/// The steps of a search that bring it no lower. A healthy tree may make it take thousands, where there was no room
+/// to tell the nodes above of new leaves; damage may have leaves lead in a circle.
+#[derive(Default)]
+pub(super) struct Hops {
+    /// To the right, since it came from the root.
+    count: u64,
+    /// A leaf of those: the first, second, fourth, eighth and so on. Who goes in a circle meets one again.
+    mark: u64,
+    retries: u32,
+}
 
 /// What a slot leads to.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +64,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
-        let mut hops = 0;
+        let mut hops = Hops::default();
         loop {
             let mut range = self.range_at(Goal::At(*probe))?;
             loop {
@@ -71,20 +82,44 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 self.count_hop(&mut hops, range.leaf)?;
             }
-            self.count_hop(&mut hops, range.leaf)?;
+            self.count_retry(&mut hops, range.leaf)?;
         }
     }
 
-    /// Counts a step that a search takes in vain, and gives up when they are too many.
+    /// Notes that a search goes right, to `leaf`. An error when it was there before.
     #[cold]
-    pub(super) fn count_hop(&self, hops: &mut usize, leaf: Leaf) -> Result<()> {
-        *hops += 1;
+    pub(super) fn count_hop(&self, hops: &mut Hops, leaf: Leaf) -> Result<()> {
         self.heap.verify()?;
-        if *hops > HOPS_MAX {
-            return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+        if hops.mark == leaf.0 {
+            return Err(self.circle(leaf));
+        }
+        hops.count += 1;
+        if hops.count.is_power_of_two() {
+            hops.mark = leaf.0;
         }
         self.medium().pause();
         Ok(())
+    }
+
+    /// Notes that a search begins anew, since `leaf` is dead, and gives up when it does so too often.
+    #[cold]
+    pub(super) fn count_retry(&self, hops: &mut Hops, leaf: Leaf) -> Result<()> {
+        self.heap.verify()?;
+        *hops = Hops { retries: hops.retries + 1, ..Hops::default() };
+        if hops.retries > RETRIES_MAX {
+            return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into());
+        }
+        self.medium().pause();
+        Ok(())
+    }
+
+    /// What to say where following the leaves leads back to one before.
+    #[cold]
+    pub(super) fn circle(&self, leaf: Leaf) -> Error {
+        match self.heap.verify() {
+            Err(error) => error.into(),
+            Ok(()) => PoolError::corrupt(leaf.0, "leaves lead in a circle").into(),
+        }
     }
 
     /// What a slot leads to. The leaf is held, or read by [`stable`](Core::stable).
@@ -193,7 +228,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The leaf where a key belongs, held, and whether the way from the root leads there directly.
     #[inline(always)]
     fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
-        let mut hops = 0;
+        let mut hops = Hops::default();
         loop {
             let mut range = self.range_at(Goal::At(*probe))?;
             let mut is_posted = true;
@@ -206,7 +241,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 is_posted = false;
                 self.count_hop(&mut hops, range.leaf)?;
             }
-            self.count_hop(&mut hops, range.leaf)?;
+            self.count_retry(&mut hops, range.leaf)?;
         }
     }
 
@@ -335,7 +370,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             match next {
                 Some(next) if next > low => low = next,
                 Some(_) => {
-                    return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+                    return Err(self.circle(leaf));
                 }
                 None => return Ok(count),
             }
@@ -352,6 +387,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 old.push(lane.suspect(medium.load(leaf.0 + slot.value())));
             }
             // Fence: the suspects, before nothing leads to them any more.
+            // Redundant: but where slots are written back before them in the moment before the fence of
+            // `clear_slots`, and a record lies in a chunk that nobody allocates from; no seed has met that.
             lane.fence();
         }
         let bits = slots.iter().fold(0, |bits, slot| bits | 1 << slot.0);

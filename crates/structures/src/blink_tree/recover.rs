@@ -22,6 +22,7 @@ use super::layout::{
     separator_key, write_leaf_head,
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
+use super::ops::Hops;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -160,7 +161,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The leaf where a key belongs. Before others use the tree.
     fn leaf_of(&self, probe: &Probe<'_>) -> Result<Leaf> {
-        let mut hops = 0;
+        let mut hops = Hops::default();
         let mut leaf = self.leaf_at(Goal::At(*probe))?;
         loop {
             match self.stable(leaf, || self.right_of(leaf, probe))? {
@@ -219,7 +220,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             };
             let [low, high] = [leaf, next].map(|leaf| self.medium().load(leaf.0 + LEAF_LOW));
             if !self.is_ascending(low, high) {
-                return Err(PoolError::corrupt(next.0, "leaves lead in a circle").into());
+                return Err(self.circle(next));
             }
             leaf = next;
         }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{LINE_LEN, Medium};
 
 use super::Core;
 use super::inner::Goal;
@@ -12,7 +12,7 @@ use super::layout::{
     HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, is_word, slots_of,
 };
 use super::leaf::Leaf;
-use super::ops::Payload;
+use super::ops::{Hops, Payload};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
@@ -178,7 +178,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn prefetch_leaf(&self, leaf: Leaf) {
         if leaf.0 != 0 {
             (0..LEAF_LEN / LINE_LEN)
-                .for_each(|line| self.medium().prefetch(leaf.0 + line * LINE_LEN));
+                .for_each(|line| self.medium().prefetch(leaf.0.wrapping_add(line * LINE_LEN)));
         }
     }
 
@@ -190,7 +190,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let end = position(range.end_bound());
         let mut start = position(range.start_bound());
         let mut snapshot = Snapshot::empty();
-        let mut hops = 0;
+        let mut hops = Hops::default();
         'pinned: loop {
             let _pin = self.heap.pin();
             let (bytes, is_excluded) = match &start {
@@ -216,10 +216,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     match rest.map(|low| self.bound_bytes(low)) {
                         // Only what comes nearer to the end is no step in vain.
                         Some(low) if low[..] > *bytes => {
-                            hops = 0;
+                            hops = Hops::default();
                             start = Bound::Included(low);
                         }
-                        _ => self.count_hop(&mut hops, leaf)?,
+                        _ => self.count_retry(&mut hops, leaf)?,
                     }
                     continue 'pinned;
                 }
@@ -241,7 +241,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     return Ok(self.heap.verify()?);
                 }
                 if low.is_some_and(|low| !self.is_ascending(low, snapshot.high)) {
-                    return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+                    return Err(self.circle(leaf));
                 }
                 low = Some(snapshot.high);
                 // The next leaf begins at this key, and belongs to the range from there on: unless this is the
@@ -295,14 +295,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let start = position(range.start_bound());
         let mut end = position(range.end_bound());
         let mut snapshot = Snapshot::empty();
-        let mut hops = 0;
+        let mut hops = Hops::default();
         loop {
             let _pin = self.heap.pin();
             let Some(leaf) = self.last_leaf_of(&end, &mut snapshot)? else {
-                self.count_hop(&mut hops, Leaf(0))?;
+                self.count_retry(&mut hops, Leaf(0))?;
                 continue;
             };
-            hops = 0;
+            hops = Hops::default();
             let entries = &snapshot.entries[..snapshot.len];
             let to = self.end_in(entries, &end);
             for &(head, payload) in entries[..to].iter().rev() {
@@ -341,7 +341,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 Bound::Unbounded => false,
             };
             if is_behind {
-                return Err(PoolError::corrupt(leaf.0, "leaves lead in a circle").into());
+                return Err(self.circle(leaf));
             }
             end = Bound::Excluded(low);
         }
@@ -354,7 +354,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             Bound::Included(key) => (Goal::At(Probe::new::<K>(key)), false),
             Bound::Excluded(key) => (Goal::Before(Probe::new::<K>(key)), true),
         };
-        let mut hops = 0;
+        let mut hops = Hops::default();
         let mut leaf = self.leaf_at(goal)?;
         loop {
             if !self.snapshot(leaf, snapshot)? {

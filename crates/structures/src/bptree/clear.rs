@@ -171,8 +171,11 @@ where
             if node.level == 0 {
                 break;
             }
-            let behind = self.first_behind(view, node, place);
-            next = behind.map(|slot| self.place(node, slot)).or(next);
+            let behind = self.first_behind(view, node, place).map(|slot| self.place(node, slot));
+            if behind.is_some_and(|behind| behind <= *place) {
+                return Err(self.unordered(node));
+            }
+            next = behind.or(next);
             node = self.child_for(view, node, place)?.1;
         }
         self.heap.verify()?;

@@ -153,6 +153,12 @@ where
         }
     }
 
+    /// What to say where following the entries of a node would lead back to those before.
+    #[cold]
+    pub(super) fn unordered(&self, node: Node) -> Error {
+        self.damaged(node.at, "the entries of a node are not in order")
+    }
+
     /// The least place that belongs into the node at `at`.
     pub(super) fn low(&self, at: u64) -> Place {
         self.load_key(at + LOW).numbered(self.low_number(at))

@@ -108,6 +108,10 @@ where
                 return Ok(ControlFlow::Break(()));
             }
             next = self.read(node, || self.first_behind(view, node, &place).map(branch));
+            // Or damage would have us go round.
+            if next.is_some_and(|(behind, _)| behind <= place) {
+                return Err(self.unordered(node));
+            }
         }
         Ok(ControlFlow::Continue(()))
     }
@@ -129,6 +133,9 @@ where
             let slot = self.last(view, node, &before, Bound::Before)?;
             Some((self.place(node, slot), self.child_at(node, slot)))
         }) {
+            if place >= before {
+                return Err(self.unordered(node));
+            }
             if self.descend_node(view, self.child(node, at)?, range, copies, visit)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }

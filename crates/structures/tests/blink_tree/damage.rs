@@ -12,8 +12,11 @@ use std::thread;
 use std::time::Duration;
 
 use remanent_crashsim::Rng;
+use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
-use remanent_structures::{BlinkTree, Map, OrderedKey, OrderedMap, Result, Stored};
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::{Error as PoolError, Mapped};
+use remanent_structures::{BlinkTree, Error, Map, OrderedKey, OrderedMap, Result, Stored};
 
 use super::edges::{Few, FewBytes};
 use crate::support::{options, scratch};
@@ -105,12 +108,14 @@ impl Image {
         };
         for _ in 0..=rng.below(3) {
             let (at, found) = word(rng);
-            let garbage = match rng.below(6) {
+            let garbage = match rng.below(7) {
                 0 => 0,
                 1 => rng.next_u64(),
                 2 => found ^ 1 << rng.below(64),
                 3 => found.wrapping_add(8 << rng.below(12)),
                 4 => FIRST + rng.below(1 << 18) / 8 * 8,
+                // What lies behind it begins at zero again.
+                5 => u64::MAX - rng.below(1 << 10),
                 // Most of all what leads elsewhere, or says what something else is.
                 _ => word(rng).1,
             };
@@ -126,7 +131,9 @@ fn look<F: Form>(path: &Path, first: usize, asked: &AtomicUsize) -> Result<()> {
     for question in (first..).take(QUESTIONS.len()).map(|number| number % QUESTIONS.len()) {
         asked.store(question, Ordering::Relaxed);
         // An error to one question says nothing about the next.
-        let _ = ask::<F>(&tree, QUESTIONS[question]);
+        if let Err(error) = ask::<F>(&tree, QUESTIONS[question]) {
+            assert!(!error.to_string().is_empty(), "{error:?}");
+        }
     }
     Ok(())
 }
@@ -211,6 +218,33 @@ fn seeds() -> Range<u64> {
     let range = named.as_deref().and_then(|named| named.split_once(".."));
     let number = |text: &str| text.parse().expect("a number");
     range.map_or(0..150, |(start, end)| number(start)..number(end))
+}
+
+/// A root as trees had it whose inner nodes had eight bytes of each key.
+struct Earlier;
+
+impl RootObject<Mapped> for Earlier {
+    fn root_type() -> RootType {
+        RootType { name: "BlinkTree<u64, u64>".to_owned(), layout: 1 }
+    }
+
+    fn create(_: Heap<Mapped>) -> std::result::Result<Self, PoolError> {
+        Ok(Earlier)
+    }
+
+    fn open(_: Heap<Mapped>) -> std::result::Result<Self, PoolError> {
+        Ok(Earlier)
+    }
+}
+
+#[test]
+fn a_tree_of_an_earlier_layout_is_refused() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("earlier.pool")).unwrap();
+    pool.create_root::<Earlier>("tree").unwrap();
+    let refused = BlinkTree::<u64, u64>::open(&pool, "tree").unwrap_err();
+    assert!(matches!(&refused, Error::Pool(PoolError::WrongType { .. })), "{refused}");
+    assert!(refused.to_string().contains("layout"), "{refused}");
 }
 
 #[test]

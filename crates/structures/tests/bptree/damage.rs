@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use remanent_crashsim::Sim;
+use remanent_crashsim::{Rng, Sim};
 use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
@@ -80,6 +80,21 @@ fn damage_is_told() {
             look(&sim);
             sim.write(HEADER, &image);
         }
+    }
+}
+
+#[test]
+fn entries_in_another_order_do_not_lead_in_circles() {
+    let sim = some_levels();
+    let words: Vec<u64> = (NODES..NODES + 4096).step_by(8).collect();
+    let mut image = vec![0; 2 * CHUNK_LEN as usize];
+    sim.read(HEADER, &mut image);
+    let mut rng = Rng::new(5);
+    for _ in 0..3000 {
+        let (to, from) = (*rng.pick(&words), *rng.pick(&words));
+        sim.store(to, sim.load(from));
+        look(&sim);
+        sim.write(HEADER, &image);
     }
 }
 
