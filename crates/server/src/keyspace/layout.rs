@@ -22,6 +22,7 @@
 
 use std::fmt;
 
+use remanent_structures::BlinkTree;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The first byte of every stored value: what kind of value follows.
@@ -68,8 +69,10 @@ const REFERENCE_LEN: usize = 1 + ID_LEN;
 const PREFIX_LEN: usize = ID_LEN + 1;
 const HASH_LEN: usize = size_of::<u64>();
 const SCORE_LEN: usize = size_of::<f64>();
-/// Longest member in bytes: a tree's key has at most 64 KiB.
-pub(crate) const MEMBER_LEN_MAX: usize = (64 << 10) - PREFIX_LEN - SCORE_LEN;
+/// Longest member in bytes: what a key of a tree in a pool leaves for it.
+pub(crate) const MEMBER_LEN_MAX: usize =
+    BlinkTree::<[u8], [u8]>::KEY_LEN_MAX - PREFIX_LEN - SCORE_LEN;
+const _: () = assert!(SCORE_LEN >= HASH_LEN);
 
 /// Kinds of entries of a set.
 const NAME: u8 = 0;

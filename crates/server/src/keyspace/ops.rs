@@ -148,7 +148,12 @@ impl<S: Store> Keyspace<S> {
                 if self.apply(&back, Direction::Back).is_err() {
                     shard.ranks.remove(&back.set);
                     shard.unfinished = Some((index, back, Direction::Back));
-                    return Err(error.into());
+                    // What is written down still says forward: the next opening tries that first.
+                    let reason = format!(
+                        "{error}, and what was begun could not be taken back: that is done before the set is used \
+                         again, but if the server ends before, the next start may complete the command instead"
+                    );
+                    return Err(StoreError::Failed(reason).into());
                 }
                 (back, Err(error.into()))
             }

@@ -44,8 +44,9 @@ impl<S: Store> Keyspace<S> {
             let mut shard = self.shards[index].write(&self.store);
             shard.unfinished = Some((index, intent, Direction::Forward));
             match self.finish(&mut shard) {
-                // In a full pool it may be that only the way back is open, or that something has to go first.
-                Err(StoreError::Full) => {
+                // In a full pool it may be that only the way back is open, or that something has to go first. And
+                // what the store has refused before the crash it refuses again.
+                Err(_) => {
                     let forward = shard.unfinished.take();
                     shard.unfinished = forward
                         .map(|(index, intent, _)| (index, intent.reversed(), Direction::Back));
@@ -76,4 +77,31 @@ fn next_id(store: &impl Store) -> Result<u64, StoreError> {
         ControlFlow::Break(())
     })?;
     Ok(reserved.unwrap_or(1).max(last.map_or(1, |last| last.0 + 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::{Mapped, Pool};
+
+    use super::super::intent::MemberChange;
+    use super::super::layout::{MEMBER_LEN_MAX, Score, intent_key};
+    use super::*;
+    use crate::store::MapStore;
+
+    #[test]
+    fn what_the_store_refuses_is_taken_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let pool: Pool<Mapped> = Pool::options().create(directory.path().join("pool")).unwrap();
+        let store = MapStore::open(&pool).unwrap();
+        // As if an earlier release had not known the limit, and was killed.
+        let change =
+            |len: usize| MemberChange { member: vec![b'm'; len], old: None, new: Score::new(1.0) };
+        let changes = vec![change(1), change(MEMBER_LEN_MAX + 1)];
+        let intent = Intent { set: SetId(1), name: b"z".to_vec(), is_new: true, changes };
+        store.create_tree().unwrap().put(&intent_key(3), &intent.encode()).unwrap();
+        drop(store);
+        let keys = Keyspace::open(MapStore::open(&pool).unwrap()).unwrap();
+        assert_eq!(keys.contains(b"z"), Ok(false));
+        assert_eq!(keys.tree().unwrap().len().unwrap(), 0);
+    }
 }

@@ -41,18 +41,19 @@ impl Gone {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the members of `set` are somebody else's business from now on.
-    fn takes(&self, set: SetId) -> bool {
+    /// Leaves the members of `set` to the sweeper, or, when it is over, to the next start. False when there is no
+    /// sweeper, or too much waits for it.
+    fn accept(&self, set: SetId) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_over {
             return true;
         }
-        let takes = waiting.is_served && waiting.sets.len() < GONE_MAX;
-        if takes {
+        let is_accepted = waiting.is_served && waiting.sets.len() < GONE_MAX;
+        if is_accepted {
             waiting.sets.push_back(set);
             self.changed.notify_one();
         }
-        takes
+        is_accepted
     }
 
     fn is_over(&self) -> bool {
@@ -65,14 +66,15 @@ impl<S: Store> Keyspace<S> {
     /// fails, the next opening sees to it.
     pub(super) fn remove_members(&self, shard: &mut Shard, set: SetId) {
         shard.ranks.remove(&set);
-        // A change that was not completed brings members back, so it has to go before they do.
-        if shard.unfinished.is_none() && self.gone.takes(set) {
+        // What a change has left that was not completed is done with here, since the room for it may be that of
+        // this set.
+        if shard.unfinished.is_none() && self.gone.accept(set) {
             return;
         }
         // The name must not come back when the members are gone.
         let removed = self.store.sync().and_then(|()| self.sweep_set(set));
         if let Err(error) = removed.and_then(|()| self.finish(shard)) {
-            tracing::warn!(%error, "the members of a removed sorted set still take up room");
+            tracing::warn!(%error, "members of removed sorted sets still take up room");
         }
     }
 
