@@ -113,40 +113,61 @@ pub(crate) enum Need {
 #[derive(Debug)]
 struct Gate<T> {
     lock: RwLock<T>,
-    /// How many want to write: readers let them go first.
+    /// How many want to write: readers let them go first, for a while.
     writers: AtomicU32,
+    /// How many readers have waited for long: writers let them go first, for a while.
+    patient: AtomicU32,
 }
 
-/// Rounds of waiting after which a thread sleeps in between.
+/// Rounds of waiting after which a thread gives way to nobody, and sleeps in between.
 const ROUNDS: u32 = 200;
 const NAP: Duration = Duration::from_micros(50);
 
 impl<T> Gate<T> {
     fn new(value: T) -> Self {
-        Gate { lock: RwLock::new(value), writers: AtomicU32::new(0) }
+        Gate { lock: RwLock::new(value), writers: AtomicU32::new(0), patient: AtomicU32::new(0) }
     }
 
     fn read<S: Store>(&self, store: &S) -> RwLockReadGuard<'_, T> {
-        // Relaxed: a reader who does not see a writer yet goes before it.
-        wait(store, || match self.writers.load(Ordering::Relaxed) {
-            0 => self.lock.try_read(),
-            _ => Err(TryLockError::WouldBlock),
-        })
+        // Relaxed: here and below: who does not see another one yet goes before it; the lock itself orders what it
+        // guards.
+        let gives_way = || self.writers.load(Ordering::Relaxed) > 0;
+        let mut was_patient = false;
+        let guard = wait(store, |round| {
+            if round < ROUNDS && gives_way() {
+                return Err(TryLockError::WouldBlock);
+            }
+            if round == ROUNDS {
+                was_patient = true;
+                self.patient.fetch_add(1, Ordering::Relaxed);
+            }
+            self.lock.try_read()
+        });
+        if was_patient {
+            self.patient.fetch_sub(1, Ordering::Relaxed);
+        }
+        guard
     }
 
     fn write<S: Store>(&self, store: &S) -> RwLockWriteGuard<'_, T> {
-        // Relaxed: as in `read`; the lock itself orders what it guards.
+        let gives_way = || self.patient.load(Ordering::Relaxed) > 0;
         self.writers.fetch_add(1, Ordering::Relaxed);
-        let guard = wait(store, || self.lock.try_write());
+        let guard = wait(store, |round| {
+            if round < ROUNDS && gives_way() {
+                return Err(TryLockError::WouldBlock);
+            }
+            self.lock.try_write()
+        });
         self.writers.fetch_sub(1, Ordering::Relaxed);
         guard
     }
 }
 
 /// Tries until nobody is in the way. What a holder that panicked has left is handed on as it is.
-fn wait<G, S: Store>(store: &S, attempt: impl Fn() -> Result<G, TryLockError<G>>) -> G {
-    for round in 0.. {
-        match attempt() {
+fn wait<G, S: Store>(store: &S, mut attempt: impl FnMut(u32) -> Result<G, TryLockError<G>>) -> G {
+    let mut round = 0_u32;
+    loop {
+        match attempt(round) {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => store.pause(),
@@ -154,8 +175,8 @@ fn wait<G, S: Store>(store: &S, attempt: impl Fn() -> Result<G, TryLockError<G>>
         if round > ROUNDS {
             std::thread::sleep(NAP);
         }
+        round = round.saturating_add(1);
     }
-    unreachable!("the rounds do not end")
 }
 
 impl<S: Store> Keyspace<S> {
@@ -283,5 +304,42 @@ fn damaged(what: &str) -> StoreError {
 impl<S: fmt::Debug> fmt::Debug for Keyspace<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyspace").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::store::Volatile;
+
+    #[test]
+    fn readers_get_their_turn_among_many_writers() {
+        const READS: u32 = 50;
+        let (gate, store) = (Gate::new(0_u64), Volatile::new(1 << 20));
+        let (is_done, started) = (AtomicBool::new(false), Instant::now());
+        let reads = std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_done.load(Ordering::Relaxed) && started.elapsed().as_secs() < 20 {
+                        let mut guard = gate.write(&store);
+                        // Others come to wait meanwhile.
+                        (0..100).for_each(|_| std::hint::spin_loop());
+                        std::thread::yield_now();
+                        *guard += 1;
+                    }
+                });
+            }
+            let mut reads = 0;
+            while reads < READS && started.elapsed().as_secs() < 20 {
+                std::hint::black_box(*gate.read(&store));
+                reads += 1;
+            }
+            is_done.store(true, Ordering::Relaxed);
+            reads
+        });
+        assert_eq!(reads, READS, "{} writes", *gate.read(&store));
     }
 }
