@@ -206,8 +206,13 @@ impl<S: Subject> Judge<'_, S> {
             let ret = self.subject.apply(handle, &op);
             let is_one_step = matches!(self.subject.steps(&op), Steps::One);
             if self.subject.is_refused(&ret) {
-                // How far it came the model does not know.
-                if self.treatment.errors_excused || !is_one_step {
+                if self.treatment.errors_excused {
+                    return Ok(false);
+                }
+                if !is_one_step {
+                    // How far it came the model does not know.
+                    let right = half_done(self.subject, state, &op);
+                    self.look(handle, &right, Broken::After, "after a refusal: ")?;
                     return Ok(false);
                 }
                 continue;

@@ -90,6 +90,15 @@ struct Progress {
     calls: usize,
     /// Steps of the next one that are done: their number, or in any order their bits.
     steps: u64,
+    /// What those have answered, added up.
+    tally: u64,
+}
+
+impl Progress {
+    /// When so many calls are done, and nothing of the next.
+    fn after(calls: usize) -> Progress {
+        Progress { calls, steps: 0, tally: 0 }
+    }
 }
 
 impl<'a, S: Subject> Linearizer<'a, S> {
@@ -100,6 +109,7 @@ impl<'a, S: Subject> Linearizer<'a, S> {
         for call in calls {
             threads[call.thread].push(call);
             let steps = subject.steps(&call.op);
+            assert_few(&steps);
             let is_alone = !matches!(steps, Steps::One) && is_alone(call, calls);
             plans[call.thread].push(Plan { steps, is_alone });
         }
@@ -116,8 +126,8 @@ impl<'a, S: Subject> Linearizer<'a, S> {
         let mut search = Search::new(self, position);
         let bases = self.base_states.clone();
         for state in bases {
-            let progress = |&calls: &usize| Progress { calls, steps: 0 };
-            search.visit(self, (self.base.iter().map(progress).collect(), state));
+            let progress = self.base.iter().map(|&calls| Progress::after(calls));
+            search.visit(self, (progress.collect(), state));
         }
         let Search { ends: states, acknowledged, required, begun, .. } = search;
         // When all that began before the last answer is acknowledged, and nothing is optional, what
@@ -277,12 +287,12 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
             return Vec::new();
         };
         let subject = linearizer.subject;
-        let progress = |calls: usize, steps: u64, after: State| {
+        let node = |progress: Progress, after: State| {
             let mut done = done.clone();
-            done[thread] = Progress { calls, steps };
+            done[thread] = progress;
             (done, after)
         };
-        let Progress { calls, steps: taken } = done[thread];
+        let Progress { calls, steps: taken, tally } = done[thread];
         let answer = self.answer(call);
         let is_refused = answer.is_some_and(|answer| subject.is_refused(answer));
         let is_explained = plan.is_alone && answer.is_some() && !is_refused;
@@ -295,23 +305,33 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
                     let expected = subject.model(&mut after, &call.op);
                     answer.is_none_or(|answer| *answer == expected)
                 };
-                return fits.then(|| progress(calls + 1, 0, after)).into_iter().collect();
+                return fits.then(|| node(Progress::after(calls + 1), after)).into_iter().collect();
             }
         };
         let mut nodes = Vec::new();
         for (index, step) in (0..).zip(steps).filter(|&(index, _)| !is_ordered || index == taken) {
             let mut after = state.clone();
-            subject.model(&mut after, step);
-            let taken = if is_ordered { taken + 1 } else { taken | 1 << index };
+            let tally = tally + subject.tally(&subject.model(&mut after, step));
+            let steps = if is_ordered { taken + 1 } else { taken | 1 << index };
             if is_ordered || after != *state {
-                nodes.push(progress(calls, taken, after));
+                nodes.push(node(Progress { calls, steps, tally }, after));
             }
         }
         let count = if is_ordered { taken } else { u64::from(taken.count_ones()) };
-        if count == steps.len() as u64 || is_refused {
-            nodes.push(progress(calls + 1, 0, state.clone()));
+        let is_told = answer.is_none_or(|answer| {
+            subject.tallied(&call.op, tally).is_none_or(|expected| *answer == expected)
+        });
+        if is_refused || count == steps.len() as u64 && is_told {
+            nodes.push(node(Progress::after(calls + 1), state.clone()));
         }
         nodes
+    }
+}
+
+/// Steps that come in any order have a bit each.
+fn assert_few<Op>(steps: &Steps<Op>) {
+    if let Steps::AnyOrder(steps) = steps {
+        assert!(steps.len() <= 64, "{} steps in any order, of at most 64", steps.len());
     }
 }
 
@@ -460,6 +480,8 @@ mod tests {
     const SET: u64 = 10;
     /// Clears bits 0, 1 and 2, in any.
     const CLEAR: u64 = 11;
+    /// As `CLEAR`, and says how many it cleared.
+    const CLEAR_TOLD: u64 = 12;
     /// From here on: clears one.
     const CLEAR_ONE: u64 = 20;
 
@@ -486,17 +508,25 @@ mod tests {
             let before = *state;
             match *op {
                 SET => *state |= 0b111,
-                CLEAR => *state &= !0b111,
+                CLEAR | CLEAR_TOLD => *state &= !0b111,
                 op if op < TEN => *state |= 1 << op,
                 op => *state &= !(1 << (op - CLEAR_ONE)),
             }
             u64::from((before ^ *state).count_ones())
         }
 
+        fn tally(&self, ret: &u64) -> u64 {
+            *ret
+        }
+
+        fn tallied(&self, op: &u64, tally: u64) -> Option<u64> {
+            (*op == CLEAR_TOLD).then_some(tally)
+        }
+
         fn steps(&self, op: &u64) -> Steps<u64> {
             match *op {
                 SET => Steps::InOrder(vec![0, 1, 2]),
-                CLEAR => Steps::AnyOrder((CLEAR_ONE..CLEAR_ONE + 3).collect()),
+                CLEAR | CLEAR_TOLD => Steps::AnyOrder((CLEAR_ONE..CLEAR_ONE + 3).collect()),
                 _ => Steps::One,
             }
         }
@@ -566,6 +596,18 @@ mod tests {
         // What was set before and not seen to be gone is.
         let seen = (1, 0, 10, Some((11, 0)));
         assert!(bits(&[set, clear, seen], 12).is_empty());
+    }
+
+    #[test]
+    fn an_answer_about_many_steps_is_what_they_add_up_to() {
+        let set = (1, SET, 0, Some((1, 3)));
+        let again = (1, 0, 5, Some((6, 1)));
+        let cleared = |answer| bits(&[set, (0, CLEAR_TOLD, 2, Some((9, answer))), again], 9);
+        // Bit 0 was gone before it was set again: then it stayed, or went once more.
+        assert_eq!(cleared(3), [0b1]);
+        assert_eq!(cleared(4), [0b0]);
+        assert!(cleared(2).is_empty());
+        assert!(cleared(5).is_empty());
     }
 
     #[test]

@@ -83,6 +83,19 @@ pub trait Subject: Sync {
         Steps::One
     }
 
+    /// What the answer of a step adds to the answer of the operation that it belongs to.
+    fn tally(&self, ret: &Self::Ret) -> u64 {
+        let _ = ret;
+        0
+    }
+
+    /// What an operation of many steps answers whose steps' answers add up to `tally`; `None` when that does not tell,
+    /// so that any answer is right when something else happened between the steps.
+    fn tallied(&self, op: &Self::Op, tally: u64) -> Option<Self::Ret> {
+        let _ = (op, tally);
+        None
+    }
+
     /// Whether everything that was acknowledged before this operation is durable after it.
     ///
     /// Only asked with [`Oracle::Buffered`](crate::Oracle::Buffered).
@@ -96,7 +109,7 @@ pub trait Subject: Sync {
 ///
 /// A crash may leave some of them done, and so may an error that [refuses](Subject::is_refused) the rest; threads may
 /// do something between them. The answer of an operation of many steps is compared with the model's when nothing else
-/// happened meanwhile.
+/// happened meanwhile, and otherwise with what its steps [add up to](Subject::tallied).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steps<Op> {
     /// It is one step.

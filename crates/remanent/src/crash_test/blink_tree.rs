@@ -495,6 +495,15 @@ where
         }
     }
 
+    /// Both count: what was there, or what was not.
+    fn tally(&self, answer: &Answer<u64>) -> u64 {
+        u64::from(matches!(answer, Answer::Value(_) | Answer::Bool(true)))
+    }
+
+    fn tallied(&self, _: &Op, tally: u64) -> Option<Answer<u64>> {
+        Some(Answer::Value(tally))
+    }
+
     fn model(&self, state: &mut Entries, op: &Op) -> Answer<u64> {
         let mut entries = state.entries.take().unwrap_or_else(|| self.base_entries());
         let answer = Self::model_entries(&mut entries, op);

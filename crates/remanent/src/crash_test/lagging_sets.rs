@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_server::BatchStore;
 
 use super::sorted_sets::{Keys, Op, Opened, Value};
@@ -12,6 +12,14 @@ use super::sorted_sets::{Keys, Op, Opened, Value};
 /// As [`Keys`], on the store that works in batches.
 #[derive(Clone, Debug)]
 pub(super) struct LaggingKeys(pub(super) Keys);
+
+/// What a client asks for.
+#[derive(Clone, Debug)]
+pub(super) enum Command {
+    Whole(Op),
+    /// It is written down what is to be done, so that opening completes it, and the client has no answer yet.
+    Intended(Op),
+}
 
 /// What the store says a key is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,9 +37,15 @@ pub(super) struct Expected {
     now: Names,
     /// What the names may be after a crash, besides what they are.
     earlier: BTreeSet<Names>,
+    /// And what they may be while a command is under way that was written down.
+    intended: BTreeSet<Names>,
     /// Members and scores of the sets that have a name in one of them: these are never taken back.
     sets: BTreeMap<u64, BTreeMap<u64, i64>>,
     sets_made: u64,
+    /// Whether a set waits for the sweeper.
+    is_waiting: bool,
+    /// Whether members are there of a set that was taken away.
+    has_nameless: bool,
 }
 
 /// What was seen, or what may be seen.
@@ -112,7 +126,8 @@ impl Expected {
     }
 
     fn allows(&self, contents: &BTreeMap<u64, Value>) -> bool {
-        self.earlier.iter().chain([&self.now]).any(|names| self.contents(names) == *contents)
+        let mut names = self.earlier.iter().chain(&self.intended).chain([&self.now]);
+        names.any(|names| self.contents(names) == *contents)
     }
 
     /// All that was done is durable.
@@ -121,29 +136,10 @@ impl Expected {
     }
 
     /// A key has got another value, or none.
-    fn change(&mut self, key: u64, value: Option<&Value>, is_one_member: bool) {
-        let before = self.now.get(&key).cloned();
-        match (before, value) {
+    fn change(&mut self, key: u64, value: Option<&Value>) {
+        match (self.now.get(&key).cloned(), value) {
             (Some(Name::Sorted(set)), Some(Value::Sorted(members))) => {
                 self.sets.insert(set, members.clone());
-            }
-            // A set that has lost its last member. Opening completes that whatever it finds besides.
-            (Some(Name::Sorted(_)), None) if is_one_member => {
-                self.earlier = self.earlier.iter().map(|names| without(names, key)).collect();
-                self.now.remove(&key);
-            }
-            (_, Some(value @ Value::Sorted(_))) => {
-                let name = self.name_of(value);
-                // Opening completes this, too, where there is nothing under the name.
-                let with_it = |names: &Names| {
-                    let mut names = names.clone();
-                    names.entry(key).or_insert_with(|| name.clone());
-                    names
-                };
-                let completed: Vec<Names> = self.earlier.iter().map(with_it).collect();
-                self.earlier.extend(completed);
-                self.earlier.insert(self.now.clone());
-                self.now.insert(key, name);
             }
             (_, Some(value)) => {
                 let name = self.name_of(value);
@@ -157,9 +153,32 @@ impl Expected {
         }
     }
 
+    /// It is written down that a key is to have another value: opening does that, whatever names it finds besides.
+    fn intend(&mut self, key: u64, value: Option<&Value>) {
+        let present = self.now.get(&key).cloned();
+        let set = match (&present, value) {
+            // No name changes.
+            (Some(Name::Sorted(_)), Some(_)) => return,
+            (_, Some(value)) => Some(self.name_of(value)),
+            (_, None) => None,
+        };
+        let completed = |names: &Names| {
+            let mut names = names.clone();
+            match &set {
+                // What has the name already keeps it.
+                Some(set) => drop(names.entry(key).or_insert_with(|| set.clone())),
+                None if names.get(&key) == present.as_ref() => drop(names.remove(&key)),
+                None => {}
+            }
+            names
+        };
+        let found = self.earlier.iter().chain([&self.now]);
+        self.intended = found.map(completed).collect();
+    }
+
     /// Forgets sets that no name can lead to any more.
     fn forget(&mut self) {
-        let names = self.earlier.iter().chain([&self.now]);
+        let names = self.earlier.iter().chain(&self.intended).chain([&self.now]);
         let named: BTreeSet<u64> = names
             .flat_map(BTreeMap::values)
             .filter_map(|name| match name {
@@ -172,12 +191,6 @@ impl Expected {
     }
 }
 
-fn without(names: &Names, key: u64) -> Names {
-    let mut names = names.clone();
-    names.remove(&key);
-    names
-}
-
 impl LaggingKeys {
     fn expected(&self, state: Lagging) -> Expected {
         match state {
@@ -188,8 +201,29 @@ impl LaggingKeys {
     }
 }
 
+impl LaggingKeys {
+    /// Before the members of a set are removed, everything is made durable. Who takes its last one away does that, and
+    /// who replaces a set where there is no sweeper.
+    fn note_removed(
+        &self,
+        expected: &mut Expected,
+        op: &Op,
+        before: Option<&Value>,
+        after: Option<&Value>,
+    ) {
+        let is_gone =
+            matches!(before, Some(Value::Sorted(_))) && !matches!(after, Some(Value::Sorted(_)));
+        let is_replaced = matches!(op, Op::Delete(_)) || after.is_some();
+        if is_gone && is_replaced && self.0.sweeps {
+            (expected.is_waiting, expected.has_nameless) = (true, true);
+        } else if is_gone {
+            expected.sync();
+        }
+    }
+}
+
 impl Subject for LaggingKeys {
-    type Op = Op;
+    type Op = Command;
     type Ret = Vec<String>;
     type State = Lagging;
     type Handle = Opened<BatchStore<Arc<Sim>>>;
@@ -202,40 +236,66 @@ impl Subject for LaggingKeys {
         self.0.open_in(medium)
     }
 
-    fn apply(&self, opened: &Self::Handle, op: &Op) -> Vec<String> {
-        self.0.apply_to(opened, op)
+    fn apply(&self, opened: &Self::Handle, command: &Command) -> Vec<String> {
+        match command {
+            Command::Whole(op) => self.0.apply_to(opened, op),
+            Command::Intended(op) => unreachable!("{op:?} is no command of a client"),
+        }
     }
 
-    fn model(&self, state: &mut Lagging, op: &Op) -> Vec<String> {
+    fn model(&self, state: &mut Lagging, command: &Command) -> Vec<String> {
         let mut expected = self.expected(std::mem::take(state));
+        expected.intended.clear();
         let before = expected.contents(&expected.now);
         let mut after = before.clone();
+        let (Command::Whole(op) | Command::Intended(op)) = command;
         let answer = self.0.run(&mut after, op);
-        let is_one_member = !matches!(op, Op::Delete(_));
-        for key in 0..self.0.keys {
-            if after.get(&key) != before.get(&key) && !matches!(op, Op::Flush) {
-                let replaces_set = matches!(before.get(&key), Some(Value::Sorted(_)))
-                    && matches!(
-                        (op, after.get(&key)),
-                        (Op::Delete(_), _) | (_, Some(Value::String(_)))
-                    );
-                expected.change(key, after.get(&key), is_one_member);
-                // Where nobody else removes the members, the command does, when its change is safe.
-                if replaces_set && !self.0.sweeps {
-                    expected.sync();
+        let changed = (0..self.0.keys).filter(|key| after.get(key) != before.get(key));
+        match (command, op) {
+            (Command::Intended(_), _) => {
+                changed.for_each(|key| expected.intend(key, after.get(&key)));
+            }
+            (_, Op::Flush) => {
+                expected = Expected { sets_made: expected.sets_made, ..Expected::default() }
+            }
+            _ => {
+                for key in changed {
+                    expected.change(key, after.get(&key));
+                    self.note_removed(&mut expected, op, before.get(&key), after.get(&key));
                 }
             }
         }
         match op {
-            Op::Flush => {
-                expected = Expected { sets_made: expected.sets_made, ..Expected::default() }
-            }
             Op::Sync => expected.sync(),
+            // Before members go, the names of their sets do, for good.
+            Op::SweepGone if expected.is_waiting => {
+                expected.sync();
+                (expected.is_waiting, expected.has_nameless) = (false, false);
+            }
+            Op::SweepAll if expected.has_nameless => {
+                expected.sync();
+                expected.has_nameless = false;
+            }
             _ => {}
         }
         expected.forget();
         *state = Lagging::Expected(expected);
         answer
+    }
+
+    /// What changes members is written down first.
+    fn steps(&self, command: &Command) -> Steps<Command> {
+        let Command::Whole(op) = command else { return Steps::One };
+        match op {
+            Op::Add(..)
+            | Op::Remove(..)
+            | Op::Increment(..)
+            | Op::PopLeast(_)
+            | Op::PopGreatest(_) => {
+                Steps::InOrder(vec![Command::Intended(op.clone()), Command::Whole(op.clone())])
+            }
+            _ => Steps::One,
+        }
     }
 
     fn observe(&self, opened: &Self::Handle) -> Outcome<Lagging> {
@@ -244,8 +304,8 @@ impl Subject for LaggingKeys {
         Ok(Lagging::Seen { contents, is_start })
     }
 
-    fn op(&self, rng: &mut Rng) -> Op {
-        if rng.below(6) == 0 { Op::Sync } else { self.0.op(rng) }
+    fn op(&self, rng: &mut Rng) -> Command {
+        Command::Whole(if rng.below(6) == 0 { Op::Sync } else { self.0.op(rng) })
     }
 
     fn check(&self, opened: &Self::Handle) -> Outcome {
