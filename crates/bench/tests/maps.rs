@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Claims that issues or the paper name. Those beside LMDB are missing where it was when the bench was built.
-const CLAIMS: [&str; 26] = [
+const CLAIMS: [&str; 29] = [
     "maps.insert.hashmap_vs_nvbtree",
     "maps.insert.hashmap_vs_nvbtree.key40",
     "maps.flush_overhead.hashmap",
@@ -23,6 +23,9 @@ const CLAIMS: [&str; 26] = [
     "ordered.url_lookup_vs_u64",
     "ordered.restart_ms",
     "ordered.full_speed_ms",
+    "ordered.scaling.insert.2t",
+    "ordered.scaling.lookup.2t",
+    "ordered.scaling.insert.2t_vs_std",
     "ordered.insert_vs_redb",
     "ordered.insert_vs_lmdb",
     "ordered.lookup_vs_lmdb",
@@ -35,7 +38,7 @@ const CLAIMS: [&str; 26] = [
     "maps.mixed.scaling.hashmap.2t",
 ];
 
-const CHARTS: [&str; 8] = [
+const CHARTS: [&str; 9] = [
     "figure-4-int",
     "figure-5-40-bytes",
     "figure-6-1t",
@@ -43,6 +46,7 @@ const CHARTS: [&str; 8] = [
     "figure-7-30",
     "figure-7-failed-cas",
     "ordered-2-k",
+    "ordered-scaling-insert",
     "restart",
 ];
 

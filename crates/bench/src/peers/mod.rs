@@ -32,6 +32,7 @@ pub(crate) mod resp;
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]
 mod rocksdb;
 pub(crate) mod server;
+pub(crate) mod shared_tree;
 #[cfg(has_sqlite)]
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]
 mod sqlite;

@@ -190,28 +190,41 @@ struct InPool<T>(T);
 
 impl<T: OrderedMap<u64, u64>> Ordered for InPool<T> {
     fn run(&mut self, operation: Operation, keys: &[u64]) -> Result<Answer> {
-        let mut answer = Answer::default();
-        for key in keys {
-            match operation {
-                Operation::Insert => answer.done += u64::from(self.0.insert(key, key)?),
-                Operation::Lookup => {
-                    if let Some(sum) = self.0.get(key)? {
-                        answer = answer.plus(Answer { done: 1, sum });
-                    }
-                }
-                Operation::Scan => {
-                    let mut left = SCAN_LEN;
-                    self.0.ascend(key.., |_, &sum| {
-                        answer = answer.plus(Answer { done: 1, sum });
-                        left -= 1;
-                        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                    })?;
-                }
-                Operation::Remove => answer.done += u64::from(self.0.discard(key)?),
-            }
-        }
-        Ok(answer)
+        perform(&self.0, operation, keys)
     }
+}
+
+/// Performs one operation on every key of a batch.
+///
+/// # Errors
+///
+/// Where the map reports one.
+pub(super) fn perform(
+    map: &impl OrderedMap<u64, u64>,
+    operation: Operation,
+    keys: &[u64],
+) -> Result<Answer> {
+    let mut answer = Answer::default();
+    for key in keys {
+        match operation {
+            Operation::Insert => answer.done += u64::from(map.insert(key, key)?),
+            Operation::Lookup => {
+                if let Some(sum) = map.get(key)? {
+                    answer = answer.plus(Answer { done: 1, sum });
+                }
+            }
+            Operation::Scan => {
+                let mut left = SCAN_LEN;
+                map.ascend(key.., |_, &sum| {
+                    answer = answer.plus(Answer { done: 1, sum });
+                    left -= 1;
+                    if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?;
+            }
+            Operation::Remove => answer.done += u64::from(map.discard(key)?),
+        }
+    }
+    Ok(answer)
 }
 
 impl Ordered for BTreeMap<u64, u64> {

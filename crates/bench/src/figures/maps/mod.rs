@@ -6,6 +6,7 @@ mod fill;
 mod mix;
 mod ordered;
 mod restart;
+mod scaling;
 mod urls;
 
 use std::thread::available_parallelism;
@@ -37,6 +38,7 @@ pub(crate) fn run(setup: &Setup) -> Result<Report> {
     mix::run(effort, setup, &mut report)?;
     contention::run(effort, setup, &mut report)?;
     ordered::run(effort, setup, &mut report)?;
+    scaling::run(effort, setup, &mut report)?;
     urls::run(effort, setup, &mut report)?;
     restart::run(effort, setup, &mut report)?;
     Ok(report)
