@@ -80,7 +80,7 @@ impl CrashTest {
         let chosen = self.chosen()?;
         if self.list {
             for scenario in &chosen {
-                println!("{:<26}  {}", scenario.name, scenario.about);
+                println!("{:<32}  {}", scenario.name, scenario.about);
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -145,7 +145,7 @@ impl CrashTest {
         only: Option<&Only>,
     ) -> Vec<(&'s Scenario, Report)> {
         println!(
-            "{:<26} {:>9} {:>12} {:>10} {:>7} {:>10} {:>7}",
+            "{:<32} {:>9} {:>12} {:>10} {:>7} {:>10} {:>7}",
             "structure", "schedules", "crash points", "images", "states", "violations", "seconds"
         );
         let progress = progress();
@@ -210,7 +210,7 @@ fn row(name: &str, report: &Report, violations: usize) -> String {
     let Report { schedules, crash_points, images, seconds, .. } = report;
     let states = report.distinct_states.len();
     format!(
-        "{name:<26} {schedules:>9} {crash_points:>12} {images:>10} {states:>7} {violations:>10} \
+        "{name:<32} {schedules:>9} {crash_points:>12} {images:>10} {states:>7} {violations:>10} \
          {seconds:>7.1}"
     )
 }

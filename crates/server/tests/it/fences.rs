@@ -37,6 +37,10 @@ fn commands_on_sorted_sets_cost_their_budget() {
         ("ZRANK z member", 0),
         ("ZRANGE z 0 -1", 0),
         ("SET string value", 2),
+        // A set that begins, with its name in two places, and one that ends.
+        ("ZADD new 1 member", 12),
+        ("ZADD newer 1 one 2 two", 16),
+        ("ZREM new member", 11),
     ] {
         assert_eq!(cost(request), fences, "{request}");
     }
