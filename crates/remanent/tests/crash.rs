@@ -188,4 +188,5 @@ fn a_missing_flush_or_fence_of_a_bptree_is_noticed() {
     let mutation = mutate_in(&paths, &of("bptree/"), 1, 1, |_| ControlFlow::Continue(()));
     println!("{mutation}");
     assert!(mutation.killed() >= 20, "{} mutants were noticed", mutation.killed());
+    assert!(mutation.survivors().count() <= 2, "{mutation}");
 }
