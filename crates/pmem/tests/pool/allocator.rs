@@ -157,9 +157,9 @@ fn chunks_change_class_without_mixing_blocks() {
 fn freed_large_extents_go_back_to_the_file_system() {
     const COUNT: u64 = 128;
     const LEN: u64 = 1 << 20;
-    // In memory a thread makes the pages of the next 8 MiB ready, which may end after the blocks are freed,
-    // and be at work on 2 MiB that are being freed.
-    const READY: u64 = 10 << 20;
+    // In memory a thread makes the pages of the next 8 MiB ready, of 2 MiB each. It may end after the blocks are
+    // freed, and be at work on a page that is being freed.
+    const READY: u64 = (8 + 2 + 2) << 20;
     for dir in [memory_dir(), disk_dir()] {
         let pool = Pool::options().create(dir.path().join("a.pool")).unwrap();
         let slots = pool.create_root::<Slots<_>>("slots").unwrap();
