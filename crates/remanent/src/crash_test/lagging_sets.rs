@@ -199,9 +199,7 @@ impl LaggingKeys {
             Lagging::Expected(expected) => expected,
         }
     }
-}
 
-impl LaggingKeys {
     /// Before the members of a set are removed, everything is made durable. Who takes its last one away does that, and
     /// who replaces a set where there is no sweeper.
     fn note_removed(

@@ -75,7 +75,7 @@ impl Failure {
             Failure::Store(StoreError::Full) => {
                 Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'.")
             }
-            Failure::Store(StoreError::Failed(reason)) => Cow::Owned(format!("ERR {reason}")),
+            Failure::Store(error) => Cow::Owned(format!("ERR {error}")),
         }
     }
 }

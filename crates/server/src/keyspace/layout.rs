@@ -72,6 +72,7 @@ const SCORE_LEN: usize = size_of::<f64>();
 /// Longest member in bytes: what a key of a tree in a pool leaves for it.
 pub(crate) const MEMBER_LEN_MAX: usize =
     BlinkTree::<[u8], [u8]>::KEY_LEN_MAX - PREFIX_LEN - SCORE_LEN;
+// By member, the hash is where the score is otherwise.
 const _: () = assert!(SCORE_LEN >= HASH_LEN);
 
 /// Kinds of entries of a set.

@@ -15,7 +15,8 @@
 //!   shared by who reads one. Who brings a string to a name that has none may come between a set's first members and
 //!   its name: then they are taken back, and the set's command is refused, for the key has another type.
 //! - **Fences.** Two for writing the intent and two for removing it, and two for each entry of the tree that changes. So
-//!   four, and for each member four more if it is new or goes, six if it has another score.
+//!   four, and for each member four more if it is new or goes, six if it has another score. A set that begins takes
+//!   four more for its name, and one that ends three.
 //! - **Recovery.** Opening looks at the intents, one a shard at most.
 //!
 //! In a store that works in batches, strings and names become safe later, and members at once. So a crash may take
@@ -87,6 +88,8 @@ pub(crate) enum KeyError {
     WrongType,
     /// A member is longer than an entry of the tree can hold.
     MemberTooLong,
+    /// It did something, which could be neither completed nor taken back.
+    Undecided(StoreError),
     Store(StoreError),
 }
 
@@ -129,8 +132,7 @@ impl<T> Gate<T> {
     }
 
     fn read<S: Store>(&self, store: &S) -> RwLockReadGuard<'_, T> {
-        // Relaxed: here and below: who does not see another one yet goes before it; the lock itself orders what it
-        // guards.
+        // Relaxed: who does not see another one yet goes before it; the lock itself orders what it guards.
         let gives_way = || self.writers.load(Ordering::Relaxed) > 0;
         let mut was_patient = false;
         let guard = wait(store, |round| {
@@ -150,6 +152,7 @@ impl<T> Gate<T> {
     }
 
     fn write<S: Store>(&self, store: &S) -> RwLockWriteGuard<'_, T> {
+        // Relaxed: as in `read`.
         let gives_way = || self.patient.load(Ordering::Relaxed) > 0;
         self.writers.fetch_add(1, Ordering::Relaxed);
         let guard = wait(store, |round| {

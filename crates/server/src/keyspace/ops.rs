@@ -149,11 +149,7 @@ impl<S: Store> Keyspace<S> {
                     shard.ranks.remove(&back.set);
                     shard.unfinished = Some((index, back, Direction::Back));
                     // What is written down still says forward: the next opening tries that first.
-                    let reason = format!(
-                        "{error}, and what was begun could not be taken back: that is done before the set is used \
-                         again, but if the server ends before, the next start may complete the command instead"
-                    );
-                    return Err(StoreError::Failed(reason).into());
+                    return Err(KeyError::Undecided(error));
                 }
                 (back, Err(error.into()))
             }

@@ -13,7 +13,8 @@ use super::{Gate, Ids, Keyspace, SHARDS, Shard, damaged};
 use crate::store::{Store, StoreError};
 
 impl<S: Store> Keyspace<S> {
-    /// Opens what `store` holds, and completes what was under way when it was last closed.
+    /// Opens what `store` holds, and completes what was under way when it was last closed, or takes it back where
+    /// there is no room for it or the store refuses it.
     ///
     /// # Errors
     ///
@@ -46,7 +47,8 @@ impl<S: Store> Keyspace<S> {
             match self.finish(&mut shard) {
                 // In a full pool it may be that only the way back is open, or that something has to go first. And
                 // what the store has refused before the crash it refuses again.
-                Err(_) => {
+                Err(error @ (StoreError::Full | StoreError::Refused(_))) => {
+                    tracing::warn!(%error, "a change of a sorted set is taken back");
                     let forward = shard.unfinished.take();
                     shard.unfinished = forward
                         .map(|(index, intent, _)| (index, intent.reversed(), Direction::Back));

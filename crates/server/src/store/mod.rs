@@ -36,6 +36,9 @@ pub enum StoreError {
     /// No room is left; removing entries helps.
     #[error("the pool is full")]
     Full,
+    /// An entry is longer than the store can hold, in words for the client.
+    #[error("{0}")]
+    Refused(String),
     /// Anything else, in words for the client.
     #[error("{0}")]
     Failed(String),
@@ -43,7 +46,13 @@ pub enum StoreError {
 
 impl From<remanent_structures::Error> for StoreError {
     fn from(error: remanent_structures::Error) -> Self {
-        if error.is_full() { StoreError::Full } else { StoreError::Failed(error.to_string()) }
+        match error {
+            error if error.is_full() => StoreError::Full,
+            error @ remanent_structures::Error::TooLong { .. } => {
+                StoreError::Refused(error.to_string())
+            }
+            error => StoreError::Failed(error.to_string()),
+        }
     }
 }
 

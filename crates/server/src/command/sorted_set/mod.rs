@@ -7,7 +7,7 @@ mod remove;
 use super::{Call, Failure, Outcome, Verb, glob};
 use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
 use crate::resp::{Output, Protocol, Request, format_f64, parse_f64, parse_i64, parse_u64};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 use super::keyspace::{ScanOptions, scan_count};
 
@@ -23,6 +23,13 @@ impl From<KeyError> for Failure {
             KeyError::MemberTooLong => Failure::text(format!(
                 "ERR a member of a sorted set has at most {MEMBER_LEN_MAX} bytes"
             )),
+            KeyError::Undecided(error) => {
+                let code = if error == StoreError::Full { "OOM" } else { "ERR" };
+                Failure::text(format!(
+                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
+                     is used again, or at the next start"
+                ))
+            }
             KeyError::Store(error) => error.into(),
         }
     }
