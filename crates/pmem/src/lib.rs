@@ -58,4 +58,5 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/pool/mod.rs", include_str!("pool/mod.rs")),
     ("src/pool/roots.rs", include_str!("pool/roots.rs")),
     ("src/pool/superblock.rs", include_str!("pool/superblock.rs")),
+    ("src/pool/twice.rs", include_str!("pool/twice.rs")),
 ];

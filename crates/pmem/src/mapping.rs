@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstat, ftruncate};
+use rustix::fs::{
+    FallocateFlags, FileType, FlockOperation, fallocate, fdatasync, flock, fstat, ftruncate,
+};
 use rustix::io::Errno;
 use rustix::mm::{
     Advice, MapFlags, MsyncFlags, ProtFlags, madvise, mmap, mmap_anonymous, msync, munmap,
@@ -130,6 +132,11 @@ impl Mapping {
             Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => return Err(full()),
             Err(e) => return Err(Error::io("grow", &self.path, e)),
         }
+        if self.backing == Backing::Dax {
+            // The length is the file system's to keep: no flush of a line makes it durable.
+            fdatasync(&self.file)
+                .map_err(|e| Error::io("make durable the length of", &self.path, e))?;
+        }
         // Release: pairs with the Acquire in `len`.
         self.len.store(len, Ordering::Release);
         Ok(())
@@ -197,7 +204,9 @@ fn unmap((address, len): (usize, usize)) {
 
 fn file_len(file: &File, path: &Path, backing: Backing) -> Result<u64> {
     let stat = fstat(file).map_err(|e| Error::io("inspect", path, e))?;
-    if backing == Backing::Dax && stat.st_size == 0 {
+    // A new file on a DAX file system is as empty as a device seems to be.
+    if backing == Backing::Dax && FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
+    {
         return device_len(stat.st_rdev, path);
     }
     Ok(stat.st_size as u64)

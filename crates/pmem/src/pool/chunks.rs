@@ -127,10 +127,9 @@ impl<M: Medium> Pool<M> {
         let medium = self.medium();
         let body = ChunkState { kind: ChunkKind::LargeBody, owner: owner.0, class: 0, run: 0 };
         // Bodies first: a head that is durable describes a run that recovery can give back whole.
-        for index in (1..run).rev() {
-            medium.store(ChunkId(first.0 + index).state(), body.encode());
-        }
-        medium.store(first.state(), purpose.head_state(owner).encode());
+        let bodies = (1..run).rev().map(|index| (ChunkId(first.0 + index).state(), body.encode()));
+        let head = (first.state(), purpose.head_state(owner).encode());
+        self.store_own(bodies.chain([head]));
         medium.flush(first.state(), u64::from(run) * WORD_LEN);
         // A run may have passed over free chunks that were too few for it.
         search.freed_behind |= run > 1 && first != search.next;
@@ -283,13 +282,11 @@ impl<M: Medium> Pool<M> {
         let kind = if punched { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
         if run > 1 {
-            for index in 1..run {
-                medium.store(ChunkId(first.0 + index).state(), free);
-            }
+            self.store_own((1..run).map(|index| (ChunkId(first.0 + index).state(), free)));
             // Flush and fence: the head goes last, it is what says how long the run is.
             medium.persist(ChunkId(first.0 + 1).state(), u64::from(run - 1) * WORD_LEN);
         }
-        medium.store(first.state(), free);
+        self.store_own([(first.state(), free)]);
         // Flush and fence: free for good before anyone may take it.
         medium.persist(first.state(), WORD_LEN);
         let mut search = self.search().lock(medium);
@@ -306,7 +303,7 @@ impl<M: Medium> Pool<M> {
             let state = self.chunk_state(at)?;
             if state.kind == ChunkKind::LargeBody && state.owner == owner.0 {
                 let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
-                medium.store(at.state(), free.encode());
+                self.store_own([(at.state(), free.encode())]);
                 // Flush: fenced by recovery, before it forgets where to look.
                 medium.flush(at.state(), WORD_LEN);
             }

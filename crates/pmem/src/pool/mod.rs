@@ -8,6 +8,7 @@ pub mod layout;
 mod options;
 mod roots;
 mod superblock;
+mod twice;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -63,6 +64,8 @@ struct Inner<M: Medium> {
     registry: PauseMutex<Registry>,
     /// Roots whose heap exists in this process: those that are open, and those that are settling.
     heaps: PauseMutex<HashSet<RootId>>,
+    /// Held while lines of the pool's own are written twice.
+    twice: PauseMutex<()>,
     size_max: u64,
     was_clean: bool,
     guarantee: Guarantee,
@@ -148,6 +151,7 @@ impl<M: Medium> Pool<M> {
         medium.grow(end.offset())?;
         medium.commit(0, CHUNK_LEN)?;
         medium.write_zeros(0, CHUNK_LEN);
+        twice::forget(&medium);
         // Flush and fence: no old superblock or root survives beside the new ones.
         // Redundant: the fence alone, but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
@@ -194,6 +198,8 @@ impl<M: Medium> Pool<M> {
                 ),
             ));
         }
+        guarantee.write_disturbance |= superblock.write_disturbance;
+        twice::recover(&medium, guarantee.write_disturbance);
         let was_clean = superblock.clean;
         if !was_clean {
             // Flush: the same for state words. Fenced with the superblock below.
@@ -202,7 +208,6 @@ impl<M: Medium> Pool<M> {
         }
         superblock.clean = false;
         superblock.opens += 1;
-        guarantee.write_disturbance |= superblock.write_disturbance;
         superblock.write(&medium);
         let pool = Self::assemble(medium, superblock, guarantee, was_clean);
         pool.recover_roots()?;
@@ -219,6 +224,7 @@ impl<M: Medium> Pool<M> {
             search: PauseMutex::new(Search::new(superblock.first_data(), end)),
             registry: PauseMutex::new(HashMap::new()),
             heaps: PauseMutex::new(HashSet::new()),
+            twice: PauseMutex::new(()),
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
             was_clean,

@@ -99,8 +99,8 @@ impl Options {
     /// is open.
     ///
     /// Structures then use a form that survives it, or refuse to be created and opened with
-    /// [`Error::Disturbed`]. The pool's own directory and allocator do not survive it: what is created,
-    /// grown or removed at that moment may be lost with what lies beside it.
+    /// [`Error::Disturbed`]. The pool writes the lines that it keeps of itself twice, which makes growing, creating and
+    /// removing slower.
     pub fn write_disturbance(mut self, declared: bool) -> Self {
         self.write_disturbance = declared;
         self

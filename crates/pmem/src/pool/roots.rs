@@ -137,7 +137,7 @@ impl<M: Medium> Pool<M> {
                 return Err(error);
             }
         };
-        self.medium().store(id.entry() + STATE, LIVE);
+        self.store_own([(id.entry() + STATE, LIVE)]);
         // Flush and fence: the root is there for good once it is handed out. What it leads to was made
         // durable by `fill`.
         self.medium().persist(id.entry() + STATE, WORD_LEN);
@@ -191,7 +191,7 @@ impl<M: Medium> Pool<M> {
             return Err(Error::RootInUse { name: name.to_owned() });
         }
         self.wait_for_heap(root.id);
-        self.medium().store(root.id.entry() + STATE, DROPPING);
+        self.store_own([(root.id.entry() + STATE, DROPPING)]);
         // Flush and fence: from here on the root is gone, and recovery goes on where a crash stops.
         self.medium().persist(root.id.entry() + STATE, WORD_LEN);
         self.clear_entry(root.id)
@@ -270,9 +270,9 @@ impl<M: Medium> Pool<M> {
     fn write_entry(&self, id: RootId, name: &str, root_type: &RootType) -> Result<ChunkId> {
         let medium = self.medium();
         let entry = id.entry();
-        medium.store(entry + GENERATION, self.root_generation(id) + 1);
-        // Release: after the generation, in this line's order of stores.
-        medium.store(entry + STATE, CREATING);
+        // The state after the generation, in this line's order of stores.
+        let generation = self.root_generation(id) + 1;
+        self.store_own([(entry + GENERATION, generation), (entry + STATE, CREATING)]);
         // Flush and fence: from here on recovery gives back whatever this root has taken, and no other root has
         // its number and its generation.
         medium.persist(entry + STATE, WORD_LEN);
@@ -280,9 +280,8 @@ impl<M: Medium> Pool<M> {
         medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
         medium.write(entry + NAME, name.as_bytes());
         medium.write(entry + TYPE, root_type.name.as_bytes());
-        medium.store(entry + HEAP, u64::from(heap.0));
-        medium.store(entry + LAYOUT, root_type.layout);
-        medium.store(entry + CRC, self.entry_checksum(id));
+        self.store_own([(entry + HEAP, u64::from(heap.0)), (entry + LAYOUT, root_type.layout)]);
+        self.store_own([(entry + CRC, self.entry_checksum(id))]);
         // Flush: fenced together with the heap's header, before the state says that the root is live.
         medium.flush(entry, ROOT_LEN);
         Ok(heap)
@@ -295,7 +294,7 @@ impl<M: Medium> Pool<M> {
 
     fn clear_entry(&self, id: RootId) -> Result<()> {
         self.give_back_all(id)?;
-        self.medium().store(id.entry() + STATE, NONE);
+        self.store_own([(id.entry() + STATE, NONE)]);
         // Flush and fence: the entry may be used again only when nothing belongs to it any more.
         // Redundant: if this is lost, recovery finds the state before it, and nothing left to give back.
         self.medium().persist(id.entry() + STATE, WORD_LEN);
