@@ -15,6 +15,7 @@ use crate::huge::Preparer;
 use crate::isa::{self, FlushInstruction, isa, lines};
 use crate::mapping::Mapping;
 use crate::medium::{Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
+use crate::order::{self, Method};
 use crate::{PAGE_LEN, Result, sigbus};
 
 /// What `flush` and `fence` do on this pool, decided when it is opened.
@@ -379,6 +380,19 @@ impl Medium for Mapped {
             Policy::None => compiler_fence(Ordering::SeqCst),
             Policy::Lines(instruction) => isa::store_fence(instruction),
             Policy::Pages => self.sync_pages(),
+        }
+    }
+
+    /// With the method's own instructions where lines have to be written back. Elsewhere nothing is gained by them: a
+    /// process may die after any store, and a page must go to the file by `msync` whatever its lines did.
+    #[inline]
+    #[track_caller]
+    fn write_ordered(&self, method: Method, offset: u64, bytes: &[u8]) {
+        match self.policy {
+            Policy::Lines(instruction) => {
+                order::write_lines(self, method, instruction, offset, bytes);
+            }
+            Policy::None | Policy::Pages => order::write_modelled(self, method, offset, bytes),
         }
     }
 

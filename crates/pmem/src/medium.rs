@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::Result;
+use crate::order::{self, Method};
 
 /// Bytes that a crash tears at the finest: an aligned word of 8 bytes is written whole or not at all.
 pub const WORD_LEN: u64 = 8;
@@ -208,6 +209,20 @@ pub trait Medium: Sized + Send + Sync + 'static {
         self.fence();
     }
 
+    /// Writes whole words by an ordering method: durable when it returns, but for [`Method::Async`].
+    ///
+    /// A medium on which nobody can tell one method from another does what has the same effect in its own stores,
+    /// flushes and fences. `offset` and the length are multiples of 8 bytes, and nobody else writes the lines meanwhile
+    /// if the method is [`Method::Direct`].
+    ///
+    /// # Panics
+    ///
+    /// When the range is not aligned to words.
+    #[track_caller]
+    fn write_ordered(&self, method: Method, offset: u64, bytes: &[u8]) {
+        order::write_modelled(self, method, offset, bytes);
+    }
+
     /// Makes at least `len` bytes accessible; offsets stay valid. New bytes are zero.
     ///
     /// # Errors
@@ -313,6 +328,10 @@ impl<M: Medium> Medium for Arc<M> {
     #[track_caller]
     fn fence(&self) {
         self.deref().fence();
+    }
+    #[track_caller]
+    fn write_ordered(&self, method: Method, offset: u64, bytes: &[u8]) {
+        self.deref().write_ordered(method, offset, bytes);
     }
     fn grow(&self, len: u64) -> Result<()> {
         self.deref().grow(len)

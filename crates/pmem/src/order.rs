@@ -2,6 +2,9 @@
 //!
 //! The paper's driver sets the caching policy of pages in the kernel. A process cannot: three of the
 //! five methods are therefore the *nearest* thing a process can do, and their documentation says so.
+//!
+//! [`Medium::write_ordered`] makes them work everywhere. A medium that has no instructions of its own does what has
+//! the same effect on what a crash leaves.
 
 use std::fmt;
 
@@ -62,7 +65,8 @@ impl Method {
         }
     }
 
-    /// Writes `bytes` at `offset` so that they are durable, by this method, when it returns.
+    /// Writes `bytes` at `offset` so that they are durable, by this method, when it returns; [`Method::Async`] alone
+    /// leaves open when.
     ///
     /// `offset` and the length are multiples of 8 bytes. [`Method::Direct`] stores a partial line by
     /// reading it first, so nobody else may write that line meanwhile.
@@ -70,38 +74,10 @@ impl Method {
     /// # Panics
     ///
     /// When the range is not aligned to words.
-    pub fn write(self, medium: &Mapped, offset: u64, bytes: &[u8]) {
-        assert_eq!(offset % WORD_LEN, 0, "ordering methods write whole words");
-        assert_eq!(bytes.len() as u64 % WORD_LEN, 0, "ordering methods write whole words");
-        if medium.address(offset, bytes.len() as u64).is_none() {
-            return;
-        }
-        let instruction = isa().flush.unwrap_or(FlushInstruction::Clflush);
-        match self {
-            Method::Async => medium.write(offset, bytes),
-            Method::CacheFlush => {
-                medium.write(offset, bytes);
-                flush_lines(medium, instruction, offset, bytes.len() as u64);
-                isa::store_fence(instruction);
-            }
-            Method::NonTemporal => {
-                stream(medium, offset, bytes);
-                isa::store_fence(instruction);
-            }
-            Method::WriteThrough => {
-                write_through(medium, instruction, offset, bytes);
-                isa::store_fence(instruction);
-            }
-            Method::Uncacheable => uncached(medium, offset, bytes),
-            Method::WriteCombining => {
-                combine(medium, offset, bytes);
-                isa::store_fence(instruction);
-            }
-            Method::Direct => {
-                direct(medium, offset, bytes);
-                isa::store_fence(instruction);
-            }
-        }
+    #[inline]
+    #[track_caller]
+    pub fn write<M: Medium>(self, medium: &M, offset: u64, bytes: &[u8]) {
+        medium.write_ordered(self, offset, bytes);
     }
 
     /// Reads `bytes.len()` bytes at `offset` under this method's caching policy: [`Method::Uncacheable`]
@@ -118,6 +94,77 @@ impl Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+fn check_words(offset: u64, bytes: &[u8]) {
+    assert_eq!(offset % WORD_LEN, 0, "ordering methods write whole words");
+    assert_eq!(bytes.len() as u64 % WORD_LEN, 0, "ordering methods write whole words");
+}
+
+/// What `method` comes to on any medium, in its own stores, flushes and fences: as durable as by the instructions, in
+/// the same order. A line that would be stored at once is not indivisible here.
+#[track_caller]
+pub(crate) fn write_modelled<M: Medium>(medium: &M, method: Method, offset: u64, bytes: &[u8]) {
+    check_words(offset, bytes);
+    match method {
+        Method::Async => medium.write(offset, bytes),
+        // Words that are written back one by one, and then fenced, are in no order among themselves: as one flush.
+        Method::CacheFlush | Method::WriteThrough => {
+            medium.write(offset, bytes);
+            medium.persist(offset, bytes.len() as u64);
+        }
+        Method::NonTemporal | Method::WriteCombining | Method::Direct => {
+            medium.write_streaming(offset, bytes);
+            medium.fence();
+        }
+        Method::Uncacheable => {
+            for (index, word) in words(bytes).enumerate() {
+                let at = offset + index as u64 * WORD_LEN;
+                medium.store(at, word);
+                medium.persist(at, WORD_LEN);
+            }
+        }
+    }
+}
+
+/// Executes `method` on mapped memory whose lines are written back by `instruction`.
+pub(crate) fn write_lines(
+    medium: &Mapped,
+    method: Method,
+    instruction: FlushInstruction,
+    offset: u64,
+    bytes: &[u8],
+) {
+    check_words(offset, bytes);
+    if medium.address(offset, bytes.len() as u64).is_none() {
+        return;
+    }
+    match method {
+        Method::Async => medium.write(offset, bytes),
+        Method::CacheFlush => {
+            medium.write(offset, bytes);
+            flush_lines(medium, instruction, offset, bytes.len() as u64);
+            isa::store_fence(instruction);
+        }
+        Method::Direct if isa().movdir64b => {
+            direct(medium, offset, bytes);
+            isa::store_fence(instruction);
+        }
+        // A CPU without direct stores has the next best.
+        Method::NonTemporal | Method::Direct => {
+            stream(medium, offset, bytes);
+            isa::store_fence(instruction);
+        }
+        Method::WriteThrough => {
+            write_through(medium, instruction, offset, bytes);
+            isa::store_fence(instruction);
+        }
+        Method::Uncacheable => uncached(medium, offset, bytes),
+        Method::WriteCombining => {
+            combine(medium, offset, bytes);
+            isa::store_fence(instruction);
+        }
     }
 }
 
@@ -192,8 +239,8 @@ fn direct(medium: &Mapped, offset: u64, bytes: &[u8]) {
         let start = (at - line) as usize;
         buffer[start..start + part.len()].copy_from_slice(part);
         let Some(to) = medium.address(line, LINE_LEN) else { return };
-        // SAFETY: `Method::available` offers this only where MOVDIR64B was detected; the line is inside
-        // the mapping and aligned.
+        // SAFETY: `write_lines` comes here only where MOVDIR64B was detected; the line is inside the mapping and
+        // aligned.
         unsafe { isa::direct_line(to, buffer.as_ptr()) };
         at += part.len() as u64;
     }

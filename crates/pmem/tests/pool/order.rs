@@ -40,6 +40,18 @@ proptest! {
     }
 }
 
+/// On memory where nothing has to be flushed there is nothing to choose, but what is written must be there.
+#[test]
+fn every_method_writes_where_no_line_has_to_be_flushed() {
+    let (_dir, pool, base) = scratch_pool(Emulation::None);
+    let medium = pool.medium();
+    for (method, turn) in Method::available().into_iter().chain([Method::Direct]).zip(1..) {
+        let bytes = pattern(turn, 4096 + 24);
+        method.write(medium, base + 8, &bytes);
+        assert!(medium.equals(base + 8, &bytes), "{method}");
+    }
+}
+
 #[test]
 fn every_method_of_the_paper_is_available_where_lines_can_be_flushed() {
     let names: Vec<&str> = Method::available().into_iter().map(Method::name).collect();
