@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, Points};
-use crate::fault::{Injected, Places};
+use crate::fault::{Faults, Injected, Places};
 use crate::image::{Choice, Images};
 use crate::judge::{Allowed, Judgement, Life, Treatment, judge};
 use crate::oracle::{Call, Linearizer};
@@ -266,7 +266,8 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let mut prune =
             Prune::new(if nested || !self.config.prune { Vec::new() } else { images.lines() });
         let mut choice = Choice::default();
-        let faulty = if nested { 0 } else { self.config.faults.images() };
+        let faults = if nested { self.config.faults.nested() } else { self.config.faults };
+        let faulty = faults.images();
         for number in 0..images.total() + faulty {
             if self.wanted().is_some_and(|(_, image)| image != number) {
                 continue;
@@ -279,7 +280,9 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                 Some(fault) => {
                     let mut rng = Rng::from_parts(&[sample_seed, number, 1]);
                     images.choice(rng.below(images.total()), &mut choice);
-                    let Some(injected) = self.choose_fault(fault, pending, point, &mut rng) else {
+                    let Some(injected) =
+                        self.choose_fault(&faults, fault, pending, point, &mut rng)
+                    else {
                         continue;
                     };
                     Some(injected)
@@ -306,15 +309,18 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
 
     fn choose_fault(
         &self,
+        faults: &Faults,
         number: u64,
         pending: &Pending,
         point: &Point<'_, S::State>,
         rng: &mut Rng,
     ) -> Option<Injected> {
         let in_flight = pending.in_flight();
+        let words = pending.words_in_flight();
         let unit_words = pending.unit_words();
-        let places = Places { in_flight: &in_flight, unit_words, written: point.written };
-        self.config.faults.choose(number, &places, &self.sim, rng)
+        let places =
+            Places { in_flight: &in_flight, words: &words, unit_words, written: point.written };
+        faults.choose(number, &places, &self.sim, rng)
     }
 
     /// Makes one image, judges it, crashes its recovery, and undoes it all.
@@ -328,12 +334,12 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let before = self.sim.mark();
         images.materialise(crash.choice, &self.sim);
         let mut rng = Rng::from_parts(&[self.seed, crash.hash, crash.number]);
-        if let Some(injected) = crash.injected {
+        if let Some(injected) = &crash.injected {
             injected.inject(&self.sim, &mut rng);
         }
-        let thorough = crash.injected.is_none()
+        let thorough = crash.injected.as_ref().is_none_or(Injected::may_be_followed)
             && (self.wanted().is_some() || rng.one_in(self.config.nested.one_in));
-        let errors_excused = crash.injected.is_some_and(Injected::excuses_errors);
+        let errors_excused = crash.injected.as_ref().is_some_and(Injected::excuses_errors);
         let after = self.sim.mark();
         let is_pruning = crash.injected.is_none() && self.wanted().is_none();
         if is_pruning {
@@ -344,7 +350,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         if is_pruning {
             prune.note(&self.sim, crash.choice);
         }
-        if let Some(injected) = crash.injected {
+        if let Some(injected) = &crash.injected {
             injected.heal(&self.sim);
         }
         self.sim.roll_back(after);
@@ -352,7 +358,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let mut survived = String::new();
         if judgement.failure.is_some() || thorough {
             survived = images.describe(crash.choice);
-            if let Some(injected) = crash.injected {
+            if let Some(injected) = &crash.injected {
                 survived += &format!("; {}", injected.describe());
             }
         }
@@ -362,7 +368,9 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         if let Some((broken, what)) = judgement.failure {
             self.violation(broken, what, point.position);
         } else if thorough && point.depth > 0 && self.deeper.is_none() {
-            self.crash_life(&judgement.life, crash.hash, point);
+            // Garbage is part of the medium's content, and here of its hash.
+            let garbage = crash.injected.as_ref().map_or(0, |_| mix(crash.number + 1));
+            self.crash_life(&judgement.life, crash.hash ^ garbage, point);
         }
         self.frames.pop();
         self.sim.roll_back(before);

@@ -15,6 +15,9 @@ use crate::sim::Sim;
 pub struct Faults {
     /// A line that was being written back holds garbage in some or all of its words.
     pub disturbed: u64,
+    /// A line that was being written back holds garbage, but only in words that were stored to and not yet durable: on
+    /// memory whose writes mask the words of a line that they do not mean. In lives after a crash, too.
+    pub disturbed_words: u64,
     /// A line that holds data cannot be read.
     pub poisoned: u64,
     /// The medium ends early, at a page.
@@ -22,12 +25,17 @@ pub struct Faults {
 }
 
 /// One fault in one image.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Injected {
     /// A unit of so many words, from the given one, was disturbed.
     Disturbed {
         word: u32,
         words: u32,
+    },
+    /// Words that were disturbed, each by itself or all in the same way.
+    DisturbedWords {
+        words: Vec<u32>,
+        are_alike: bool,
     },
     Poisoned {
         line: u32,
@@ -39,13 +47,18 @@ pub(crate) enum Injected {
 
 impl Injected {
     /// Whether errors are right answers.
-    pub(crate) fn excuses_errors(self) -> bool {
-        !matches!(self, Injected::Disturbed { .. })
+    pub(crate) fn excuses_errors(&self) -> bool {
+        !matches!(self, Injected::Disturbed { .. } | Injected::DisturbedWords { .. })
+    }
+
+    /// Whether a second crash is explored after it, as after a crash without a fault.
+    pub(crate) fn may_be_followed(&self) -> bool {
+        matches!(self, Injected::DisturbedWords { .. })
     }
 
     /// Puts the fault into the medium; what changes can be rolled back but for poison.
-    pub(crate) fn inject(self, sim: &Sim, rng: &mut Rng) {
-        match self {
+    pub(crate) fn inject(&self, sim: &Sim, rng: &mut Rng) {
+        match *self {
             Injected::Disturbed { word, words } => {
                 let one_in = 1 + rng.below(3);
                 let mut garbage = Vec::new();
@@ -56,23 +69,37 @@ impl Injected {
                 }
                 sim.poke_all(garbage);
             }
+            Injected::DisturbedWords { ref words, are_alike } => {
+                let alike = are_alike.then(|| plausible(rng, 0));
+                let garbage = words
+                    .iter()
+                    .map(|&word| (word, alike.unwrap_or_else(|| plausible(rng, sim.peek(word)))));
+                sim.poke_all(garbage.collect::<Vec<_>>());
+            }
             Injected::Poisoned { line } => sim.poison(u64::from(line) * 64, 64),
             Injected::Truncated { pages } => sim.set_len(pages),
         }
     }
 
     /// Ends what a roll back does not.
-    pub(crate) fn heal(self, sim: &Sim) {
-        if let Injected::Poisoned { line } = self {
+    pub(crate) fn heal(&self, sim: &Sim) {
+        if let Injected::Poisoned { line } = *self {
             sim.unmark([line]);
         }
     }
 
-    pub(crate) fn describe(self) -> String {
-        match self {
+    pub(crate) fn describe(&self) -> String {
+        match *self {
             Injected::Disturbed { word, words } => {
                 let (offset, len) = (u64::from(word) * WORD_LEN, u64::from(words) * WORD_LEN);
                 format!("garbage in the {len} bytes at offset {offset:#x} that were being written")
+            }
+            Injected::DisturbedWords { ref words, .. } => {
+                let offsets =
+                    words.iter().map(|word| format!("{:#x}", u64::from(*word) * WORD_LEN));
+                let shown: Vec<String> = offsets.take(SHOWN_MAX).collect();
+                let count = words.len();
+                format!("garbage in {count} words that were being written, at {}", shown.join(", "))
             }
             Injected::Poisoned { line } => {
                 format!("line at offset {:#x} poisoned", u64::from(line) * 64)
@@ -87,7 +114,12 @@ impl Injected {
 impl Faults {
     /// Images that these faults add to a crash point.
     pub(crate) fn images(&self) -> u64 {
-        self.disturbed + self.poisoned + self.truncated
+        self.disturbed + self.poisoned + self.truncated + self.disturbed_words
+    }
+
+    /// Those that a second crash may meet as well: what the medium does at every crash.
+    pub(crate) fn nested(&self) -> Faults {
+        Faults { disturbed_words: self.disturbed_words, ..Faults::default() }
     }
 
     /// The fault of one of these images; `None` where there is nothing to hurt.
@@ -107,6 +139,9 @@ impl Faults {
             let line = (!places.written.is_empty()).then(|| *rng.pick(places.written))?;
             return Some(Injected::Poisoned { line });
         }
+        if number >= self.disturbed + self.poisoned + self.truncated {
+            return choose_words(places, rng);
+        }
         let pages = u64::from(sim.words_len()) * WORD_LEN / PAGE_LEN;
         let used = places.written.last().map_or(0, |line| u64::from(*line) * 64 / PAGE_LEN + 1);
         // Half of the cuts go through what is in use, the rest anywhere.
@@ -120,8 +155,37 @@ impl Faults {
 pub(crate) struct Places<'a> {
     /// Units that are being written back.
     pub(crate) in_flight: &'a [u32],
+    /// Words that are being written back, ascending.
+    pub(crate) words: &'a [u32],
     /// Words of a unit.
     pub(crate) unit_words: u32,
     /// Lines that were ever written, ascending.
     pub(crate) written: &'a [u32],
+}
+
+/// Some of the words that are being written, of one unit or of all: at least one.
+fn choose_words(places: &Places<'_>, rng: &mut Rng) -> Option<Injected> {
+    let mut units: Vec<u32> = places.words.iter().map(|word| word / places.unit_words).collect();
+    units.dedup();
+    let unit = (!units.is_empty()).then(|| *rng.pick(&units))?;
+    let only = (!rng.one_in(4)).then_some(unit);
+    let is_within = |word: &u32| only.is_none_or(|unit| word / places.unit_words == unit);
+    let within: Vec<u32> = places.words.iter().copied().filter(is_within).collect();
+    let (certain, one_in) = (*rng.pick(&within), 1 + rng.below(3));
+    let mut words = within;
+    words.retain(|word| *word == certain || rng.one_in(one_in));
+    Some(Injected::DisturbedWords { words, are_alike: rng.one_in(3) })
+}
+
+/// Words that a description names.
+const SHOWN_MAX: usize = 8;
+
+/// Garbage, often of a kind that may be taken for something: nothing, a small number, what is there but for a bit.
+fn plausible(rng: &mut Rng, found: u64) -> u64 {
+    match rng.below(5) {
+        0 => 0,
+        1 | 2 => rng.below(48),
+        3 => found ^ 1 << rng.below(64),
+        _ => rng.next_u64(),
+    }
 }

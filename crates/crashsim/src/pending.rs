@@ -110,6 +110,22 @@ impl Pending {
         units
     }
 
+    /// Words that are being written back: stored, then flushed by some thread that did not fence yet.
+    pub(crate) fn words_in_flight(&self) -> Vec<u32> {
+        let mut words = Vec::new();
+        for waiting in &self.waiting {
+            words.extend(&waiting.streamed);
+            for (unit, seq) in &waiting.flushed {
+                let stores = self.units.get(unit).into_iter().flatten();
+                let covered = stores.filter(|stored| stored.seq <= *seq && !stored.is_past);
+                words.extend(covered.map(|stored| stored.word));
+            }
+        }
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+
     /// Takes the next event of the trace; what it makes durable is written to `sim`.
     pub(crate) fn advance(&mut self, event: &Event, sim: &Sim) {
         self.seq += 1;

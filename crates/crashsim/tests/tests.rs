@@ -7,6 +7,7 @@ mod suite {
     mod log;
     mod medium;
     mod mutation;
+    mod ordering;
     mod recovery;
     mod threads;
 }

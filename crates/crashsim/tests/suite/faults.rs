@@ -1,6 +1,11 @@
 //! Faults beside the crash.
 
-use remanent_crashsim::{Broken, Config, Faults, SimOptions, explore};
+use std::sync::Arc;
+
+use remanent_crashsim::{
+    Broken, Config, Faults, Nested, Outcome, Rng, Sim, SimOptions, Subject, explore,
+};
+use remanent_pmem::Medium;
 
 use super::log::{Log, SOUND, config, expect_violation};
 
@@ -41,4 +46,123 @@ fn an_append_for_which_there_is_no_room_changes_nothing() {
     }
     assert_ne!(digests[0], digests[1], "the first growth failed");
     assert_eq!(digests[0], digests[2], "there is no second growth");
+}
+
+/// A number in two copies that are neighbours in one line, of which the older is overwritten. A copy tells whether it is
+/// whole.
+struct Neighbours;
+
+impl Neighbours {
+    /// Its place, its sequence number and the number; the newest that is whole.
+    fn newest(medium: &Arc<Sim>) -> Option<(u64, u32, u32)> {
+        let copies = [0, 1].map(|place| (place, medium.load(place * 8)));
+        let whole = copies.iter().filter(|(_, word)| word >> 32 == Self::sum(*word as u32));
+        let decoded =
+            whole.map(|&(place, word)| (place, (word as u32) >> 16, word as u32 & 0xffff));
+        decoded.max_by_key(|copy| copy.1)
+    }
+
+    /// 32 bits, of which many change with each bit of `low`: garbage may be what was there but for a bit, twice.
+    fn sum(low: u32) -> u64 {
+        u64::from(low).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    }
+
+    fn put(medium: &Arc<Sim>, place: u64, sequence: u32, number: u32) {
+        let low = sequence << 16 | number;
+        medium.store(place * 8, Self::sum(low) << 32 | u64::from(low));
+        medium.persist(place * 8, 8);
+    }
+}
+
+impl Subject for Neighbours {
+    type Op = u32;
+    type Ret = ();
+    type State = u32;
+    type Handle = Arc<Sim>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+        Self::put(&medium, 0, 1, 0);
+        Ok(medium)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+        let (place, sequence, number) = Self::newest(&medium).ok_or("no copy is whole")?;
+        // Whatever the other one holds would be taken for newer if its sequence number were.
+        Self::put(&medium, 1 - place, sequence - 1, number);
+        Ok(medium)
+    }
+
+    fn apply(&self, medium: &Arc<Sim>, number: &u32) {
+        if let Some((place, sequence, _)) = Self::newest(medium) {
+            Self::put(medium, 1 - place, sequence + 1, *number);
+        }
+    }
+
+    fn model(&self, state: &mut u32, number: &u32) {
+        *state = *number;
+    }
+
+    fn observe(&self, medium: &Arc<Sim>) -> Outcome<u32> {
+        Ok(Self::newest(medium).ok_or("no copy is whole")?.2)
+    }
+
+    fn op(&self, rng: &mut Rng) -> u32 {
+        1 + rng.below(1000) as u32
+    }
+}
+
+#[test]
+fn what_is_masked_leaves_the_neighbours_of_a_word_alone() {
+    let nested = Nested { depth: 2, one_in: 1, samples: 8 };
+    let config = Config { nested, creation: false, ..config() };
+    let with = |faults| Config { faults, ..config.clone() };
+    let masked = with(Faults { disturbed_words: 8, ..Faults::default() });
+    let report = explore(&Neighbours, &masked);
+    assert!(report.is_clean(), "{report}");
+    assert!(report.faulty_images > 100, "{report}");
+    let lines = with(Faults { disturbed: 8, ..Faults::default() });
+    expect_violation(&Neighbours, &lines, Broken::Open);
+}
+
+#[test]
+fn a_word_that_is_being_written_may_hold_garbage_in_a_second_life_too() {
+    /// Its recovery writes the count again.
+    struct Rewriting;
+
+    impl Subject for Rewriting {
+        type Op = ();
+        type Ret = ();
+        type State = u64;
+        type Handle = Arc<Sim>;
+
+        fn create(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+            Ok(medium)
+        }
+
+        fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
+            // What is there, so that no crash without garbage leaves anything else.
+            let found = medium.load(0);
+            medium.write_streaming(0, &found.to_le_bytes());
+            medium.fence();
+            Ok(medium)
+        }
+
+        fn apply(&self, _: &Arc<Sim>, (): &()) {}
+
+        fn model(&self, _: &mut u64, (): &()) {}
+
+        fn observe(&self, medium: &Arc<Sim>) -> Outcome<u64> {
+            Ok(medium.load(0).min(2))
+        }
+
+        fn op(&self, _: &mut Rng) {}
+    }
+
+    let faults = Faults { disturbed_words: 8, ..Faults::default() };
+    let nested = Nested { depth: 1, one_in: 1, samples: 1 };
+    let report =
+        expect_violation(&Rewriting, &Config { faults, nested, ..config() }, Broken::State);
+    let violation = &report.violations[0];
+    assert_eq!(violation.crashes.len(), 2, "{report}");
+    assert!(violation.crashes[1].survived.contains("garbage in 1 words"), "{report}");
 }
