@@ -28,6 +28,7 @@
 //!   comes from.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
 //!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
+//! - [`Disk`] is a block device: writes and transactions of any number of blocks are whole or were not.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!
@@ -40,9 +41,11 @@
 #[cfg(feature = "command")]
 pub mod crash_test;
 
+pub use remanent_blockdev as blockdev;
 pub use remanent_pmem as pmem;
 pub use remanent_structures as structures;
 
+pub use remanent_blockdev::Disk;
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
 pub use remanent_structures::batch_list;
 pub use remanent_structures::line_tx::BoundedBuffer;

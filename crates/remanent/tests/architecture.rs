@@ -10,21 +10,36 @@ use serde_json::Value;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 10] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
-    ("remanent-server", &["remanent-pmem", "remanent-structures"]),
-    ("remanent", &["remanent-pmem", "remanent-crashsim", "remanent-structures", "remanent-server"]),
-    ("remanent-bench", &["remanent-pmem", "remanent-structures"]),
+    ("remanent-blockdev", &["remanent-pmem", "remanent-structures"]),
+    ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
+    ("remanent-sqlite", &["remanent-pmem", "remanent-blockdev"]),
+    (
+        "remanent",
+        &[
+            "remanent-pmem",
+            "remanent-crashsim",
+            "remanent-structures",
+            "remanent-blockdev",
+            "remanent-server",
+        ],
+    ),
+    (
+        "remanent-bench",
+        &["remanent-pmem", "remanent-structures", "remanent-blockdev", "remanent-sqlite"],
+    ),
+    ("remanent-rig", &[]),
 ];
 const SIMULATOR: &str = "remanent-crashsim";
 
 /// Crates in which `unsafe` may be written.
 const UNSAFE_CRATES: [&str; 2] = ["pmem", "structures"];
 /// Crates in which single modules may allow it: foreign functions.
-const FOREIGN_CRATES: [&str; 1] = ["bench"];
+const FOREIGN_CRATES: [&str; 2] = ["bench", "sqlite"];
 
 /// Files that each structure has, so that who knows one finds the way in all.
 const STRUCTURE_FILES: [&str; 5] = ["mod.rs", "layout.rs", "ops.rs", "recover.rs", "check.rs"];

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use remanent::crash_test::{SOURCES, Scenario, mutate_in, scenarios};
+use remanent::crash_test::{SOURCES, Scenario, counterexamples, mutate_in, scenarios};
 use remanent_crashsim::{Config, Mutation, Only, Report};
 use serde_json::{Value, json};
 
@@ -107,6 +107,11 @@ impl CrashTest {
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
             chosen.retain(is_of);
+            if chosen.is_empty() {
+                // What is known to break is explored when it is asked for by its name.
+                chosen = counterexamples();
+                chosen.retain(is_of);
+            }
             if chosen.is_empty() {
                 let names: Vec<_> = scenarios().iter().map(|scenario| scenario.name).collect();
                 bail!("there is no structure `{name}` to explore; there are {}", names.join(", "));

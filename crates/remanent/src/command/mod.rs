@@ -2,6 +2,7 @@
 
 mod crash_test;
 mod default_pool;
+mod disk;
 mod opening;
 mod pool;
 mod serve;
@@ -26,6 +27,7 @@ pub(crate) struct Arguments {
 enum Command {
     Serve(serve::Serve),
     Pool(pool::Pool),
+    Disk(disk::Disk),
     CrashTest(crash_test::CrashTest),
 }
 
@@ -36,6 +38,7 @@ Examples:
   remanent serve --pool /mnt/pmem/my.pool --durability power
   remanent pool info /mnt/pmem/my.pool        what it holds and what it survives
   remanent pool check /mnt/pmem/my.pool       prove that it is whole
+  remanent disk create my.pool --size 1G      a block device; serve it with `remanent disk serve`
   remanent crash-test                         crash its own code everywhere, in simulation
 
 Set REMANENT_LOG=info (or debug) for more messages on standard error.";
@@ -45,6 +48,7 @@ impl Arguments {
         match self.subcommand {
             Command::Serve(serve) => serve.run(),
             Command::Pool(pool) => pool.run(),
+            Command::Disk(disk) => disk.run(),
             Command::CrashTest(test) => test.run(),
         }
     }

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use remanent::blockdev::file::File;
+use remanent::pmem::Mapped;
 use remanent::pmem::heap::Violation;
 use remanent::pmem::pool::RootInfo;
 use remanent::structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
 use remanent::structures::{BatchMap, BatchOptions, BlinkTree, BpTree, Map, OrderedKey};
-use remanent::{Durability, HashMap, Key, PoolInfo, Stored};
+use remanent::{Disk, Durability, HashMap, Key, PoolInfo, Stored};
 use remanent_server::store::{Form, TREE_ROOT};
 use remanent_server::{BatchStore, Keyspace, MapStore, Store};
 use serde_json::json;
@@ -234,6 +236,8 @@ fn check_root(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<V
         check_blink_tree::<str, str>,
         check_blink_tree::<[u8], u64>,
         check_blink_tree::<[u8], [u8]>,
+        check_disk,
+        check_file,
         check_list::<FlushAlways>,
         check_list::<Append>,
         check_list::<Log>,
@@ -280,6 +284,20 @@ fn check_blink_tree<K: OrderedKey + ?Sized + 'static, V: Stored + ?Sized + 'stat
     unless_other_type(BlinkTree::<K, V>::open(pool, &root.name).and_then(|tree| tree.check()))
 }
 
+fn check_disk(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<Vec<Violation>>> {
+    if !Disk::<Mapped>::is_one(root) {
+        return Ok(None);
+    }
+    Ok(Some(Disk::open(pool, &root.name)?.check()?))
+}
+
+fn check_file(pool: &remanent::Pool, root: &RootInfo) -> anyhow::Result<Option<Vec<Violation>>> {
+    if !File::<Mapped>::is_one(root) {
+        return Ok(None);
+    }
+    Ok(Some(File::open(pool, &root.name)?.check()?))
+}
+
 fn check_list<V: Variant>(
     pool: &remanent::Pool,
     root: &RootInfo,
@@ -320,7 +338,7 @@ fn unless_other_type(
 }
 
 /// Bytes that the file takes; holes take none.
-fn physical_bytes(path: &Path) -> u64 {
+pub(super) fn physical_bytes(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
 }
@@ -331,7 +349,7 @@ fn uuid(bytes: &[u8; 16]) -> String {
 }
 
 /// Shown on a terminal, and nowhere else.
-fn progress(message: &'static str) -> ProgressBar {
+pub(super) fn progress(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
     bar.set_style(ProgressStyle::default_spinner());
     bar.enable_steady_tick(Duration::from_millis(100));

@@ -229,7 +229,7 @@ impl Ready {
 }
 
 /// What an acknowledged write survives, in words.
-fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
+pub(super) fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
     if let Some(lag) = lag {
         let survives = match guarantee.durability {
             Durability::Power => "survives the loss of power once it is safe",
@@ -253,18 +253,18 @@ fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
 }
 
 /// A line on standard output; a closed one is no reason to stop.
-fn announce(line: &str) {
+pub(super) fn announce(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
 /// The signals that end the server.
-struct Stop {
+pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stop {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         Ok(Stop {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
@@ -273,7 +273,7 @@ impl Stop {
 
     /// Waits for a signal. From then on another one ends the process at once: nothing that was
     /// acknowledged is lost by that, but what lags behind is left to the system to write.
-    async fn wait(mut self) {
+    pub(super) async fn wait(mut self) {
         self.received().await;
         tokio::spawn(async move {
             self.received().await;

@@ -9,18 +9,24 @@ mod batch_map;
 mod blink_tree;
 mod bptree;
 mod bytes;
+mod disk;
+mod file;
 mod hashmap;
 mod heap;
 mod lagging_sets;
 mod line_tx;
 mod multimap;
 mod mutation;
+mod nvramdisk;
 mod pool;
 mod scenarios;
 mod scenarios_batch;
 mod scenarios_batch_list;
 mod scenarios_blink_tree;
 mod scenarios_bptree;
+mod scenarios_disk;
+mod scenarios_file;
+mod scenarios_nvramdisk;
 mod scenarios_sorted_sets;
 #[cfg(test)]
 mod shapes;
@@ -38,6 +44,7 @@ use remanent_structures::{Error, Key, OrderedKey, Stored};
 
 pub use mutation::{Progress, SOURCES, mutate, mutate_in};
 pub use scenarios::scenarios;
+pub use scenarios_nvramdisk::counterexamples;
 
 /// A structure, and a way to explore it.
 pub struct Scenario {

@@ -19,9 +19,9 @@ pub struct Progress<'a> {
 }
 
 /// Paths of everything whose flushes and fences can be left out.
-pub const SOURCES: [&str; 2] = ["pmem/src/", "structures/src/"];
+pub const SOURCES: [&str; 3] = ["pmem/src/", "structures/src/", "blockdev/src/"];
 
-/// Leaves out each flush and each fence of `remanent-pmem` and `remanent-structures` that the scenarios meet, in all
+/// Leaves out each flush and each fence of `remanent-pmem`, `remanent-structures` and `remanent-blockdev` that the scenarios meet, in all
 /// scenarios that meet it until one of them breaks.
 ///
 /// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
@@ -91,5 +91,6 @@ fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>) -> Mutation {
 /// The source texts in which survivors may be explained.
 fn sources() -> Sources {
     let texts = remanent_pmem::SOURCES.iter().chain(remanent_structures::SOURCES);
+    let texts = texts.chain(remanent_blockdev::SOURCES);
     texts.fold(Sources::new(), |sources, (path, text)| sources.file(path, text))
 }

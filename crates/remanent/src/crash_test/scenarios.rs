@@ -34,6 +34,10 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(super::scenarios_blink_tree::blink_trees());
     all.extend(super::scenarios_bptree::bptrees());
     all.extend(super::scenarios_sorted_sets::sorted_sets());
+    all.extend(super::scenarios_disk::disks());
+    all.extend(super::scenarios_disk::disturbed_disks());
+    all.extend(super::scenarios_nvramdisk::nvramdisks());
+    all.extend(super::scenarios_file::files());
     all
 }
 

@@ -4,6 +4,7 @@ mod batched;
 #[cfg(feature = "client-tests")]
 mod clients;
 mod common;
+mod disk;
 mod kill;
 mod pool;
 mod server;

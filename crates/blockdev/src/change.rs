@@ -1,0 +1,246 @@
+//! Changing blocks: every call is one step, whatever it changes.
+//!
+//! New data go to blocks that nobody has ([`Space`](crate::space::Space)), and are fenced; then one record of the journal
+//! has the map lead to them. All of it is made ready before the first of the data are written, since whatever waits for
+//! memory after that waits for them as well. That is the paper's shadow block and its journal, with two fences for any number of
+//! blocks. A block that is overwritten becomes a spare of the lane that overwrote it, as in the paper's pool of
+//! shadow blocks; a record carries the lane's spares, so they need no other note.
+
+use std::borrow::Cow;
+
+use remanent_pmem::Medium;
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::device::Device;
+use crate::journal::{Change, Changes, Lane, SPARES_MAX, Spares};
+use crate::layout::{BLOCK_LEN, Block, Entry, Lba, checksum, place_in_node};
+use crate::line::Line;
+use crate::map::load_line;
+
+/// Blocks that are taken at once by a lane that has no spare one.
+const REFILL: usize = 8;
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What<'a> {
+    /// All of it is written: 4,096 bytes.
+    Whole(&'a [u8]),
+    /// A part, from the byte on.
+    Part(usize, &'a [u8]),
+    /// Several parts, one after the other.
+    Parts(&'a [Part]),
+    /// It reads as zeros, and takes no space.
+    Nothing,
+}
+
+/// A part of a block: from the byte on, these bytes.
+pub(crate) type Part = (usize, Vec<u8>);
+
+/// A block that changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece<'a> {
+    pub(crate) lba: Lba,
+    pub(crate) what: What<'a>,
+}
+
+/// Pieces of one step, in ascending order, each block once.
+pub(crate) type Pieces<'a> = SmallVec<[Piece<'a>; 4]>;
+
+/// The pieces of a contiguous range.
+pub(crate) fn pieces(offset: u64, bytes: &[u8]) -> Pieces<'_> {
+    let mut pieces = Pieces::new();
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let start = at % BLOCK_LEN;
+        let (part, after) = rest.split_at(rest.len().min((BLOCK_LEN - start) as usize));
+        let is_whole = part.len() as u64 == BLOCK_LEN;
+        let what = if is_whole { What::Whole(part) } else { What::Part(start as usize, part) };
+        pieces.push(Piece { lba: Lba::containing(at), what });
+        (at, rest) = (at + part.len() as u64, after);
+    }
+    pieces
+}
+
+/// Content of blocks that nobody can reach yet, and where they are.
+pub(crate) type Data<'a> = SmallVec<[(u64, Cow<'a, [u8]>); 4]>;
+
+/// New blocks for one step: first of the lane's spares, from the front, then others.
+#[derive(Debug, Default)]
+struct Staged {
+    /// Spares that are used.
+    spares: usize,
+    /// Others, whose bits are still to be set.
+    fresh: Vec<Block>,
+    /// Those of them that are used; the rest become spares.
+    fresh_used: usize,
+}
+
+impl Staged {
+    fn block(&self, lane: &Lane, index: usize) -> Block {
+        match index.checked_sub(self.spares) {
+            None => lane.spares[index],
+            Some(index) => self.fresh[index],
+        }
+    }
+}
+
+impl<M: Medium> Device<M> {
+    /// Changes blocks as one step, durable when it returns. `end` is that of the request: the disk must not have become
+    /// smaller than that.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full, or a block of which a part is kept is damaged: then nothing was changed.
+    pub(crate) fn change(&self, pieces: &[Piece<'_>], end: u64) -> Result<()> {
+        self.in_lane(|lane| {
+            self.check_range(end, 0)?;
+            self.change_in(lane, pieces, &[])
+        })
+    }
+
+    /// As [`change`](Device::change), and lines beside the map, which nobody else changes meanwhile.
+    pub(crate) fn change_in(
+        &self,
+        lane: &mut Lane,
+        pieces: &[Piece<'_>],
+        others: &[Change],
+    ) -> Result<()> {
+        let wanted = pieces.iter().filter(|piece| !matches!(piece.what, What::Nothing)).count();
+        let staged = self.stage(lane, wanted)?;
+        // Passed on as it is made, not moved: that would wait until all stores have left the core.
+        match self.change_staged(lane, pieces, others, &staged) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.space.release(self.medium(), staged.fresh);
+                Err(error)
+            }
+        }
+    }
+
+    fn stage(&self, lane: &mut Lane, wanted: usize) -> Result<Staged> {
+        let spares = lane.spares.len().min(wanted);
+        let missing = wanted - spares;
+        let fresh = match missing {
+            0 => Vec::new(),
+            1..REFILL => match self.reserve(lane, REFILL) {
+                Err(error) if error.is_full() => self.reserve(lane, missing)?,
+                reserved => reserved?,
+            },
+            _ => self.reserve(lane, missing)?,
+        };
+        Ok(Staged { spares, fresh, fresh_used: missing })
+    }
+
+    fn change_staged(
+        &self,
+        lane: &mut Lane,
+        pieces: &[Piece<'_>],
+        others: &[Change],
+        staged: &Staged,
+    ) -> Result<()> {
+        let places = self.places(lane, pieces)?;
+        let _held = self.hold_map(places.iter().filter_map(|place| Some((*place)?.0)));
+        let mut changes = Changes::from_slice(others);
+        let mut replaced: SmallVec<[Block; 4]> = SmallVec::new();
+        let mut data = Data::new();
+        for (piece, place) in pieces.iter().zip(places) {
+            let Some((at, word)) = place else { continue };
+            let line = match changes.last() {
+                Some(change) if change.at == at => change.line,
+                _ => load_line(self.medium(), at)?,
+            };
+            let old = Entry::decode(line.words[word]);
+            if matches!(piece.what, What::Nothing) && old.block.is_none() {
+                continue;
+            }
+            let entry = match self.content(piece, (old, at))? {
+                Some(content) => {
+                    let block = staged.block(lane, data.len());
+                    let checksum = checksum(&content);
+                    data.push((self.space.locate(block, self.meta)?, content));
+                    Entry { block, checksum }
+                }
+                None => Entry::default(),
+            };
+            if changes.last().is_none_or(|change| change.at != at) {
+                let version = line.version.wrapping_add(1);
+                changes.push(Change { at, line: Line { version, ..line } });
+            }
+            changes.last_mut().expect("just pushed").line.words[word] = entry.encode();
+            if !old.block.is_none() && !self.has_snapshot_of(piece.lba, old.block)? {
+                replaced.push(old.block);
+            }
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.finish(lane, staged, &replaced, changes, &data)
+    }
+
+    /// What a piece makes of its block; nothing where it is to read as zeros. `old` is its entry, and where that is.
+    fn content<'p>(&self, piece: &Piece<'p>, old: (Entry, u64)) -> Result<Option<Cow<'p, [u8]>>> {
+        let mut merged = match piece.what {
+            What::Nothing => return Ok(None),
+            What::Whole(data) => return Ok(Some(Cow::Borrowed(data))),
+            What::Part(..) | What::Parts(_) => vec![0; BLOCK_LEN as usize],
+        };
+        self.read_entry(piece.lba, old.0, old.1, &mut merged)?;
+        let mut put =
+            |start: usize, part: &[u8]| merged[start..start + part.len()].copy_from_slice(part);
+        match piece.what {
+            What::Part(start, part) => put(start, part),
+            What::Parts(parts) => parts.iter().for_each(|(start, part)| put(*start, part)),
+            What::Nothing | What::Whole(_) => unreachable!("answered above"),
+        }
+        Ok(Some(Cow::Owned(merged)))
+    }
+
+    /// Offset of the line and word of each piece's entry; none where nothing is to be unmapped. Leaves that are missing are
+    /// made, and stay as long as the lane is held.
+    #[expect(clippy::type_complexity, reason = "a place is a line and a word in it")]
+    pub(crate) fn places(
+        &self,
+        lane: &mut Lane,
+        pieces: &[Piece<'_>],
+    ) -> Result<SmallVec<[Option<(u64, usize)>; 4]>> {
+        let mut known: Option<(u64, Option<u64>)> = None;
+        let mut places = SmallVec::new();
+        for piece in pieces {
+            let leaf = piece.lba.leaf();
+            let is_unmapped = matches!(piece.what, What::Nothing);
+            let at = match known {
+                Some((number, at)) if number == leaf && (at.is_some() || is_unmapped) => at,
+                _ if is_unmapped && self.leaf(leaf)?.block.is_none() => None,
+                _ => Some(self.own_leaf(lane, leaf)?),
+            };
+            known = Some((leaf, at));
+            let (line, word) = place_in_node(piece.lba.place());
+            places.push(at.map(|at| (at + line, word)));
+        }
+        Ok(places)
+    }
+
+    /// Settles which blocks are whose, and commits.
+    fn finish(
+        &self,
+        lane: &mut Lane,
+        staged: &Staged,
+        replaced: &[Block],
+        mut changes: Changes,
+        data: &Data<'_>,
+    ) -> Result<()> {
+        let surplus = &staged.fresh[staged.fresh_used..];
+        let mut spares: Spares = lane.spares[staged.spares..].into();
+        spares.extend_from_slice(surplus);
+        let room = SPARES_MAX.saturating_sub(spares.len()).min(replaced.len());
+        let (kept, free) = replaced.split_at(room);
+        spares.extend_from_slice(kept);
+        let _held = self.mark(&staged.fresh, free, &mut changes)?;
+        self.commit(lane, &changes, Some(spares), data)?;
+        if !free.is_empty() {
+            self.space.release(self.medium(), free.iter().copied());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,446 @@
+//! The device under a [`Disk`](crate::Disk): its lanes, and what all operations share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{MutexGuard, Weak};
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{LINE_LEN, Medium};
+use smallvec::SmallVec;
+
+use crate::change::Data;
+use crate::journal::{Change, Lane, Spares, spill_count};
+use crate::layout::{
+    BLOCK_LEN, Block, Child, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_SLABS, LANE_COUNT,
+    SIZE_MAX, SLAB_COUNT_MAX, STATE, Shape, State,
+};
+use crate::line::{BITS, Line, WORDS};
+use crate::map::{Leaves, Path, Tree, load_line};
+use crate::snapshot::Snapshots;
+use crate::space::{Bit, Space};
+use crate::{Error, Result};
+
+/// Locks for lines, by their offset: enough that two operations seldom want the same.
+const STRIPES: usize = 1024;
+/// Versions after which no record may be left that an earlier version is in.
+const VERSIONS_SETTLED: u32 = 1 << 30;
+
+/// A disk's persistent part, and the volatile part that exists once in a process.
+///
+/// Locks are taken in this order: `resizing`, a lane, `structure`, stripes of the map in ascending order, stripes of the
+/// bits in ascending order, `growth`, `space`. Whoever holds `growth` changes lines that nobody else changes, and so few that
+/// they fit a slot: it needs no stripe, and no block for its record.
+#[derive(Debug)]
+pub(crate) struct Device<M: Medium> {
+    pub(crate) heap: Heap<M>,
+    /// Offset of the meta extent.
+    pub(crate) meta: u64,
+    /// Lines that a slot of the journal is to have at most.
+    lines_max: usize,
+    pub(crate) lanes: Box<[PauseMutex<Lane>]>,
+    pub(crate) space: Space,
+    pub(crate) leaves: Leaves,
+    pub(crate) structure: PauseMutex<Structure>,
+    /// Bytes of the disk, as `structure` has them.
+    pub(crate) size: AtomicU64,
+    /// Nodes of this generation, and before, belong to a snapshot too.
+    pub(crate) shared_until: AtomicU32,
+    /// The newest snapshot, as `structure` has it: it changes while every lane is held.
+    pub(crate) newest: PauseMutex<Tree>,
+    /// Held by who makes the disk larger or smaller, before any lane.
+    pub(crate) resizing: PauseMutex<()>,
+    growth: PauseMutex<()>,
+    map_stripes: Stripes,
+    bit_stripes: Stripes,
+    must_settle: AtomicBool,
+}
+
+/// What is the same for the whole disk.
+#[derive(Debug, Default)]
+pub(crate) struct Structure {
+    pub(crate) state: State,
+    pub(crate) snapshots: Snapshots,
+    /// Who reads a snapshot, by its generation.
+    pub(crate) readers: HashMap<u32, Weak<()>>,
+}
+
+#[derive(Debug)]
+struct Stripes(Box<[PauseMutex<()>]>);
+
+/// Stripes that are held.
+pub(crate) type Held<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
+
+impl Stripes {
+    fn new() -> Self {
+        Stripes((0..STRIPES).map(|_| PauseMutex::new(())).collect())
+    }
+
+    /// Waits for the locks of some lines.
+    fn hold<M: Medium>(&self, medium: &M, lines: impl Iterator<Item = u64>) -> Held<'_> {
+        let mut indices: SmallVec<[usize; 4]> =
+            lines.map(|at| (at / LINE_LEN) as usize % STRIPES).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        indices.into_iter().map(|index| self.0[index].lock(medium)).collect()
+    }
+}
+
+impl<M: Medium> Device<M> {
+    /// A device whose volatile part knows nothing yet.
+    pub(crate) fn new(heap: Heap<M>, meta: u64, shape: Shape) -> Self {
+        Device {
+            heap,
+            meta,
+            lines_max: shape.lines_max as usize,
+            lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index))).collect(),
+            space: Space::new(shape.slab_blocks),
+            leaves: Leaves::new(),
+            structure: PauseMutex::default(),
+            size: AtomicU64::new(0),
+            shared_until: AtomicU32::new(0),
+            newest: PauseMutex::default(),
+            resizing: PauseMutex::default(),
+            growth: PauseMutex::default(),
+            map_stripes: Stripes::new(),
+            bit_stripes: Stripes::new(),
+            must_settle: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        // Acquire: with `publish`, so that who sees a smaller disk made larger sees it emptied before.
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Takes a lane: the thread's own if nobody has it.
+    pub(crate) fn enter(&self) -> MutexGuard<'_, Lane> {
+        let first = self.medium().thread() as usize % LANE_COUNT;
+        loop {
+            let mut lanes = (0..LANE_COUNT).map(|step| &self.lanes[(first + step) % LANE_COUNT]);
+            if let Some(lane) = lanes.find_map(PauseMutex::try_lock) {
+                return lane;
+            }
+            self.medium().pause();
+        }
+    }
+
+    /// Does `change` in a lane, and reports what the medium could not do.
+    pub(crate) fn in_lane<R>(&self, change: impl FnOnce(&mut Lane) -> Result<R>) -> Result<R> {
+        let changed = change(&mut self.enter());
+        // Relaxed: the lanes' locks order what is settled.
+        if self.must_settle.load(Ordering::Relaxed)
+            && self.must_settle.swap(false, Ordering::Relaxed)
+        {
+            self.settle_all();
+        }
+        // Before anything else the medium's fault: what was read meanwhile is not to be believed.
+        self.heap.verify()?;
+        changed
+    }
+
+    /// Does `change` while nobody else changes anything.
+    pub(crate) fn alone<R>(
+        &self,
+        change: impl FnOnce(&mut [MutexGuard<'_, Lane>]) -> Result<R>,
+    ) -> Result<R> {
+        let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.lock(self.medium())).collect();
+        let changed = change(&mut lanes);
+        drop(lanes);
+        self.heap.verify()?;
+        changed
+    }
+
+    /// Leaves no record in any lane that anybody would look at again.
+    pub(crate) fn settle_all(&self) {
+        for lane in &self.lanes {
+            let mut lane = lane.lock(self.medium());
+            if lane.is_used() {
+                self.commit_settled(&mut lane);
+            }
+        }
+    }
+
+    pub(crate) fn commit_settled(&self, lane: &mut Lane) {
+        lane.settle(self.medium(), self.meta);
+        self.space.release(self.medium(), std::mem::take(&mut lane.spilled));
+    }
+
+    /// Makes changes happen as one, and with them that the lane has other spares, once `data` are durable; see
+    /// [`Lane::commit`]. Their locks are held, or nobody else changes these lines.
+    pub(crate) fn commit(
+        &self,
+        lane: &mut Lane,
+        changes: &[Change],
+        spares: Option<Spares>,
+        data: &Data<'_>,
+    ) -> Result<()> {
+        let spare_count = spares.as_ref().map_or(lane.spares.len(), |spares| spares.len());
+        let spill = match spill_count(changes.len(), spare_count, self.lines_max) {
+            0 => Vec::new(),
+            count => self.reserve(lane, count)?,
+        };
+        let located = spill.iter().map(|&block| self.space.locate(block, self.meta));
+        let located: SmallVec<[u64; 4]> = located.collect::<Result<_>>()?;
+        // From here on nothing fails: what else was committed in this lane has had the spares of before.
+        if let Some(spares) = spares {
+            lane.spares = spares;
+        }
+        lane.commit(self.medium(), self.meta, changes, &located, data);
+        let done = std::mem::replace(&mut lane.spilled, spill);
+        if !done.is_empty() {
+            self.space.release(self.medium(), done);
+        }
+        if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_SETTLED)) {
+            // Relaxed: as in `in_lane`.
+            self.must_settle.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The line at `at` with other words: what a commit changes it to.
+    pub(crate) fn rewrite(&self, at: u64, words: [u64; WORDS]) -> Result<Change> {
+        let version = load_line(self.medium(), at)?.version.wrapping_add(1);
+        Ok(Change { at, line: Line { words, version } })
+    }
+
+    /// The change of the state's line.
+    pub(crate) fn rewrite_state(&self, state: &State) -> Result<Change> {
+        self.rewrite(self.heap.header() + STATE, state.encode())
+    }
+
+    /// Makes a state count that was committed.
+    pub(crate) fn publish(&self, structure: &mut Structure, state: State) {
+        structure.state = state;
+        // Release: with `size`.
+        self.size.store(state.size, Ordering::Release);
+    }
+
+    /// Takes `count` blocks that nobody has, from a new slab if need be.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full; then nothing was taken.
+    pub(crate) fn reserve(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
+        let mut taken = self.space.reserve(self.medium(), count)?;
+        while taken.len() < count {
+            let slabs = self.space.slab_count();
+            let grown = {
+                let _growth = self.growth.lock(self.medium());
+                // Another thread may have been here meanwhile.
+                if self.space.slab_count() > slabs { Ok(()) } else { self.add_slab(lane) }
+            };
+            let more = grown.and_then(|()| self.space.reserve(self.medium(), count - taken.len()));
+            match more {
+                Ok(more) => taken.extend(more),
+                Err(error) => {
+                    self.space.release(self.medium(), taken);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Bytes that all the slabs have which the disk may take.
+    pub(crate) fn space_max(&self) -> u64 {
+        (SLAB_COUNT_MAX as u64 * self.space.slab_len()).min(SIZE_MAX)
+    }
+
+    /// Takes a slab from the pool. `growth` is held.
+    pub(crate) fn add_slab(&self, lane: &mut Lane) -> Result<()> {
+        let (medium, index) = (self.medium(), self.space.slab_count());
+        let len = self.space.slab_len();
+        if (index as u64 + 1) * len > self.space_max() {
+            let (size, size_max) = (index as u64 * len, self.space_max());
+            return Err(remanent_pmem::Error::Full { needed: len, size, size_max }.into());
+        }
+        let directory = self.directory_line(lane, index)?;
+        let mut heap_lane = self.heap.enter().prepare_to_write();
+        let at = heap_lane.allocate(self.space.slab_len())?.offset;
+        for line in 0..self.space.slab_blocks().div_ceil(BITS) {
+            let mut words = [0; WORDS];
+            // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
+            words[0] = u64::from(line == 0);
+            let at = at + line * LINE_LEN;
+            Line::store_encoded(medium, at, &Line::first(words).encode(at));
+        }
+        // Flush and fence: the bits, before the directory leads to them.
+        medium.persist(at, self.space.slab_blocks().div_ceil(BITS) * LINE_LEN);
+        let mut words = load_line(medium, directory)?.words;
+        words[index % WORDS] = at;
+        let change = self.rewrite(directory, words)?;
+        // The heap's lane is held until the slab is linked for good: it says that it may have to be given back.
+        self.commit(lane, &[change], None, &Data::new())?;
+        drop(heap_lane);
+        self.space.add_slab(at);
+        Ok(())
+    }
+
+    /// The line of the slab directory that has a slab's offset; takes an extent for it if it is the first one there.
+    fn directory_line(&self, lane: &mut Lane, slab: usize) -> Result<u64> {
+        let (extent, place) = (slab / DIRECTORY_SLABS, slab % DIRECTORY_SLABS);
+        let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
+        let mut words = load_line(self.medium(), at)?.words;
+        if words[extent % WORDS] == 0 {
+            let mut heap_lane = self.heap.enter().prepare_to_write();
+            words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
+            let change = self.rewrite(at, words)?;
+            self.commit(lane, &[change], None, &Data::new())?;
+        }
+        Ok(words[extent % WORDS] + (place / WORDS) as u64 * LINE_LEN)
+    }
+
+    /// Makes an extent of the slab directory, durably, that nothing leads to yet.
+    pub(crate) fn make_directory(
+        &self,
+        heap_lane: &mut remanent_pmem::heap::Lane<'_, M>,
+    ) -> Result<u64> {
+        let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
+        for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
+            let at = at + line * LINE_LEN;
+            Line::store_encoded(self.medium(), at, &Line::first([0; WORDS]).encode(at));
+        }
+        // Flush and fence: before anything leads to it.
+        // Redundant: the fence of a disk's first extent, before that of its header; the simulator makes no second one.
+        self.medium().persist(at, DIRECTORY_EXTENT_LEN);
+        Ok(at)
+    }
+
+    /// Where the disk's leaf is, if there is one.
+    pub(crate) fn leaf(&self, leaf: u64) -> Result<Child> {
+        match self.leaves.get(leaf) {
+            Some(child) => Ok(child),
+            None => self.find_leaf(leaf),
+        }
+    }
+
+    #[cold]
+    fn find_leaf(&self, leaf: u64) -> Result<Child> {
+        // Nodes above the leaves change under this lock alone.
+        let structure = self.structure.lock(self.medium());
+        let child = structure.state.tree.leaf(self.medium(), &self.space, leaf)?;
+        self.leaves.set(leaf, child);
+        Ok(child)
+    }
+
+    /// Pool offset of a leaf that can be changed in place: made, or copied where a snapshot has it too. It stays so as
+    /// long as the lane is held.
+    pub(crate) fn own_leaf(&self, lane: &mut Lane, leaf: u64) -> Result<u64> {
+        let child = match self.leaf(leaf)? {
+            child if self.is_own(child) => child,
+            _ => self.make_leaf(lane, leaf)?,
+        };
+        self.space.locate(child.block, self.heap.header() + STATE)
+    }
+
+    pub(crate) fn is_own(&self, child: Child) -> bool {
+        // Relaxed: it changes while every lane is held.
+        !child.block.is_none() && child.generation > self.shared_until.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn make_leaf(&self, lane: &mut Lane, leaf: u64) -> Result<Child> {
+        let medium = self.medium();
+        let mut structure = self.structure.lock(medium);
+        let mut blocks = self.reserve(lane, Path::NODES_MAX)?;
+        let made = self.make_path(lane, &structure.state, leaf, &blocks);
+        if let Ok((path, _)) = &made {
+            let used = path.blocks();
+            blocks.retain(|block| !used.contains(block));
+        }
+        self.space.release(medium, blocks);
+        let (path, state) = made?;
+        self.publish(&mut structure, state);
+        self.leaves.set(leaf, path.leaf);
+        Ok(path.leaf)
+    }
+
+    fn make_path(
+        &self,
+        lane: &mut Lane,
+        state: &State,
+        leaf: u64,
+        blocks: &[Block],
+    ) -> Result<(Path, State)> {
+        let medium = self.medium();
+        // Relaxed: as in `is_own`.
+        let generations = (state.generation, self.shared_until.load(Ordering::Relaxed));
+        let blocks = blocks.iter().copied();
+        let mut path = Path::to(medium, &self.space, state.tree, leaf, generations, blocks)?;
+        let state = State { tree: path.tree, ..*state };
+        let made = path.blocks();
+        if made.is_empty() {
+            // Another thread was here meanwhile.
+            return Ok((path, state));
+        }
+        path.write(medium);
+        // Fence: the nodes, before anything leads to them.
+        medium.fence();
+        let mut changes = std::mem::take(&mut path.changes);
+        if changes.is_empty() {
+            changes.push(self.rewrite_state(&state)?);
+        }
+        let _held = self.mark(&made, &[], &mut changes)?;
+        self.commit(lane, &changes, None, &Data::new())?;
+        Ok((path, state))
+    }
+
+    /// Waits for the locks of lines of the map.
+    pub(crate) fn hold_map(&self, lines: impl Iterator<Item = u64>) -> Held<'_> {
+        self.map_stripes.hold(self.medium(), lines)
+    }
+
+    /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is
+    /// committed.
+    pub(crate) fn mark(
+        &self,
+        used: &[Block],
+        free: &[Block],
+        changes: &mut impl Extend<Change>,
+    ) -> Result<Held<'_>> {
+        if used.is_empty() && free.is_empty() {
+            return Ok(Held::new());
+        }
+        self.space.look_at_all(self.medium(), free)?;
+        let mut bits: Vec<(Bit, bool)> = Vec::with_capacity(used.len() + free.len());
+        for (blocks, is_used) in [(used, true), (free, false)] {
+            for &block in blocks {
+                bits.push((self.space.bit(block)?, is_used));
+            }
+        }
+        bits.sort_unstable_by_key(|(bit, _)| bit.line);
+        let held = self.bit_stripes.hold(self.medium(), bits.iter().map(|(bit, _)| bit.line));
+        for part in bits.chunk_by(|(one, _), (other, _)| one.line == other.line) {
+            let at = part[0].0.line;
+            let mut line = load_line(self.medium(), at)?;
+            for (bit, is_used) in part {
+                let word = &mut line.words[bit.word];
+                if (*word & bit.mask != 0) == *is_used {
+                    let state = if *is_used { "used" } else { "free" };
+                    let what = format!("a block of this line is {state} already");
+                    return Err(Error::damaged(at, what));
+                }
+                *word ^= bit.mask;
+            }
+            line.version = line.version.wrapping_add(1);
+            changes.extend([Change { at, line }]);
+        }
+        Ok(held)
+    }
+
+    /// Whether the range lies on the disk.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+        let size = self.size();
+        match offset.checked_add(len) {
+            Some(end) if end <= size => Ok(()),
+            _ => Err(Error::OutOfRange { offset, len, size }),
+        }
+    }
+}
+
+const _: () = assert!(BLOCK_LEN.is_multiple_of(LINE_LEN));

@@ -1,0 +1,89 @@
+//! What a disk reports.
+
+use remanent_pmem::heap::Violation;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that an operation on a disk reports.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool, its allocator or its medium.
+    #[error(transparent)]
+    Pool(#[from] remanent_pmem::Error),
+    /// A request reaches beyond the end of the disk.
+    #[error(
+        "{len} bytes at {offset} reach beyond the end of the disk, which has {size} bytes; \
+         make it larger with `remanent disk resize`"
+    )]
+    OutOfRange {
+        /// First byte of the request.
+        offset: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Bytes of the disk.
+        size: u64,
+    },
+    /// A block does not hold what was written to it.
+    #[error(
+        "the block at byte {offset} of the disk, offset {at:#x} of the pool, fails its checksum: it holds \
+         {found:#010x}, {expected:#010x} was written; write it anew, from a backup or a snapshot"
+    )]
+    Checksum {
+        /// First byte of the block on the disk.
+        offset: u64,
+        /// Pool offset of the block.
+        at: u64,
+        /// Checksum of what is there.
+        found: u32,
+        /// Checksum of what was written.
+        expected: u32,
+    },
+    /// The size asked for cannot be had.
+    #[error("a disk cannot have {size} bytes: {reason}")]
+    Size {
+        /// Bytes asked for.
+        size: u64,
+        /// Which limit it breaks.
+        reason: String,
+    },
+    /// A snapshot cannot be made, found or removed.
+    #[error("snapshot {name:?}: {reason}")]
+    Snapshot {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// A file has as many extents as it can have, and they are too small.
+    #[error(
+        "a file of {len} bytes cannot be had: its {extents} extents, which are all it can have, end at {capacity} \
+         bytes; write less to it, or copy it to a new one in a pool with larger free pieces"
+    )]
+    FileTooLong {
+        /// Bytes that the file was to have.
+        len: u64,
+        /// Extents that it has.
+        extents: usize,
+        /// Bytes that they have room for.
+        capacity: u64,
+    },
+    /// The disk contradicts itself.
+    #[error("disk is damaged, {violation}; run `remanent disk check`, and restore from a backup")]
+    Damaged {
+        /// What was found, where, and what was expected.
+        violation: Violation,
+    },
+}
+
+impl Error {
+    /// Whether the pool had no room: nothing was changed, and trimming or removing snapshots helps.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Pool(error) if error.is_full())
+    }
+
+    pub(crate) fn damaged(offset: u64, what: impl Into<String>) -> Self {
+        Error::Damaged { violation: Violation::new(offset, what) }
+    }
+}

@@ -1,0 +1,409 @@
+//! The journal: any set of lines changes as a whole, for one fence.
+//!
+//! Each lane has two slots and writes its records into them in turn. A record has the new images of all lines that an
+//! operation changes. Once it is durable the operation has happened; the lines themselves are stored afterwards,
+//! and are flushed before the lane's next fence. So the lane's last record is needed until then, and the one
+//! before it never is. After a crash each line that is not whole, or older than a record says, gets the newest
+//! image that any record has of it. A record that was overtaken has older images, which are ignored; so records need
+//! not be erased.
+//!
+//! ```text
+//! slot, 2 KiB
+//! byte 0    xxh3 of everything that follows
+//!      8    sequence number; its lowest bit is the slot's
+//!     16    lines changed (32 bits) | spare blocks (32 bits)
+//!     24    0, or pool offset of the first of the blocks that have the lines
+//!     32    offsets of the first 4 lines; or xxh3 of those blocks
+//!     64    numbers of the lane's spare blocks, 32 bits each, in whole lines
+//!      …    offsets of further lines, in whole lines
+//!      …    images
+//!
+//! block with lines, for records that a slot has no room for
+//! byte 0    0, or pool offset of the next one
+//!      8    lines in it
+//!     64    offsets of up to 56 lines
+//!    512    images
+//! ```
+//!
+//! The record of nvramdisk (Table 2) has one field for the new block, and the block's logical number twice, which tells
+//! a whole record from one that was being written; its steps are ordered one by one. Here the checksum does that, for any
+//! number of blocks at once.
+
+use std::collections::HashMap;
+
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use smallvec::SmallVec;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::change::Data;
+use crate::layout::{BLOCK_LEN, Block, SLOT_LEN, SLOTS, slot};
+use crate::line::{Line, WORDS, is_newer};
+use crate::{Error, Result};
+
+const CHECK_LEN: usize = 8;
+/// Place of the sequence number; no record has 0.
+const SEQUENCE: u64 = 8;
+const HEADER_LEN: usize = LINE_LEN as usize;
+/// Offsets of lines that a record's header has room for.
+const HEADER_TARGETS: usize = 4;
+/// Lines that a block has room for.
+pub(crate) const SPILL_LINES: usize = 56;
+const SPILL_TARGETS: usize = LINE_LEN as usize;
+const SPILL_IMAGES: usize = 512;
+
+/// Spare blocks that a lane keeps, at most.
+pub(crate) const SPARES_MAX: usize = 16;
+
+/// A line that an operation changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Pool offset.
+    pub(crate) at: u64,
+    /// What it holds then.
+    pub(crate) line: Line,
+}
+
+/// A few lines, without allocating.
+pub(crate) type Changes = SmallVec<[Change; 4]>;
+
+/// Blocks that are in use by no one, and marked as used.
+pub(crate) type Spares = SmallVec<[Block; SPARES_MAX]>;
+
+/// What an operation needs that changes something; one holds it at a time.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    index: usize,
+    /// That of the last record.
+    sequence: u64,
+    pub(crate) spares: Spares,
+    /// Lines of the last record, to be flushed before the next fence.
+    unflushed: Vec<u64>,
+    /// Blocks that the last record is in, until the next one.
+    pub(crate) spilled: Vec<Block>,
+    record: Vec<u8>,
+}
+
+/// What was found in a lane's slots.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) lane: Lane,
+    pub(crate) changes: Vec<Change>,
+    /// Offsets of slots that hold something, and no whole record.
+    pub(crate) torn: Vec<u64>,
+}
+
+/// How many blocks the lines of a record are in, of which a slot is to have `lines_max` at most.
+pub(crate) fn spill_count(changes: usize, spares: usize, lines_max: usize) -> usize {
+    if changes <= lines_max && record_len(changes, spares) as u64 <= SLOT_LEN {
+        return 0;
+    }
+    changes.div_ceil(SPILL_LINES)
+}
+
+fn record_len(changes: usize, spares: usize) -> usize {
+    let line = LINE_LEN as usize;
+    let spares = (spares * size_of::<u32>()).next_multiple_of(line);
+    let targets = changes.saturating_sub(HEADER_TARGETS) * size_of::<u64>();
+    HEADER_LEN + spares + targets.next_multiple_of(line) + changes * line
+}
+
+impl Lane {
+    pub(crate) fn new(index: usize) -> Self {
+        Lane {
+            index,
+            sequence: 0,
+            spares: Spares::new(),
+            unflushed: Vec::new(),
+            spilled: Vec::new(),
+            record: Vec::with_capacity(SLOT_LEN as usize),
+        }
+    }
+
+    /// Makes all of `changes` happen, durably when it returns, together with the lane's spares. `spill` are the pool
+    /// offsets of as many blocks as [`spill_count`] says, which nobody touches before the lane's next record.
+    ///
+    /// `data` are written before, and durable; everything else that the changed lines lead to is. Nobody else changes the
+    /// lines meanwhile.
+    ///
+    /// The data come as late as possible: what reads memory between them and the end would wait for them.
+    pub(crate) fn commit<M: Medium>(
+        &mut self,
+        medium: &M,
+        meta: u64,
+        changes: &[Change],
+        spill: &[u64],
+        data: &Data<'_>,
+    ) {
+        for &at in &self.unflushed {
+            // Flush: the last record's lines, fenced below: the record after this one overwrites that record.
+            medium.flush(at, LINE_LEN);
+        }
+        let images: SmallVec<[[u64; WORDS + 1]; 4]> =
+            changes.iter().map(|change| change.line.encode(change.at)).collect();
+        self.sequence += 1;
+        let spilled_hash = write_spill(medium, changes, &images, spill);
+        self.build(changes, &images, spill.first().copied(), spilled_hash);
+        for (at, bytes) in data {
+            medium.write_streaming(*at, bytes);
+        }
+        if !data.is_empty() {
+            // Fence: the data, before the record that leads to them.
+            medium.fence();
+        }
+        let at = meta + slot(self.index, self.sequence);
+        medium.write(at, &self.record);
+        // Flush: the record, fenced at once.
+        medium.flush(at, self.record.len() as u64);
+        // Fence: the record is what makes the operation happen, so it comes before any of its lines.
+        medium.fence();
+        self.unflushed.clear();
+        for (change, image) in changes.iter().zip(&images) {
+            Line::store_encoded(medium, change.at, image);
+            self.unflushed.push(change.at);
+        }
+    }
+
+    fn build(
+        &mut self,
+        changes: &[Change],
+        images: &[[u64; WORDS + 1]],
+        spill: Option<u64>,
+        spilled_hash: u64,
+    ) {
+        let record = &mut self.record;
+        record.clear();
+        let counts = (self.spares.len() as u64) << 32 | changes.len() as u64;
+        for word in [0, self.sequence, counts, spill.unwrap_or(0)] {
+            record.extend_from_slice(&word.to_le_bytes());
+        }
+        let inline = if spill.is_some() { &[] } else { changes };
+        if spill.is_some() {
+            record.extend_from_slice(&spilled_hash.to_le_bytes());
+        }
+        for change in inline.iter().take(HEADER_TARGETS) {
+            record.extend_from_slice(&change.at.to_le_bytes());
+        }
+        pad(record);
+        for spare in &self.spares {
+            record.extend_from_slice(&spare.0.to_le_bytes());
+        }
+        pad(record);
+        for change in inline.iter().skip(HEADER_TARGETS) {
+            record.extend_from_slice(&change.at.to_le_bytes());
+        }
+        pad(record);
+        for image in images.iter().take(inline.len()) {
+            image.iter().for_each(|word| record.extend_from_slice(&word.to_le_bytes()));
+        }
+        let check = xxh3_64(&record[CHECK_LEN..]);
+        record[..CHECK_LEN].copy_from_slice(&check.to_le_bytes());
+    }
+
+    /// Leaves no record in the lane whose lines anybody would look at again: for who uses blocks that had lines for
+    /// something else.
+    pub(crate) fn settle<M: Medium>(&mut self, medium: &M, meta: u64) {
+        for _ in 0..SLOTS {
+            self.commit(medium, meta, &[], &[], &Data::new());
+        }
+    }
+
+    /// Whether the lane was ever used.
+    pub(crate) fn is_used(&self) -> bool {
+        self.sequence > 0
+    }
+
+    /// Reads a lane's slots as a crash left them.
+    pub(crate) fn find<M: Medium>(medium: &M, meta: u64, index: usize) -> Result<Found> {
+        let mut records: Vec<Record> = Vec::new();
+        let mut torn = Vec::new();
+        for number in 0..SLOTS {
+            let at = meta + slot(index, number);
+            match Record::read(medium, at).filter(|record| record.sequence % SLOTS == number) {
+                Some(record) => records.push(record),
+                None if medium.load(at) == 0 && medium.load(at + SEQUENCE) == 0 => {}
+                None => torn.push(at),
+            }
+        }
+        records.sort_by_key(|record| record.sequence);
+        let mut lane = Lane::new(index);
+        let mut changes = Vec::new();
+        for record in records {
+            lane.sequence = record.sequence;
+            lane.spares = record.spares;
+            changes.extend(record.changes);
+        }
+        if let Some(change) = changes.iter().find(|change| !is_inside(medium, change.at)) {
+            let at = meta + slot(index, lane.sequence);
+            let what = format!("a record changes a line at {:#x}, outside the pool", change.at);
+            return Err(Error::damaged(at, what));
+        }
+        Ok(Found { lane, changes, torn })
+    }
+}
+
+/// Gives every line that is not whole, or older than a record says, the newest image there is of it. Durable when it
+/// returns. Doing it twice changes nothing.
+///
+/// What is no whole record is made one that nothing can complete: what is written to its slot next may consist of the same
+/// lines, and be interrupted, too.
+pub(crate) fn redo<M: Medium>(medium: &M, changes: impl IntoIterator<Item = Change>, torn: &[u64]) {
+    for &slot in torn {
+        medium.store(slot, 0);
+        medium.store(slot + SEQUENCE, 0);
+        // Flush: fenced below, before anything is written to the slot.
+        medium.flush(slot, LINE_LEN);
+    }
+    let mut newest: HashMap<u64, Line> = HashMap::new();
+    for Change { at, line } in changes {
+        let known = newest.entry(at).or_insert(line);
+        if is_newer(line.version, known.version) {
+            *known = line;
+        }
+    }
+    let mut newest: Vec<(u64, Line)> = newest.into_iter().collect();
+    newest.sort_unstable_by_key(|&(at, _)| at);
+    for (at, line) in newest {
+        let is_durable =
+            Line::load(medium, at).is_some_and(|found| !is_newer(line.version, found.version));
+        if !is_durable {
+            Line::store_encoded(medium, at, &line.encode(at));
+        }
+        // Flush: also lines that look right, which a killed process may have left in the caches. Fenced below.
+        medium.flush(at, LINE_LEN);
+    }
+    // Fence: the lanes' next records overwrite the ones that these lines are from, and those that were not whole.
+    // Redundant: as a fence. The recovery of the heap begins with one, and a lane's next record comes after it.
+    medium.fence();
+}
+
+#[derive(Debug)]
+struct Record {
+    sequence: u64,
+    spares: Spares,
+    changes: Vec<Change>,
+}
+
+impl Record {
+    /// The record at `at`, if one was written there, and whole.
+    fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
+        let mut header = [0; HEADER_LEN];
+        medium.read(at, &mut header);
+        let [check, sequence, counts, spill, ..] = *words(&header) else { return None };
+        let (count, spare_count) = (counts as u32 as usize, (counts >> 32) as usize);
+        let inline_count = if spill == 0 { count } else { 0 };
+        // What was being written may be anything: no sum below may be too large.
+        let fits = inline_count < SLOT_LEN as usize
+            && spare_count <= SPARES_MAX
+            && count as u64 <= medium.len() / LINE_LEN;
+        if sequence == 0 || !fits || record_len(inline_count, spare_count) as u64 > SLOT_LEN {
+            return None;
+        }
+        let mut bytes = vec![0; record_len(inline_count, spare_count)];
+        medium.read(at, &mut bytes);
+        if xxh3_64(&bytes[CHECK_LEN..]) != check {
+            return None;
+        }
+        let mut rest = &bytes[HEADER_LEN..];
+        let spares = take(&mut rest, spare_count * size_of::<u32>());
+        let spares = spares.as_chunks::<4>().0.iter().map(|n| Block(u32::from_le_bytes(*n)));
+        let changes = if spill == 0 {
+            let mut targets = words(&header[HEADER_LEN / 2..]).to_vec();
+            let further = count.saturating_sub(HEADER_TARGETS) * size_of::<u64>();
+            targets.extend(words(take(&mut rest, further)));
+            decode(targets.into_iter().take(count), rest)?
+        } else {
+            read_spill(medium, spill, count, words(&header)[HEADER_TARGETS])?
+        };
+        Some(Record { sequence, spares: spares.collect(), changes })
+    }
+}
+
+/// Writes lines into blocks, and returns their checksum. Not durable before the record, whose fence covers both.
+fn write_spill<M: Medium>(
+    medium: &M,
+    changes: &[Change],
+    images: &[[u64; WORDS + 1]],
+    spill: &[u64],
+) -> u64 {
+    let mut hash = 0;
+    if spill.is_empty() {
+        return hash;
+    }
+    let parts = changes.chunks(SPILL_LINES).zip(images.chunks(SPILL_LINES));
+    for (index, (changes, images)) in parts.enumerate() {
+        let mut block = [0; BLOCK_LEN as usize];
+        let next = spill.get(index + 1).copied().unwrap_or(0);
+        let head = [next, changes.len() as u64].into_iter();
+        put(&mut block, 0, head);
+        put(&mut block, SPILL_TARGETS, changes.iter().map(|change| change.at));
+        put(&mut block, SPILL_IMAGES, images.iter().flatten().copied());
+        hash = fold(hash, &block);
+        medium.write_streaming(spill[index], &block);
+    }
+    hash
+}
+
+fn read_spill<M: Medium>(
+    medium: &M,
+    first: u64,
+    count: usize,
+    expected: u64,
+) -> Option<Vec<Change>> {
+    let mut changes = Vec::new();
+    let (mut at, mut hash) = (first, 0);
+    while changes.len() < count {
+        let mut block = [0; BLOCK_LEN as usize];
+        if !is_inside(medium, at) || !is_inside(medium, at.checked_add(BLOCK_LEN - LINE_LEN)?) {
+            return None;
+        }
+        medium.read(at, &mut block);
+        hash = fold(hash, &block);
+        let [next, here, ..] = *words(&block) else { return None };
+        if here == 0 || here > SPILL_LINES as u64 {
+            return None;
+        }
+        let targets = words(&block[SPILL_TARGETS..SPILL_IMAGES]);
+        let targets = targets.iter().copied().take(here as usize);
+        changes.extend(decode(targets, &block[SPILL_IMAGES..])?);
+        at = next;
+    }
+    (changes.len() == count && hash == expected).then_some(changes)
+}
+
+/// Lines from their offsets and images; `None` when an image is not that of a line.
+fn decode(targets: impl Iterator<Item = u64>, images: &[u8]) -> Option<Vec<Change>> {
+    let images = images.as_chunks::<{ LINE_LEN as usize }>().0;
+    let changes = targets.zip(images).map(|(at, image)| {
+        let image = words(image).first_chunk().copied()?;
+        Some(Change { at, line: Line::decode(image, at)? })
+    });
+    changes.collect()
+}
+
+fn is_inside<M: Medium>(medium: &M, at: u64) -> bool {
+    at.is_multiple_of(LINE_LEN) && at.checked_add(LINE_LEN).is_some_and(|end| end <= medium.len())
+}
+
+fn fold(hash: u64, block: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64_with_seed(block, hash)
+}
+
+fn pad(record: &mut Vec<u8>) {
+    record.resize(record.len().next_multiple_of(LINE_LEN as usize), 0);
+}
+
+fn put(bytes: &mut [u8], at: usize, words: impl Iterator<Item = u64>) {
+    let places = bytes[at..].as_chunks_mut::<{ WORD_LEN as usize }>().0;
+    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+}
+
+/// Takes a part of `len` bytes, in whole lines, off `rest`.
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> &'a [u8] {
+    let (part, after) = rest.split_at(len.next_multiple_of(LINE_LEN as usize));
+    *rest = after;
+    &part[..len]
+}
+
+fn words(bytes: &[u8]) -> SmallVec<[u64; 8]> {
+    bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
+}

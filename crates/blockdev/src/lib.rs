@@ -1,0 +1,70 @@
+//! `remanent-blockdev`: a transactional block device in persistent memory.
+//!
+//! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every write, of any length, is
+//! whole or was not, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
+//! *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks and a journal of the mapping table, and past
+//! it: two fences for any number of blocks, writers in parallel, checksums of all data and metadata, thin provisioning,
+//! trim, snapshots, another size, and an opening that takes the same time for any disk.
+//!
+//! | operation | fences |
+//! |---|---|
+//! | read | 0 |
+//! | write of any length; transaction of any number of blocks, also one that makes the disk larger | 2: the data, then the record |
+//! | trim, for each 1.75 MiB; snapshot, resize | 1 |
+//! | the first write to 1.75 MiB, or the first since a snapshot | 2 more |
+//! | taking a slab from the pool | 4 more |
+//!
+//! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
+//! journal has every line whole that may be on its way to the medium.
+//!
+//! The paper's own device is [`nvramdisk`], beside it for comparison.
+//!
+//! Beside disks there are plain [files](mod@file): bytes that are written in place and durable when they are synced, for what
+//! brings its own protection against torn writes, such as the journal of a database on a disk.
+//!
+//! How it works is said where it is done: changing blocks in `change.rs`, the journal in `journal.rs`, the map in
+//! `map.rs`, free space in `space.rs`, snapshots in `snapshot.rs`, and where everything lies in `layout.rs`.
+#![forbid(unsafe_code)]
+
+mod change;
+mod check;
+mod device;
+mod disk;
+mod error;
+pub mod file;
+mod journal;
+mod layout;
+mod line;
+mod map;
+pub mod nvramdisk;
+mod read;
+mod recover;
+mod resize;
+mod snapshot;
+mod space;
+
+pub use disk::{Disk, DiskInfo, Extent, Snapshot, SnapshotInfo, Transaction};
+pub use error::{Error, Result};
+pub use layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT};
+pub use snapshot::SNAPSHOT_NAME_LEN;
+
+/// Gives the line at `at` a checksum that fits, whatever it holds: for tests that damage what a checksum would tell.
+#[doc(hidden)]
+pub fn seal_line<M: remanent_pmem::Medium>(medium: &M, at: u64) {
+    let words = std::array::from_fn(|word| medium.load(at + word as u64 * 8));
+    line::Line::store_encoded(medium, at, &line::Line::first(words).encode(at));
+}
+
+/// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
+#[doc(hidden)]
+pub const SOURCES: &[(&str, &str)] = &[
+    ("src/change.rs", include_str!("change.rs")),
+    ("src/device.rs", include_str!("device.rs")),
+    ("src/file/ops.rs", include_str!("file/ops.rs")),
+    ("src/file/pair.rs", include_str!("file/pair.rs")),
+    ("src/file/recover.rs", include_str!("file/recover.rs")),
+    ("src/journal.rs", include_str!("journal.rs")),
+    ("src/recover.rs", include_str!("recover.rs")),
+    ("src/nvramdisk/ops.rs", include_str!("nvramdisk/ops.rs")),
+    ("src/nvramdisk/recover.rs", include_str!("nvramdisk/recover.rs")),
+];

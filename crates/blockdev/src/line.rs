@@ -1,0 +1,114 @@
+//! A line of metadata, which says itself whether it is whole and how new it is.
+//!
+//! ```text
+//! byte 0   seven words
+//!      56  version (32 bits) | checksum (32 bits) of the words, the version and the line's own offset
+//! ```
+//!
+//! A crash may leave a line with some of its stores, and on a medium with write disturbance with garbage in any
+//! word. Either way the checksum does not fit, and the journal, which has every line that is not durable for
+//! certain, has it whole. The version tells a record of the journal that was overtaken from one that was not.
+
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Words of a line that carry something.
+pub(crate) const WORDS: usize = 7;
+/// Bits in the words of a line.
+pub(crate) const BITS: u64 = WORDS as u64 * 64;
+
+/// Place of the word that has version and checksum.
+const TAG: u64 = WORDS as u64 * WORD_LEN;
+
+/// Content of a line, whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) words: [u64; WORDS],
+    /// How often the line was written, modulo 2³²; compared by [`is_newer`].
+    pub(crate) version: u32,
+}
+
+impl Line {
+    /// A line that is written for the first time.
+    pub(crate) fn first(words: [u64; WORDS]) -> Self {
+        Line { words, version: 1 }
+    }
+
+    /// Reads the line at `at`; `None` when it is not whole.
+    #[inline]
+    pub(crate) fn load<M: Medium>(medium: &M, at: u64) -> Option<Self> {
+        let mut image = [0; WORDS + 1];
+        let window = medium.window(at, LINE_LEN)?;
+        for (word, place) in image.iter_mut().zip(0..) {
+            *word = window(place * WORD_LEN);
+        }
+        Self::decode(image, at)
+    }
+
+    /// The line that `image` is of `at`; `None` when it is not whole.
+    #[inline]
+    pub(crate) fn decode(image: [u64; WORDS + 1], at: u64) -> Option<Self> {
+        let [words @ .., tag] = image;
+        let line = Line { words, version: tag as u32 };
+        (line.tag(at) == tag).then_some(line)
+    }
+
+    /// The eight words to be stored at `at`.
+    #[inline]
+    pub(crate) fn encode(&self, at: u64) -> [u64; WORDS + 1] {
+        let mut image = [0; WORDS + 1];
+        image[..WORDS].copy_from_slice(&self.words);
+        image[WORDS] = self.tag(at);
+        image
+    }
+
+    /// Stores an encoded line; the caller flushes it, now or later.
+    ///
+    /// Word by word: who reads a single one meanwhile finds it as it was or as it is.
+    #[inline]
+    pub(crate) fn store_encoded<M: Medium>(medium: &M, at: u64, image: &[u64; WORDS + 1]) {
+        for (&word, place) in image.iter().zip(0..) {
+            medium.store(at + place * WORD_LEN, word);
+        }
+    }
+
+    #[inline]
+    fn tag(&self, at: u64) -> u64 {
+        let mut bytes = [0; TAG as usize];
+        for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words) {
+            *bytes = word.to_le_bytes();
+        }
+        let checksum = xxh3_64_with_seed(&bytes, at << 16 ^ u64::from(self.version));
+        checksum << 32 | u64::from(self.version)
+    }
+}
+
+/// Whether `version` comes after `other`, which is less than 2³¹ versions away.
+pub(crate) fn is_newer(version: u32, other: u32) -> bool {
+    (version.wrapping_sub(other) as i32) > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_whole_or_is_not_read() {
+        let line = Line { words: [1, 2, 3, 0, 0, 6, 7], version: 9 };
+        let image = line.encode(4096);
+        assert_eq!(Line::decode(image, 4096), Some(line));
+        assert_eq!(Line::decode(image, 4160), None, "a line of another place");
+        for word in 0..=WORDS {
+            let mut torn = image;
+            torn[word] ^= 1 << (word * 7);
+            assert_eq!(Line::decode(torn, 4096), None, "word {word}");
+        }
+        assert_eq!(Line::decode([0; 8], 0), None, "zeros are no line");
+    }
+
+    #[test]
+    fn versions_are_compared_around_the_end_of_their_range() {
+        assert!(is_newer(1, 0) && is_newer(0, u32::MAX) && is_newer(5, u32::MAX - 5));
+        assert!(!is_newer(3, 3) && !is_newer(u32::MAX, 0));
+    }
+}

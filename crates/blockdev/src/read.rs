@@ -1,0 +1,251 @@
+//! Reading blocks, without a lock.
+//!
+//! A block that is overwritten while it is read may be used anew at once. So what was read is compared with the checksum
+//! in the entry that led there; when it differs and the entry has changed, the reader follows the new one. When it
+//! differs and the entry has not, the data are damaged, and that is what the reader is told.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{Ordering, fence};
+
+use remanent_pmem::Medium;
+
+use crate::device::Device;
+use crate::disk::Extent;
+use crate::layout::{
+    BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, checksum, place_in_node,
+};
+use crate::line::Line;
+use crate::map::{Tree, entry_at, load_line};
+use crate::{Error, Result};
+
+/// Data of a block.
+pub(crate) type Data = [u8; BLOCK_LEN as usize];
+
+impl<M: Medium> Device<M> {
+    /// Reads a range, which lies on the disk.
+    pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        for_each_block(offset, bytes, |lba, data| self.read_block(lba, data))?;
+        Ok(self.heap.verify()?)
+    }
+
+    fn read_block(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
+        let medium = self.medium();
+        loop {
+            let leaf = self.leaf(lba.leaf())?;
+            if leaf.block.is_none() {
+                data.fill(0);
+                return Ok(());
+            }
+            let at = entry_at(self.space.locate(leaf.block, self.meta)?, lba.place());
+            let word = medium.load(at);
+            let read = match Entry::decode(word) {
+                // A word that was lost looks like this, too.
+                Entry { block: Block::NONE, .. } if self.is_whole(at) => {
+                    data.fill(0);
+                    Ok(())
+                }
+                Entry { block: Block::NONE, .. } => {
+                    Err(Error::damaged(at, "the line is not whole"))
+                }
+                entry => self.read_verified(lba, entry, at, data),
+            };
+            // Acquire: what was read comes before the questions whether it was the right thing to read.
+            fence(Ordering::Acquire);
+            // A leaf that was copied, and lost its snapshot, may be anything by now.
+            let is_same_leaf = self.leaf(lba.leaf())? == leaf;
+            if read.is_ok() && is_same_leaf {
+                return read;
+            }
+            // What was read of a faulty medium says nothing of the disk.
+            self.heap.verify()?;
+            // Stored by the writer before it lets the block be used anew, so seen if the data are.
+            if is_same_leaf && medium.load(at) == word {
+                return self.read_held(lba, data);
+            }
+            medium.pause();
+        }
+    }
+
+    /// As [`read_block`](Device::read_block), while nobody changes it: what is wrong now is wrong for good.
+    #[cold]
+    fn read_held(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
+        let (line, word) = place_in_node(lba.place());
+        loop {
+            let leaf = self.leaf(lba.leaf())?;
+            let at = self.space.locate(leaf.block, self.meta)? + line;
+            let _held = self.hold_map([at].into_iter());
+            if self.leaf(lba.leaf())? == leaf {
+                let entry = Entry::decode(load_line(self.medium(), at)?.words[word]);
+                return self.read_entry(lba, entry, at, data);
+            }
+        }
+    }
+
+    /// Whether the line with the word at `at` is whole. One that is being stored is not.
+    fn is_whole(&self, at: u64) -> bool {
+        Line::load(self.medium(), at & !63).is_some()
+    }
+
+    /// Reads what an entry leads to, or zeros.
+    pub(crate) fn read_entry(
+        &self,
+        lba: Lba,
+        entry: Entry,
+        from: u64,
+        data: &mut [u8],
+    ) -> Result<()> {
+        if entry.block.is_none() {
+            data.fill(0);
+            return Ok(());
+        }
+        self.read_verified(lba, entry, from, data)
+    }
+
+    /// Reads the block that an entry leads to, and compares its checksum.
+    pub(crate) fn read_verified(
+        &self,
+        lba: Lba,
+        entry: Entry,
+        from: u64,
+        data: &mut [u8],
+    ) -> Result<()> {
+        let at = self.space.locate(entry.block, from)?;
+        self.medium().read(at, data);
+        let found = checksum(data);
+        if found == entry.checksum {
+            return Ok(());
+        }
+        Err(Error::Checksum { offset: lba.offset(), at, found, expected: entry.checksum })
+    }
+
+    /// Reads a range of a tree that nobody changes: a snapshot's.
+    pub(crate) fn read_tree(&self, tree: Tree, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut known: Option<(u64, Child)> = None;
+        for_each_block(offset, bytes, |lba, data| {
+            let leaf = match known {
+                Some((number, leaf)) if number == lba.leaf() => leaf,
+                _ => tree.leaf(self.medium(), &self.space, lba.leaf())?,
+            };
+            known = Some((lba.leaf(), leaf));
+            let (entry, at) = self.entry_in(leaf, lba)?;
+            self.read_entry(lba, entry, at, data)
+        })?;
+        Ok(self.heap.verify()?)
+    }
+
+    /// The entry of a block in a leaf that nobody changes, and where it is.
+    pub(crate) fn entry_in(&self, leaf: Child, lba: Lba) -> Result<(Entry, u64)> {
+        if leaf.block.is_none() {
+            return Ok((Entry::default(), self.heap.header() + STATE));
+        }
+        let (line, word) = place_in_node(lba.place());
+        let at = self.space.locate(leaf.block, self.meta)? + line;
+        Ok((Entry::decode(load_line(self.medium(), at)?.words[word]), at))
+    }
+
+    /// Visits a range in parts that have data, and parts that have none.
+    pub(crate) fn extents(
+        &self,
+        offset: u64,
+        len: u64,
+        visit: impl FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.extents_by(|leaf| self.leaf(leaf), offset, len, visit)
+    }
+
+    /// As [`extents`](Device::extents), of a tree that nobody changes.
+    pub(crate) fn extents_of(
+        &self,
+        tree: Tree,
+        offset: u64,
+        len: u64,
+        visit: impl FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let mut known: Option<(u64, Child)> = None;
+        let find = |leaf| match known {
+            Some((number, node)) if number == leaf => Ok(node),
+            _ => {
+                let node = tree.leaf(self.medium(), &self.space, leaf)?;
+                known = Some((leaf, node));
+                Ok(node)
+            }
+        };
+        self.extents_by(find, offset, len, visit)
+    }
+
+    fn extents_by(
+        &self,
+        mut find: impl FnMut(u64) -> Result<Child>,
+        offset: u64,
+        len: u64,
+        mut visit: impl FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let end = offset + len;
+        let mut at = offset;
+        let mut known = Extent { len: 0, is_mapped: false };
+        while at < end {
+            let lba = Lba::containing(at);
+            let leaf = find(lba.leaf())?;
+            let (is_mapped, next) = if leaf.block.is_none() {
+                (false, Lba((lba.leaf() + 1) * NODE_ENTRIES))
+            } else {
+                let place = entry_at(self.space.locate(leaf.block, self.meta)?, lba.place());
+                let entry = Entry::decode(self.medium().load(place));
+                (!entry.block.is_none(), Lba(lba.0 + 1))
+            };
+            if find(lba.leaf())? != leaf {
+                continue;
+            }
+            let next = next.offset().min(end);
+            if is_mapped != known.is_mapped && known.len > 0 {
+                if visit(known).is_break() {
+                    return Ok(self.heap.verify()?);
+                }
+                known.len = 0;
+            }
+            known = Extent { len: known.len + (next - at), is_mapped };
+            at = next;
+        }
+        self.heap.verify()?;
+        if known.len > 0 {
+            // The last part: there is nothing to break off.
+            let _ = visit(known);
+        }
+        Ok(())
+    }
+
+    /// Whether the newest snapshot has this block at this place: then it stays when it is replaced. An older one that
+    /// has it has it through all between.
+    pub(crate) fn has_snapshot_of(&self, lba: Lba, block: Block) -> Result<bool> {
+        // Relaxed: it changes while every lane is held.
+        if self.shared_until.load(Ordering::Relaxed) == 0 {
+            return Ok(false);
+        }
+        let tree = *self.newest.lock(self.medium());
+        let leaf = tree.leaf(self.medium(), &self.space, lba.leaf())?;
+        Ok(self.entry_in(leaf, lba)?.0.block == block)
+    }
+}
+
+/// Reads each block that overlaps a range, and copies the part that is asked for.
+fn for_each_block(
+    offset: u64,
+    bytes: &mut [u8],
+    mut read: impl FnMut(Lba, &mut [u8]) -> Result<()>,
+) -> Result<()> {
+    let (mut at, mut rest) = (offset, bytes);
+    while !rest.is_empty() {
+        let start = (at % BLOCK_LEN) as usize;
+        let len = rest.len().min(BLOCK_LEN as usize - start);
+        let (part, after) = rest.split_at_mut(len);
+        if len as u64 == BLOCK_LEN {
+            read(Lba::containing(at), part)?;
+        } else {
+            let mut data: Data = [0; BLOCK_LEN as usize];
+            read(Lba::containing(at), &mut data)?;
+            part.copy_from_slice(&data[start..start + len]);
+        }
+        (at, rest) = (at + len as u64, after);
+    }
+    Ok(())
+}

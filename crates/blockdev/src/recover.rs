@@ -1,0 +1,218 @@
+//! Making a disk, and opening it after whatever happened.
+//!
+//! Opening reads the slots of 32 lanes, gives the lines of those records that are not durable what they are to hold, and
+//! reads where the slabs are. It does not depend on how much is written, and little on how large the disk is: 8 bytes
+//! are read for each slab.
+
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::{Block as Extent, Heap};
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+
+use crate::device::{Device, Structure};
+use crate::journal::{Lane, redo};
+use crate::layout::{
+    BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_LINES,
+    DIRECTORY_SLABS, HEIGHT_MAX, IDENTITY, LANE_COUNT, LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT,
+    SNAPSHOTS, STATE, Shape, State,
+};
+use crate::line::{Line, WORDS};
+use crate::map::load_line;
+use crate::snapshot::{GENERATION_MAX, Snapshots};
+use crate::{Error, Result};
+
+impl<M: Medium> RootObject<M> for Device<M> {
+    const SURVIVES_DISTURBANCE: bool = true;
+
+    fn root_type() -> RootType {
+        RootType { name: "Disk".to_owned(), layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::format_in(heap, 0, Shape::of(0))
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::load(heap).map_err(pool_error)
+    }
+}
+
+impl<M: Medium> Device<M> {
+    /// As [`format`](Device::format), for [`Pool::create_root_with`](remanent_pmem::Pool::create_root_with).
+    pub(crate) fn format_in(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self, PoolError> {
+        Self::format(heap, size, shape).map_err(pool_error)
+    }
+
+    /// Makes an empty disk of `size` bytes in a fresh heap.
+    fn format(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self> {
+        check_size(size)?;
+        let header = heap.header();
+        let mut heap_lane = heap.enter().prepare_to_write();
+        let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
+        drop(heap_lane);
+        let device = Device::new(heap, meta, shape);
+        let medium = device.medium();
+        let mut heap_lane = device.heap.enter().prepare_to_write();
+        let directory = device.make_directory(&mut heap_lane)?;
+        drop(heap_lane);
+        let state = State { size, generation: 1, ..State::default() };
+        let put = |at, words| Line::store_encoded(medium, at, &Line::first(words).encode(at));
+        let Shape { slab_blocks, lines_max } = shape;
+        let lanes = LANE_COUNT as u64;
+        put(header + IDENTITY, [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, 0, 0]);
+        put(header + STATE, state.encode());
+        for extent in (0..DIRECTORY_EXTENTS).step_by(WORDS) {
+            let mut words = [0; WORDS];
+            words[0] = if extent == 0 { directory } else { 0 };
+            put(header + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN, words);
+        }
+        for number in 0..SNAPSHOT_COUNT as u64 {
+            put(meta + SNAPSHOTS + number * LINE_LEN, [0; WORDS]);
+        }
+        // Flush: the snapshots' lines. The journal is zeros, which are no record.
+        medium.flush(meta, SNAPSHOT_COUNT as u64 * LINE_LEN);
+        // Flush and fence: before the root becomes live.
+        medium.persist(header, DIRECTORY + DIRECTORY_LINES * LINE_LEN);
+        device.publish(&mut device.structure.lock(medium), state);
+        device.heap.verify()?;
+        Ok(device)
+    }
+
+    /// Opens a disk.
+    fn load(heap: Heap<M>) -> Result<Self> {
+        let header = heap.header();
+        let identity = load_line(heap.medium(), header + IDENTITY)?;
+        let [block_len, slab_blocks, lane_count, meta, lines_max, ..] = identity.words;
+        let shape = Shape { slab_blocks, lines_max };
+        let is_known = (block_len, lane_count) == (BLOCK_LEN, LANE_COUNT as u64)
+            && shape.is_valid()
+            && heap.has_large(meta, META_LEN)?;
+        if !is_known {
+            let what = "a disk of another format, or what says its format is damaged";
+            return Err(Error::damaged(header + IDENTITY, what));
+        }
+        let device = Device::new(heap, meta, shape);
+        device.recover_lanes()?;
+        let extents = device.read_extents()?;
+        device.read_slabs(&extents)?;
+        let state = State::decode(&load_line(device.medium(), header + STATE)?.words);
+        let snapshots = Snapshots::read(device.medium(), meta)?;
+        check_state(&state, &snapshots, header + STATE)?;
+        device.heap.recover(|extent| device.is_linked(&extents, extent))?;
+        {
+            let mut structure = device.structure.lock(device.medium());
+            *structure = Structure { state, snapshots, ..Structure::default() };
+            device.publish(&mut structure, state);
+            device.follow_snapshots(&structure);
+        }
+        // No lane begins with a record of before: the blocks that a long one is in are not marked as used, and a snapshot
+        // may have been removed that its lines were of.
+        device.settle_all();
+        device.heap.verify()?;
+        Ok(device)
+    }
+
+    /// Reads what the lanes were doing, and makes what was decided durable.
+    fn recover_lanes(&self) -> Result<()> {
+        let medium = self.medium();
+        // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.persist(self.meta, META_LEN);
+        let (mut changes, mut torn) = (Vec::new(), Vec::new());
+        for (index, lane) in self.lanes.iter().enumerate() {
+            let found = Lane::find(medium, self.meta, index)?;
+            changes.extend(found.changes);
+            torn.extend(found.torn);
+            *lane.lock(medium) = found.lane;
+        }
+        // What could not be read is not to be taken for a record that was never written.
+        self.heap.verify()?;
+        redo(medium, changes, &torn);
+        Ok(self.heap.verify()?)
+    }
+
+    /// Extents of the slab directory.
+    pub(crate) fn read_extents(&self) -> Result<Vec<u64>> {
+        let mut extents = Vec::new();
+        for extent in 0..DIRECTORY_EXTENTS {
+            let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
+            let directory = load_line(self.medium(), at)?.words[extent % WORDS];
+            if directory == 0 {
+                break;
+            }
+            if !self.heap.has_large(directory, DIRECTORY_EXTENT_LEN)? {
+                return Err(Error::damaged(at, "it leads to no extent of the slab directory"));
+            }
+            extents.push(directory);
+        }
+        Ok(extents)
+    }
+
+    /// Reads where the slabs are.
+    fn read_slabs(&self, extents: &[u64]) -> Result<()> {
+        for (&directory, place) in
+            extents.iter().flat_map(|extent| (0..DIRECTORY_SLABS).map(move |place| (extent, place)))
+        {
+            let at = directory + (place / WORDS) as u64 * LINE_LEN;
+            let slab = load_line(self.medium(), at)?.words[place % WORDS];
+            if slab == 0 {
+                break;
+            }
+            if !self.heap.has_large(slab, self.space.slab_len())? {
+                let what = format!("slab {} is none of this disk", self.space.slab_count());
+                return Err(Error::damaged(at, what));
+            }
+            self.space.add_slab(slab);
+        }
+        Ok(())
+    }
+
+    fn is_linked(&self, extents: &[u64], extent: Extent) -> bool {
+        let is_slab =
+            |at| (0..self.space.slab_count()).any(|n| self.space.slab_offset(n) == Some(at));
+        extent.offset == self.meta || extents.contains(&extent.offset) || is_slab(extent.offset)
+    }
+
+    /// Derives what depends on the snapshots. Nobody changes anything meanwhile.
+    pub(crate) fn follow_snapshots(&self, structure: &Structure) {
+        let newest = structure.snapshots.newest();
+        *self.newest.lock(self.medium()) = newest.map(|snapshot| snapshot.tree).unwrap_or_default();
+        let generation = newest.map_or(0, |snapshot| snapshot.generation);
+        // Relaxed: published by the lanes' locks.
+        self.shared_until.store(generation, Ordering::Relaxed);
+    }
+}
+
+/// Refuses what no disk says of itself: what follows from it would not end.
+fn check_state(state: &State, snapshots: &Snapshots, at: u64) -> Result<()> {
+    check_size(state.size)?;
+    let sorted = snapshots.sorted();
+    let trees = sorted.iter().map(|snapshot| snapshot.tree).chain([state.tree]);
+    let is_sound = trees.map(|tree| tree.height).max() <= Some(HEIGHT_MAX)
+        && state.discard_end <= SIZE_MAX / BLOCK_LEN
+        && sorted.iter().all(|snapshot| snapshot.size <= SIZE_MAX)
+        && sorted.is_sorted_by(|one, other| one.generation < other.generation)
+        && sorted.last().is_none_or(|snapshot| snapshot.generation < state.generation)
+        && state.generation <= GENERATION_MAX;
+    if is_sound { Ok(()) } else { Err(Error::damaged(at, "the disk's state contradicts itself")) }
+}
+
+/// Refuses a size that the format cannot have.
+pub(crate) fn check_size(size: u64) -> Result<()> {
+    let reason = match size {
+        _ if !size.is_multiple_of(512) => "a size is a multiple of 512 bytes".to_owned(),
+        _ if size > SIZE_MAX => format!("{SIZE_MAX} bytes are the most"),
+        _ => return Ok(()),
+    };
+    Err(Error::Size { size, reason })
+}
+
+/// The pool's traits know the pool's errors alone.
+pub(crate) fn pool_error(error: Error) -> PoolError {
+    match error {
+        Error::Pool(error) => error,
+        Error::Damaged { violation } => PoolError::corrupt(violation.offset, violation.what),
+        other => PoolError::corrupt(0, other.to_string()),
+    }
+}

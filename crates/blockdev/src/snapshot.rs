@@ -1,0 +1,271 @@
+//! Snapshots: the disk as it was, for reading.
+//!
+//! Making one copies nothing: its line keeps the top of the map, and the disk's generation goes on by one. Nodes of an
+//! earlier generation are copied before they change, and a block that the newest snapshot has stays where it is
+//! when it is replaced. Removing one compares its nodes with those of the snapshots before and after it, and frees
+//! what neither has; where they have the same node, it looks no further.
+//!
+//! ```text
+//! line of a snapshot
+//! byte 0   generation (32 bits; 0: none) | height (32 bits)
+//!      8   top of its map
+//!     16   bytes of the disk
+//!     24   when it was made, in seconds since 1970
+//!     32   name, UTF-8, 24 bytes, zero-padded
+//! ```
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use remanent_pmem::{LINE_LEN, Medium};
+
+use crate::change::Data;
+use crate::device::{Device, Structure};
+use crate::journal::Changes;
+use crate::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
+use crate::line::WORDS;
+use crate::map::{Tree, load_line, place_word};
+use crate::{Error, Result};
+
+/// Bytes of a snapshot's name, at most.
+pub const SNAPSHOT_NAME_LEN: usize = 24;
+/// One bit of a generation's word is used in memory.
+pub(crate) const GENERATION_MAX: u32 = i32::MAX as u32;
+
+/// A snapshot as its line says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    pub(crate) generation: u32,
+    pub(crate) tree: Tree,
+    pub(crate) size: u64,
+    pub(crate) created_unix_s: u64,
+    pub(crate) name: String,
+}
+
+impl Snapshot {
+    fn decode(words: &[u64; WORDS]) -> Option<Self> {
+        let [counts, top, size, created_unix_s, name @ ..] = *words;
+        let bytes: Vec<u8> = name.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        let tree = Tree { top: Child::decode(top), height: (counts >> 32) as u32 };
+        let name = String::from_utf8_lossy(&bytes[..len]).into_owned();
+        let generation = counts as u32;
+        (generation > 0).then_some(Snapshot { generation, tree, size, created_unix_s, name })
+    }
+
+    fn encode(&self) -> [u64; WORDS] {
+        let mut name = [0; SNAPSHOT_NAME_LEN];
+        name[..self.name.len()].copy_from_slice(self.name.as_bytes());
+        let counts = u64::from(self.tree.height) << 32 | u64::from(self.generation);
+        let mut words = [counts, self.tree.top.encode(), self.size, self.created_unix_s, 0, 0, 0];
+        let places = words[4..].iter_mut().zip(name.as_chunks::<8>().0);
+        places.for_each(|(word, bytes)| *word = u64::from_le_bytes(*bytes));
+        words
+    }
+}
+
+/// All snapshots of a disk, each in the place of its line.
+#[derive(Debug)]
+pub(crate) struct Snapshots([Option<Snapshot>; SNAPSHOT_COUNT]);
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Snapshots([const { None }; SNAPSHOT_COUNT])
+    }
+}
+
+impl Snapshots {
+    pub(crate) fn read<M: Medium>(medium: &M, meta: u64) -> Result<Self> {
+        let mut snapshots = Snapshots::default();
+        for (snapshot, number) in snapshots.0.iter_mut().zip(0..) {
+            *snapshot = Snapshot::decode(&load_line(medium, line(meta, number))?.words);
+        }
+        Ok(snapshots)
+    }
+
+    /// Oldest first.
+    pub(crate) fn sorted(&self) -> Vec<&Snapshot> {
+        let mut all: Vec<&Snapshot> = self.0.iter().flatten().collect();
+        all.sort_by_key(|snapshot| snapshot.generation);
+        all
+    }
+
+    pub(crate) fn newest(&self) -> Option<&Snapshot> {
+        self.0.iter().flatten().max_by_key(|snapshot| snapshot.generation)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Result<(usize, &Snapshot)> {
+        let found = self.0.iter().enumerate().find_map(|(number, snapshot)| {
+            snapshot.as_ref().filter(|s| s.name == name).map(|snapshot| (number, snapshot))
+        });
+        found.ok_or_else(|| {
+            let names: Vec<&str> = self.sorted().iter().map(|s| s.name.as_str()).collect();
+            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            refuse(name, format!("there is none of that name; there are: {names}"))
+        })
+    }
+
+    fn vacant(&self, name: &str) -> Result<usize> {
+        if name.is_empty() || name.len() > SNAPSHOT_NAME_LEN || name.contains('\0') {
+            let reason = format!("a name has 1 to {SNAPSHOT_NAME_LEN} bytes and no NUL");
+            return Err(refuse(name, reason));
+        }
+        if self.find(name).is_ok() {
+            return Err(refuse(name, "there is one of that name".to_owned()));
+        }
+        self.0.iter().position(Option::is_none).ok_or_else(|| {
+            refuse(name, format!("a disk has at most {SNAPSHOT_COUNT}; remove one first"))
+        })
+    }
+}
+
+fn refuse(name: &str, reason: String) -> Error {
+    Error::Snapshot { name: name.to_owned(), reason }
+}
+
+fn line(meta: u64, number: u64) -> u64 {
+    meta + SNAPSHOTS + number * LINE_LEN
+}
+
+impl<M: Medium> Device<M> {
+    /// Keeps the disk as it is now under a name.
+    pub(crate) fn make_snapshot(&self, name: &str) -> Result<()> {
+        let created_unix_s =
+            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        self.alone(|lanes| {
+            let mut structure = self.structure.lock(self.medium());
+            let number = structure.snapshots.vacant(name)?;
+            let State { size, tree, generation, .. } = structure.state;
+            if generation >= GENERATION_MAX {
+                return Err(refuse(name, format!("{GENERATION_MAX} were made, which are all")));
+            }
+            let name = name.to_owned();
+            let snapshot = Snapshot { generation, tree, size, created_unix_s, name };
+            let state = State { generation: generation + 1, ..structure.state };
+            let at = line(self.meta, number as u64);
+            let changes = [self.rewrite(at, snapshot.encode())?, self.rewrite_state(&state)?];
+            self.commit(&mut lanes[0], &changes, None, &Data::new())?;
+            structure.snapshots.0[number] = Some(snapshot);
+            self.publish(&mut structure, state);
+            self.follow_snapshots(&structure);
+            Ok(())
+        })
+    }
+
+    /// Removes a snapshot and frees what it alone has, as one step.
+    pub(crate) fn remove_snapshot(&self, name: &str) -> Result<()> {
+        self.alone(|lanes| {
+            let mut structure = self.structure.lock(self.medium());
+            let (number, snapshot) = structure.snapshots.find(name)?;
+            let generation = snapshot.generation;
+            if structure.is_read(generation) {
+                return Err(refuse(name, "it is open; close it first".to_owned()));
+            }
+            let freed = self.find_freed(&structure, number)?;
+            // Some of these blocks are nodes. No record may be left that has lines of one when it is something else.
+            for lane in lanes.iter_mut().filter(|lane| lane.is_used()) {
+                self.commit_settled(lane);
+            }
+            let mut changes = Changes::new();
+            changes.push(self.rewrite(line(self.meta, number as u64), [0; WORDS])?);
+            let _held = self.mark(&[], &freed, &mut changes)?;
+            self.commit(&mut lanes[0], &changes, None, &Data::new())?;
+            self.space.release(self.medium(), freed);
+            structure.snapshots.0[number] = None;
+            structure.readers.remove(&generation);
+            self.follow_snapshots(&structure);
+            Ok(())
+        })
+    }
+
+    /// Blocks that a snapshot has, and neither the one before it nor the one after, or the disk.
+    fn find_freed(&self, structure: &Structure, number: usize) -> Result<Vec<Block>> {
+        let sorted = structure.snapshots.sorted();
+        let snapshot = structure.snapshots.0[number].as_ref().expect("found by its name");
+        let place = sorted.iter().position(|s| s.generation == snapshot.generation);
+        let place = place.expect("it is one of them");
+        let before = place.checked_sub(1).map(|place| sorted[place].tree);
+        let after = sorted.get(place + 1).map_or(structure.state.tree, |s| s.tree);
+        let mut freed = Vec::new();
+        let neighbours = [before.unwrap_or_default(), after];
+        self.free_node(&neighbours, snapshot.tree.top, snapshot.tree.height, 0, &mut freed)?;
+        Ok(freed)
+    }
+
+    /// Collects what is to be freed of a node `level` levels above the leaves, the first of whose leaves is `leaf`.
+    fn free_node(
+        &self,
+        neighbours: &[Tree; 2],
+        node: Child,
+        level: u32,
+        leaf: u64,
+        freed: &mut Vec<Block>,
+    ) -> Result<()> {
+        let mut others = Vec::new();
+        for &tree in neighbours {
+            others.push(self.node_at(tree, level, leaf)?);
+        }
+        if node.block.is_none() || others.iter().any(|other| other.block == node.block) {
+            return Ok(());
+        }
+        freed.push(node.block);
+        for place in 0..NODE_ENTRIES {
+            let word = place_word(self.medium(), &self.space, node, place)?;
+            if level > 0 {
+                let below = leaf + place * crate::map::leaves(level - 1);
+                self.free_node(neighbours, Child::decode(word), level - 1, below, freed)?;
+                continue;
+            }
+            let block = Entry::decode(word).block;
+            let mut is_shared = block.is_none();
+            for other in others.iter().filter(|other| !other.block.is_none()) {
+                let word = place_word(self.medium(), &self.space, *other, place)?;
+                is_shared |= Entry::decode(word).block == block;
+            }
+            if !is_shared {
+                freed.push(block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The node of a tree at the same place as one of another: so many levels above the leaves, with this first leaf.
+    fn node_at(&self, tree: Tree, level: u32, leaf: u64) -> Result<Child> {
+        if tree.height < level || leaf >= crate::map::leaves(tree.height) {
+            return Ok(Child::default());
+        }
+        tree.node(self.medium(), &self.space, leaf, level)
+    }
+
+    /// The snapshot of this name, and what keeps it from being removed.
+    pub(crate) fn open_snapshot(&self, name: &str) -> Result<(Snapshot, Arc<()>)> {
+        let mut structure = self.structure.lock(self.medium());
+        let snapshot = structure.snapshots.find(name)?.1.clone();
+        let reader = structure.reader(snapshot.generation);
+        Ok((snapshot, reader))
+    }
+
+    /// All snapshots, oldest first, kept from being removed.
+    pub(crate) fn open_snapshots(&self) -> Vec<(Snapshot, Arc<()>)> {
+        let mut structure = self.structure.lock(self.medium());
+        let all: Vec<Snapshot> = structure.snapshots.sorted().into_iter().cloned().collect();
+        all.into_iter()
+            .map(|snapshot| (snapshot.clone(), structure.reader(snapshot.generation)))
+            .collect()
+    }
+}
+
+impl Structure {
+    fn reader(&mut self, generation: u32) -> Arc<()> {
+        let known = self.readers.entry(generation).or_default();
+        known.upgrade().unwrap_or_else(|| {
+            let reader = Arc::new(());
+            *known = Arc::downgrade(&reader);
+            reader
+        })
+    }
+
+    fn is_read(&self, generation: u32) -> bool {
+        self.readers.get(&generation).is_some_and(|reader| reader.strong_count() > 0)
+    }
+}

@@ -1,0 +1,238 @@
+//! Which blocks are free, and where they lie.
+//!
+//! A disk's blocks lie in slabs, which it takes from its pool when it needs them. On the medium a slab has one bit a
+//! block; in memory, what is free is read from those bits when it is first needed, slab by slab, so opening a disk
+//! does not depend on how large it is.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use remanent_pmem::Medium;
+use remanent_pmem::sync::PauseMutex;
+
+use crate::layout::{BLOCK_LEN, Block, DIRECTORY_EXTENTS, DIRECTORY_SLABS};
+use crate::line::{BITS, Line};
+use crate::{Error, Result};
+
+type Segment = OnceLock<Box<[AtomicU64]>>;
+
+/// The slabs of a disk and their free blocks; volatile.
+#[derive(Debug)]
+pub(crate) struct Space {
+    slab_shift: u32,
+    /// Offset of each slab, in segments as the directory has them.
+    slabs: [Segment; DIRECTORY_EXTENTS],
+    count: AtomicUsize,
+    free: PauseMutex<Free>,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    /// Of each slab, once it was looked at.
+    slabs: Vec<Option<FreeBits>>,
+    /// Slab to look at first.
+    cursor: usize,
+    /// Slabs before this one were all looked at.
+    seen: usize,
+}
+
+#[derive(Debug, Default)]
+struct FreeBits {
+    count: u64,
+    /// A bit that is set is of a block that nobody has.
+    words: Vec<u64>,
+    /// Word to look at first.
+    cursor: usize,
+}
+
+impl FreeBits {
+    fn take(&mut self, count: usize, slab: u64, taken: &mut Vec<Block>) {
+        let (len, first) = (self.words.len(), self.cursor);
+        for step in 0..len {
+            let index = (first + step) % len;
+            let word = &mut self.words[index];
+            while *word != 0 {
+                if taken.len() == count {
+                    self.cursor = index;
+                    return;
+                }
+                let bit = u64::from(word.trailing_zeros());
+                *word &= *word - 1;
+                self.count -= 1;
+                taken.push(Block((slab + index as u64 * 64 + bit) as u32));
+            }
+        }
+    }
+}
+
+/// Where a block's bit is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bit {
+    /// Pool offset of the line.
+    pub(crate) line: u64,
+    pub(crate) word: usize,
+    pub(crate) mask: u64,
+}
+
+impl Space {
+    /// No slab yet; each is to have `slab_blocks` blocks, a power of two.
+    pub(crate) fn new(slab_blocks: u64) -> Self {
+        Space {
+            slab_shift: slab_blocks.trailing_zeros(),
+            slabs: [const { OnceLock::new() }; DIRECTORY_EXTENTS],
+            count: AtomicUsize::new(0),
+            free: PauseMutex::default(),
+        }
+    }
+
+    pub(crate) fn slab_blocks(&self) -> u64 {
+        1 << self.slab_shift
+    }
+
+    pub(crate) fn slab_len(&self) -> u64 {
+        self.slab_blocks() * BLOCK_LEN
+    }
+
+    /// Slabs that the disk has.
+    pub(crate) fn slab_count(&self) -> usize {
+        // Acquire: with `add_slab`, so that the offsets of those slabs are seen.
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Adds a slab at pool offset `at`. Only one thread at a time.
+    pub(crate) fn add_slab(&self, at: u64) {
+        let index = self.slab_count();
+        let segment = self.slabs[index / DIRECTORY_SLABS]
+            .get_or_init(|| (0..DIRECTORY_SLABS).map(|_| AtomicU64::new(0)).collect());
+        // Relaxed: seen by who sees the count below, or an entry that leads here, published after it.
+        segment[index % DIRECTORY_SLABS].store(at, Ordering::Relaxed);
+        // Release: with `slab_count`.
+        self.count.store(index + 1, Ordering::Release);
+    }
+
+    /// Pool offset of a slab.
+    pub(crate) fn slab_offset(&self, index: usize) -> Option<u64> {
+        let segment = self.slabs.get(index / DIRECTORY_SLABS)?.get()?;
+        // Relaxed: as in `add_slab`.
+        let at = segment[index % DIRECTORY_SLABS].load(Ordering::Relaxed);
+        (at != 0).then_some(at)
+    }
+
+    /// Pool offset of a block; `None` when there is no such block.
+    #[inline]
+    pub(crate) fn offset(&self, block: Block) -> Option<u64> {
+        let index = u64::from(block.0) & (self.slab_blocks() - 1);
+        let slab = self.slab_offset((block.0 >> self.slab_shift) as usize)?;
+        Some(slab + index * BLOCK_LEN)
+    }
+
+    /// As [`offset`](Space::offset), for a block that something on the disk leads to.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such block; `from` is the pool offset of what leads to it.
+    #[inline]
+    pub(crate) fn locate(&self, block: Block, from: u64) -> Result<u64> {
+        self.offset(block).ok_or_else(|| {
+            let what = format!("it leads to block {}, which no slab has", block.0);
+            Error::damaged(from, what)
+        })
+    }
+
+    /// Where the bit of a block that exists is.
+    pub(crate) fn bit(&self, block: Block) -> Result<Bit> {
+        let index = u64::from(block.0) & (self.slab_blocks() - 1);
+        let slab = self.locate(Block(block.0 - index as u32), 0)?;
+        let (line, bit) = (index / BITS, index % BITS);
+        Ok(Bit { line: slab + line * 64, word: (bit / 64) as usize, mask: 1 << (bit % 64) })
+    }
+
+    /// Takes `count` blocks that nobody has, as many in a row as there are; fewer when the slabs have no more.
+    /// Nothing is noted on the medium: a crash gives them back.
+    pub(crate) fn reserve<M: Medium>(&self, medium: &M, count: usize) -> Result<Vec<Block>> {
+        let mut taken = Vec::with_capacity(count);
+        let mut free = self.free.lock(medium);
+        free.slabs.resize_with(self.slab_count(), || None);
+        self.take(&mut free, count, &mut taken);
+        while taken.len() < count && free.seen < free.slabs.len() {
+            let index = free.seen;
+            if let Err(error) = self.look_at(medium, &mut free, index) {
+                self.put_back(&mut free, taken);
+                return Err(error);
+            }
+            (free.seen, free.cursor) = (index + 1, index);
+            self.take(&mut free, count, &mut taken);
+        }
+        Ok(taken)
+    }
+
+    fn take(&self, free: &mut Free, count: usize, taken: &mut Vec<Block>) {
+        let (len, first) = (free.slabs.len(), free.cursor);
+        for step in 0..len {
+            if taken.len() == count {
+                return;
+            }
+            let index = (first + step) % len;
+            if let Some(slab) = free.slabs[index].as_mut().filter(|slab| slab.count > 0) {
+                slab.take(count, (index as u64) << self.slab_shift, taken);
+                free.cursor = index;
+            }
+        }
+    }
+
+    /// To be called before the bits of `blocks` change on the medium: from here on what is in memory counts, and nobody
+    /// reads the slab's lines while they are being stored.
+    pub(crate) fn look_at_all<M: Medium>(&self, medium: &M, blocks: &[Block]) -> Result<()> {
+        let mut free = self.free.lock(medium);
+        free.slabs.resize_with(self.slab_count(), || None);
+        for block in blocks {
+            self.look_at(medium, &mut free, (block.0 >> self.slab_shift) as usize)?;
+        }
+        Ok(())
+    }
+
+    fn look_at<M: Medium>(&self, medium: &M, free: &mut Free, index: usize) -> Result<()> {
+        if free.slabs.get(index).is_some_and(Option::is_some) {
+            return Ok(());
+        }
+        let bits = self.read_bits(medium, index)?;
+        free.slabs[index] = Some(bits);
+        Ok(())
+    }
+
+    /// Gives blocks back that nobody has any more, on the medium neither.
+    pub(crate) fn release<M: Medium>(&self, medium: &M, blocks: impl IntoIterator<Item = Block>) {
+        let mut free = self.free.lock(medium);
+        self.put_back(&mut free, blocks);
+    }
+
+    fn put_back(&self, free: &mut Free, blocks: impl IntoIterator<Item = Block>) {
+        for block in blocks {
+            let index = u64::from(block.0) & (self.slab_blocks() - 1);
+            let slab = &mut free.slabs[(block.0 >> self.slab_shift) as usize];
+            let slab = slab.as_mut().expect("whoever took or freed a block looked at its slab");
+            slab.words[(index / 64) as usize] |= 1 << (index % 64);
+            slab.count += 1;
+        }
+    }
+
+    fn read_bits<M: Medium>(&self, medium: &M, index: usize) -> Result<FreeBits> {
+        let slab = self.locate(Block((index << self.slab_shift) as u32), 0)?;
+        let mut words = vec![0; self.slab_blocks().div_ceil(64) as usize];
+        for line in 0..self.slab_blocks().div_ceil(BITS) {
+            let at = slab + line * 64;
+            let found = Line::load(medium, at)
+                .ok_or_else(|| Error::damaged(at, "a line of a slab's bits is not whole"))?;
+            let places = words[line as usize * found.words.len()..].iter_mut();
+            places.zip(found.words).for_each(|(free, used)| *free = !used);
+        }
+        // The block with the bits itself, whatever they say.
+        words[0] &= !1;
+        let rest = self.slab_blocks() % 64;
+        if rest > 0 {
+            *words.last_mut().expect("a slab has blocks") &= (1 << rest) - 1;
+        }
+        let count = words.iter().map(|word| u64::from(word.count_ones())).sum();
+        Ok(FreeBits { count, words, cursor: 0 })
+    }
+}

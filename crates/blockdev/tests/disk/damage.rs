@@ -1,0 +1,85 @@
+//! Bytes that changed by themselves are told, and never handed out.
+
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+
+use remanent_blockdev::{Disk, Error};
+use remanent_pmem::Pool;
+
+use super::{TestPool, bytes};
+
+fn needle(file: &std::fs::File, content: &[u8]) -> u64 {
+    let len = file.metadata().expect("the pool's file").len();
+    let mut block = vec![0; 4096];
+    (0..len / 4096)
+        .map(|number| number * 4096)
+        .find(|&at| file.read_exact_at(&mut block, at).is_ok() && block == content)
+        .expect("the block lies in the pool's file")
+}
+
+#[test]
+fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(1 << 20);
+    let data = bytes(4096, 77);
+    disk.write(8192, &data).expect("room");
+    disk.write(4096, &bytes(4096, 3)).expect("room");
+    let file =
+        std::fs::OpenOptions::new().read(true).write(true).open(&pool.path).expect("it is ours");
+    let at = needle(&file, &data);
+    file.write_all_at(&[data[1000] ^ 4], at + 1000).expect("it is ours");
+
+    let mut found = vec![0; 4096];
+    match disk.read(8192, &mut found) {
+        Err(Error::Checksum { offset: 8192, at: told, .. }) => assert_eq!(told, at),
+        other => panic!("read a damaged block: {other:?}"),
+    }
+    assert!(
+        matches!(disk.write(8192 + 512, &[1; 512]), Err(Error::Checksum { .. })),
+        "the rest would be lost"
+    );
+    disk.read(4096, &mut found).expect("the other block is whole");
+    assert_eq!(disk.check().expect("no fault"), [], "the map is whole");
+    let told = disk.scrub(|_| ControlFlow::Continue(())).expect("no fault");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].offset, at);
+    disk.write(8192, &data).expect("writing it anew heals it");
+    assert_eq!(disk.scrub(|_| ControlFlow::Continue(())).expect("no fault"), []);
+}
+
+#[test]
+fn every_damaged_word_of_metadata_is_told_or_has_no_effect() {
+    let pool = TestPool::new(64 << 20);
+    let (len, data) = (600 * 4096, bytes(600 * 4096, 5));
+    let disk = pool.disk(1 << 22);
+    disk.write(0, &data).expect("room");
+    disk.snapshot("kept").expect("room");
+    disk.write(4096, &bytes(4096, 6)).expect("room");
+    drop(disk);
+    let TestPool { pool, path, _directory } = pool;
+    drop(pool);
+    let original = std::fs::read(&path).expect("it is ours");
+    // Behind what belongs to the pool itself.
+    let first = (265 << 16) / 8;
+    let words: Vec<usize> = (first..original.len() / 8)
+        .filter(|word| original[word * 8..word * 8 + 8] != [0; 8])
+        .collect();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is ours");
+    for &word in words.iter().step_by(words.len() / 200) {
+        file.write_all_at(&original, 0).expect("it is ours");
+        let byte = word * 8 + word % 8;
+        let damaged = [original[byte] ^ 1 << (word % 7)];
+        file.write_all_at(&damaged, byte as u64).expect("it is ours");
+        let outcome = Pool::options().open(&path).map_err(Error::from).and_then(|pool| {
+            let disk = Disk::open(&pool, "disk")?;
+            let mut found = vec![0; len];
+            disk.read(0, &mut found)?;
+            Ok(found)
+        });
+        if let Ok(found) = outcome {
+            let mut expected = data.clone();
+            expected[4096..8192].copy_from_slice(&bytes(4096, 6));
+            assert!(found == expected, "word {word} was damaged, and wrong data read");
+        }
+    }
+}

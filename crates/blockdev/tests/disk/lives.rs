@@ -1,0 +1,184 @@
+//! What a disk must stand over several openings, in full pools, and beside transactions: each was wrong once.
+
+use std::sync::Arc;
+
+use remanent_blockdev::{Disk, Error};
+use remanent_crashsim::{Sim, SimOptions};
+use remanent_pmem::Pool;
+use remanent_pmem::pool::Format;
+
+use super::{TestPool, bytes};
+
+/// In a lane that the caller's operations do not use.
+fn elsewhere(act: impl FnOnce() + Send) {
+    std::thread::scope(|scope| scope.spawn(act).join().expect("no panic"));
+}
+
+fn reopen(old: TestPool) -> (TestPool, Disk) {
+    let TestPool { pool, path, _directory } = old;
+    drop(pool);
+    let pool = Pool::options().open(&path).expect("a pool that was closed");
+    let disk = Disk::open(&pool, "disk").expect("a disk that was closed");
+    (TestPool { pool, path, _directory }, disk)
+}
+
+/// The blocks that a long record is in are not marked as used: they may hold data after an opening.
+#[test]
+fn a_long_record_is_needed_by_no_later_opening() {
+    let pool = TestPool::new(256 << 20);
+    let disk = pool.disk(32 << 20);
+    let long = bytes(448 * 4096, 9);
+    elsewhere(|| {
+        for _ in 0..5 {
+            disk.write(0, &bytes(4096, 1)).expect("room");
+        }
+        disk.write(0, &long).expect("room");
+    });
+    drop(disk);
+    let (pool, disk) = reopen(pool);
+    for number in 0..3_000u64 {
+        disk.write((1_000 + number) * 4096, &bytes(4096, number as u8)).expect("room");
+    }
+    drop(disk);
+    let (_pool, disk) = reopen(pool);
+    assert_eq!(disk.check().expect("no fault"), []);
+    elsewhere(|| {
+        for number in 0..4u64 {
+            disk.write((5_000 + number) * 4096, &bytes(4096, 200)).expect("room");
+        }
+    });
+    let mut found = vec![0; long.len()];
+    disk.read(0, &mut found).expect("whole");
+    assert!(found == long);
+}
+
+#[test]
+fn a_disk_that_shrank_in_a_full_pool_opens() {
+    let pool = TestPool::new(32 << 20);
+    let disk = pool.disk(64 << 20);
+    // Scattered, so that the blocks of a leaf lie all over the slabs.
+    let scattered = (0u64..).map(|number| number * 449 % 16_384 * 4096);
+    let count = scattered.take_while(|&at| disk.write(at, &bytes(4096, 7)).is_ok()).count();
+    assert!(count > 1_000, "the pool was full after {count} blocks");
+    // The new size holds, whether there is room to free what lay behind it or not.
+    let _ = disk.resize(1 << 20);
+    assert_eq!(disk.size(), 1 << 20);
+    disk.trim(0, 1 << 20).expect("in steps small enough");
+    drop(disk);
+    let (_pool, disk) = reopen(pool);
+    assert_eq!(disk.size(), 1 << 20);
+    assert_eq!(disk.check().expect("no fault"), []);
+}
+
+#[test]
+fn a_transaction_leaves_alone_what_it_does_not_write() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(8192);
+    let mut transaction = disk.transaction();
+    transaction.write(0, &[8; 512]).expect("on the disk");
+    transaction.write(1024, &[8; 512]).expect("on the disk");
+    disk.write(512, &[9; 512]).expect("room");
+    transaction.commit().expect("room");
+    let mut found = [0; 2048];
+    disk.read(0, &mut found).expect("whole");
+    let expected = [[8; 512], [9; 512], [8; 512], [0; 512]].concat();
+    assert!(found[..] == expected);
+}
+
+#[test]
+fn a_transaction_brings_nothing_back_that_shrinking_dropped() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(8192);
+    disk.write(0, &[7; 8192]).expect("room");
+    let mut transaction = disk.transaction();
+    transaction.write(4096, &[8; 100]).expect("on the disk");
+    disk.resize(4096 + 512).expect("room");
+    transaction.commit().expect("room");
+    disk.resize(8192).expect("room");
+    let mut found = vec![1; 8192];
+    disk.read(0, &mut found).expect("whole");
+    assert!(found[4608..].iter().all(|byte| *byte == 0), "what is added reads as zeros");
+}
+
+#[test]
+fn a_pool_over_one_whose_lines_were_written_twice_keeps_its_own() {
+    let options = SimOptions { len: 64 << 10, capacity: 256 << 20, ..SimOptions::default() };
+    let sim = Arc::new(Sim::new(options));
+    let mut format = Format::new(256 << 20);
+    format.guarantee.write_disturbance = true;
+    let pool = Pool::format(Arc::clone(&sim), &format).expect("room");
+    drop(Disk::create(&pool, "old", 1 << 20).expect("room"));
+    drop(pool);
+    let pool = Pool::format(Arc::clone(&sim), &Format::new(256 << 20)).expect("room");
+    drop(Disk::create(&pool, "new", 1 << 20).expect("room"));
+    drop(pool);
+    let pool = Pool::recover(Arc::clone(&sim)).expect("it was closed");
+    Disk::open(&pool, "new").expect("it was closed");
+}
+
+#[test]
+fn sizes_that_cannot_be_had_are_refused() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(1 << 20);
+    for (size, reason) in
+        [(1 << 45, "are the most"), (1000, "multiple of 512"), (1 << 43, "so small")]
+    {
+        let error = disk.resize(size).expect_err("too large, or no size").to_string();
+        assert!(error.contains(reason), "{size}: {error}");
+    }
+    disk.resize(16 << 30).expect("it takes no space");
+    disk.write((16 << 30) - 4096, &bytes(4096, 3)).expect("room");
+    assert_eq!(disk.check().expect("no fault"), []);
+}
+
+#[test]
+fn a_disk_grows_from_nothing_while_others_read_it() {
+    const PAGES: u64 = 2_000;
+    let pool = TestPool::new(256 << 20);
+    let disk = pool.disk(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for page in 0..PAGES {
+                let mut transaction = disk.transaction();
+                transaction.grow((page + 1) * 4096).expect("a size that it can have");
+                transaction.write(page * 4096, &[page as u8 | 1; 4096]).expect("in it");
+                transaction.commit().expect("room");
+            }
+        });
+        let mut found = [0; 4096];
+        while disk.size() < PAGES * 4096 {
+            let Some(last) = (disk.size() / 4096).checked_sub(1) else { continue };
+            disk.read(last * 4096, &mut found).expect("it has this size for good");
+            assert!(found == [last as u8 | 1; 4096], "page {last} is there as soon as the size is");
+        }
+    });
+    assert_eq!(disk.check().expect("no fault"), []);
+    assert_eq!(disk.info().slab_len, 1 << 20);
+    let mut transaction = disk.transaction();
+    assert!(matches!(transaction.grow(1000), Err(Error::Size { size: 1000, .. })));
+    transaction.grow(4096).expect("smaller than it is");
+    transaction.commit().expect("nothing to do");
+    assert_eq!(disk.size(), PAGES * 4096, "it never becomes smaller so");
+}
+
+/// The disk may have become smaller between the write and the commit, and larger by the commit itself.
+#[test]
+fn what_shrinking_dropped_does_not_come_back_with_growth() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(16 << 12);
+    disk.write(0, &[7; 16 << 12]).expect("room");
+    let mut transaction = disk.transaction();
+    transaction.grow(20 << 12).expect("a size that it can have");
+    transaction.write(18 << 12, &[8; 4096]).expect("in it");
+    transaction.write(9 << 12, &[9; 100]).expect("on the disk");
+    disk.resize(4 << 12).expect("room");
+    transaction.commit().expect("room");
+    let mut found = vec![1; 20 << 12];
+    disk.read(0, &mut found).expect("whole");
+    let mut expected = vec![0; 20 << 12];
+    expected[..4 << 12].fill(7);
+    expected[9 << 12..(9 << 12) + 100].fill(9);
+    expected[18 << 12..19 << 12].fill(8);
+    assert!(found == expected);
+    assert_eq!(disk.check().expect("no fault"), []);
+}

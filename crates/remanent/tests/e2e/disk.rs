@@ -1,0 +1,207 @@
+//! `remanent disk`: the command, and its server killed under a client that notes what was acknowledged.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::common::{Random, assert_whole, directory, error_of, number_from_env, remanent};
+
+const BLOCK_LEN: usize = 4096;
+
+/// A server of disks, killed when dropped.
+struct Server {
+    child: Child,
+    socket: PathBuf,
+    greeting: String,
+}
+
+impl Server {
+    fn start(pool: &Path) -> Self {
+        let socket = pool.with_extension("socket");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_remanent"))
+            .args(["disk", "serve"])
+            .arg(pool)
+            .arg("--socket")
+            .arg(&socket)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut greeting = String::new();
+        let stdout = child.stdout.take().expect("standard output is piped");
+        BufReader::new(stdout).read_line(&mut greeting).expect("the server speaks");
+        assert!(greeting.starts_with("serving "), "{greeting:?}");
+        Server { child, socket, greeting }
+    }
+
+    /// Somebody else kills it.
+    fn wait_for_end(&mut self) {
+        self.child.wait().expect("it was killed");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// As much of an NBD client as the tests need: one request at a time.
+struct Client {
+    socket: UnixStream,
+    size: u64,
+}
+
+const WRITE: u16 = 1;
+const READ: u16 = 0;
+
+impl Client {
+    fn connect(socket: &Path) -> std::io::Result<Self> {
+        let mut socket = UnixStream::connect(socket)?;
+        let mut greeting = [0; 18];
+        socket.read_exact(&mut greeting)?;
+        // Fixed newstyle without zeroes; then NBD_OPT_EXPORT_NAME of the default export.
+        socket.write_all(&3u32.to_be_bytes())?;
+        socket.write_all(b"IHAVEOPT")?;
+        socket.write_all(&[0, 0, 0, 1, 0, 0, 0, 0])?;
+        let mut export = [0; 10];
+        socket.read_exact(&mut export)?;
+        let size = u64::from_be_bytes(export[..8].try_into().expect("8 bytes"));
+        Ok(Client { socket, size })
+    }
+
+    fn request(&mut self, kind: u16, offset: u64, len: u32, data: &[u8]) -> std::io::Result<u32> {
+        let mut request = Vec::with_capacity(28 + data.len());
+        request.extend_from_slice(&0x2560_9513u32.to_be_bytes());
+        request.extend_from_slice(&[0, 0]);
+        request.extend_from_slice(&kind.to_be_bytes());
+        request.extend_from_slice(&offset.to_be_bytes());
+        request.extend_from_slice(&offset.to_be_bytes());
+        request.extend_from_slice(&len.to_be_bytes());
+        request.extend_from_slice(data);
+        self.socket.write_all(&request)?;
+        let mut reply = [0; 16];
+        self.socket.read_exact(&mut reply)?;
+        Ok(u32::from_be_bytes(reply[4..8].try_into().expect("4 bytes")))
+    }
+
+    fn write(&mut self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        assert_eq!(self.request(WRITE, offset, data.len() as u32, data)?, 0, "a write is refused");
+        Ok(())
+    }
+
+    fn read(&mut self, offset: u64, data: &mut [u8]) -> std::io::Result<()> {
+        assert_eq!(self.request(READ, offset, data.len() as u32, &[])?, 0, "a read is refused");
+        self.socket.read_exact(data)
+    }
+}
+
+#[test]
+fn a_disk_is_made_described_resized_and_checked() {
+    let directory = directory();
+    let path = directory.path().join("new.pool");
+    let path = path.to_str().expect("a path in UTF-8");
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let output = remanent(&[&["disk"], arguments].concat());
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    assert_eq!(json(&["create", path, "--size", "10M", "--json"])["size_bytes"], 10 << 20);
+    json(&["create", path, "--size", "1M", "--name", "other", "--json"]);
+    assert_eq!(json(&["resize", path, "--size", "20M", "--json"])["size_bytes"], 20 << 20);
+    assert_eq!(json(&["snapshot", path, "first", "--json"])["snapshots"][0]["name"], "first");
+    assert_eq!(json(&["check", path, "--json"])["violations"], serde_json::json!([]));
+    assert_whole(path.as_ref());
+
+    let refused: &[(&[&str], &str)] = &[
+        (&["resize", path, "--size", "1M"], "--shrink"),
+        (&["resize", path, "--size", "30000001"], "multiple of 512"),
+        (&["create", path, "--size", "1M"], "already has a root"),
+        (&["create", path, "--size", "1M", "--name", "x", "--pool-size", "1G"], "a new pool"),
+        (&["info", path, "--name", "missing"], "other"),
+        (&["snapshot", path, "first"], "of that name"),
+        (&["serve", path, "--name", "missing"], "no disk"),
+        (&["serve", path, "--listen", "0.0.0.0:0"], "refusing"),
+    ];
+    for (arguments, reason) in refused {
+        let error = error_of(&[&["disk"], *arguments].concat());
+        assert!(error.contains(reason), "{arguments:?}: {error}");
+    }
+    assert_eq!(
+        json(&["resize", path, "--size", "1M", "--shrink", "--json"])["size_bytes"],
+        1 << 20
+    );
+    json(&["snapshot", path, "first", "--remove", "--json"]);
+    let empty = directory.path().join("empty.pool");
+    let empty = empty.to_str().expect("a path in UTF-8");
+    assert!(remanent(&["pool", "create", empty]).status.success());
+    assert!(error_of(&["disk", "serve", empty]).contains("remanent disk create"));
+}
+
+/// The stamp in every word of a block; 0 for one that was never written.
+fn stamp(block: &[u8]) -> u64 {
+    let stamp = u64::from_le_bytes(*block.first_chunk().expect("a block"));
+    let is_whole = block.as_chunks::<8>().0.iter().all(|word| u64::from_le_bytes(*word) == stamp);
+    assert!(is_whole, "a block is torn: it begins with {stamp}");
+    stamp
+}
+
+fn block(stamp: u64) -> Vec<u8> {
+    stamp.to_le_bytes().repeat(BLOCK_LEN / 8)
+}
+
+/// A request of several blocks was killed: all of it is there, or nothing.
+#[test]
+fn a_killed_server_of_disks_loses_no_acknowledged_write() {
+    let directory = directory();
+    let pool = directory.path().join("killed.pool");
+    let path = pool.to_str().expect("a path in UTF-8");
+    assert!(remanent(&["disk", "create", path, "--size", "1M"]).status.success());
+    let mut random = Random::new(41);
+    let mut acknowledged = vec![0u64; (1 << 20) / BLOCK_LEN];
+    let mut stamps = 0;
+    let mut writes = 0;
+    for round in 0..number_from_env("REMANENT_KILL_ROUNDS", 10) {
+        let mut server = Server::start(&pool);
+        assert!(server.greeting.contains("killed.pool"));
+        let mut client = Client::connect(&server.socket).expect("it listens");
+        assert_eq!(client.size, 1 << 20);
+        let pid = Pid::from_child(&server.child);
+        let delay = Duration::from_micros(500 + random.below(20_000));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(delay);
+            kill_process(pid, Signal::KILL).expect("it runs");
+        });
+        // What was under way when the server died.
+        let (range, last) = loop {
+            let count = 1 + random.below(8) as usize;
+            let first = random.below((acknowledged.len() - count) as u64) as usize;
+            stamps += 1;
+            let data: Vec<u8> = (0..count).flat_map(|_| block(stamps)).collect();
+            if client.write((first * BLOCK_LEN) as u64, &data).is_err() {
+                break (first..first + count, stamps);
+            }
+            acknowledged[first..first + count].fill(stamps);
+            writes += 1;
+        };
+        killer.join().expect("it killed");
+        server.wait_for_end();
+        let server = Server::start(&pool);
+        let mut client = Client::connect(&server.socket).expect("it listens");
+        let mut found = vec![0; 1 << 20];
+        client.read(0, &mut found).expect("it reads");
+        let found: Vec<u64> = found.chunks(BLOCK_LEN).map(stamp).collect();
+        if found[range.start] == last {
+            acknowledged[range].fill(last);
+        }
+        assert!(found == acknowledged, "round {round}: a write is gone, or a part of one is there");
+    }
+    println!("{writes} acknowledged writes");
+    assert_whole(&pool);
+    let output = remanent(&["disk", "check", path]);
+    assert!(output.status.success(), "{output:?}");
+}
