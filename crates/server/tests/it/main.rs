@@ -2,6 +2,7 @@
 
 mod commands;
 mod fences;
+mod nbd;
 mod net;
 mod parser;
 mod session;

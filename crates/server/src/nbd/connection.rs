@@ -1,0 +1,196 @@
+//! The threads of connections: each receives, lets its session run, and sends.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use socket2::Socket;
+
+use super::{Exports, Progress, Session};
+
+/// How long a client may be silent before it has chosen an export.
+const NEGOTIATION_SILENCE_MAX: Duration = Duration::from_secs(60);
+/// How long a thread looks for the rest of a message before it sleeps. Clients send the head of a
+/// write and its payload one after the other; sleeping in between would take longer than all else.
+const MIDWAY_POLL: Duration = Duration::from_micros(20);
+
+/// The open connections of a server.
+#[derive(Debug)]
+pub(super) struct Connections {
+    exports: Arc<Exports>,
+    count_max: usize,
+    /// How long a thread looks for the next request before it sleeps.
+    poll: Duration,
+    /// Set when connections are to finish.
+    is_ending: AtomicBool,
+    open: Mutex<Open>,
+    closed: Condvar,
+}
+
+/// A second handle of each open socket, by which a thread that waits for it is woken.
+#[derive(Debug, Default)]
+struct Open {
+    sockets: HashMap<u64, Socket>,
+    id_last: u64,
+}
+
+impl Connections {
+    pub(super) fn new(exports: Exports, count_max: usize, poll: Duration) -> Self {
+        Connections {
+            exports: Arc::new(exports),
+            count_max,
+            poll,
+            is_ending: AtomicBool::new(false),
+            open: Mutex::default(),
+            closed: Condvar::new(),
+        }
+    }
+
+    /// Serves a socket, which blocks, in a thread of its own; `client` is its name for people.
+    ///
+    /// # Errors
+    ///
+    /// When there are too many connections, or the system refuses a thread.
+    pub(super) fn start(self: &Arc<Self>, socket: Socket, client: String) -> io::Result<()> {
+        let waker = socket.try_clone()?;
+        let mut open = self.open();
+        // SeqCst: with the lock, so that `end` finds this socket or this finds it has ended.
+        if self.is_ending.load(Ordering::SeqCst) || open.sockets.len() >= self.count_max {
+            return Err(io::Error::other("too many connections; the client is closed"));
+        }
+        open.id_last += 1;
+        let id = open.id_last;
+        open.sockets.insert(id, waker);
+        drop(open);
+        let connection = Connection { connections: Arc::clone(self), id, client };
+        let thread = std::thread::Builder::new().name(format!("nbd-{id}"));
+        thread.spawn(move || connection.run(socket))?;
+        Ok(())
+    }
+
+    /// Lets every connection finish what it has received; true when all have within `patience`.
+    pub(super) fn end(&self, patience: Duration) -> bool {
+        // SeqCst: as in `start`.
+        self.is_ending.store(true, Ordering::SeqCst);
+        self.shut_down(Shutdown::Read, patience)
+    }
+
+    /// Ends connections whose clients do not take their replies; true when all did in time.
+    pub(super) fn cut(&self, patience: Duration) -> bool {
+        self.shut_down(Shutdown::Both, patience)
+    }
+
+    fn shut_down(&self, how: Shutdown, patience: Duration) -> bool {
+        let open = self.open();
+        for socket in open.sockets.values() {
+            // Fails when the client has closed it already.
+            let _ = socket.shutdown(how);
+        }
+        let waited =
+            self.closed.wait_timeout_while(open, patience, |open| !open.sockets.is_empty());
+        waited.unwrap_or_else(PoisonError::into_inner).0.sockets.is_empty()
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // A map is whole whatever panicked beside it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One open connection; when it is dropped, in a panic too, its socket is closed.
+struct Connection {
+    connections: Arc<Connections>,
+    id: u64,
+    client: String,
+}
+
+impl Connection {
+    fn run(self, socket: Socket) {
+        let session = Session::new(Arc::clone(&self.connections.exports));
+        let Connections { is_ending, poll, .. } = &*self.connections;
+        match serve(socket, session, is_ending, *poll) {
+            Ok(()) => tracing::debug!(client = %self.client, "connection closed"),
+            // A peer that goes away in the middle is everyday life.
+            Err(error) => tracing::debug!(%error, client = %self.client, "connection lost"),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            tracing::error!(
+                client = %self.client,
+                "a request made the server panic; its connection was closed"
+            );
+        }
+        self.connections.open().sockets.remove(&self.id);
+        self.connections.closed.notify_all();
+    }
+}
+
+/// Serves a connection until the client or the server ends it.
+///
+/// Replies are sent before more is received, so a client that does not take its replies is read from
+/// no more.
+fn serve(
+    mut socket: Socket,
+    mut session: Session,
+    is_ending: &AtomicBool,
+    poll: Duration,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(NEGOTIATION_SILENCE_MAX))?;
+    let mut is_negotiating = true;
+    let mut progress = Progress::Read;
+    loop {
+        if !session.output().is_empty() {
+            socket.write_all(session.output())?;
+            session.sent();
+        }
+        if is_negotiating && !session.is_negotiating() {
+            is_negotiating = false;
+            socket.set_read_timeout(None)?;
+        }
+        progress = match progress {
+            // Relaxed: a client that never pauses meets it at one request or at the next.
+            Progress::Read if is_ending.load(Ordering::Relaxed) => break,
+            Progress::Read => {
+                let poll = if session.is_midway() { poll.max(MIDWAY_POLL) } else { poll };
+                let received = receive(&mut socket, session.room(), poll)?;
+                if received == 0 {
+                    break;
+                }
+                session.received(received);
+                session.run()
+            }
+            Progress::Yield => session.run(),
+            Progress::Close => break,
+        }
+    }
+    socket.shutdown(Shutdown::Both)
+}
+
+/// Waits until bytes have arrived, at first awake, for as long as `poll`.
+fn receive(socket: &mut Socket, room: &mut [u8], poll: Duration) -> io::Result<usize> {
+    if !poll.is_zero() {
+        let start = Instant::now();
+        while start.elapsed() < poll {
+            match recv(&*socket, &mut *room, RecvFlags::DONTWAIT) {
+                Ok((received, _)) => return Ok(received),
+                Err(Errno::AGAIN | Errno::INTR) => std::thread::yield_now(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    loop {
+        match socket.read(room) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            received => return received,
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The sockets: a task accepts on each, and every connection becomes a thread.
+
+use std::fs;
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use tokio::task::JoinSet;
+
+use super::Exports;
+use super::connection::Connections;
+
+/// Connections that the system keeps for us until we accept them.
+const BACKLOG: i32 = 128;
+/// After so much silence a peer is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(300);
+/// Pause after the system refused a connection for want of something.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long connections may take to finish when the server ends, and again after they were cut.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Where and how exports are served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// TCP addresses; 10809 is the port that clients try first.
+    pub tcp: Vec<SocketAddr>,
+    /// Unix sockets. Whoever may write a socket's file is served, which is the user alone unless the
+    /// umask says otherwise.
+    pub unix: Vec<PathBuf>,
+    /// Connections at the same time. Each has a thread, and buffers of up to 66 MiB while it
+    /// exchanges the longest requests.
+    pub connections_max: usize,
+    /// How long a connection looks for the next request before its thread sleeps. Where waking a
+    /// thread takes long, some ten microseconds shorten the latency of a client that sends one request
+    /// at a time, and cost a core as much time for each of its requests. Zero: sleeps at once.
+    pub poll: Duration,
+    /// Whether machines other than this one may be let in: the protocol asks nobody who they are.
+    pub unprotected: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            tcp: Vec::new(),
+            unix: Vec::new(),
+            connections_max: 64,
+            poll: Duration::ZERO,
+            unprotected: false,
+        }
+    }
+}
+
+/// Why a server cannot listen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// Other machines could reach the server, and nothing is asked of them.
+    #[error(
+        "refusing to serve block devices on {0}: NBD has no passwords, so any machine that reaches it \
+         could read and overwrite everything; listen on 127.0.0.1 or on a Unix socket, or say that \
+         the network is trusted"
+    )]
+    Unprotected(SocketAddr),
+    /// The system refused the address.
+    #[error("cannot listen on {address}: {source}; choose another address")]
+    Tcp {
+        /// The address asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refused the path, or another server has it.
+    #[error("cannot listen on {}: {source}; choose another path", path.display())]
+    Unix {
+        /// The path asked for.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Exports that listen for clients.
+#[derive(Debug)]
+pub struct Server {
+    connections: Arc<Connections>,
+    tcp: Vec<std::net::TcpListener>,
+    unix: Vec<UnixListener>,
+}
+
+/// A listening socket that has a file.
+#[derive(Debug)]
+struct UnixListener {
+    listener: std::os::unix::net::UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a listening socket, which goes away with it.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// What tells it from the file of a server that has taken its place.
+    identity: (u64, u64),
+}
+
+impl Server {
+    /// Listens; clients that connect wait until [`run`](Server::run).
+    ///
+    /// A Unix socket that a dead server has left behind is replaced.
+    ///
+    /// # Errors
+    ///
+    /// When an address cannot be had, or would let strangers in.
+    pub fn bind(exports: Exports, config: Config) -> Result<Self, BindError> {
+        let Config { tcp, unix, connections_max, poll, unprotected } = config;
+        if let Some(open) = tcp.iter().find(|a| !a.ip().is_loopback() && !unprotected) {
+            return Err(BindError::Unprotected(*open));
+        }
+        let tcp = tcp
+            .into_iter()
+            .map(|address| listen(address).map_err(|source| BindError::Tcp { address, source }));
+        let tcp = tcp.collect::<Result<_, _>>()?;
+        let unix = unix.into_iter().map(|path| {
+            UnixListener::bind(&path).map_err(|source| BindError::Unix { path, source })
+        });
+        let unix = unix.collect::<Result<_, _>>()?;
+        let connections = Arc::new(Connections::new(exports, connections_max, poll));
+        Ok(Server { connections, tcp, unix })
+    }
+
+    /// The TCP addresses that clients connect to, with the ports that the system chose.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
+    /// Serves clients until `stop` is done, then lets every connection finish what it has received,
+    /// and returns when all are closed.
+    ///
+    /// Runs within a tokio runtime with I/O and time enabled. The connections' threads are not the
+    /// runtime's: it accepts, and no more.
+    ///
+    /// # Errors
+    ///
+    /// When the system refuses to listen any longer, or a connection is stuck in its export.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let Server { connections, tcp, unix } = self;
+        let ending = EndOnDrop(Arc::clone(&connections));
+        let mut accepting = JoinSet::new();
+        for listener in tcp {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            accepting.spawn(accept_tcp(listener, Arc::clone(&connections)));
+        }
+        let mut files = Vec::new();
+        for UnixListener { listener, file } in unix {
+            files.push(file);
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            accepting.spawn(accept_unix(listener, Arc::clone(&connections)));
+        }
+        stop.await;
+        accepting.shutdown().await;
+        drop(files);
+        let ended = tokio::task::spawn_blocking(move || {
+            connections.end(GRACE) || {
+                tracing::warn!("connections did not finish and are cut");
+                connections.cut(GRACE)
+            }
+        });
+        let all_ended = ended.await?;
+        drop(ending);
+        if all_ended {
+            Ok(())
+        } else {
+            Err(io::Error::other("a connection is stuck in its export"))
+        }
+    }
+}
+
+/// A server that is dropped in mid-run must not leave threads that wait for ever.
+struct EndOnDrop(Arc<Connections>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end(Duration::ZERO);
+    }
+}
+
+async fn accept_tcp(listener: tokio::net::TcpListener, connections: Arc<Connections>) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, address)) => {
+                let prepared = socket.into_std().and_then(|socket| prepare_tcp(socket.into()));
+                start(&connections, prepared, address.to_string());
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn accept_unix(listener: tokio::net::UnixListener, connections: Arc<Connections>) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let client = match socket.peer_cred().ok().and_then(|peer| peer.pid()) {
+                    Some(pid) => format!("process {pid}"),
+                    None => "a process".to_owned(),
+                };
+                let prepared = socket.into_std().map(Socket::from);
+                start(&connections, prepared, client);
+            }
+            Err(error) => pause(&error).await,
+        }
+    }
+}
+
+async fn pause(error: &io::Error) {
+    tracing::warn!(%error, "cannot accept a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+fn start(connections: &Arc<Connections>, socket: io::Result<Socket>, client: String) {
+    let started = socket.and_then(|socket| {
+        socket.set_nonblocking(false)?;
+        connections.start(socket, client.clone())
+    });
+    if let Err(error) = started {
+        tracing::warn!(%error, %client, "cannot serve a connection");
+    }
+}
+
+fn prepare_tcp(socket: Socket) -> io::Result<Socket> {
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    Ok(socket)
+}
+
+fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for connections of the previous run to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+impl UnixListener {
+    fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match std::os::unix::net::UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
+                fs::remove_file(path)?;
+                std::os::unix::net::UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        listener.set_nonblocking(true)?;
+        let identity = SocketFile::identity(path)?;
+        Ok(UnixListener { listener, file: SocketFile { path: path.to_owned(), identity } })
+    }
+}
+
+/// Whether a file is a socket that nobody listens on.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    is_socket && connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+impl SocketFile {
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if Self::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // Best effort: the next server replaces a file that is left.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
