@@ -1,0 +1,132 @@
+//! What this crate reports, and how SQLite is told.
+
+use std::ffi::c_int;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use remanent_pmem::{Durability, Error as PoolError};
+
+use crate::codes;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that this crate reports. SQLite gets a number for it, and its log the text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool, or what is in it beside the database's pages.
+    #[error(transparent)]
+    Pool(#[from] remanent_pmem::Error),
+    /// The disk with the database's pages, or a journal.
+    #[error(transparent)]
+    Device(#[from] remanent_blockdev::Error),
+    /// A part of the URI cannot be used.
+    #[error("the URI parameter {key}={value} is {reason}")]
+    Parameter {
+        /// Its name.
+        key: &'static str,
+        /// What it was set to.
+        value: String,
+        /// What is wrong, and what is to stand there.
+        reason: String,
+    },
+    /// A path names no database in a pool.
+    #[error("{path} names no database in a pool: {reason}", path = path.display())]
+    Name {
+        /// The path as SQLite gave it.
+        path: PathBuf,
+        /// What is wrong, and what is to stand there.
+        reason: String,
+    },
+    /// The database does not exist, and is not to be created.
+    #[error(
+        "the pool {pool} has no database named {name:?}; open it with permission to create one",
+        pool = pool.display()
+    )]
+    Missing {
+        /// The pool file.
+        pool: PathBuf,
+        /// The database.
+        name: String,
+    },
+    /// The pool is open in this process with another promise.
+    #[error(
+        "{pool} is open with durability `{open}` in this process, and `{asked}` is asked for; leave \
+         durability= out, or close all its databases first",
+        pool = pool.display()
+    )]
+    OtherDurability {
+        /// The pool file.
+        pool: PathBuf,
+        /// What it is open with.
+        open: Durability,
+        /// What was asked for.
+        asked: Durability,
+    },
+    /// The database is open in this process with its journals in another pool.
+    #[error(
+        "{database} has its journals in {open} while this process has it open, not in {asked}; name the same pool",
+        database = database.display(), open = open.display(), asked = asked.display()
+    )]
+    OtherJournal {
+        /// The database.
+        database: PathBuf,
+        /// The pool with its journals.
+        open: PathBuf,
+        /// The pool that was asked for.
+        asked: PathBuf,
+    },
+    /// The database is open for reading only.
+    #[error("the database was opened for reading only; open it with mode=rw")]
+    ReadOnly,
+    /// SQLite cannot be extended.
+    #[error("SQLite cannot use this VFS: {reason}")]
+    Registration {
+        /// What is missing, and what to do.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The number for SQLite: of what is wrong where SQLite has one, else `otherwise`.
+    pub(crate) fn code(&self, otherwise: c_int) -> c_int {
+        use remanent_blockdev::Error as DeviceError;
+        match self {
+            Error::Pool(error) | Error::Device(DeviceError::Pool(error)) => {
+                pool_code(error, otherwise)
+            }
+            Error::Device(DeviceError::Checksum { .. }) => codes::IOERR_DATA,
+            Error::Device(DeviceError::Damaged { .. }) => codes::CORRUPT,
+            Error::Device(_) => otherwise,
+            Error::ReadOnly => codes::READONLY,
+            Error::Parameter { .. }
+            | Error::Name { .. }
+            | Error::Missing { .. }
+            | Error::OtherDurability { .. }
+            | Error::OtherJournal { .. } => codes::CANTOPEN,
+            Error::Registration { .. } => codes::ERROR,
+        }
+    }
+
+    /// Whether a path leads to no pool at all.
+    pub(crate) fn is_no_pool(&self) -> bool {
+        match self {
+            Error::Pool(PoolError::NotAPool { .. }) => true,
+            Error::Pool(PoolError::Io { source, .. }) => {
+                matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+            }
+            _ => false,
+        }
+    }
+}
+
+fn pool_code(error: &PoolError, otherwise: c_int) -> c_int {
+    match error {
+        PoolError::Locked { .. } => codes::BUSY,
+        PoolError::Full { .. } => codes::FULL,
+        PoolError::NotAPool { .. } => codes::NOTADB,
+        PoolError::Corrupt { .. } => codes::CORRUPT,
+        _ => otherwise,
+    }
+}

@@ -1,0 +1,192 @@
+//! A database that is a file of the default VFS, while its journals are in a pool.
+//!
+//! All calls go through to that file. What this adds is that the pool is open for as long as the file is, and that what
+//! SQLite has written to a journal is durable before what depends on it.
+//!
+//! ```text
+//! byte 0        Shim
+//! SHIM_LEN      the default VFS's file
+//! ```
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use super::host::Registered;
+use super::raw::{sqlite3_file, sqlite3_io_methods};
+use crate::codes;
+use crate::journals::Journals;
+use crate::names::JournalKind;
+
+/// What lies before the file.
+#[repr(C)]
+struct Shim {
+    base: sqlite3_file,
+    registered: &'static Registered,
+    journals: Arc<Journals>,
+}
+
+/// Bytes before the file.
+pub(super) const SHIM_LEN: usize = size_of::<Shim>().next_multiple_of(8);
+
+/// Where the default VFS has its file.
+///
+/// # Safety
+///
+/// `file` has room for [`SHIM_LEN`] bytes and that file.
+pub(super) unsafe fn inner(file: *mut sqlite3_file) -> *mut sqlite3_file {
+    // SAFETY: the caller says that there is room.
+    unsafe { file.byte_add(SHIM_LEN) }
+}
+
+/// Puts a shim before a file that the default VFS has opened.
+///
+/// # Safety
+///
+/// [`inner`] of `file` is open.
+pub(super) unsafe fn install(
+    file: *mut sqlite3_file,
+    registered: &'static Registered,
+    journals: Arc<Journals>,
+) {
+    // SAFETY: the caller says that there is one.
+    let inner = unsafe { inner(file) };
+    // SAFETY: it is open, and so has methods.
+    let methods = unsafe { (*inner).pMethods };
+    // SAFETY: a VFS's methods are static.
+    let version = unsafe { (*methods).iVersion };
+    let base = sqlite3_file { pMethods: &METHODS[version.clamp(1, 3) as usize - 1] };
+    // SAFETY: the caller says that there is room.
+    unsafe { file.cast::<Shim>().write(Shim { base, registered, journals }) };
+}
+
+/// As many of the methods as the default VFS's file has.
+static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
+
+const fn methods(version: c_int) -> sqlite3_io_methods {
+    sqlite3_io_methods {
+        iVersion: version,
+        xClose: Some(close),
+        xRead: Some(read),
+        xWrite: Some(write_after_journal),
+        xTruncate: Some(truncate_after_journal),
+        xSync: Some(sync),
+        xFileSize: Some(file_size),
+        xLock: Some(lock),
+        xUnlock: Some(unlock),
+        xCheckReservedLock: Some(check_reserved_lock),
+        xFileControl: Some(control_with_journal),
+        xSectorSize: Some(sector_size),
+        xDeviceCharacteristics: Some(characteristics),
+        xShmMap: Some(map_index),
+        xShmLock: Some(lock_index),
+        xShmBarrier: Some(order_index),
+        xShmUnmap: Some(unmap_index),
+        xFetch: Some(fetch),
+        xUnfetch: Some(unfetch),
+    }
+}
+
+unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
+    // SAFETY: the file was opened as one with a shim.
+    let inner = unsafe { inner(file) };
+    // SAFETY: it is open.
+    let methods = unsafe { (*inner).pMethods };
+    // SAFETY: a VFS's methods are static.
+    let close = unsafe { (*methods).xClose };
+    // SAFETY: the call is meant for this file.
+    let code = close.map_or(codes::OK, |close| unsafe { close(inner) });
+    // SAFETY: SQLite closes a file once, and does not use it after that.
+    let shim = unsafe { file.cast::<Shim>().read() };
+    // Nothing but closing the pool can go wrong now, which is tried in vain at worst: the next opening recovers.
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(shim.journals)));
+    code
+}
+
+/// Makes a journal of the file durable; a code of SQLite's.
+///
+/// # Safety
+///
+/// The file was opened as one with a shim.
+unsafe fn sync_journal(file: *mut sqlite3_file, kind: JournalKind) -> c_int {
+    // SAFETY: the caller says so.
+    let shim = unsafe { &*file.cast::<Shim>() };
+    shim.registered.answer(codes::IOERR_FSYNC, || shim.journals.sync(kind).map(|()| codes::OK))
+}
+
+unsafe extern "C" fn write_after_journal(
+    file: *mut sqlite3_file,
+    bytes: *const c_void,
+    len: c_int,
+    offset: i64,
+) -> c_int {
+    // SAFETY: the file was opened as one with a shim.
+    match unsafe { sync_journal(file, JournalKind::Rollback) } {
+        // SAFETY: the arguments are those that we were called with.
+        codes::OK => unsafe { write(file, bytes, len, offset) },
+        code => code,
+    }
+}
+
+unsafe extern "C" fn truncate_after_journal(file: *mut sqlite3_file, size: i64) -> c_int {
+    // SAFETY: the file was opened as one with a shim.
+    match unsafe { sync_journal(file, JournalKind::Rollback) } {
+        // SAFETY: the arguments are those that we were called with.
+        codes::OK => unsafe { truncate(file, size) },
+        code => code,
+    }
+}
+
+unsafe extern "C" fn control_with_journal(
+    file: *mut sqlite3_file,
+    operation: c_int,
+    argument: *mut c_void,
+) -> c_int {
+    if operation == codes::FCNTL_COMMIT_PHASETWO {
+        // SAFETY: the file was opened as one with a shim.
+        let code = unsafe { sync_journal(file, JournalKind::Wal) };
+        if code != codes::OK {
+            return code;
+        }
+    }
+    // SAFETY: the arguments are those that we were called with.
+    unsafe { control(file, operation, argument) }
+}
+
+/// Calls the default VFS's method; a missing one answers `$missing`.
+macro_rules! forward {
+    ($($name:ident => $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, $missing:expr;)*) => {$(
+        unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) $(-> $result)? {
+            // SAFETY: the file was opened as one with a shim.
+            let inner = unsafe { inner(file) };
+            // SAFETY: it is open.
+            let methods = unsafe { (*inner).pMethods };
+            // SAFETY: a VFS's methods are static.
+            match unsafe { (*methods).$method } {
+                // SAFETY: the arguments are those that we were called with.
+                Some(method) => unsafe { method(inner, $($argument),*) },
+                None => $missing,
+            }
+        }
+    )*};
+}
+
+forward! {
+    read => xRead(bytes: *mut c_void, len: c_int, offset: i64) -> c_int, codes::IOERR_READ;
+    write => xWrite(bytes: *const c_void, len: c_int, offset: i64) -> c_int, codes::IOERR_WRITE;
+    truncate => xTruncate(size: i64) -> c_int, codes::IOERR_TRUNCATE;
+    sync => xSync(flags: c_int) -> c_int, codes::OK;
+    file_size => xFileSize(size: *mut i64) -> c_int, codes::IOERR_FSTAT;
+    lock => xLock(level: c_int) -> c_int, codes::OK;
+    unlock => xUnlock(level: c_int) -> c_int, codes::OK;
+    check_reserved_lock => xCheckReservedLock(is_reserved: *mut c_int) -> c_int, codes::IOERR_LOCK;
+    control => xFileControl(operation: c_int, argument: *mut c_void) -> c_int, codes::NOTFOUND;
+    sector_size => xSectorSize() -> c_int, 0;
+    characteristics => xDeviceCharacteristics() -> c_int, 0;
+    map_index => xShmMap(number: c_int, len: c_int, is_wanted: c_int, region: *mut *mut c_void) -> c_int,
+        codes::IOERR_SHMMAP;
+    lock_index => xShmLock(first: c_int, count: c_int, flags: c_int) -> c_int, codes::IOERR_SHMLOCK;
+    order_index => xShmBarrier(), ();
+    unmap_index => xShmUnmap(is_to_delete: c_int) -> c_int, codes::OK;
+    fetch => xFetch(offset: i64, len: c_int, page: *mut *mut c_void) -> c_int, codes::IOERR;
+    unfetch => xUnfetch(offset: i64, page: *mut c_void) -> c_int, codes::OK;
+}

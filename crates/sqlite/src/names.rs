@@ -1,0 +1,189 @@
+//! What SQLite calls its files, and where they lie in a pool.
+//!
+//! ```text
+//! path that SQLite uses                      in the pool /dev/shm/app.pool
+//! /dev/shm/app.pool, /dev/shm/app.pool:main  disk `main`
+//! /dev/shm/app.pool:orders                   disk `orders`
+//! /dev/shm/app.pool:orders-journal           file `orders-journal`
+//! /dev/shm/app.pool:orders-wal               file `orders-wal`
+//! ```
+//!
+//! The name of a database is a part of its path because SQLite tells journals apart by nothing else: when it looks for
+//! one, or deletes it, it says a path and no parameters.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::{Error, Result};
+
+/// The database of a pool that no name is needed for.
+const MAIN: &str = "main";
+/// Bytes of a root's name.
+const ROOT_NAME_LEN: usize = 64;
+
+/// What SQLite appends to a database's path.
+pub(crate) const ROLLBACK: &str = "-journal";
+pub(crate) const WAL: &str = "-wal";
+
+/// Bytes that a name leaves for what SQLite appends.
+const NAME_LEN: usize = ROOT_NAME_LEN - ROLLBACK.len();
+
+/// Which of a database's journals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JournalKind {
+    Rollback,
+    Wal,
+}
+
+impl JournalKind {
+    /// Name of its root, for a database whose roots begin with `base`.
+    pub(crate) fn root(self, base: &str) -> String {
+        match self {
+            JournalKind::Rollback => format!("{base}{ROLLBACK}"),
+            JournalKind::Wal => format!("{base}{WAL}"),
+        }
+    }
+}
+
+/// The database's path, if `path` is that of a journal.
+pub(crate) fn split_journal(path: &Path) -> Option<(PathBuf, JournalKind)> {
+    let bytes = path.as_os_str().as_bytes();
+    let kinds = [(ROLLBACK, JournalKind::Rollback), (WAL, JournalKind::Wal)];
+    kinds.into_iter().find_map(|(suffix, kind)| {
+        let database = bytes.strip_suffix(suffix.as_bytes())?;
+        Some((PathBuf::from(OsStr::from_bytes(database)), kind))
+    })
+}
+
+/// A database in a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) pool: PathBuf,
+    pub(crate) name: String,
+}
+
+impl Place {
+    /// Reads `POOL` or `POOL:NAME`.
+    pub(crate) fn parse(path: &Path) -> Result<Self> {
+        let refuse =
+            |reason: &str| Err(Error::Name { path: path.to_owned(), reason: reason.to_owned() });
+        let Some(file_name) = path.file_name() else {
+            return refuse("it ends with no file name; write the path of a pool file");
+        };
+        let bytes = file_name.as_bytes();
+        let (file, name) = match bytes.iter().rposition(|&byte| byte == b':') {
+            Some(colon) => (&bytes[..colon], &bytes[colon + 1..]),
+            None => (bytes, MAIN.as_bytes()),
+        };
+        let Ok(name) = str::from_utf8(name) else {
+            return refuse("the name behind the colon is not UTF-8");
+        };
+        if file.is_empty() || name.is_empty() || name.len() > NAME_LEN {
+            return refuse(
+                "write the path of a pool file, and behind a colon a name of 1 to 56 bytes, or neither colon nor name",
+            );
+        }
+        Ok(Place { pool: path.with_file_name(OsStr::from_bytes(file)), name: name.to_owned() })
+    }
+
+    /// The one path of this database, whichever way it was written: two connections that mean the same must say
+    /// the same.
+    pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
+        let place = Place::parse(path)?;
+        let mut canonical = canonical_file(&place.pool)?.into_os_string();
+        if place.name != MAIN {
+            canonical.push(":");
+            canonical.push(&place.name);
+        }
+        Ok(canonical.into())
+    }
+}
+
+/// The absolute path of a file without symbolic links, whether it exists or is yet to be made.
+pub(crate) fn canonical_file(path: &Path) -> Result<PathBuf> {
+    let io = |source| {
+        let path = path.to_owned();
+        Error::Pool(remanent_pmem::Error::Io { action: "find the directory of", path, source })
+    };
+    if let Ok(found) = path.canonicalize() {
+        return Ok(found);
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new(".")).canonicalize().map_err(io)?;
+    Ok(parent.join(path.file_name().unwrap_or_default()))
+}
+
+/// What the names of a database's journals begin with in a pool for the journals of many: its path, or as much of its end
+/// as has room behind a hash of the whole.
+pub(crate) fn base_of_file(database: &Path) -> String {
+    let text = String::from_utf8_lossy(database.as_os_str().as_bytes());
+    if text.len() <= NAME_LEN && str::from_utf8(database.as_os_str().as_bytes()).is_ok() {
+        return text.into_owned();
+    }
+    let hash = format!("{:032x}…", xxh3_128(database.as_os_str().as_bytes()));
+    let start = text.ceil_char_boundary(text.len().saturating_sub(NAME_LEN - hash.len()));
+    format!("{hash}{}", &text[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_name_a_pool_and_a_database() {
+        let place = |path: &str| Place::parse(Path::new(path)).map(|p| (p.pool, p.name));
+        let expected = |pool: &str, name: &str| (PathBuf::from(pool), name.to_owned());
+        assert_eq!(place("/a/b.pool").expect("a pool"), expected("/a/b.pool", "main"));
+        assert_eq!(place("b.pool:x").expect("a pool"), expected("b.pool", "x"));
+        assert_eq!(place("/a:c/b").expect("a pool"), expected("/a:c/b", "main"));
+        assert_eq!(place("/a/b:c:d").expect("a pool"), expected("/a/b:c", "d"));
+        let long = format!("/a/b:{}", "n".repeat(57));
+        for wrong in ["/a/b:", "/a/:b", "/", "..", &long] {
+            assert!(place(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn journals_belong_to_their_database() {
+        let split = |path: &str| split_journal(Path::new(path));
+        let database = PathBuf::from("/a/b:c");
+        assert_eq!(split("/a/b:c-journal"), Some((database.clone(), JournalKind::Rollback)));
+        assert_eq!(split("/a/b:c-wal"), Some((database, JournalKind::Wal)));
+        assert_eq!(split("/a/b:c-mj0123459AB"), None);
+        assert_eq!(JournalKind::Wal.root("c"), "c-wal");
+    }
+
+    #[test]
+    fn a_database_has_one_path() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let real = directory.path().canonicalize().expect("it exists");
+        let link = real.join("link");
+        std::os::unix::fs::symlink(&real, &link).expect("links are possible");
+        let canonical = |path: PathBuf| Place::canonical(&path).expect("a pool");
+        assert_eq!(canonical(link.join("p")), real.join("p"));
+        assert_eq!(canonical(link.join("p:main")), real.join("p"));
+        assert_eq!(canonical(link.join("./p:x")), real.join("p:x"));
+        std::fs::write(real.join("file"), "").expect("it can be written");
+        std::os::unix::fs::symlink(real.join("file"), real.join("alias"))
+            .expect("links are possible");
+        assert_eq!(canonical(real.join("alias:x")), real.join("file:x"));
+        assert!(Place::canonical(&real.join("missing/p")).is_err());
+    }
+
+    #[test]
+    fn long_paths_get_names_of_their_own() {
+        let short = Path::new("/data/app.db");
+        assert_eq!(base_of_file(short), "/data/app.db");
+        let long = |end: &str| PathBuf::from(format!("/data/{}/{end}", "d".repeat(60)));
+        let base = base_of_file(&long("app.db"));
+        assert!(base.len() <= NAME_LEN && base.ends_with("/app.db"), "{base}");
+        assert_ne!(
+            base,
+            base_of_file(&PathBuf::from(format!("/other{}", long("app.db").display())))
+        );
+        assert!(base_of_file(&long("ÄÖÜäöüÄÖÜäöü.db")).len() <= NAME_LEN);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a URI asks for.
+
+use std::path::PathBuf;
+
+use remanent_pmem::{Durability, Emulation};
+
+use crate::slowdown::Slowdown;
+use crate::{Error, Result};
+
+/// The parameters of a URI that are ours.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Settings {
+    /// `size=`: length that a new pool may grow to.
+    pub(crate) size: Option<u64>,
+    /// `durability=`.
+    pub(crate) durability: Option<Durability>,
+    /// `journal=`: the pool for the journals of a database that is a file.
+    pub(crate) journal: Option<PathBuf>,
+    /// `psow=`: whether bytes beside what is written stay whole when the power fails; SQLite's own parameter.
+    pub(crate) is_overwrite_safe: bool,
+    /// `emulate=`: what DRAM is to stand for, for research.
+    pub(crate) emulation: Emulation,
+    /// `slowdown=`: percent of the time that accesses to the pool take here, for research.
+    pub(crate) slowdown: Slowdown,
+    /// `batch=0`: SQLite is not told of batches, as if it were built without them.
+    pub(crate) is_without_batches: bool,
+}
+
+impl Settings {
+    /// Asks `parameter` for each key.
+    pub(crate) fn read(parameter: impl Fn(&'static str) -> Option<String>) -> Result<Self> {
+        if let Some(value) = parameter("db") {
+            let reason = format!(
+                "not known, since journals could not be told apart by it; a second database in a pool is named in \
+                 the path: file:POOL:{value}"
+            );
+            return Err(Error::Parameter { key: "db", value, reason });
+        }
+        let size = parameter("size").map(|value| {
+            let reason = "no size; write bytes, or a number with K, M, G or T".to_owned();
+            bytes(&value).ok_or(Error::Parameter { key: "size", value, reason })
+        });
+        let durability = parameter("durability").map(|value| {
+            value.parse().map_err(|reason| Error::Parameter { key: "durability", value, reason })
+        });
+        let emulation = parameter("emulate").map(|value| match value.as_str() {
+            "none" => Ok(Emulation::None),
+            "nvram" => Ok(Emulation::Nvram),
+            _ => {
+                let reason = "write `none` or `nvram`; `slowdown` makes it slower".to_owned();
+                Err(Error::Parameter { key: "emulate", value, reason })
+            }
+        });
+        let slowdown = parameter("slowdown").map(|value| {
+            let reason = "write percent, from 100 on".to_owned();
+            Slowdown::parse(&value).ok_or(Error::Parameter { key: "slowdown", value, reason })
+        });
+        let is_off = |key| matches!(parameter(key).as_deref(), Some("0" | "no" | "off" | "false"));
+        Ok(Settings {
+            size: size.transpose()?,
+            durability: durability.transpose()?,
+            journal: parameter("journal").map(PathBuf::from),
+            is_overwrite_safe: !is_off("psow"),
+            emulation: emulation.transpose()?.unwrap_or_default(),
+            slowdown: slowdown.transpose()?.unwrap_or_default(),
+            is_without_batches: is_off("batch"),
+        })
+    }
+}
+
+/// A number of bytes, with a unit or without.
+fn bytes(text: &str) -> Option<u64> {
+    let (number, shift) = match text.char_indices().last()? {
+        (end, 'K' | 'k') => (&text[..end], 10),
+        (end, 'M' | 'm') => (&text[..end], 20),
+        (end, 'G' | 'g') => (&text[..end], 30),
+        (end, 'T' | 't') => (&text[..end], 40),
+        _ => (text, 0),
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> Result<Settings> {
+        let value = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
+        Settings::read(|key| value(key).map(str::to_owned))
+    }
+
+    #[test]
+    fn parameters_are_read_and_others_ignored() {
+        let settings = read(&[("size", "8G"), ("durability", "power"), ("cache", "private")]);
+        let settings = settings.expect("all is well");
+        assert_eq!((settings.size, settings.durability), (Some(8 << 30), Some(Durability::Power)));
+        assert_eq!(settings.journal, None);
+        assert!(settings.is_overwrite_safe && !settings.is_without_batches);
+        assert!(read(&[("batch", "0")]).expect("all is well").is_without_batches);
+        let emulated = read(&[("emulate", "nvram")]).expect("all is well");
+        assert_eq!(emulated.emulation, Emulation::Nvram);
+        assert!(!read(&[("psow", "0")]).expect("all is well").is_overwrite_safe);
+        assert_eq!(read(&[("size", "70000")]).expect("all is well").size, Some(70_000));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (key, value) in [
+            ("size", "G"),
+            ("size", ""),
+            ("size", "1.5G"),
+            ("size", "99999999T"),
+            ("durability", "x"),
+            ("db", "orders"),
+            ("emulate", "pcm"),
+            ("slowdown", "1.5"),
+            ("slowdown", "99"),
+        ] {
+            let error = read(&[(key, value)]).expect_err("it makes no sense").to_string();
+            assert!(error.contains(&format!("{key}={value}")), "{error}");
+        }
+    }
+}

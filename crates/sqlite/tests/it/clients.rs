@@ -1,0 +1,104 @@
+//! Debian's `sqlite3` and Python load the extension.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::common::{MODES, assert_whole, built, directory, uri};
+
+fn extension() -> String {
+    let path = built("deps/libremanent_sqlite.so");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+/// The shell with a database open. What it prints comes line by line, and errors end it.
+pub(crate) fn shell(uri: &str) -> Command {
+    let mut command = Command::new("stdbuf");
+    command.args(["-oL", "sqlite3", "-bail", "-cmd"]).arg(format!(".load {}", extension()));
+    command.args(["-cmd", ".log stderr", "-cmd"]).arg(format!(".open {uri}"));
+    command
+}
+
+fn run(uri: &str, sql: &str) -> Output {
+    let mut command = shell(uri);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("sqlite3 is installed: see ci/test");
+    child.stdin.take().expect("it is piped").write_all(sql.as_bytes()).expect("it reads");
+    child.wait_with_output().expect("it ends")
+}
+
+fn lines(uri: &str, sql: &str) -> Vec<String> {
+    let output = run(uri, sql);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_shell_works_in_every_journal_mode() {
+    let directory = directory();
+    let pool = directory.path().join("shell.pool");
+    for mode in MODES {
+        let uri = uri(Path::new(&format!("{}:{mode}", pool.display())), "");
+        let sql = format!(
+            "pragma journal_mode={mode};
+             create table t(a integer primary key, b);
+             insert into t select value, hex(randomblob(200)) from generate_series(1, 5000);
+             delete from t where a % 2;
+             vacuum;
+             pragma integrity_check;
+             select count(*) from t;\n"
+        );
+        assert_eq!(lines(&uri, &sql), [mode, "ok", "2500"]);
+        assert_eq!(
+            lines(&uri, "pragma integrity_check; select sum(a) from t;\n.vfsname\n"),
+            ["ok", "6252500", "remanent"]
+        );
+    }
+    assert_whole(&pool);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_pool() {
+    let directory = directory();
+    let path = directory.path().join("taken.pool");
+    let sql = "create table t(a);\n";
+    assert!(lines(&uri(&path, ""), sql).is_empty());
+    let holder = remanent_pmem::Pool::options().open(&path).expect("nobody has it");
+    let output = run(&uri(&path, ""), "select 1;\n");
+    drop(holder);
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert!(error.contains("database is locked"), "{error}");
+    assert!(error.contains(&format!("in use by process {}", std::process::id())), "{error}");
+}
+
+#[test]
+fn python_loads_it() {
+    let directory = directory();
+    let path = directory.path().join("python.pool");
+    let script = format!(
+        "import sqlite3
+loader = sqlite3.connect(':memory:')
+loader.enable_load_extension(True)
+loader.load_extension('{}')
+loader.close()
+uri = '{}'
+one = sqlite3.connect(uri, uri=True)
+one.execute('pragma journal_mode=wal')
+one.execute('create table t(a)')
+two = sqlite3.connect(uri, uri=True)
+with one:
+    one.executemany('insert into t values (?)', [(i,) for i in range(1000)])
+assert two.execute('select sum(a) from t').fetchone() == (499500,)
+one.close()
+two.close()
+print('done')
+",
+        extension().trim_end_matches(".so"),
+        uri(&path, "")
+    );
+    // Debian's: others may be built without extensions.
+    let output = Command::new("/usr/bin/python3").arg("-c").arg(script).output();
+    let output = output.expect("python3 is installed: see ci/test");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "done\n", "{output:?}");
+    assert_whole(&path);
+}
