@@ -1,0 +1,274 @@
+//! One machine with persistent memory, from the moment its power comes until it fails.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::image::find;
+use crate::message::{GO, Message, Order};
+
+/// How often a wait looks whether it has become pointless.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Lines of the console that an error repeats.
+const CONSOLE_LINES: usize = 15;
+
+/// What a machine is made of.
+pub(crate) struct Parts {
+    pub(crate) kernel: PathBuf,
+    pub(crate) initrd: PathBuf,
+    /// The file behind the persistent memory, which outlives every machine.
+    pub(crate) memory: PathBuf,
+    pub(crate) memory_size: u64,
+}
+
+impl Parts {
+    /// Makes the file behind the memory, empty.
+    pub(crate) fn create_memory(&self) -> Result<()> {
+        File::create(&self.memory)
+            .and_then(|file| file.set_len(self.memory_size))
+            .with_context(|| format!("cannot create {}", self.memory.display()))
+    }
+
+    /// QEMU with this machine, as yet without a console.
+    ///
+    /// It emulates in software: where KVM is there at all, it may be there and not work, and what is
+    /// looked for does not depend on speed.
+    pub(crate) fn command(&self, kernel_arguments: &str) -> Result<Command> {
+        if cfg!(not(target_arch = "x86_64")) {
+            bail!(
+                "the machine that the rig boots is an x86-64 one, and this program is built for another"
+            );
+        }
+        let mut command = Command::new(find("qemu-system-x86_64", "qemu-system-x86")?);
+        let with = |text: &str, path: &Path| {
+            let mut argument = OsString::from(text);
+            // A comma ends a value, two are one in it.
+            argument.push(path.to_string_lossy().replace(',', ",,"));
+            argument
+        };
+        command
+            .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
+            .args(["-machine", "pc,nvdimm=on", "-accel", "tcg,thread=multi"])
+            // Without five levels of page tables, whose walks are emulated as well.
+            .args(["-cpu", "max,la57=off", "-smp", "2"])
+            .args(["-m", "1G,slots=2,maxmem=32G"])
+            .arg("-object")
+            .arg(with(
+                &format!(
+                    "memory-backend-file,id=memory,share=on,size={},mem-path=",
+                    self.memory_size
+                ),
+                &self.memory,
+            ))
+            .args(["-device", "nvdimm,id=nvdimm,memdev=memory"])
+            .args(["-device", "virtio-serial-pci"])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.initrd)
+            // A kernel that panics ends the machine, and so its emulator.
+            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {kernel_arguments}")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Ok(command)
+    }
+}
+
+/// A running machine; its power fails when it is dropped.
+pub(crate) struct Machine {
+    child: Child,
+    link: UnixStream,
+    messages: Receiver<Message>,
+    console: PathBuf,
+    errors: PathBuf,
+    /// Holds the socket, whose path must be short.
+    _socket: tempfile::TempDir,
+}
+
+impl Machine {
+    /// Turns a machine on; `name` is what files about it in `directory` begin with.
+    pub(crate) fn start(parts: &Parts, directory: &Path, name: &str) -> Result<Machine> {
+        let socket = tempfile::Builder::new().prefix("rig-").tempdir()?;
+        let path = socket.path().join("link");
+        let listener = UnixListener::bind(&path)
+            .with_context(|| format!("cannot listen on {}", path.display()))?;
+        listener.set_nonblocking(true)?;
+        let console = directory.join(format!("{name}.console"));
+        let errors = directory.join(format!("{name}.qemu"));
+        let text = |path: &Path| path.to_string_lossy().replace(',', ",,");
+        let mut child = parts
+            .command("")?
+            .args(["-chardev", &format!("file,id=console,path={}", text(&console))])
+            .args(["-serial", "chardev:console"])
+            .args(["-chardev", &format!("socket,id=link,path={}", text(&path))])
+            .args(["-device", "virtserialport,chardev=link,name=rig"])
+            .stderr(File::create(&errors)?)
+            .spawn()
+            .context("cannot start QEMU")?;
+        let link = match accept(&listener, &mut child) {
+            Ok(link) => link,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                let said = fs::read_to_string(&errors).unwrap_or_default();
+                return Err(error.context(format!("QEMU said: {}", said.trim())));
+            }
+        };
+        link.set_nonblocking(false)?;
+        let messages = listen(link.try_clone()?);
+        Ok(Machine { child, link, messages, console, errors, _socket: socket })
+    }
+
+    /// Hands the guest what it is to do.
+    pub(crate) fn send_order(&mut self, order: &Order) -> Result<()> {
+        self.send(&serde_json::to_string(order)?)
+    }
+
+    /// Tells the guest that it may put load on what it checked.
+    pub(crate) fn send_go(&mut self) -> Result<()> {
+        self.send(GO)
+    }
+
+    fn send(&mut self, line: &str) -> Result<()> {
+        self.link
+            .write_all(format!("{line}\n").as_bytes())
+            .with_context(|| format!("the machine takes no message{}", self.last_words()))
+    }
+
+    /// The next message; an error when there is none until the deadline, or the machine ends.
+    pub(crate) fn receive(&mut self, deadline: &Deadline) -> Result<Message> {
+        loop {
+            if interrupted() {
+                bail!("interrupted");
+            }
+            match self.messages.recv_timeout(GLANCE) {
+                Ok(message) => return Ok(message),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!(
+                        "the machine ended by itself while {}{}",
+                        deadline.doing,
+                        self.last_words()
+                    )
+                }
+                Err(RecvTimeoutError::Timeout) if deadline.is_over() => bail!(
+                    "no message from the machine for {} s while {}{}",
+                    deadline.allowed.as_secs(),
+                    deadline.doing,
+                    self.last_words()
+                ),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Lets the power fail: nothing in the machine gets to know. Returns what it had said before.
+    pub(crate) fn cut(mut self) -> Result<Vec<Message>> {
+        self.child.kill().context("cannot kill QEMU")?;
+        self.child.wait()?;
+        // Ends when the socket's other end, which died with QEMU, was read to its end.
+        Ok(self.messages.iter().collect())
+    }
+
+    /// What the guest and QEMU printed last, for an error.
+    fn last_words(&self) -> String {
+        let read = |path: &Path| {
+            let bytes = fs::read(path).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let (console, errors) = (read(&self.console), read(&self.errors));
+        let lines: Vec<&str> = console.lines().chain(errors.lines()).collect();
+        let last = &lines[lines.len().saturating_sub(CONSOLE_LINES)..];
+        if last.is_empty() {
+            return format!("; it printed nothing to {}", self.console.display());
+        }
+        format!("; it printed last (see {}):\n  {}", self.console.display(), last.join("\n  "))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How long something may take, and what to call it.
+pub(crate) struct Deadline {
+    begin: Instant,
+    allowed: Duration,
+    doing: &'static str,
+}
+
+impl Deadline {
+    pub(crate) fn new(allowed: Duration, doing: &'static str) -> Deadline {
+        Deadline { begin: Instant::now(), allowed, doing }
+    }
+
+    fn is_over(&self) -> bool {
+        self.begin.elapsed() > self.allowed
+    }
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C and SIGTERM end waits with an error, so that machines end and files are removed.
+pub(crate) fn catch_interrupts() -> Result<()> {
+    // Relaxed: nothing else is told by it.
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+        .context("cannot catch interrupts")
+}
+
+pub(crate) fn interrupted() -> bool {
+    // Relaxed: as above.
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// QEMU connects as soon as it has read its arguments.
+fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
+    let deadline = Deadline::new(Duration::from_secs(30), "starting");
+    loop {
+        match listener.accept() {
+            Ok((link, _)) => return Ok(link),
+            Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => {
+                return Err(error.into());
+            }
+            Err(_) if deadline.is_over() => bail!("QEMU does not connect"),
+            Err(_) => {}
+        }
+        if let Some(status) = child.try_wait()? {
+            bail!("QEMU ended with {status}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Reads messages until the other end is gone. A line that the cut divided is no message.
+fn listen(link: UnixStream) -> Receiver<Message> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(link);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|len| len > 0) {
+            if line.last() != Some(&b'\n') {
+                return;
+            }
+            let message = serde_json::from_slice(&line).unwrap_or_else(|error| {
+                let line = String::from_utf8_lossy(&line);
+                Message::Failed(format!("the guest sent no message but {line:?}: {error}"))
+            });
+            if sender.send(message).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}

@@ -1,0 +1,279 @@
+//! The life on the host: machines whose power fails, and what is known about what they acknowledged.
+
+mod cpio;
+mod image;
+mod kernel;
+mod machine;
+mod measure;
+mod report;
+
+pub(crate) use measure::measure;
+
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::arguments;
+use crate::message::{Job, Message, Order, Past};
+use crate::random::Random;
+use crate::scenario::{self, Scenario};
+use image::Needs;
+use kernel::Kernel;
+use machine::{Deadline, Machine, Parts};
+use report::{Progress, Report};
+
+/// From the power's coming to the start of what is under test. Some ten times what it takes on two idle cores.
+const BOOT_MAX: Duration = Duration::from_secs(90);
+const CHECK_MAX: Duration = Duration::from_secs(180);
+/// Between one acknowledgement and the next.
+const LOAD_MAX: Duration = Duration::from_secs(60);
+
+/// One cut in so many is made while what is under test opens what the last cut left.
+const OPENING_EVERY: u64 = 5;
+/// How long after the beginning of such an opening.
+const OPENING_US: std::ops::Range<u64> = 0..1_500_000;
+/// How long after the last acknowledgement that was waited for: many times what a write takes, so that the
+/// moment is anywhere in it.
+const DELAY_US: std::ops::Range<u64> = 0..20_000;
+
+/// Runs a scenario.
+pub(crate) fn run(arguments: &arguments::Run) -> Result<ExitCode> {
+    machine::catch_interrupts()?;
+    let scenario = arguments.scenario.0;
+    let seed = arguments.seed.unwrap_or_else(|| u64::from(std::process::id()));
+    if !arguments.json {
+        let (name, cuts) = (scenario.name(), arguments.cuts);
+        println!("remanent-rig run {name} --cuts {cuts} --seed {seed} repeats this run");
+    }
+    let mut place = Place::new(arguments.machine.keep.as_deref())?;
+    let parts = build(&arguments.machine, &place.path, &Needs::of(&[scenario]))?;
+    parts.create_memory()?;
+    let mut rig = Rig {
+        scenario,
+        parts,
+        directory: place.path.clone(),
+        seed,
+        random: Random::of(&[seed]),
+        past: Past::default(),
+        report: Report::new(scenario.name(), seed),
+        progress: Progress::new(arguments.cuts.into(), !arguments.json),
+    };
+    let outcome = rig.cuts(arguments.cuts);
+    rig.progress.finish();
+    let report = rig.report;
+    if outcome.is_err() && !machine::interrupted() || !report.losses.is_empty() {
+        place.stay();
+        eprintln!("the memory and what was printed is in {}", place.path.display());
+    }
+    outcome?;
+    report.print(arguments.json)?;
+    Ok(if report.losses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes what every scenario's machine needs, and runs none.
+pub(crate) fn check(arguments: &arguments::Machine) -> Result<ExitCode> {
+    let place = Place::new(arguments.keep.as_deref())?;
+    build(arguments, &place.path, &Needs::of(scenario::ALL))?.command("")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Boots a machine with everything in it and a shell on this terminal.
+pub(crate) fn shell(arguments: &arguments::Machine) -> Result<ExitCode> {
+    let place = Place::new(arguments.keep.as_deref())?;
+    let parts = build(arguments, &place.path, &Needs::of(scenario::ALL))?;
+    if !parts.memory.exists() {
+        parts.create_memory()?;
+    }
+    eprintln!("`exit` ends the machine; so does Ctrl-A x, at once");
+    let status = parts
+        .command("rig.shell")?
+        .args(["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"])
+        .stdin(Stdio::inherit())
+        .stdout(Stdio::inherit())
+        .status()
+        .context("cannot start QEMU")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Makes what a machine needs, but its memory's content.
+fn build(arguments: &arguments::Machine, directory: &Path, needs: &Needs) -> Result<Parts> {
+    let kernel = Kernel::find(arguments.kernel.as_deref())?;
+    let initrd = directory.join("initrd");
+    image::write(&initrd, &kernel, needs)
+        .with_context(|| format!("cannot make {}", initrd.display()))?;
+    Ok(Parts {
+        kernel: kernel.unpack(directory)?,
+        initrd,
+        memory: directory.join("memory"),
+        memory_size: arguments.memory,
+    })
+}
+
+/// Where a run has its files.
+struct Place {
+    path: PathBuf,
+    /// Removes them at the end.
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Place {
+    fn new(keep: Option<&Path>) -> Result<Place> {
+        if let Some(path) = keep {
+            std::fs::create_dir_all(path)
+                .with_context(|| format!("cannot create {}", path.display()))?;
+            return Ok(Place { path: path.to_owned(), temporary: None });
+        }
+        let temporary = tempfile::Builder::new().prefix("remanent-rig-").tempdir()?;
+        Ok(Place { path: temporary.path().to_owned(), temporary: Some(temporary) })
+    }
+
+    fn stay(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = temporary.keep();
+        }
+    }
+}
+
+/// A run of a scenario.
+struct Rig<'a> {
+    scenario: &'a dyn Scenario,
+    parts: Parts,
+    directory: PathBuf,
+    seed: u64,
+    random: Random,
+    past: Past,
+    report: Report,
+    progress: Progress,
+}
+
+/// The moment at which the power fails.
+enum Moment {
+    /// While what is under test opens what the last cut left.
+    Opening { delay: Duration },
+    /// Under load, after so many acknowledgements.
+    Load { acknowledged: u64, delay: Duration },
+    /// Once everything was checked, which ends a run.
+    Checked,
+}
+
+impl Rig<'_> {
+    /// Cuts the power `cuts` times, and boots once more to check what the last one left. Ends at the first loss.
+    fn cuts(&mut self, cuts: u32) -> Result<()> {
+        for cut in 0..cuts {
+            let moment = self.moment(cut);
+            self.boot(cut, &moment)?;
+            if !self.report.losses.is_empty() {
+                return Ok(());
+            }
+            self.report.count_cut(matches!(moment, Moment::Opening { .. }));
+            self.progress.advance(&self.report);
+        }
+        self.boot(cuts, &Moment::Checked)
+    }
+
+    fn moment(&mut self, cut: u32) -> Moment {
+        // Drawn in any case, so that each cut takes as many numbers.
+        let (kind, acknowledged) = (self.random.next(), self.random.within(&self.scenario.acks()));
+        let mut delay = |range| Duration::from_micros(self.random.within(range));
+        let (opening, load) = (delay(&OPENING_US), delay(&DELAY_US));
+        // The first boot has nothing to open.
+        if cut > 0 && kind.is_multiple_of(OPENING_EVERY) {
+            return Moment::Opening { delay: opening };
+        }
+        Moment::Load { acknowledged, delay: load }
+    }
+
+    /// One life of the machine, from power to cut.
+    fn boot(&mut self, number: u32, moment: &Moment) -> Result<()> {
+        let name = format!("boot-{number:03}");
+        let start = Instant::now();
+        self.progress.say("boots");
+        let mut machine = Machine::start(&self.parts, &self.directory, &name)?;
+        machine.send_order(&Order::Test(Job {
+            scenario: self.scenario.name().to_owned(),
+            seed: self.seed,
+            is_first: number == 0,
+            past: self.past.clone(),
+        }))?;
+        self.expect(&mut machine, &Deadline::new(BOOT_MAX, "it booted"), |m| {
+            matches!(m, Message::Opening)
+        })?;
+        self.report.add_fact("boot_s", start.elapsed().as_secs_f64());
+        if let Moment::Opening { delay } = moment {
+            std::thread::sleep(*delay);
+            return self.cut(machine);
+        }
+        self.progress.say("checks");
+        let deadline = Deadline::new(CHECK_MAX, "what the last cut left was checked");
+        self.expect(&mut machine, &deadline, |m| {
+            matches!(m, Message::Checked { .. } | Message::Lost(_))
+        })?;
+        if let Moment::Load { acknowledged, delay } = moment
+            && self.report.losses.is_empty()
+        {
+            self.progress.say("loads");
+            machine.send_go()?;
+            while self.acknowledged() < *acknowledged && self.report.losses.is_empty() {
+                let deadline = Deadline::new(LOAD_MAX, "it was under load");
+                self.expect(&mut machine, &deadline, |_| true)?;
+            }
+            std::thread::sleep(*delay);
+        }
+        self.cut(machine)
+    }
+
+    fn cut(&mut self, machine: Machine) -> Result<()> {
+        for message in machine.cut()? {
+            self.absorb(message)?;
+        }
+        Ok(())
+    }
+
+    /// Takes messages until the one that is waited for.
+    fn expect(
+        &mut self,
+        machine: &mut Machine,
+        deadline: &Deadline,
+        is_expected: impl Fn(&Message) -> bool,
+    ) -> Result<()> {
+        loop {
+            let message = machine.receive(deadline)?;
+            let is_last = is_expected(&message);
+            self.absorb(message)?;
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    fn absorb(&mut self, message: Message) -> Result<()> {
+        match message {
+            Message::Opening => {}
+            Message::Checked { kept, facts } => {
+                if !self.past.acknowledged.is_empty() {
+                    self.past.settled.push(kept);
+                }
+                // From here on there is a round that a cut can end, if with nothing acknowledged.
+                self.past.acknowledged = vec![0; self.scenario.writers()];
+                facts.iter().for_each(|(name, value)| self.report.add_fact(name, *value));
+            }
+            Message::Acknowledged(writer, count) => {
+                let Some(known) = self.past.acknowledged.get_mut(writer) else {
+                    bail!("the guest acknowledges writes of a writer {writer} that is not there");
+                };
+                self.report.acks += count.saturating_sub(*known);
+                *known = count.max(*known);
+            }
+            Message::Measured { .. } => bail!("the guest measured something, and was not told to"),
+            Message::Lost(losses) => self.report.losses.extend(losses),
+            Message::Failed(error) => bail!("in the guest: {error}"),
+        }
+        Ok(())
+    }
+
+    fn acknowledged(&self) -> u64 {
+        self.past.acknowledged.iter().sum()
+    }
+}

@@ -1,0 +1,318 @@
+//! The server: acknowledged writes of strings and sorted sets are there after every cut, and the pool is whole.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::Value as Json;
+
+use super::entries::{Entries, Key, Members, Source, Value, Write, number, settle};
+use super::{Load, Lost, Opened, Program, Scenario, in_threads};
+use crate::guest::Guest;
+use crate::guest::process::{output, run, said};
+use crate::guest::resp::{Answer, Client};
+use crate::message::Past;
+use crate::random::Random;
+
+/// The scenario, and the one that must fail.
+pub(crate) const HONEST: Server = Server { is_honest: true };
+pub(crate) const TOO_EARLY: Server = Server { is_honest: false };
+
+/// See `HONEST`.
+pub(crate) struct Server {
+    /// Whether a write is acknowledged after the server's answer, not before it is sent.
+    is_honest: bool,
+}
+
+const WRITERS: usize = 4;
+/// Requests in one write to the socket, at most.
+const PIPELINE_MAX: u64 = 24;
+/// How long a dishonest acknowledgement is ahead of the request: longer than the cut comes behind it, so that
+/// every cut must find something lost.
+const LEAD: Duration = Duration::from_millis(200);
+/// Far more than all keys have at a time.
+const POOL_SIZE: &str = "192M";
+
+impl Scenario for Server {
+    fn name(&self) -> &'static str {
+        if self.is_honest { "server" } else { "server-too-early" }
+    }
+
+    fn about(&self) -> &'static str {
+        if self.is_honest {
+            "remanent serve on a DAX pool: no acknowledged SET, DEL, APPEND, INCR, ZADD, ZREM is lost"
+        } else {
+            "control, must fail: as server, but writes count as acknowledged before they are sent"
+        }
+    }
+
+    fn writers(&self) -> usize {
+        WRITERS
+    }
+
+    fn acks(&self) -> Range<u64> {
+        if self.is_honest { 100..4_000 } else { 50..300 }
+    }
+
+    fn programs(&self) -> &'static [Program] {
+        &[Program::REMANENT]
+    }
+
+    fn open(&self, guest: &Guest, past: &Past) -> Result<Opened> {
+        let path = guest.directory().join("server.pool");
+        let path = path.to_str().context("the pool's path is not UTF-8")?;
+        let mut facts = BTreeMap::new();
+        if guest.is_first() {
+            run(
+                "remanent",
+                &["pool", "create", path, "--size", POOL_SIZE, "--durability", "power"],
+            )?;
+        }
+        // In every other round the checker recovers the pool, in the rest the server does.
+        if past.round().is_multiple_of(2) {
+            check_pool(path)?;
+        }
+        let server = Process::start(path, &mut facts)?;
+        let (kept, entries) = check(guest, past, &server)?;
+        // Nothing that was read out may lie in the server's own memory.
+        drop(server);
+        check_pool(path)?;
+        // Not before: opening a pool to describe it is the end of what the cut left of it.
+        check_backing(path)?;
+        let server = Process::start(path, &mut BTreeMap::new())?;
+        Ok(Opened {
+            kept,
+            facts,
+            load: Box::new(Writers { server, entries, scenario: Server { ..*self } }),
+        })
+    }
+}
+
+/// A pool must be on persistent memory that is mapped as such, or a cut would show nothing.
+pub(super) fn check_backing(path: &str) -> Result<()> {
+    let text = run("remanent", &["pool", "info", path, "--json"])?;
+    let info: Json = serde_json::from_str(&text).context("pool info prints no JSON")?;
+    for (field, expected) in [("backing", "dax"), ("durability", "power")] {
+        if info[field] != expected {
+            bail!("the pool's {field} is {}, expected {expected:?}", info[field]);
+        }
+    }
+    Ok(())
+}
+
+/// A pool that is not whole after a cut is a loss.
+pub(super) fn check_pool(path: &str) -> Result<()> {
+    let output = output("remanent", &["pool", "check", path])?;
+    if output.status.success() && output.stderr.is_empty() {
+        return Ok(());
+    }
+    Err(Lost(vec![format!("remanent pool check: {}", said(&output))]).into())
+}
+
+/// Compares all that the server holds with what was acknowledged.
+fn check(guest: &Guest, past: &Past, server: &Process) -> Result<(Vec<u64>, Vec<Entries>)> {
+    let mut found = fetch(&mut server.connect()?)?;
+    let (mut kept, mut entries, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+    for writer in 0..WRITERS {
+        let mut expected = replay(guest.seed(), past, writer);
+        let infix = format!(":{writer}:").into_bytes();
+        let is_own = |key: &Key| key.windows(infix.len()).any(|window| window == infix);
+        let own: Entries = found.extract_if(.., |key, _| is_own(key)).collect();
+        let source = Source { seed: guest.seed(), round: past.round(), writer };
+        match past.acknowledged.get(writer) {
+            Some(acknowledged) => match settle(source, *acknowledged, &mut expected, &own) {
+                Ok(count) => kept.push(count),
+                Err(lines) => losses.extend(lines),
+            },
+            None if own.is_empty() => {}
+            None => {
+                losses.push(format!("writer {writer} wrote nothing, and has {} keys", own.len()))
+            }
+        }
+        entries.push(expected);
+    }
+    if !found.is_empty() {
+        let keys: Vec<_> = found.keys().map(|key| key.escape_ascii().to_string()).collect();
+        losses.push(format!("keys that nobody wrote: {}", keys.join(", ")));
+    }
+    if losses.is_empty() { Ok((kept, entries)) } else { Err(Lost(losses).into()) }
+}
+
+/// A writer's entries as the rounds left them that were checked.
+fn replay(seed: u64, past: &Past, writer: usize) -> Entries {
+    let mut entries = Entries::new();
+    for (round, kept) in past.settled.iter().enumerate() {
+        let source = Source { seed, round: round as u64, writer };
+        for number in 0..kept.get(writer).copied().unwrap_or(0) {
+            Write::numbered(source, number).apply(&mut entries);
+        }
+    }
+    entries
+}
+
+/// Everything that the server holds.
+fn fetch(client: &mut Client) -> Result<Entries> {
+    let keys = client.call(&["KEYS", "*"])?.strings()?;
+    let count = client.call(&["DBSIZE"])?;
+    if count != Answer::Integer(keys.len() as i64) {
+        return Err(lost(format!("{} keys are listed, and DBSIZE is {count:?}", keys.len())));
+    }
+    let mut entries = Entries::new();
+    for key in keys {
+        let value = match client.call(&[b"TYPE", &key[..]])? {
+            Answer::Simple(name) if name == "zset" => Value::Set(fetch_set(client, &key)?),
+            _ => match client.call(&[b"GET", &key[..]])? {
+                Answer::Bulk(value) => Value::Text(value),
+                answer => {
+                    return Err(lost(format!(
+                        "{} is listed, and it is {answer:?}",
+                        key.escape_ascii()
+                    )));
+                }
+            },
+        };
+        entries.insert(key, value);
+    }
+    Ok(entries)
+}
+
+/// A sorted set in its order, and by member: they must agree.
+fn fetch_set(client: &mut Client, key: &[u8]) -> Result<Members> {
+    let name = key.escape_ascii();
+    let words = client.call(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])?.strings()?;
+    let mut set = Members::new();
+    let mut ordered = Vec::new();
+    for pair in words.chunks_exact(2) {
+        let score = number(&pair[1]).with_context(|| format!("{name} has a score {pair:?}"))?;
+        set.insert(pair[0].clone(), score);
+        ordered.push((score, pair[0].clone()));
+    }
+    if !ordered.is_sorted() || set.len() != ordered.len() {
+        return Err(lost(format!("{name} is not in order, or has a member twice")));
+    }
+    if client.call(&[b"ZCARD", key])? != Answer::Integer(set.len() as i64) {
+        return Err(lost(format!("{name} has {} members, and ZCARD says otherwise", set.len())));
+    }
+    let mut request = vec![b"ZMSCORE".to_vec(), key.to_vec()];
+    request.extend(set.keys().cloned());
+    let scores = client.call(&request)?.strings()?;
+    if !scores.iter().map(|score| number(score)).eq(set.values().map(|score| Some(*score))) {
+        return Err(lost(format!("{name}: scores by member are not those by order")));
+    }
+    Ok(set)
+}
+
+fn lost(what: String) -> anyhow::Error {
+    Lost(vec![what]).into()
+}
+
+/// A server process; killed when dropped.
+struct Process {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Process {
+    /// Starts a server on a free port, and waits until it answers.
+    fn start(path: &str, facts: &mut BTreeMap<String, f64>) -> Result<Process> {
+        let start = Instant::now();
+        let mut child = Command::new("remanent")
+            .args(["serve", "--listen", "127.0.0.1:0", "--pool", path, "--durability", "power"])
+            .args(["--threads", "2"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start remanent serve")?;
+        let stdout = child.stdout.take().context("standard output is not piped")?;
+        let mut greeting = String::new();
+        BufReader::new(stdout).read_line(&mut greeting)?;
+        let address = greeting
+            .strip_prefix("listening on ")
+            .and_then(|rest| rest.split(": ").next()?.parse().ok())
+            .ok_or_else(|| anyhow!("remanent serve said {greeting:?}, which has no address"));
+        // Its pool was refused: that is what a loss can look like, too.
+        let address = match address {
+            Ok(address) => address,
+            Err(error) => {
+                let status = child.wait()?;
+                return Err(lost(format!("{error:#}; it ended with {status}: see the console")));
+            }
+        };
+        let server = Process { child, address };
+        server.connect()?.call(&["PING"])?;
+        facts.insert("first_answer_ms".to_owned(), start.elapsed().as_secs_f64() * 1e3);
+        let opened = greeting.split("opened in ").nth(1).and_then(|rest| rest.split(' ').next());
+        if let Some(opened) = opened.and_then(|text| text.parse().ok()) {
+            facts.insert("opened_ms".to_owned(), opened);
+        }
+        Ok(server)
+    }
+
+    fn connect(&self) -> Result<Client> {
+        Client::connect(self.address)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A writer's connection, each with what its keys hold.
+struct Writers {
+    server: Process,
+    entries: Vec<Entries>,
+    scenario: Server,
+}
+
+impl Load for Writers {
+    fn run(self: Box<Self>, guest: &Guest, round: u64) -> Result<Infallible> {
+        let (server, scenario) = (&self.server, &self.scenario);
+        in_threads(guest, self.entries, |writer, entries| {
+            let source = Source { seed: guest.seed(), round, writer };
+            scenario.write(guest, source, &mut server.connect()?, entries)
+        })
+    }
+}
+
+impl Server {
+    /// Sends writes in pipelines, and checks every answer.
+    fn write(
+        &self,
+        guest: &Guest,
+        source: Source,
+        client: &mut Client,
+        mut entries: Entries,
+    ) -> Result<Infallible> {
+        let mut next = 0;
+        loop {
+            let first = next;
+            // Not of the row that makes the writes: how they are sent is no part of what they are.
+            let mut random = Random::of(&[!source.seed, source.round, source.writer as u64, first]);
+            let writes: Vec<Write> = (0..=random.below(PIPELINE_MAX))
+                .map(|index| Write::numbered(source, first + index))
+                .collect();
+            if !self.is_honest {
+                guest.acknowledge(source.writer, first + writes.len() as u64);
+                std::thread::sleep(LEAD);
+            }
+            client.send(&writes.iter().flat_map(Write::encode).collect::<Vec<u8>>())?;
+            for write in writes {
+                let (answer, due) = (client.receive()?, write.apply(&mut entries));
+                if answer != due {
+                    bail!("write {next}: the answer is {answer:?}, expected {due:?}");
+                }
+                next += 1;
+                if self.is_honest {
+                    guest.acknowledge(source.writer, next);
+                }
+            }
+        }
+    }
+}

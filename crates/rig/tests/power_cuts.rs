@@ -1,0 +1,127 @@
+//! Cuts the power of real machines: each scenario loses nothing, and each control is caught.
+//!
+//! These tests need QEMU and what goes into its machine (`ci/test` installs it); docs/power-cuts.md says what they show.
+//! `REMANENT_RIG_CUTS` sets the number of cuts, `REMANENT_SEED` repeats a run.
+#![cfg(feature = "client-tests")]
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value;
+
+/// Each machine wants two cores: one at a time, or deadlines mean nothing.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Whether machines can be booted here. Where they must be, that they cannot is a failure; else it is said.
+fn available() -> bool {
+    let output = rig(&["check"]);
+    let required =
+        ["CI", "REMANENT_REQUIRE_CLIENTS"].iter().any(|name| std::env::var_os(name).is_some());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() || !required, "the rig cannot run here: {error}");
+    if !output.status.success() {
+        eprintln!("not run: {error}");
+    }
+    output.status.success()
+}
+
+fn rig(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_remanent-rig"))
+        .args(arguments)
+        .output()
+        .expect("the rig's program runs")
+}
+
+/// Runs a scenario and returns its report, with whether it found no loss.
+fn run(scenario: &str, cuts: &str, more: &[&str]) -> (Value, bool) {
+    let seed = std::env::var("REMANENT_SEED").unwrap_or_else(|_| std::process::id().to_string());
+    println!("remanent-rig run {scenario} --cuts {cuts} --seed {seed} repeats this run");
+    let arguments = ["run", scenario, "--cuts", cuts, "--seed", &seed, "--json"];
+    let output = rig(&[&arguments, more].concat());
+    let report = serde_json::from_slice(&output.stdout);
+    (
+        report.unwrap_or_else(|error| panic!("no report: {error}: {output:#?}")),
+        output.status.success(),
+    )
+}
+
+fn loses_nothing(scenario: &str) {
+    if !available() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let cuts = std::env::var("REMANENT_RIG_CUTS").unwrap_or_else(|_| "5".to_owned());
+    let (report, is_whole) = run(scenario, &cuts, &[]);
+    println!("{report:#}");
+    assert!(is_whole && report["losses"] == Value::Array(vec![]), "{report:#}");
+    assert_eq!(report["cuts"].to_string(), cuts);
+    assert!(report["acks"].as_u64() > report["cuts"].as_u64(), "there was no load: {report:#}");
+}
+
+/// A control does what loses writes. A rig that does not notice it shows nothing by its other runs.
+fn is_caught(scenario: &str) {
+    if !available() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    // Its loss is no reason to keep anything.
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a path in UTF-8");
+    let (report, is_whole) = run(scenario, "3", &["--keep", path]);
+    let losses = report["losses"].as_array().expect("a list");
+    assert!(!is_whole && !losses.is_empty(), "the rig did not notice what is lost: {report:#}");
+}
+
+#[test]
+fn a_server_loses_nothing_that_it_acknowledged() {
+    loses_nothing("server");
+}
+
+#[test]
+fn synced_files_stay() {
+    loses_nothing("ext4-baseline");
+}
+
+#[test]
+fn committed_transactions_of_sqlite_stay() {
+    loses_nothing("sqlite");
+}
+
+#[test]
+fn synced_files_on_a_served_disk_stay() {
+    loses_nothing("disk");
+}
+
+#[test]
+fn writes_acknowledged_before_they_are_sent_are_missed() {
+    is_caught("server-too-early");
+}
+
+#[test]
+fn files_that_were_never_synced_are_missed() {
+    is_caught("ext4-unsynced");
+}
+
+/// Also of what the bench does there: each disk is attached, and Berkeley DB finds on it what it put there.
+#[test]
+fn berkeley_db_is_measured_on_every_disk() {
+    if !available() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = rig(&["measure", "berkeley-db", "--operations", "10", "--json"]);
+    assert!(output.status.success(), "{output:#?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report");
+    for rival in ["tmpfs", "nbdkit", "brd", "dax"] {
+        let id = format!("berkeley_db.sync.update.remanent_vs_{rival}");
+        let claims = report["claims"].as_array().expect("a list");
+        assert!(claims.iter().any(|claim| claim["id"] == id.as_str()), "{id}: {claims:#?}");
+    }
+}
+
+#[test]
+fn a_scenario_that_is_not_there_is_refused_with_those_that_are() {
+    let output = rig(&["run", "none"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && error.contains("ext4-baseline"), "{error}");
+}
