@@ -5,15 +5,21 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=src/peers/cpp");
-    println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj, has_lmdb, has_rocksdb, has_sqlite)");
+    println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj, has_pmemblk, has_lmdb, has_rocksdb)");
+    println!("cargo:rustc-check-cfg=cfg(has_berkeley_db)");
     let mut cpp = cc::Build::new();
     cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
     link("tbb", "tbb_map", "has_tbb", cpp);
     let pmemobj = c(&["pmemobj_map.c", "pmemobj_buffer.c"]);
     link("libpmemobj", "pmemobj_peers", "has_pmemobj", pmemobj);
+    link("libpmemblk", "pmemblk_disk", "has_pmemblk", c(&["pmemblk_disk.c"]));
     link("lmdb", "lmdb_peers", "has_lmdb", c(&["lmdb_store.c", "lmdb_tree.c"]));
     link("rocksdb", "rocksdb_store", "has_rocksdb", c(&["rocksdb_store.c"]));
-    link("sqlite3", "sqlite_store", "has_sqlite", c(&["sqlite_store.c"]));
+    // SQLite is a crate's, since there can be only one in a program.
+    let mut sqlite = c(&["sqlite_store.c"]);
+    let include = std::env::var("DEP_SQLITE3_INCLUDE").expect("the crate builds its own SQLite");
+    sqlite.opt_level(3).include(include).compile("sqlite_store");
+    link_berkeley_db(c(&["berkeley_db.c", "berkeley_files.c"]));
 }
 
 /// A shim of these C files.
@@ -43,6 +49,21 @@ fn link(package: &str, shim: &str, cfg: &str, mut build: cc::Build) {
         println!("cargo:rustc-link-lib={name}");
     }
     println!("cargo:rustc-cfg={cfg}");
+}
+
+/// As [`link`], of a package that pkg-config does not know.
+fn link_berkeley_db(mut build: cc::Build) {
+    const SHIM: &str = "berkeley_db";
+    if !std::path::Path::new("/usr/include/db.h").exists() {
+        look_again_after_installs();
+        return;
+    }
+    if let Err(error) = build.opt_level(3).warnings(true).try_compile(SHIM) {
+        println!("cargo:warning=db.h is installed but its shim does not build: {error}");
+        return;
+    }
+    println!("cargo:rustc-link-lib=db");
+    println!("cargo:rustc-cfg=has_berkeley_db");
 }
 
 /// Has cargo run this again once packages were installed: Debian's record of them changes then.

@@ -53,7 +53,18 @@ struct Arguments {
     #[arg(long)]
     with_aspectc: bool,
 
-    /// With `maps`: sizes whose numbers mean nothing, to see that it works.
+    /// With `berkeley-db`: a directory to measure in, and what to call it. What is called remanent is compared
+    /// with the others, and all with the first. Default: --dir, and disks of ours in pools there, without a
+    /// file system.
+    #[arg(long, value_name = "NAME=DIR", value_parser = named_place)]
+    on: Vec<Place>,
+
+    /// With `berkeley-db`: inserts of a sample, and as many updates and deletes. Default: 20,000, and 2,000
+    /// with --quick.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
+    operations: Option<u64>,
+
+    /// With `maps` and `disk`: sizes whose numbers mean nothing, to see that it works.
     #[arg(long, hide = true)]
     tiny: bool,
 }
@@ -65,6 +76,9 @@ Examples:
   remanent-bench maps --quick                the paper's figures; ordered maps beside LMDB and redb
   remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
   remanent-bench batch-list --disk /var/tmp  durable puts beside LMDB, SQLite, RocksDB and redb
+  remanent-bench disk                        block devices beside libpmemblk and nbdkit (needs fio)
+  remanent-bench sqlite --disk /var/tmp      SQLite in a pool beside a real disk and a tmpfs
+  remanent-bench berkeley-db --on tmpfs=/dev/shm --on disk=/mnt/disk
   REMANENT_BIN=./remanent remanent-bench kv  the server beside Redis";
 
 /// The benches, by the names they are called with.
@@ -83,6 +97,12 @@ enum Bench {
     LineTx,
     /// Durable and batched puts on a real disk, beside LMDB, SQLite, RocksDB and redb.
     BatchList,
+    /// Block devices: ours, the nvramdisk paper's by its policies, libpmemblk; over NBD beside nbdkit.
+    Disk,
+    /// Inserts into SQLite by journal mode, on a disk, a tmpfs and in a pool (nvramdisk, Figures 13, 15).
+    Sqlite,
+    /// Berkeley DB as memcachedb uses it, in one directory beside another (nvramdisk, Figure 11).
+    BerkeleyDb,
     /// Time from exec to the first correct GET after a SIGKILL, beside Redis.
     Restart,
     /// Throughput and memory of the server beside Redis, by redis-benchmark.
@@ -95,7 +115,25 @@ struct Setup {
     dir: PathBuf,
     disk: PathBuf,
     with_aspectc: bool,
+    on: Vec<Place>,
+    operations: Option<u64>,
     tiny: bool,
+}
+
+/// A directory to measure in.
+#[derive(Clone, Debug)]
+struct Place {
+    name: String,
+    path: PathBuf,
+}
+
+fn named_place(text: &str) -> Result<Place, String> {
+    match text.split_once('=') {
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok(Place { name: name.to_owned(), path: path.into() })
+        }
+        _ => Err(format!("`{text}` is not a name and a directory, such as tmpfs=/dev/shm")),
+    }
 }
 
 fn main() -> ExitCode {
@@ -116,11 +154,18 @@ fn run(arguments: Arguments) -> Result<()> {
         is_line_tx || !arguments.with_aspectc,
         "--with-aspectc is for `line-tx`: no other bench has an aspect"
     );
+    let is_berkeley_db = matches!(arguments.bench, Bench::BerkeleyDb);
+    ensure!(
+        is_berkeley_db || arguments.on.is_empty() && arguments.operations.is_none(),
+        "--on and --operations are for `berkeley-db`"
+    );
     let setup = Setup {
         quick: arguments.quick,
         dir: arguments.dir,
         disk: arguments.disk,
         with_aspectc: arguments.with_aspectc,
+        on: arguments.on,
+        operations: arguments.operations,
         tiny: arguments.tiny,
     };
     let report = match arguments.bench {
@@ -130,6 +175,9 @@ fn run(arguments: Arguments) -> Result<()> {
         Bench::MapsWriter => match figures::maps::write_until_killed(&setup)? {},
         Bench::LineTx => figures::line_tx::run(&setup),
         Bench::BatchList => figures::batch_list::run(&setup),
+        Bench::Disk => figures::disk::run(&setup),
+        Bench::Sqlite => figures::sqlite::run(&setup),
+        Bench::BerkeleyDb => figures::berkeley_db::run(&setup),
         Bench::Restart => figures::restart::run(&setup),
         Bench::Kv => figures::kv::run(&setup),
     }?;

@@ -10,7 +10,7 @@ use remanent_pmem::{LINE_LEN, Medium, PAGE_LEN};
 
 use crate::Setup;
 use crate::area::{Area, FLOOR_LEN, FenceCost, Order, PERSIST, chase_ns};
-use crate::measure::{Progress, Samples, turns};
+use crate::measure::{Progress, Samples, sample_ns, turns};
 use crate::plot::Shape;
 use crate::report::{Ground, Report, number};
 
@@ -79,24 +79,6 @@ fn add_charts(report: &mut Report) {
     report.chart("chase", "Dependent load by working set (KiB)", "ns/load", "", Shape::LinesLogX);
 }
 
-/// Nanoseconds per call of `work`, called in batches until the time of a sample is over.
-fn sample_ns(effort: &Effort, first_turn: &mut u64, mut work: impl FnMut(u64)) -> f64 {
-    /// Calls between two looks at the clock, which costs about as much as a cached access.
-    const BATCH: u64 = 32;
-    let start_turn = *first_turn;
-    let start = Instant::now();
-    loop {
-        for turn in *first_turn..*first_turn + BATCH {
-            work(turn);
-        }
-        *first_turn += BATCH;
-        let elapsed = start.elapsed();
-        if elapsed >= effort.sample {
-            return elapsed.as_secs_f64() * 1e9 / (*first_turn - start_turn) as f64;
-        }
-    }
-}
-
 fn measure_fence(area: &Area, effort: &Effort, report: &mut Report) {
     let cost = FenceCost::measure(area, effort.rounds);
     for order in Order::ALL {
@@ -139,7 +121,7 @@ fn measure_instructions(area: &Area, effort: &Effort, report: &mut Report) {
 }
 
 fn rounds_ns(effort: &Effort, first_turn: &mut u64, mut work: impl FnMut(u64)) -> Samples {
-    (0..effort.rounds).map(|_| sample_ns(effort, first_turn, &mut work)).collect()
+    (0..effort.rounds).map(|_| sample_ns(effort.sample, first_turn, &mut work)).collect()
 }
 
 /// A step's own cost is what it adds to the steps before it; a fence that finds nothing to wait for is
@@ -215,7 +197,7 @@ fn measure_methods(area: &Area, effort: &Effort, report: &mut Report) {
                 for round in 0..effort.rounds {
                     for index in turns(methods.len(), round) {
                         let bytes = &mut block[..size as usize];
-                        let ns = sample_ns(effort, &mut first_turn, |turn| {
+                        let ns = sample_ns(effort.sample, &mut first_turn, |turn| {
                             // Words are placed one a line: the next word of a line just flushed would
                             // measure that flush.
                             let offset = area.visit(order, size.max(LINE_LEN), turn);
@@ -256,7 +238,7 @@ fn measure_lines(area: &Area, effort: &Effort, report: &mut Report) {
         for count in [1, 2, 4, 8, 16] {
             let samples: Samples = (0..effort.rounds)
                 .map(|_| {
-                    sample_ns(effort, &mut first_turn, |turn| {
+                    sample_ns(effort.sample, &mut first_turn, |turn| {
                         for line in 0..count {
                             let offset = area.visit(order, LINE_LEN, turn * count + line);
                             medium.store(offset, turn);

@@ -1,16 +1,15 @@
 //! Stores behind C shims, all of which offer the functions of cpp/store.h.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 
+use super::c_error::ErrorText;
 use super::store::{Commit, Store};
 
-/// `ERROR_LEN` of cpp/store.h.
-const ERROR_LEN: usize = 256;
 /// `ABSENT` of cpp/store.h; any other number below zero is a failure.
 const ABSENT: isize = -2;
 
@@ -29,26 +28,6 @@ struct CStore {
     shim: &'static Shim,
     store: NonNull<c_void>,
     error: ErrorText,
-}
-
-/// Where a shim writes what went wrong.
-pub(super) struct ErrorText([c_char; ERROR_LEN]);
-
-impl ErrorText {
-    pub(super) const fn new() -> Self {
-        ErrorText([0; ERROR_LEN])
-    }
-
-    /// What is handed to a shim.
-    pub(super) fn as_mut_ptr(&mut self) -> *mut c_char {
-        self.0.as_mut_ptr()
-    }
-
-    pub(super) fn to_error(&self) -> anyhow::Error {
-        // SAFETY: the array began as zeros, and shims write into it by `snprintf` with its length.
-        let text = unsafe { CStr::from_ptr(self.0.as_ptr()) };
-        anyhow!("{}", text.to_string_lossy())
-    }
 }
 
 /// Opens the store of a shim in an existing directory.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use anyhow::Result;
 
 use super::Answer;
-use super::c_store::ErrorText;
+use super::c_error::ErrorText;
 use super::ordered::{BATCH_LEN, Operation, Ordered, SCAN_LEN};
 
 // The functions of cpp/lmdb_tree.c.

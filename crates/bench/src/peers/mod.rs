@@ -2,11 +2,21 @@
 
 #[allow(unsafe_code, reason = "loads and calls a foreign library")]
 pub(crate) mod aspectc;
+#[cfg(has_berkeley_db)]
+#[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
+pub(crate) mod berkeley_db;
+#[cfg(has_berkeley_db)]
+#[allow(unsafe_code, reason = "is called by a C shim")]
+pub(crate) mod berkeley_files;
+pub(crate) mod block;
 pub(crate) mod buffer;
-#[cfg(any(has_lmdb, has_rocksdb, has_sqlite))]
+#[allow(unsafe_code, reason = "reads what the C shims of foreign libraries wrote")]
+mod c_error;
 #[allow(unsafe_code, reason = "calls the C shims of foreign libraries")]
 mod c_store;
 pub(crate) mod counting;
+#[cfg(has_berkeley_db)]
+pub(crate) mod disk_files;
 #[cfg(has_lmdb)]
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]
 mod lmdb;
@@ -14,7 +24,11 @@ mod lmdb;
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 mod lmdb_tree;
 pub(crate) mod multi;
+pub(crate) mod nbd;
 pub(crate) mod ordered;
+#[cfg(has_pmemblk)]
+#[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
+mod pmemblk;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj;
@@ -33,9 +47,10 @@ pub(crate) mod resp;
 mod rocksdb;
 pub(crate) mod server;
 pub(crate) mod shared_tree;
-#[cfg(has_sqlite)]
 #[allow(unsafe_code, reason = "names the C shim of a foreign library")]
 mod sqlite;
+#[allow(unsafe_code, reason = "hands functions of a foreign library to another one")]
+pub(crate) mod sqlite_vfs;
 pub(crate) mod store;
 #[cfg(has_tbb)]
 #[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]

@@ -204,7 +204,6 @@ pub(crate) fn rivals() -> Vec<Rival> {
         super::remanent_store::RIVAL,
         #[cfg(has_lmdb)]
         super::lmdb::RIVAL,
-        #[cfg(has_sqlite)]
         super::sqlite::RIVAL,
         #[cfg(has_rocksdb)]
         super::rocksdb::RIVAL,
@@ -214,11 +213,9 @@ pub(crate) fn rivals() -> Vec<Rival> {
 
 /// Says on stderr which rivals were not found when this was built.
 pub(crate) fn tell_what_is_absent() {
-    for (is_here, rival, package) in [
-        (cfg!(has_lmdb), "LMDB", "liblmdb-dev"),
-        (cfg!(has_sqlite), "SQLite", "libsqlite3-dev"),
-        (cfg!(has_rocksdb), "RocksDB", "librocksdb-dev"),
-    ] {
+    for (is_here, rival, package) in
+        [(cfg!(has_lmdb), "LMDB", "liblmdb-dev"), (cfg!(has_rocksdb), "RocksDB", "librocksdb-dev")]
+    {
         if !is_here {
             eprintln!("{rival} was not found when this was built ({package}): no rows beside it");
         }
@@ -368,7 +365,6 @@ mod tests {
     test_rival!(redb);
     #[cfg(has_rocksdb)]
     test_rival!(rocksdb);
-    #[cfg(has_sqlite)]
     test_rival!(sqlite);
 
     #[test]

@@ -1,0 +1,69 @@
+//! The block device: in process beside libpmemblk and plain copies, with the paper's policies (nvramdisk, Figures 8
+//! and 10; Figure 7 is of `primitives`), and over NBD beside nbdkit.
+
+mod nbd;
+mod process;
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::Setup;
+use crate::measure::Progress;
+use crate::report::Report;
+
+/// How long and how often everything is measured.
+struct Effort {
+    rounds: usize,
+    /// Time of one sample in process.
+    sample: Duration,
+    /// Bytes of every disk in process: a power of two.
+    len: u64,
+    /// Rounds over NBD.
+    nbd_rounds: usize,
+    /// Time of one run of fio.
+    nbd_sample: Duration,
+}
+
+const QUICK: Effort = Effort {
+    rounds: 3,
+    sample: Duration::from_millis(20),
+    len: 64 << 20,
+    nbd_rounds: 1,
+    nbd_sample: Duration::from_secs(1),
+};
+/// To see that it works.
+const TINY: Effort = Effort {
+    rounds: 1,
+    sample: Duration::from_millis(1),
+    len: 16 << 20,
+    nbd_rounds: 0,
+    nbd_sample: Duration::ZERO,
+};
+const FULL: Effort = Effort {
+    rounds: 7,
+    sample: Duration::from_millis(60),
+    len: 512 << 20,
+    nbd_rounds: 5,
+    nbd_sample: Duration::from_secs(3),
+};
+
+/// Measures disks.
+///
+/// # Errors
+///
+/// When there is not enough memory, or a contender fails.
+pub(crate) fn run(setup: &Setup) -> Result<Report> {
+    let effort = match (setup.tiny, setup.quick) {
+        (true, _) => TINY,
+        (_, true) => QUICK,
+        _ => FULL,
+    };
+    let mut report = Report::new("disk")?;
+    let progress = Progress::new("disk", effort.rounds + effort.nbd_rounds);
+    process::measure(setup, &effort, &progress, &mut report)?;
+    if effort.nbd_rounds > 0 {
+        nbd::measure(setup, &effort, &progress, &mut report)?;
+    }
+    Ok(report)
+}

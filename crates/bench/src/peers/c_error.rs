@@ -1,0 +1,28 @@
+//! What C shims say when they fail.
+
+use std::ffi::{CStr, c_char};
+
+use anyhow::anyhow;
+
+/// `ERROR_LEN` of cpp/store.h.
+const ERROR_LEN: usize = 256;
+
+/// Where a shim writes what went wrong.
+pub(super) struct ErrorText([c_char; ERROR_LEN]);
+
+impl ErrorText {
+    pub(super) const fn new() -> Self {
+        ErrorText([0; ERROR_LEN])
+    }
+
+    /// What is handed to a shim.
+    pub(super) fn as_mut_ptr(&mut self) -> *mut c_char {
+        self.0.as_mut_ptr()
+    }
+
+    pub(super) fn to_error(&self) -> anyhow::Error {
+        // SAFETY: the array began as zeros, and shims write into it by `snprintf` with its length.
+        let text = unsafe { CStr::from_ptr(self.0.as_ptr()) };
+        anyhow!("{}", text.to_string_lossy())
+    }
+}
