@@ -9,8 +9,10 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::{Medium, Pool};
-use remanent_structures::batch_list::{AppendList, ChangeList, FlushAlwaysList, LogList, TableList};
 use remanent_structures::batch_list::BatchList;
+use remanent_structures::batch_list::{
+    AppendList, ChangeList, FlushAlwaysList, LogList, TableList,
+};
 use remanent_structures::{BatchMap, BatchOptions, Result};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -35,7 +37,10 @@ struct Input {
 enum Place {
     Header(u8),
     /// Word of a page of one of the chunks behind the header's.
-    Segment { chunk: u8, word: u16 },
+    Segment {
+        chunk: u8,
+        word: u16,
+    },
 }
 
 impl Place {
@@ -44,7 +49,9 @@ impl Place {
         match *self {
             Place::Header(word) => header + u64::from(word) * 8,
             Place::Segment { chunk, word } => {
-                header + (1 + u64::from(chunk % 40)) * CHUNK_LEN + u64::from(word) % CHUNK_LEN / 8 * 8
+                header
+                    + (1 + u64::from(chunk % 40)) * CHUNK_LEN
+                    + u64::from(word) % CHUNK_LEN / 8 * 8
             }
         }
     }
