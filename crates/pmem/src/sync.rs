@@ -1,45 +1,48 @@
 //! Waiting for other threads so that the simulator can schedule them, and fencing for them.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+use std::sync::OnceLock;
+
+use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::Medium;
 
 /// A mutex for volatile state that is also held across calls of the medium.
 ///
-/// Its waiters call [`Medium::pause`], so that the simulator can schedule the holder.
+/// Its waiters call [`Medium::pause`], so that the simulator can schedule the holder. It is given back by a plain store: an
+/// instruction that locks the bus, as most mutexes have there, waits until all that was stored has left the core, streaming
+/// stores included.
 #[derive(Debug, Default)]
-pub struct PauseMutex<T>(Mutex<T>);
+pub struct PauseMutex<T>(SpinMutex<T>);
+
+/// A [`PauseMutex`] that is held, until this is dropped.
+pub type PauseGuard<'a, T> = SpinMutexGuard<'a, T>;
 
 impl<T> PauseMutex<T> {
     /// A mutex that nobody holds.
     pub fn new(value: T) -> Self {
-        PauseMutex(Mutex::new(value))
+        PauseMutex(SpinMutex::new(value))
     }
 
     /// Waits for the lock. What a holder that panicked left behind is handed on as it is.
     #[inline]
-    pub fn lock<M: Medium>(&self, medium: &M) -> MutexGuard<'_, T> {
+    pub fn lock<M: Medium>(&self, medium: &M) -> PauseGuard<'_, T> {
         loop {
-            match self.0.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => medium.pause(),
+            match self.try_lock() {
+                Some(guard) => return guard,
+                None => medium.pause(),
             }
         }
     }
 
     /// The lock if nobody holds it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    #[inline]
+    pub fn try_lock(&self) -> Option<PauseGuard<'_, T>> {
+        self.0.try_lock()
     }
 
     /// The value, when nobody else can have the lock.
     pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.0.get_mut()
     }
 }
 

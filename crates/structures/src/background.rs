@@ -2,11 +2,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-use remanent_pmem::sync::{PauseMutex, fence_all_threads};
+use remanent_pmem::sync::{PauseGuard, PauseMutex, fence_all_threads};
 use remanent_pmem::{Medium, PAGE_LEN};
 
 use crate::{Error, Result};
@@ -246,7 +246,7 @@ impl Signals {
 pub(crate) fn lock_patiently<'a, T, M: Medium>(
     mutex: &'a PauseMutex<T>,
     medium: &M,
-) -> MutexGuard<'a, T> {
+) -> PauseGuard<'a, T> {
     let mut patience = Patience::default();
     loop {
         match mutex.try_lock() {

@@ -1,12 +1,11 @@
 //! Reading and writing, with the phases of the paper.
 
 use std::borrow::Cow;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::order::Method;
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Medium, WORD_LEN};
 
 use super::layout::{Field, LANE_COUNT, NULL, Places};
@@ -74,7 +73,7 @@ impl<M: Medium> Device<M> {
     }
 
     /// Takes a lane: the thread's own if nobody has it.
-    fn enter(&self) -> (usize, MutexGuard<'_, ()>) {
+    fn enter(&self) -> (usize, PauseGuard<'_, ()>) {
         let first = self.medium().thread() as usize % LANE_COUNT;
         loop {
             let mut indices = (0..LANE_COUNT).map(|step| (first + step) % LANE_COUNT);
@@ -209,7 +208,7 @@ impl<M: Medium> Device<M> {
     /// What a piece makes of its block.
     fn content<'p>(&self, piece: &Piece<'p>) -> Result<Cow<'p, [u8]>> {
         match piece.what {
-            What::Whole(data) => Ok(Cow::Borrowed(data)),
+            What::Whole(data, _) => Ok(Cow::Borrowed(data)),
             What::Part(start, part) => {
                 let mut data = vec![0; BLOCK_LEN as usize];
                 self.read_held(piece.lba, 0, &mut data)?;

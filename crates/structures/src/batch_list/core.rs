@@ -1,9 +1,8 @@
 //! What all variants have in common.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::layout::{ELEMENT, EPOCH, LEN_MASK, NEXT, Position, SAFE, Safe, UNDO};
@@ -36,7 +35,7 @@ pub(super) struct Committed {
 
 impl<V: Variant, M: Medium> Core<V, M> {
     /// The right to make a batch safe.
-    pub(super) fn begin_batch(&self) -> MutexGuard<'_, Committed> {
+    pub(super) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
         lock_patiently(&self.committed, self.stream.medium())
     }
 

@@ -14,10 +14,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Medium, Result as PoolResult, WORD_LEN};
 
 use super::core::Core;
@@ -61,7 +60,7 @@ impl Variant for Table {
     const MAY_REFUSE: bool = true;
     const HAS_RECORDS: bool = true;
 
-    type Reading<'a> = MutexGuard<'a, Present>;
+    type Reading<'a> = PauseGuard<'a, Present>;
 
     fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
         let medium = stream.medium();

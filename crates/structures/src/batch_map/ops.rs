@@ -1,8 +1,8 @@
 //! Looking up, writing, removing, scanning: on bytes, whatever the types of keys and values.
 
+use remanent_pmem::sync::PauseGuard;
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::sync::MutexGuard;
 
 use remanent_pmem::{Frozen, Medium};
 
@@ -44,7 +44,7 @@ type Found = Result<usize, usize>;
 
 impl<M: Medium> Core<M> {
     #[inline]
-    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+    pub(super) fn shard(&self, hash: u64) -> PauseGuard<'_, Shard> {
         self.shards[(hash >> (64 - SHARD_BITS)) as usize].0.lock(self.medium())
     }
 
