@@ -1,9 +1,8 @@
 //! Changing blocks: every call is one step, whatever it changes.
 //!
-//! New data go to blocks that nobody has ([`Space`](crate::space::Space)), and are fenced; then one record of the journal
-//! has the map lead to them. All of it is made ready before the first of the data are written, since whatever waits for
-//! memory after that waits for them as well. That is the paper's shadow block and its journal, with two fences for any number of
-//! blocks. A block that is overwritten becomes a spare of the lane that overwrote it, as in the paper's pool of
+//! New data go to blocks that nobody has ([`Space`](crate::space::Space)), and one record of the journal has the map lead
+//! to them. That is the paper's shadow block and its journal, with one fence for up to 64 blocks, and two for any number of
+//! them ([`journal`](crate::journal)). A block that is overwritten becomes a spare of the lane that overwrote it, as in the paper's pool of
 //! shadow blocks; a record carries the lane's spares, so they need no other note.
 
 use std::borrow::Cow;
@@ -13,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::device::Device;
-use crate::journal::{Change, Changes, Lane, SPARES_MAX, Spares};
+use crate::journal::{Change, Changes, FEW, Lane, SPARES_MAX, Spares};
 use crate::layout::{BLOCK_LEN, Block, Entry, Lba, checksum, place_in_node};
 use crate::line::Line;
 use crate::map::load_line;
@@ -24,8 +23,8 @@ const REFILL: usize = 8;
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What<'a> {
-    /// All of it is written: 4,096 bytes.
-    Whole(&'a [u8]),
+    /// All of it is written: 4,096 bytes, and their checksum if it is known.
+    Whole(&'a [u8], Option<u32>),
     /// A part, from the byte on.
     Part(usize, &'a [u8]),
     /// Several parts, one after the other.
@@ -44,26 +43,68 @@ pub(crate) struct Piece<'a> {
     pub(crate) what: What<'a>,
 }
 
+impl Piece<'_> {
+    fn checksum(&self) -> Option<u32> {
+        match self.what {
+            What::Whole(_, checksum) => checksum,
+            _ => None,
+        }
+    }
+}
+
 /// Pieces of one step, in ascending order, each block once.
 pub(crate) type Pieces<'a> = SmallVec<[Piece<'a>; 4]>;
 
 /// The pieces of a contiguous range.
 pub(crate) fn pieces(offset: u64, bytes: &[u8]) -> Pieces<'_> {
-    let mut pieces = Pieces::new();
+    let mut pieces = Pieces::with_capacity(bytes.len() / BLOCK_LEN as usize + 2);
     let (mut at, mut rest) = (offset, bytes);
     while !rest.is_empty() {
         let start = at % BLOCK_LEN;
         let (part, after) = rest.split_at(rest.len().min((BLOCK_LEN - start) as usize));
         let is_whole = part.len() as u64 == BLOCK_LEN;
-        let what = if is_whole { What::Whole(part) } else { What::Part(start as usize, part) };
+        let what =
+            if is_whole { What::Whole(part, None) } else { What::Part(start as usize, part) };
         pieces.push(Piece { lba: Lba::containing(at), what });
         (at, rest) = (at + part.len() as u64, after);
     }
     pieces
 }
 
-/// Content of blocks that nobody can reach yet, and where they are.
-pub(crate) type Data<'a> = SmallVec<[(u64, Cow<'a, [u8]>); 4]>;
+/// Computes the checksums of a few blocks before anything is waited for: meanwhile what the thread has stored before gets
+/// out of the core, for which the next lock would wait.
+pub(crate) fn sum_few(pieces: &mut Pieces<'_>) {
+    if pieces.len() <= FEW {
+        for piece in pieces {
+            if let What::Whole(data, sum) = &mut piece.what {
+                *sum = Some(checksum(data));
+            }
+        }
+    }
+}
+
+/// Content of a block that nobody can reach yet.
+#[derive(Debug)]
+pub(crate) struct Datum<'a> {
+    /// Pool offset of the block.
+    pub(crate) at: u64,
+    pub(crate) bytes: Cow<'a, [u8]>,
+    /// If it is known.
+    pub(crate) checksum: Option<u32>,
+    /// The change, and the word in it, that is to lead there.
+    pub(crate) change: usize,
+    pub(crate) word: usize,
+}
+
+impl Datum<'_> {
+    /// Durable with the next fence.
+    pub(crate) fn write<M: Medium>(&self, medium: &M) {
+        medium.write_streaming(self.at, &self.bytes);
+    }
+}
+
+/// Content of the blocks of one step.
+pub(crate) type Data<'a> = SmallVec<[Datum<'a>; 4]>;
 
 /// New blocks for one step: first of the lane's spares, from the front, then others.
 #[derive(Debug, Default)]
@@ -97,6 +138,55 @@ impl<M: Medium> Device<M> {
             self.check_range(end, 0)?;
             self.change_in(lane, pieces, &[])
         })
+    }
+
+    /// As [`change`](Device::change), of one block that is written as a whole, which is what most changes are.
+    pub(crate) fn write_block(&self, lba: Lba, data: &[u8]) -> Result<()> {
+        if let Some((at, _)) = self.own_place(lba)? {
+            // On its way to the core while the checksum is computed.
+            self.medium().prefetch(at);
+        }
+        let checksum = checksum(data);
+        self.in_lane(|lane| {
+            self.check_range(lba.offset() + BLOCK_LEN, 0)?;
+            if self.overwrite(lane, lba, data, checksum)? {
+                return Ok(());
+            }
+            self.change_in(lane, &[Piece { lba, what: What::Whole(data, Some(checksum)) }], &[])
+        })
+    }
+
+    /// Offset of the line and word of a block's entry, where that is known and can be changed in place.
+    #[inline]
+    fn own_place(&self, lba: Lba) -> Result<Option<(u64, usize)>> {
+        let Some(leaf) = self.leaves.get(lba.leaf()).filter(|leaf| self.is_own(*leaf)) else {
+            return Ok(None);
+        };
+        let (line, word) = place_in_node(lba.place());
+        Ok(Some((self.space.locate(leaf.block, self.meta)? + line, word)))
+    }
+
+    /// Writes a block where there is one, no snapshot has it and the lane has a spare for it; false where that is not so.
+    fn overwrite(&self, lane: &mut Lane, lba: Lba, data: &[u8], checksum: u32) -> Result<bool> {
+        let Some((at, word)) = self.own_place(lba)? else { return Ok(false) };
+        let _held = self.hold_line(at);
+        let mut line = load_line(self.medium(), at)?;
+        let old = Entry::decode(line.words[word]).block;
+        if old.is_none() || lane.spares.is_empty() || self.has_snapshot() {
+            return Ok(false);
+        }
+        let turn = lane.turn();
+        let block = lane.spares[turn];
+        let bytes = Cow::Borrowed(data);
+        let at_block = self.space.locate(block, self.meta)?;
+        lane.spares[turn] = old;
+        line.words[word] = Entry { block, checksum: 0 }.encode();
+        line.version = line.version.wrapping_add(1);
+        let mut changes = [Change { at, line, written: 1 << word }];
+        let checksum = Some(checksum);
+        let data = [Datum { at: at_block, bytes, checksum, change: 0, word }];
+        self.commit_at(lane, &mut changes, Vec::new(), &[], &data);
+        Ok(true)
     }
 
     /// As [`change`](Device::change), and lines beside the map, which nobody else changes meanwhile.
@@ -142,8 +232,8 @@ impl<M: Medium> Device<M> {
         let places = self.places(lane, pieces)?;
         let _held = self.hold_map(places.iter().filter_map(|place| Some((*place)?.0)));
         let mut changes = Changes::from_slice(others);
-        let mut replaced: SmallVec<[Block; 4]> = SmallVec::new();
-        let mut data = Data::new();
+        let mut replaced: SmallVec<[Block; 4]> = SmallVec::with_capacity(pieces.len());
+        let mut data = Data::with_capacity(pieces.len());
         for (piece, place) in pieces.iter().zip(places) {
             let Some((at, word)) = place else { continue };
             let line = match changes.last() {
@@ -154,20 +244,22 @@ impl<M: Medium> Device<M> {
             if matches!(piece.what, What::Nothing) && old.block.is_none() {
                 continue;
             }
-            let entry = match self.content(piece, (old, at))? {
-                Some(content) => {
-                    let block = staged.block(lane, data.len());
-                    let checksum = checksum(&content);
-                    data.push((self.space.locate(block, self.meta)?, content));
-                    Entry { block, checksum }
-                }
-                None => Entry::default(),
-            };
+            let content = self.content(piece, (old, at))?;
             if changes.last().is_none_or(|change| change.at != at) {
                 let version = line.version.wrapping_add(1);
-                changes.push(Change { at, line: Line { version, ..line } });
+                changes.push(Change::new(at, Line { version, ..line }));
             }
-            changes.last_mut().expect("just pushed").line.words[word] = entry.encode();
+            let number = changes.len() - 1;
+            let change = &mut changes[number];
+            change.line.words[word] = Entry::default().encode();
+            if let Some(bytes) = content {
+                let block = staged.block(lane, data.len());
+                let at = self.space.locate(block, self.meta)?;
+                change.line.words[word] = Entry { block, checksum: 0 }.encode();
+                change.written |= 1 << word;
+                let checksum = piece.checksum();
+                data.push(Datum { at, bytes, checksum, change: number, word });
+            }
             if !old.block.is_none() && !self.has_snapshot_of(piece.lba, old.block)? {
                 replaced.push(old.block);
             }
@@ -182,7 +274,7 @@ impl<M: Medium> Device<M> {
     fn content<'p>(&self, piece: &Piece<'p>, old: (Entry, u64)) -> Result<Option<Cow<'p, [u8]>>> {
         let mut merged = match piece.what {
             What::Nothing => return Ok(None),
-            What::Whole(data) => return Ok(Some(Cow::Borrowed(data))),
+            What::Whole(data, _) => return Ok(Some(Cow::Borrowed(data))),
             What::Part(..) | What::Parts(_) => vec![0; BLOCK_LEN as usize],
         };
         self.read_entry(piece.lba, old.0, old.1, &mut merged)?;
@@ -191,7 +283,7 @@ impl<M: Medium> Device<M> {
         match piece.what {
             What::Part(start, part) => put(start, part),
             What::Parts(parts) => parts.iter().for_each(|(start, part)| put(*start, part)),
-            What::Nothing | What::Whole(_) => unreachable!("answered above"),
+            What::Nothing | What::Whole(..) => unreachable!("answered above"),
         }
         Ok(Some(Cow::Owned(merged)))
     }
@@ -205,7 +297,7 @@ impl<M: Medium> Device<M> {
         pieces: &[Piece<'_>],
     ) -> Result<SmallVec<[Option<(u64, usize)>; 4]>> {
         let mut known: Option<(u64, Option<u64>)> = None;
-        let mut places = SmallVec::new();
+        let mut places = SmallVec::with_capacity(pieces.len());
         for piece in pieces {
             let leaf = piece.lba.leaf();
             let is_unmapped = matches!(piece.what, What::Nothing);
@@ -228,16 +320,17 @@ impl<M: Medium> Device<M> {
         staged: &Staged,
         replaced: &[Block],
         mut changes: Changes,
-        data: &Data<'_>,
+        data: &[Datum<'_>],
     ) -> Result<()> {
         let surplus = &staged.fresh[staged.fresh_used..];
-        let mut spares: Spares = lane.spares[staged.spares..].into();
+        let mut spares = Spares::with_capacity(lane.spares.len() + replaced.len());
+        spares.extend_from_slice(&lane.spares[staged.spares..]);
         spares.extend_from_slice(surplus);
         let room = SPARES_MAX.saturating_sub(spares.len()).min(replaced.len());
         let (kept, free) = replaced.split_at(room);
         spares.extend_from_slice(kept);
         let _held = self.mark(&staged.fresh, free, &mut changes)?;
-        self.commit(lane, &changes, Some(spares), data)?;
+        self.commit(lane, &mut changes, Some(spares), data)?;
         if !free.is_empty() {
             self.space.release(self.medium(), free.iter().copied());
         }

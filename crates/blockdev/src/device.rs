@@ -1,15 +1,15 @@
 //! The device under a [`Disk`](crate::Disk): its lanes, and what all operations share.
 
 use std::collections::HashMap;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{MutexGuard, Weak};
 
 use remanent_pmem::heap::Heap;
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
-use crate::change::Data;
+use crate::change::Datum;
 use crate::journal::{Change, Lane, Spares, spill_count};
 use crate::layout::{
     BLOCK_LEN, Block, Child, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_SLABS, LANE_COUNT,
@@ -69,17 +69,20 @@ pub(crate) struct Structure {
 struct Stripes(Box<[PauseMutex<()>]>);
 
 /// Stripes that are held.
-pub(crate) type Held<'a> = SmallVec<[MutexGuard<'a, ()>; 4]>;
+pub(crate) type Held<'a> = SmallVec<[PauseGuard<'a, ()>; 4]>;
 
 impl Stripes {
     fn new() -> Self {
         Stripes((0..STRIPES).map(|_| PauseMutex::new(())).collect())
     }
 
+    fn index(at: u64) -> usize {
+        (at / LINE_LEN) as usize % STRIPES
+    }
+
     /// Waits for the locks of some lines.
     fn hold<M: Medium>(&self, medium: &M, lines: impl Iterator<Item = u64>) -> Held<'_> {
-        let mut indices: SmallVec<[usize; 4]> =
-            lines.map(|at| (at / LINE_LEN) as usize % STRIPES).collect();
+        let mut indices: SmallVec<[usize; 4]> = lines.map(Stripes::index).collect();
         indices.sort_unstable();
         indices.dedup();
         indices.into_iter().map(|index| self.0[index].lock(medium)).collect()
@@ -118,7 +121,7 @@ impl<M: Medium> Device<M> {
     }
 
     /// Takes a lane: the thread's own if nobody has it.
-    pub(crate) fn enter(&self) -> MutexGuard<'_, Lane> {
+    pub(crate) fn enter(&self) -> PauseGuard<'_, Lane> {
         let first = self.medium().thread() as usize % LANE_COUNT;
         loop {
             let mut lanes = (0..LANE_COUNT).map(|step| &self.lanes[(first + step) % LANE_COUNT]);
@@ -146,7 +149,7 @@ impl<M: Medium> Device<M> {
     /// Does `change` while nobody else changes anything.
     pub(crate) fn alone<R>(
         &self,
-        change: impl FnOnce(&mut [MutexGuard<'_, Lane>]) -> Result<R>,
+        change: impl FnOnce(&mut [PauseGuard<'_, Lane>]) -> Result<R>,
     ) -> Result<R> {
         let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.lock(self.medium())).collect();
         let changed = change(&mut lanes);
@@ -175,9 +178,9 @@ impl<M: Medium> Device<M> {
     pub(crate) fn commit(
         &self,
         lane: &mut Lane,
-        changes: &[Change],
+        changes: &mut [Change],
         spares: Option<Spares>,
-        data: &Data<'_>,
+        data: &[Datum<'_>],
     ) -> Result<()> {
         let spare_count = spares.as_ref().map_or(lane.spares.len(), |spares| spares.len());
         let spill = match spill_count(changes.len(), spare_count, self.lines_max) {
@@ -190,22 +193,35 @@ impl<M: Medium> Device<M> {
         if let Some(spares) = spares {
             lane.spares = spares;
         }
-        lane.commit(self.medium(), self.meta, changes, &located, data);
-        let done = std::mem::replace(&mut lane.spilled, spill);
-        if !done.is_empty() {
+        self.commit_at(lane, changes, spill, &located, data);
+        Ok(())
+    }
+
+    /// As [`commit`](Device::commit), with the lane's spares as they are, and a record in the blocks `spill`, at `located`.
+    #[inline]
+    pub(crate) fn commit_at(
+        &self,
+        lane: &mut Lane,
+        changes: &mut [Change],
+        spill: Vec<Block>,
+        located: &[u64],
+        data: &[Datum<'_>],
+    ) {
+        lane.commit(self.medium(), self.meta, changes, located, data);
+        if !spill.is_empty() || !lane.spilled.is_empty() {
+            let done = std::mem::replace(&mut lane.spilled, spill);
             self.space.release(self.medium(), done);
         }
         if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_SETTLED)) {
             // Relaxed: as in `in_lane`.
             self.must_settle.store(true, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// The line at `at` with other words: what a commit changes it to.
     pub(crate) fn rewrite(&self, at: u64, words: [u64; WORDS]) -> Result<Change> {
         let version = load_line(self.medium(), at)?.version.wrapping_add(1);
-        Ok(Change { at, line: Line { words, version } })
+        Ok(Change::new(at, Line { words, version }))
     }
 
     /// The change of the state's line.
@@ -275,7 +291,7 @@ impl<M: Medium> Device<M> {
         words[index % WORDS] = at;
         let change = self.rewrite(directory, words)?;
         // The heap's lane is held until the slab is linked for good: it says that it may have to be given back.
-        self.commit(lane, &[change], None, &Data::new())?;
+        self.commit(lane, &mut [change], None, &[])?;
         drop(heap_lane);
         self.space.add_slab(at);
         Ok(())
@@ -290,7 +306,7 @@ impl<M: Medium> Device<M> {
             let mut heap_lane = self.heap.enter().prepare_to_write();
             words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
             let change = self.rewrite(at, words)?;
-            self.commit(lane, &[change], None, &Data::new())?;
+            self.commit(lane, &mut [change], None, &[])?;
         }
         Ok(words[extent % WORDS] + (place / WORDS) as u64 * LINE_LEN)
     }
@@ -336,6 +352,12 @@ impl<M: Medium> Device<M> {
             _ => self.make_leaf(lane, leaf)?,
         };
         self.space.locate(child.block, self.heap.header() + STATE)
+    }
+
+    /// Whether there is any.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        // Relaxed: it changes while every lane is held.
+        self.shared_until.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn is_own(&self, child: Child) -> bool {
@@ -386,13 +408,19 @@ impl<M: Medium> Device<M> {
             changes.push(self.rewrite_state(&state)?);
         }
         let _held = self.mark(&made, &[], &mut changes)?;
-        self.commit(lane, &changes, None, &Data::new())?;
+        self.commit(lane, &mut changes, None, &[])?;
         Ok((path, state))
     }
 
     /// Waits for the locks of lines of the map.
     pub(crate) fn hold_map(&self, lines: impl Iterator<Item = u64>) -> Held<'_> {
         self.map_stripes.hold(self.medium(), lines)
+    }
+
+    /// Waits for the lock of one line of the map.
+    #[inline]
+    pub(crate) fn hold_line(&self, at: u64) -> PauseGuard<'_, ()> {
+        self.map_stripes.0[Stripes::index(at)].lock(self.medium())
     }
 
     /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is
@@ -428,7 +456,7 @@ impl<M: Medium> Device<M> {
                 *word ^= bit.mask;
             }
             line.version = line.version.wrapping_add(1);
-            changes.extend([Change { at, line }]);
+            changes.extend([Change::new(at, line)]);
         }
         Ok(held)
     }
@@ -439,6 +467,16 @@ impl<M: Medium> Device<M> {
         match offset.checked_add(len) {
             Some(end) if end <= size => Ok(()),
             _ => Err(Error::OutOfRange { offset, len, size }),
+        }
+    }
+}
+
+impl<M: Medium> Drop for Device<M> {
+    /// Leaves no record that opening would have to prove: a block that a damaged medium changes later is one that fails its
+    /// checksum, and no write that a crash has torn.
+    fn drop(&mut self) {
+        if self.medium().fault().is_none() && !std::thread::panicking() {
+            self.settle_all();
         }
     }
 }

@@ -7,22 +7,31 @@
 //! image that any record has of it. A record that was overtaken has older images, which are ignored; so records need
 //! not be erased.
 //!
+//! A record may become durable before the blocks that it leads to, since one fence is for both. It says which entries are
+//! of such blocks, and an entry has the checksum of its block. So a lane's last record counts after a crash if it was
+//! certainly completed, or else if what it leads to is whole. It was completed if a line of it is on the medium, where
+//! lines come after that fence, or if any record has a newer image of one: who made that had waited for the line. If
+//! neither is so, nobody has replaced a block that the record leads to, and only the crash can have torn it. A record of
+//! many blocks would be long to prove: there a fence comes in between, as for one whose lines a slot has no room for.
+//!
 //! ```text
 //! slot, 2 KiB
 //! byte 0    xxh3 of everything that follows
 //!      8    sequence number; its lowest bit is the slot's
 //!     16    lines changed (32 bits) | spare blocks (32 bits)
 //!     24    0, or pool offset of the first of the blocks that have the lines
-//!     32    offsets of the first 4 lines; or xxh3 of those blocks
+//!     32    targets, the first 4; or xxh3 of those blocks
 //!     64    numbers of the lane's spare blocks, 32 bits each, in whole lines
-//!      …    offsets of further lines, in whole lines
+//!      …    further targets, in whole lines
 //!      …    images
 //!
 //! block with lines, for records that a slot has no room for
 //! byte 0    0, or pool offset of the next one
 //!      8    lines in it
-//!     64    offsets of up to 56 lines
+//!     64    up to 56 targets
 //!    512    images
+//!
+//! target    pool offset of a line (lower 56 bits) | which of its words lead to blocks that the record's fence is for
 //! ```
 //!
 //! The record of nvramdisk (Table 2) has one field for the new block, and the block's logical number twice, which tells
@@ -35,8 +44,8 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::change::Data;
-use crate::layout::{BLOCK_LEN, Block, SLOT_LEN, SLOTS, slot};
+use crate::change::Datum;
+use crate::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, checksum, slot};
 use crate::line::{Line, WORDS, is_newer};
 use crate::{Error, Result};
 
@@ -51,8 +60,17 @@ pub(crate) const SPILL_LINES: usize = 56;
 const SPILL_TARGETS: usize = LINE_LEN as usize;
 const SPILL_IMAGES: usize = 512;
 
+/// Place of what a target says beside the offset.
+const WRITTEN_SHIFT: u32 = 56;
+
+/// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
+const VOUCHED_MAX: usize = 64;
+/// Blocks whose checksums are computed before any of them is written, at most: of more, each while the one before it
+/// is on its way to the medium.
+pub(crate) const FEW: usize = 4;
+
 /// Spare blocks that a lane keeps, at most.
-pub(crate) const SPARES_MAX: usize = 16;
+pub(crate) const SPARES_MAX: usize = 64;
 
 /// A line that an operation changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,13 +79,37 @@ pub(crate) struct Change {
     pub(crate) at: u64,
     /// What it holds then.
     pub(crate) line: Line,
+    /// Words, a bit for each, that are entries of blocks which are written by the same operation. They have no checksum
+    /// before that.
+    pub(crate) written: u8,
+}
+
+impl Change {
+    /// One that leads to nothing that is being written.
+    pub(crate) fn new(at: u64, line: Line) -> Self {
+        Change { at, line, written: 0 }
+    }
+
+    fn target(&self, is_vouched: bool) -> u64 {
+        let written = if is_vouched { self.written } else { 0 };
+        self.at | u64::from(written) << WRITTEN_SHIFT
+    }
+
+    /// Entries of blocks that were written by the same operation.
+    pub(crate) fn entries_written(&self) -> impl Iterator<Item = Entry> {
+        let words = self.line.words.into_iter().enumerate();
+        words.filter(|(word, _)| self.written & 1 << word != 0).map(|(_, word)| Entry::decode(word))
+    }
 }
 
 /// A few lines, without allocating.
 pub(crate) type Changes = SmallVec<[Change; 4]>;
 
+/// Changed lines as they are stored.
+type Images = SmallVec<[[u64; WORDS + 1]; 4]>;
+
 /// Blocks that are in use by no one, and marked as used.
-pub(crate) type Spares = SmallVec<[Block; SPARES_MAX]>;
+pub(crate) type Spares = SmallVec<[Block; 16]>;
 
 /// What an operation needs that changes something; one holds it at a time.
 #[derive(Debug)]
@@ -86,8 +128,12 @@ pub(crate) struct Lane {
 /// What was found in a lane's slots.
 #[derive(Debug)]
 pub(crate) struct Found {
+    /// As the last record leaves it that is certain.
     pub(crate) lane: Lane,
+    /// Of all records that are certain.
     pub(crate) changes: Vec<Change>,
+    /// The last record, if it may have become durable before what it leads to.
+    pub(crate) doubtful: Option<Record>,
     /// Offsets of slots that hold something, and no whole record.
     pub(crate) torn: Vec<u64>,
 }
@@ -119,42 +165,57 @@ impl Lane {
         }
     }
 
+    /// Which of the spares is to be used where they are used in turn.
+    pub(crate) fn turn(&self) -> usize {
+        self.sequence as usize % self.spares.len()
+    }
+
     /// Makes all of `changes` happen, durably when it returns, together with the lane's spares. `spill` are the pool
     /// offsets of as many blocks as [`spill_count`] says, which nobody touches before the lane's next record.
     ///
-    /// `data` are written before, and durable; everything else that the changed lines lead to is. Nobody else changes the
-    /// lines meanwhile.
+    /// `data` are written, and what leads to them gets their checksums; everything else that the changed lines lead to is
+    /// durable. Nobody else changes the lines meanwhile.
     ///
     /// The data come as late as possible: what reads memory between them and the end would wait for them.
     pub(crate) fn commit<M: Medium>(
         &mut self,
         medium: &M,
         meta: u64,
-        changes: &[Change],
+        changes: &mut [Change],
         spill: &[u64],
-        data: &Data<'_>,
+        data: &[Datum<'_>],
     ) {
         for &at in &self.unflushed {
             // Flush: the last record's lines, fenced below: the record after this one overwrites that record.
             medium.flush(at, LINE_LEN);
         }
-        let images: SmallVec<[[u64; WORDS + 1]; 4]> =
-            changes.iter().map(|change| change.line.encode(change.at)).collect();
         self.sequence += 1;
-        let spilled_hash = write_spill(medium, changes, &images, spill);
-        self.build(changes, &images, spill.first().copied(), spilled_hash);
-        for (at, bytes) in data {
-            medium.write_streaming(*at, bytes);
+        let is_vouched = spill.is_empty() && data.len() <= VOUCHED_MAX;
+        let are_few = is_vouched && data.len() <= FEW;
+        for datum in data {
+            let entry = &mut changes[datum.change].line.words[datum.word];
+            let checksum = datum.checksum.unwrap_or_else(|| checksum(&datum.bytes));
+            *entry = Entry { checksum, ..Entry::decode(*entry) }.encode();
+            if !are_few {
+                datum.write(medium);
+            }
         }
-        if !data.is_empty() {
+        if !is_vouched && !data.is_empty() {
             // Fence: the data, before the record that leads to them.
             medium.fence();
         }
+        let images: Images = changes.iter().map(|change| change.line.encode(change.at)).collect();
+        let spilled_hash = write_spill(medium, changes, &images, spill);
+        self.build(changes, &images, is_vouched, spill.first().map(|&at| (at, spilled_hash)));
         let at = meta + slot(self.index, self.sequence);
         medium.write(at, &self.record);
-        // Flush: the record, fenced at once.
+        // Flush: the record, fenced below.
         medium.flush(at, self.record.len() as u64);
-        // Fence: the record is what makes the operation happen, so it comes before any of its lines.
+        if are_few {
+            data.iter().for_each(|datum| datum.write(medium));
+        }
+        // Fence: the record is what makes the operation happen, so it comes before any of its lines; and with it what it
+        // vouches for.
         medium.fence();
         self.unflushed.clear();
         for (change, image) in changes.iter().zip(&images) {
@@ -163,25 +224,28 @@ impl Lane {
         }
     }
 
+    /// Makes the record of changes, the lines of which are in blocks from the given one on, with the given checksum, or
+    /// in the record itself.
     fn build(
         &mut self,
         changes: &[Change],
-        images: &[[u64; WORDS + 1]],
-        spill: Option<u64>,
-        spilled_hash: u64,
+        images: &Images,
+        is_vouched: bool,
+        spilled: Option<(u64, u64)>,
     ) {
         let record = &mut self.record;
         record.clear();
         let counts = (self.spares.len() as u64) << 32 | changes.len() as u64;
-        for word in [0, self.sequence, counts, spill.unwrap_or(0)] {
+        let (spill, spilled_hash) = spilled.unwrap_or_default();
+        for word in [0, self.sequence, counts, spill] {
             record.extend_from_slice(&word.to_le_bytes());
         }
-        let inline = if spill.is_some() { &[] } else { changes };
-        if spill.is_some() {
+        let inline = if spilled.is_some() { &[] } else { changes };
+        if spilled.is_some() {
             record.extend_from_slice(&spilled_hash.to_le_bytes());
         }
         for change in inline.iter().take(HEADER_TARGETS) {
-            record.extend_from_slice(&change.at.to_le_bytes());
+            record.extend_from_slice(&change.target(is_vouched).to_le_bytes());
         }
         pad(record);
         for spare in &self.spares {
@@ -189,7 +253,7 @@ impl Lane {
         }
         pad(record);
         for change in inline.iter().skip(HEADER_TARGETS) {
-            record.extend_from_slice(&change.at.to_le_bytes());
+            record.extend_from_slice(&change.target(is_vouched).to_le_bytes());
         }
         pad(record);
         for image in images.iter().take(inline.len()) {
@@ -203,7 +267,7 @@ impl Lane {
     /// something else.
     pub(crate) fn settle<M: Medium>(&mut self, medium: &M, meta: u64) {
         for _ in 0..SLOTS {
-            self.commit(medium, meta, &[], &[], &Data::new());
+            self.commit(medium, meta, &mut [], &[], &[]);
         }
     }
 
@@ -225,19 +289,32 @@ impl Lane {
             }
         }
         records.sort_by_key(|record| record.sequence);
+        let mut targets = records.iter().flat_map(|record| {
+            record.changes.iter().map(move |change| (record.sequence, change.at))
+        });
+        if let Some((sequence, line)) = targets.find(|(_, at)| !is_inside(medium, *at)) {
+            let what = format!("a record changes a line at {line:#x}, outside the pool");
+            return Err(Error::damaged(meta + slot(index, sequence), what));
+        }
+        let doubtful = records.pop_if(|record| record.is_vouched());
         let mut lane = Lane::new(index);
         let mut changes = Vec::new();
         for record in records {
-            lane.sequence = record.sequence;
-            lane.spares = record.spares;
+            lane.adopt(&record);
             changes.extend(record.changes);
         }
-        if let Some(change) = changes.iter().find(|change| !is_inside(medium, change.at)) {
-            let at = meta + slot(index, lane.sequence);
-            let what = format!("a record changes a line at {:#x}, outside the pool", change.at);
-            return Err(Error::damaged(at, what));
-        }
-        Ok(Found { lane, changes, torn })
+        Ok(Found { lane, changes, doubtful, torn })
+    }
+
+    /// Goes on after a record.
+    pub(crate) fn adopt(&mut self, record: &Record) {
+        self.sequence = record.sequence;
+        self.spares = record.spares.clone();
+    }
+
+    /// Offset of the slot that a record of the lane is in.
+    pub(crate) fn slot_of(&self, meta: u64, record: &Record) -> u64 {
+        meta + slot(self.index, record.sequence)
     }
 }
 
@@ -254,7 +331,7 @@ pub(crate) fn redo<M: Medium>(medium: &M, changes: impl IntoIterator<Item = Chan
         medium.flush(slot, LINE_LEN);
     }
     let mut newest: HashMap<u64, Line> = HashMap::new();
-    for Change { at, line } in changes {
+    for Change { at, line, .. } in changes {
         let known = newest.entry(at).or_insert(line);
         if is_newer(line.version, known.version) {
             *known = line;
@@ -276,14 +353,20 @@ pub(crate) fn redo<M: Medium>(medium: &M, changes: impl IntoIterator<Item = Chan
     medium.fence();
 }
 
+/// A record as it was found.
 #[derive(Debug)]
-struct Record {
+pub(crate) struct Record {
     sequence: u64,
     spares: Spares,
-    changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
 }
 
 impl Record {
+    /// Whether blocks that it leads to may have been torn.
+    fn is_vouched(&self) -> bool {
+        self.changes.iter().any(|change| change.written != 0)
+    }
+
     /// The record at `at`, if one was written there, and whole.
     fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
         let mut header = [0; HEADER_LEN];
@@ -319,12 +402,7 @@ impl Record {
 }
 
 /// Writes lines into blocks, and returns their checksum. Not durable before the record, whose fence covers both.
-fn write_spill<M: Medium>(
-    medium: &M,
-    changes: &[Change],
-    images: &[[u64; WORDS + 1]],
-    spill: &[u64],
-) -> u64 {
+fn write_spill<M: Medium>(medium: &M, changes: &[Change], images: &Images, spill: &[u64]) -> u64 {
     let mut hash = 0;
     if spill.is_empty() {
         return hash;
@@ -335,7 +413,7 @@ fn write_spill<M: Medium>(
         let next = spill.get(index + 1).copied().unwrap_or(0);
         let head = [next, changes.len() as u64].into_iter();
         put(&mut block, 0, head);
-        put(&mut block, SPILL_TARGETS, changes.iter().map(|change| change.at));
+        put(&mut block, SPILL_TARGETS, changes.iter().map(|change| change.target(false)));
         put(&mut block, SPILL_IMAGES, images.iter().flatten().copied());
         hash = fold(hash, &block);
         medium.write_streaming(spill[index], &block);
@@ -373,9 +451,10 @@ fn read_spill<M: Medium>(
 /// Lines from their offsets and images; `None` when an image is not that of a line.
 fn decode(targets: impl Iterator<Item = u64>, images: &[u8]) -> Option<Vec<Change>> {
     let images = images.as_chunks::<{ LINE_LEN as usize }>().0;
-    let changes = targets.zip(images).map(|(at, image)| {
+    let changes = targets.zip(images).map(|(target, image)| {
         let image = words(image).first_chunk().copied()?;
-        Some(Change { at, line: Line::decode(image, at)? })
+        let (at, written) = (target & ((1 << WRITTEN_SHIFT) - 1), (target >> WRITTEN_SHIFT) as u8);
+        Some(Change { at, line: Line::decode(image, at)?, written })
     });
     changes.collect()
 }

@@ -3,13 +3,14 @@
 //! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every write, of any length, is
 //! whole or was not, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
 //! *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks and a journal of the mapping table, and past
-//! it: two fences for any number of blocks, writers in parallel, checksums of all data and metadata, thin provisioning,
+//! it: one fence for up to 64 blocks and two for any number, writers in parallel, checksums of all data and metadata, thin provisioning,
 //! trim, snapshots, another size, and an opening that takes the same time for any disk.
 //!
 //! | operation | fences |
 //! |---|---|
 //! | read | 0 |
-//! | write of any length; transaction of any number of blocks, also one that makes the disk larger | 2: the data, then the record |
+//! | write or transaction of up to 64 blocks, also one that makes the disk larger | 1: the data and the record |
+//! | of more; or of so many places that a slot of the journal has no room for the lines | 2: the data, then the record |
 //! | trim, for each 1.75 MiB; snapshot, resize | 1 |
 //! | the first write to 1.75 MiB, or the first since a snapshot | 2 more |
 //! | taking a slab from the pool | 4 more |

@@ -268,7 +268,7 @@ fn change_child<M: Medium>(
     let mut line = load_line(medium, at)?;
     line.words[word] = child.encode();
     line.version = line.version.wrapping_add(1);
-    Ok(Change { at, line })
+    Ok(Change::new(at, line))
 }
 
 /// Pool offset of a leaf's entry.

@@ -217,8 +217,7 @@ impl<M: Medium> Device<M> {
     /// Whether the newest snapshot has this block at this place: then it stays when it is replaced. An older one that
     /// has it has it through all between.
     pub(crate) fn has_snapshot_of(&self, lba: Lba, block: Block) -> Result<bool> {
-        // Relaxed: it changes while every lane is held.
-        if self.shared_until.load(Ordering::Relaxed) == 0 {
+        if !self.has_snapshot() {
             return Ok(false);
         }
         let tree = *self.newest.lock(self.medium());

@@ -1,9 +1,10 @@
 //! Making a disk, and opening it after whatever happened.
 //!
-//! Opening reads the slots of 32 lanes, gives the lines of those records that are not durable what they are to hold, and
-//! reads where the slabs are. It does not depend on how much is written, and little on how large the disk is: 8 bytes
-//! are read for each slab.
+//! Opening reads the slots of 32 lanes, gives the lines of those records that are not durable what they are to hold,
+//! reads where the slabs are, and then the blocks that a lane's last record leads to, 64 of them at most. It does not
+//! depend on how much is written, and little on how large the disk is: 8 bytes are read for each slab.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::{Block as Extent, Heap};
@@ -11,13 +12,13 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use crate::device::{Device, Structure};
-use crate::journal::{Lane, redo};
+use crate::journal::{Change, Lane, Record, redo};
 use crate::layout::{
     BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_LINES,
     DIRECTORY_SLABS, HEIGHT_MAX, IDENTITY, LANE_COUNT, LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT,
-    SNAPSHOTS, STATE, Shape, State,
+    SNAPSHOTS, STATE, Shape, State, checksum,
 };
-use crate::line::{Line, WORDS};
+use crate::line::{Line, WORDS, is_newer};
 use crate::map::load_line;
 use crate::snapshot::{GENERATION_MAX, Snapshots};
 use crate::{Error, Result};
@@ -93,9 +94,10 @@ impl<M: Medium> Device<M> {
             return Err(Error::damaged(header + IDENTITY, what));
         }
         let device = Device::new(heap, meta, shape);
-        device.recover_lanes()?;
+        let doubtful = device.recover_lanes()?;
         let extents = device.read_extents()?;
         device.read_slabs(&extents)?;
+        device.decide(doubtful)?;
         let state = State::decode(&load_line(device.medium(), header + STATE)?.words);
         let snapshots = Snapshots::read(device.medium(), meta)?;
         check_state(&state, &snapshots, header + STATE)?;
@@ -113,23 +115,80 @@ impl<M: Medium> Device<M> {
         Ok(device)
     }
 
-    /// Reads what the lanes were doing, and makes what was decided durable.
-    fn recover_lanes(&self) -> Result<()> {
+    /// Reads what the lanes were doing, and makes durable what was certainly decided. The rest is for [`decide`](Device::decide).
+    fn recover_lanes(&self) -> Result<Vec<Doubtful>> {
         let medium = self.medium();
         // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.persist(self.meta, META_LEN);
-        let (mut changes, mut torn) = (Vec::new(), Vec::new());
+        let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
+        let mut newest: HashMap<u64, u32> = HashMap::new();
         for (index, lane) in self.lanes.iter().enumerate() {
             let found = Lane::find(medium, self.meta, index)?;
+            let doubtful = found.doubtful.iter().flat_map(|record| &record.changes);
+            for Change { at, line, .. } in found.changes.iter().chain(doubtful) {
+                let known = newest.entry(*at).or_insert(line.version);
+                *known = if is_newer(line.version, *known) { line.version } else { *known };
+            }
             changes.extend(found.changes);
             torn.extend(found.torn);
+            records.extend(found.doubtful.map(|record| (index, record)));
             *lane.lock(medium) = found.lane;
         }
         // What could not be read is not to be taken for a record that was never written.
         self.heap.verify()?;
+        let is_complete = |change: &Change| {
+            let found = Line::load(medium, change.at);
+            is_newer(newest[&change.at], change.line.version)
+                || found.is_some_and(|found| !is_newer(change.line.version, found.version))
+        };
+        let doubtful = records.into_iter().map(|(lane, record)| Doubtful {
+            is_complete: record.changes.iter().any(is_complete),
+            lane,
+            record,
+        });
+        let doubtful = doubtful.collect();
+        redo(medium, changes, &torn);
+        self.heap.verify()?;
+        Ok(doubtful)
+    }
+
+    /// Makes records durable that were completed, or all of whose blocks are whole, and takes the others back.
+    fn decide(&self, doubtful: Vec<Doubtful>) -> Result<()> {
+        let medium = self.medium();
+        let (mut changes, mut torn) = (Vec::new(), Vec::new());
+        for Doubtful { lane, record, is_complete } in doubtful {
+            let mut lane = self.lanes[lane].lock(medium);
+            let slot = lane.slot_of(self.meta, &record);
+            if is_complete || self.leads_to_whole(&record, slot)? {
+                lane.adopt(&record);
+                changes.extend(record.changes);
+            } else {
+                torn.push(slot);
+            }
+        }
+        self.heap.verify()?;
+        // Fence: the blocks that were found whole, before any line leads to them.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.fence();
         redo(medium, changes, &torn);
         Ok(self.heap.verify()?)
+    }
+
+    /// Whether all blocks hold what they were to hold when the record at `from` was made; durable with the next fence.
+    fn leads_to_whole(&self, record: &Record, from: u64) -> Result<bool> {
+        let mut block = [0; BLOCK_LEN as usize];
+        for entry in record.changes.iter().flat_map(Change::entries_written) {
+            let at = self.space.locate(entry.block, from)?;
+            self.medium().read(at, &mut block);
+            if checksum(&block) != entry.checksum {
+                return Ok(false);
+            }
+            // Flush: as a killed process left it in the caches; fenced before any line leads to it.
+            // Redundant: as that fence.
+            self.medium().flush(at, BLOCK_LEN);
+        }
+        Ok(true)
     }
 
     /// Extents of the slab directory.
@@ -182,6 +241,14 @@ impl<M: Medium> Device<M> {
         // Relaxed: published by the lanes' locks.
         self.shared_until.store(generation, Ordering::Relaxed);
     }
+}
+
+/// A lane's last record, which may have become durable before the blocks that it leads to.
+struct Doubtful {
+    lane: usize,
+    record: Record,
+    /// Whether it is known to have been completed, so that the blocks may have become something else since.
+    is_complete: bool,
 }
 
 /// Refuses what no disk says of itself: what follows from it would not end.

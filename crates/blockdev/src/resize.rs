@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use remanent_pmem::{Error as PoolError, Medium};
 
-use crate::change::{Data, Piece, Pieces, What};
+use crate::change::{Piece, Pieces, What};
 use crate::device::Device;
 use crate::layout::{BLOCK_LEN, Lba, NODE_ENTRIES, State};
 use crate::recover::check_size;
@@ -114,7 +114,7 @@ impl<M: Medium> Device<M> {
             let mut structure = self.structure.lock(self.medium());
             let state = State { discard_end: 0, ..structure.state };
             let change = self.rewrite_state(&state)?;
-            self.commit(lane, &[change], None, &Data::new())?;
+            self.commit(lane, &mut [change], None, &[])?;
             self.publish(&mut structure, state);
             Ok(())
         })

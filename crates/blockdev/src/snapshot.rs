@@ -19,7 +19,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use remanent_pmem::{LINE_LEN, Medium};
 
-use crate::change::Data;
 use crate::device::{Device, Structure};
 use crate::journal::Changes;
 use crate::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
@@ -143,8 +142,8 @@ impl<M: Medium> Device<M> {
             let snapshot = Snapshot { generation, tree, size, created_unix_s, name };
             let state = State { generation: generation + 1, ..structure.state };
             let at = line(self.meta, number as u64);
-            let changes = [self.rewrite(at, snapshot.encode())?, self.rewrite_state(&state)?];
-            self.commit(&mut lanes[0], &changes, None, &Data::new())?;
+            let mut changes = [self.rewrite(at, snapshot.encode())?, self.rewrite_state(&state)?];
+            self.commit(&mut lanes[0], &mut changes, None, &[])?;
             structure.snapshots.0[number] = Some(snapshot);
             self.publish(&mut structure, state);
             self.follow_snapshots(&structure);
@@ -169,7 +168,7 @@ impl<M: Medium> Device<M> {
             let mut changes = Changes::new();
             changes.push(self.rewrite(line(self.meta, number as u64), [0; WORDS])?);
             let _held = self.mark(&[], &freed, &mut changes)?;
-            self.commit(&mut lanes[0], &changes, None, &Data::new())?;
+            self.commit(&mut lanes[0], &mut changes, None, &[])?;
             self.space.release(self.medium(), freed);
             structure.snapshots.0[number] = None;
             structure.readers.remove(&generation);

@@ -8,7 +8,7 @@ use remanent_pmem::Pool;
 
 use super::{TestPool, bytes};
 
-fn needle(file: &std::fs::File, content: &[u8]) -> u64 {
+pub(crate) fn needle(file: &std::fs::File, content: &[u8]) -> u64 {
     let len = file.metadata().expect("the pool's file").len();
     let mut block = vec![0; 4096];
     (0..len / 4096)

@@ -1,5 +1,6 @@
 //! What a disk must stand over several openings, in full pools, and beside transactions: each was wrong once.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use remanent_blockdev::{Disk, Error};
@@ -22,6 +23,16 @@ fn reopen(old: TestPool) -> (TestPool, Disk) {
     (TestPool { pool, path, _directory }, disk)
 }
 
+/// Opens what a process that died just now would have left.
+fn killed(old: &TestPool) -> (TestPool, Disk) {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("room");
+    let path = directory.path().join("killed.pool");
+    std::fs::copy(&old.path, &path).expect("room");
+    let pool = Pool::options().open(&path).expect("a pool that was not closed");
+    let disk = Disk::open(&pool, "disk").expect("a disk that was not closed");
+    (TestPool { pool, path, _directory: directory }, disk)
+}
+
 /// The blocks that a long record is in are not marked as used: they may hold data after an opening.
 #[test]
 fn a_long_record_is_needed_by_no_later_opening() {
@@ -34,13 +45,11 @@ fn a_long_record_is_needed_by_no_later_opening() {
         }
         disk.write(0, &long).expect("room");
     });
-    drop(disk);
-    let (pool, disk) = reopen(pool);
+    let (pool, disk) = killed(&pool);
     for number in 0..3_000u64 {
         disk.write((1_000 + number) * 4096, &bytes(4096, number as u8)).expect("room");
     }
-    drop(disk);
-    let (_pool, disk) = reopen(pool);
+    let (_pool, disk) = killed(&pool);
     assert_eq!(disk.check().expect("no fault"), []);
     elsewhere(|| {
         for number in 0..4u64 {
@@ -50,6 +59,57 @@ fn a_long_record_is_needed_by_no_later_opening() {
     let mut found = vec![0; long.len()];
     disk.read(0, &mut found).expect("whole");
     assert!(found == long);
+}
+
+/// A lane's last record leads to a block that another lane has overwritten since, and so does not find there what it wrote.
+#[test]
+fn a_write_counts_whose_block_is_another_ones_by_now() {
+    let pool = TestPool::new(256 << 20);
+    let disk = pool.disk(32 << 20);
+    disk.write(0, &bytes(64 * 4096, 1)).expect("room");
+    elsewhere(|| disk.write(8 * 4096, &bytes(4096, 2)).expect("room"));
+    disk.write(8 * 4096, &bytes(4096, 3)).expect("room");
+    for number in 0..200u64 {
+        disk.write(30 * 4096, &bytes(4096, number as u8)).expect("room");
+    }
+    let (_pool, disk) = killed(&pool);
+    assert_eq!(disk.check().expect("no fault"), []);
+    let mut found = vec![0; 4096];
+    disk.read(8 * 4096, &mut found).expect("whole");
+    assert!(found == bytes(4096, 3));
+    // Into every lane: none has a spare block that is in use.
+    for number in 0..100u64 {
+        elsewhere(|| disk.write((50 + number % 10) * 4096, &bytes(4096, 4)).expect("room"));
+    }
+    assert_eq!(disk.check().expect("no fault"), []);
+    for lba in [8, 30] {
+        disk.read(lba * 4096, &mut found).expect("whole");
+    }
+}
+
+/// A block that was damaged after its write had returned is damaged; only a crash undoes a write.
+#[test]
+fn a_block_that_decays_is_not_taken_for_one_that_a_crash_has_torn() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(1 << 20);
+    disk.write(4096, &bytes(4096, 5)).expect("room");
+    let data = bytes(4096, 6);
+    disk.write(4096, &data).expect("room");
+    let decay = |path: &std::path::Path| {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path).expect("ours");
+        let at = super::damage::needle(&file, &data);
+        file.write_all_at(&[data[9] ^ 1], at + 9).expect("ours");
+    };
+    decay(&pool.path);
+    let (_killed, left) = killed(&pool);
+    let mut found = vec![0; 4096];
+    assert!(
+        matches!(left.read(4096, &mut found), Err(Error::Checksum { .. })),
+        "of a killed process"
+    );
+    drop(disk);
+    let (_pool, disk) = reopen(pool);
+    assert!(matches!(disk.read(4096, &mut found), Err(Error::Checksum { .. })), "of a closed pool");
 }
 
 #[test]
