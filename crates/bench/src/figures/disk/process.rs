@@ -7,7 +7,6 @@ use remanent_blockdev::nvramdisk::Policy;
 
 use super::Effort;
 use crate::Setup;
-use crate::area::{Area, FLOOR_LEN, FenceCost, Order};
 use crate::measure::{Progress, Samples, sample_ns, timed, turns};
 use crate::peers::block::{BLOCK_LEN, Contender, Kind};
 use crate::plot::Shape;
@@ -109,9 +108,7 @@ pub(super) fn measure(
         report.row(&contender.name, x, &contender.ground, "ns", samples);
     }
     drop(contenders);
-    let area = Area::new(&setup.dir, FLOOR_LEN)?;
-    let fence = FenceCost::measure(&area, effort.rounds);
-    add_claims(&kinds, &measured, &together, &fence, report);
+    add_claims(&kinds, &measured, &together, report);
     add_policies(report);
     add_charts(report);
     Ok(())
@@ -186,23 +183,13 @@ fn is_in_figure_10(series: &str) -> bool {
     IN_FIGURE_10.iter().any(|(name, _)| series == format!("nvramdisk {name}"))
 }
 
-fn add_claims(
-    kinds: &[Kind],
-    measured: &[Measured],
-    together: &Measured,
-    fence: &FenceCost,
-    report: &mut Report,
-) {
+fn add_claims(kinds: &[Kind], measured: &[Measured], together: &Measured, report: &mut Report) {
     let of = |samples: &Measured, kind: Kind| {
         let index = kinds.iter().position(|known| *known == kind);
         index.map_or_else(Samples::new, |index| samples[index].clone())
     };
     let (writes, reads) = measured.split_at(SIZES_KIB.len());
     let (write_4k, read_4k, write_256k) = (&writes[0], &reads[0], &writes[SIZES_KIB.len() - 1]);
-    // What two fences leave of a copy with one, and what one leaves.
-    let copy_ns = of(write_4k, Kind::Streamed).median();
-    let fence_ns = fence.samples(Order::Random).median();
-    let floor = copy_ns / (copy_ns + fence_ns);
     let mut claim = |id: &str, samples: &Measured, against: Kind, floor| {
         let (ours, theirs) = (of(samples, Kind::Disk), of(samples, against));
         let text = format!(
@@ -213,7 +200,7 @@ fn add_claims(
         );
         report.claim(id, &theirs.over(&ours), "x", text, floor);
     };
-    claim("disk.write4k_vs_ntcopy", write_4k, Kind::Streamed, Some(floor));
+    claim("disk.write4k_vs_ntcopy", write_4k, Kind::Streamed, Some(1.0));
     claim("disk.write256k_vs_ntcopy", write_256k, Kind::Streamed, Some(1.0));
     claim("disk.write4k_vs_nvramdisk", write_4k, Kind::Nvramdisk("P3", Policy::P3), None);
     claim("disk.write4k_vs_memcpy", write_4k, Kind::Copied, None);
@@ -221,8 +208,9 @@ fn add_claims(
     claim("disk.read4k_vs_memcpy", read_4k, Kind::Copied, Some(1.0));
     #[cfg(has_pmemblk)]
     {
-        let pmemblk = write_4k[1].median();
-        let floor = Some(pmemblk / (copy_ns + fence_ns));
+        // A copy with one fence.
+        let floor =
+            Some(of(write_4k, Kind::Pmemblk).median() / of(write_4k, Kind::Streamed).median());
         claim("disk.write4k_vs_pmemblk", write_4k, Kind::Pmemblk, floor);
         claim("disk.write256k_vs_pmemblk", write_256k, Kind::Pmemblk, None);
         claim("disk.read4k_vs_pmemblk", read_4k, Kind::Pmemblk, None);
