@@ -18,18 +18,19 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no size; write for example 512M, 8G or 1.5T"))
 }
 
-/// `30s`, `250ms`, `5m` or `2h`; a plain number is seconds.
+/// `30s`, `250ms`, `50us`, `5m` or `2h`; a plain number is seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = split(text);
-    let unit_ms = match unit {
-        "ms" => 1.0,
-        "s" | "" => 1e3,
-        "m" | "min" => 60e3,
-        "h" => 3600e3,
+    let unit_us = match unit {
+        "us" | "µs" => 1.0,
+        "ms" => 1e3,
+        "s" | "" => 1e6,
+        "m" | "min" => 60e6,
+        "h" => 3600e6,
         _ => return Err(format!("`{text}` is no duration; write for example 500ms, 30s or 5m")),
     };
-    scale(number, unit_ms)
-        .map(Duration::from_millis)
+    scale(number, unit_us)
+        .map(Duration::from_micros)
         .ok_or_else(|| format!("`{text}` is no duration; write for example 500ms, 30s or 5m"))
 }
 
@@ -83,6 +84,9 @@ mod tests {
             [("250ms", 250), ("30s", 30_000), ("2", 2_000), ("1.5m", 90_000), ("1h", 3_600_000)]
         {
             assert_eq!(parse_duration(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["50us", "50 µs"] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_micros(50)), "{text}");
         }
         for text in ["", "s", "3 days", "-1s"] {
             assert!(parse_duration(text).is_err(), "{text}");

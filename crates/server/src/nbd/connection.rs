@@ -24,7 +24,7 @@ const MIDWAY_POLL: Duration = Duration::from_micros(20);
 pub(super) struct Connections {
     exports: Arc<Exports>,
     count_max: usize,
-    /// How long a thread looks for the next request before it sleeps.
+    /// How long a thread looks for the next request before it sleeps, of a client whose requests come that soon.
     poll: Duration,
     /// Set when connections are to finish.
     is_ending: AtomicBool,
@@ -146,6 +146,7 @@ fn serve(
 ) -> io::Result<()> {
     socket.set_read_timeout(Some(NEGOTIATION_SILENCE_MAX))?;
     let mut is_negotiating = true;
+    let mut polling = Polling::new(poll);
     let mut progress = Progress::Read;
     loop {
         if !session.output().is_empty() {
@@ -160,8 +161,10 @@ fn serve(
             // Relaxed: a client that never pauses meets it at one request or at the next.
             Progress::Read if is_ending.load(Ordering::Relaxed) => break,
             Progress::Read => {
-                let poll = if session.is_midway() { poll.max(MIDWAY_POLL) } else { poll };
+                let poll = polling.next(session.is_midway());
+                let start = Instant::now();
                 let received = receive(&mut socket, session.room(), poll)?;
+                polling.waited(start.elapsed());
                 if received == 0 {
                     break;
                 }
@@ -173,6 +176,30 @@ fn serve(
         }
     }
     socket.shutdown(Shutdown::Both)
+}
+
+/// How long to wait awake: as long as it is likely to be enough.
+#[derive(Debug)]
+struct Polling {
+    poll: Duration,
+    /// Whether the last bytes came soon.
+    is_quick: bool,
+}
+
+impl Polling {
+    fn new(poll: Duration) -> Self {
+        Polling { poll, is_quick: false }
+    }
+
+    fn next(&self, is_midway: bool) -> Duration {
+        let poll = if self.is_quick { self.poll } else { Duration::ZERO };
+        if is_midway { poll.max(MIDWAY_POLL) } else { poll }
+    }
+
+    /// Notes how long bytes took to come. A thread that slept has waited longer than it had to, by what waking it takes.
+    fn waited(&mut self, wait: Duration) {
+        self.is_quick = wait < 2 * self.poll;
+    }
 }
 
 /// Waits until bytes have arrived, at first awake, for as long as `poll`.
@@ -192,5 +219,25 @@ fn receive(socket: &mut Socket, room: &mut [u8], poll: Duration) -> io::Result<u
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             received => return received,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_stays_awake_for_a_client_that_comes_back_soon() {
+        let poll = Duration::from_micros(50);
+        let mut polling = Polling::new(poll);
+        assert_eq!(polling.next(false), Duration::ZERO, "a new client");
+        assert_eq!(polling.next(true), MIDWAY_POLL);
+        polling.waited(Duration::from_micros(90));
+        assert_eq!([polling.next(false), polling.next(true)], [poll, poll]);
+        polling.waited(Duration::from_millis(1));
+        assert_eq!(polling.next(false), Duration::ZERO, "it had nothing to ask for some time");
+        let mut asleep = Polling::new(Duration::ZERO);
+        asleep.waited(Duration::ZERO);
+        assert_eq!(asleep.next(false), Duration::ZERO);
     }
 }

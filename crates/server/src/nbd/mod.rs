@@ -84,10 +84,10 @@
 //! Whatever a client has sent by the time its thread looks is executed at once and answered with one
 //! call. A payload goes to the export from where it was received, and an export reads into the reply.
 //!
-//! An idle connection sleeps. A thread stays awake for one thing, and for 20 µs: the rest of a
+//! An idle connection sleeps. A thread stays awake for two things: for 20 µs for the rest of a
 //! message that has begun to arrive, since clients send the head of a write before its payload, and
-//! going to sleep in between takes longer than all else. To look for the next request as well is left to
-//! [`Config::poll`]. Nor does a thread give up its core before it sleeps: more requests are then
+//! going to sleep in between takes longer than all else; and for [`Config::poll`] for the next request, if the one
+//! before came about as soon. Nor does a thread give up its core before it sleeps: more requests are then
 //! executed together, but where something else wants the core, a client that sends one request at a
 //! time waits three times as long.
 

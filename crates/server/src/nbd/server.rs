@@ -35,9 +35,10 @@ pub struct Config {
     /// Connections at the same time. Each has a thread, and buffers of up to 66 MiB while it
     /// exchanges the longest requests.
     pub connections_max: usize,
-    /// How long a connection looks for the next request before its thread sleeps. Where waking a
-    /// thread takes long, some ten microseconds shorten the latency of a client that sends one request
-    /// at a time, and cost a core as much time for each of its requests. Zero: sleeps at once.
+    /// How long a connection looks for the next request before its thread sleeps, 50 µs if nothing is said. Where waking a
+    /// thread takes long, that shortens the latency of a client that sends one request at a time, and costs a core
+    /// at most as much time for each of its requests. It is done as long as requests come within twice that time.
+    /// Zero: sleeps at once.
     pub poll: Duration,
     /// Whether machines other than this one may be let in: the protocol asks nobody who they are.
     pub unprotected: bool,
@@ -49,7 +50,7 @@ impl Default for Config {
             tcp: Vec::new(),
             unix: Vec::new(),
             connections_max: 64,
-            poll: Duration::ZERO,
+            poll: Duration::from_micros(50),
             unprotected: false,
         }
     }

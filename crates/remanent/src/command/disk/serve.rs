@@ -54,9 +54,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NUMBER", default_value_t = 64)]
     max_clients: usize,
 
-    /// How long a connection looks for the next request before it sleeps, such as 50ms: quicker
-    /// answers to clients that send one request at a time, for a core that is busy as long
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    /// How long a connection whose requests come that soon looks for the next one before it sleeps: quicker answers to
+    /// clients that send one request at a time, for a core that is busy as long; 0s sleeps at once
+    #[arg(long, value_name = "DURATION", default_value = "50us", value_parser = parse_duration)]
     poll: Duration,
 
     /// What a write is to survive: `process` or `power`. Default: what the pool was made for
