@@ -4,14 +4,16 @@
 //! `cargo +nightly fuzz run disk_open -- -rss_limit_mb=4096 -timeout=20`
 #![no_main]
 
+mod damage;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use arbitrary::Arbitrary;
+use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
 use remanent_blockdev::{Disk, Result, seal_line};
-use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
-use remanent_pmem::{LINE_LEN, Medium, Pool};
+use remanent_pmem::Pool;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
@@ -21,25 +23,6 @@ struct Input {
     changes: Vec<Change>,
     /// What is asked first.
     first: u8,
-}
-
-/// Another value for one of the words that are not zero.
-#[derive(Arbitrary, Debug)]
-struct Change {
-    word: u16,
-    value: Value,
-    is_sealed: bool,
-}
-
-#[derive(Arbitrary, Debug)]
-enum Value {
-    Any(u64),
-    /// As another word: leads elsewhere, or says what something else is.
-    OfWord(u16),
-    /// So many away.
-    Away(i16),
-    /// One bit.
-    Flipped(u8),
 }
 
 /// Chunks in which words are changed: the header's, and those taken first.
@@ -66,31 +49,11 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
         disk.write(at, &vec![stamp; len])?;
     }
     drop(disk);
-    change(pool.medium(), &input.changes);
+    change(pool.medium(), CHUNKS, &input.changes, seal_line);
     drop(pool);
     let pool = options().open(path)?;
     ask(&Disk::open(&pool, "disk")?, input);
     Ok(())
-}
-
-fn change(medium: &impl Medium, changes: &[Change]) {
-    let start = ChunkId(DATA_FIRST).offset();
-    let end = (start + CHUNKS * CHUNK_LEN).min(medium.len());
-    let words: Vec<u64> = (start..end).step_by(8).filter(|&at| medium.load(at) != 0).collect();
-    let place = |word: u16| words[usize::from(word) % words.len()];
-    for change in changes {
-        let at = place(change.word);
-        let value = match change.value {
-            Value::Any(value) => value,
-            Value::OfWord(word) => medium.load(place(word)),
-            Value::Away(distance) => medium.load(at).wrapping_add_signed(distance.into()),
-            Value::Flipped(bit) => medium.load(at) ^ 1 << (bit % 64),
-        };
-        medium.store(at, value);
-        if change.is_sealed {
-            seal_line(medium, at & !(LINE_LEN - 1));
-        }
-    }
 }
 
 /// Asks everything, from this question on; an error to one says nothing about the next.

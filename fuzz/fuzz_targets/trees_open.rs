@@ -3,13 +3,15 @@
 //! `cargo +nightly fuzz run trees_open -- -rss_limit_mb=4096 -timeout=20`
 #![no_main]
 
+mod damage;
+
 use std::ops::{Bound, ControlFlow};
 use std::path::Path;
 
 use arbitrary::Arbitrary;
+use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
-use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
-use remanent_pmem::{Medium, Pool};
+use remanent_pmem::Pool;
 use remanent_structures::{BlinkTree, BpTree, Map, OrderedKey, OrderedMap, Result, Stored};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -27,22 +29,6 @@ struct Input {
     changes: Vec<Change>,
     /// What is asked first.
     first: u8,
-}
-
-/// Another value for one of the words that are not zero.
-#[derive(Arbitrary, Debug)]
-struct Change {
-    word: u16,
-    value: Value,
-}
-
-#[derive(Arbitrary, Debug)]
-enum Value {
-    Any(u64),
-    /// As another word: leads elsewhere, or says what something else is.
-    OfWord(u16),
-    /// So many away.
-    Away(i16),
 }
 
 /// Entries at most: the slowest question visits each.
@@ -68,7 +54,7 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
                 tree.insert($key(number).as_ref(), $value(number).as_ref())?;
             }
             drop(tree);
-            change(pool.medium(), &input.changes);
+            change(pool.medium(), CHUNKS, &input.changes, |_, _| ());
             drop(pool);
             let pool = options().open(path)?;
             ask(&<$tree>::open(&pool, "tree")?, input.first, $key, $value);
@@ -89,22 +75,6 @@ struct Word(u64);
 impl AsRef<u64> for Word {
     fn as_ref(&self) -> &u64 {
         &self.0
-    }
-}
-
-fn change(medium: &impl Medium, changes: &[Change]) {
-    let start = ChunkId(DATA_FIRST).offset();
-    let words: Vec<u64> =
-        (start..start + CHUNKS * CHUNK_LEN).step_by(8).filter(|&at| medium.load(at) != 0).collect();
-    let place = |word: u16| words[usize::from(word) % words.len()];
-    for change in changes {
-        let at = place(change.word);
-        let value = match change.value {
-            Value::Any(value) => value,
-            Value::OfWord(word) => medium.load(place(word)),
-            Value::Away(distance) => medium.load(at).wrapping_add_signed(distance.into()),
-        };
-        medium.store(at, value);
     }
 }
 
