@@ -84,7 +84,8 @@ fn disks_survive_every_crash() {
 /// Every flush and fence of disks is needed or explained, but for one at most.
 #[test]
 fn a_missing_flush_or_fence_of_a_disk_is_noticed() {
-    let quick = ["writes", "trim", "snapshots", "threads", "recovered", "disturbed-threads"];
+    let quick =
+        ["writes", "trim", "snapshots", "spilled", "threads", "recovered", "disturbed-threads"];
     let mut disks = of("disk/");
     disks.retain(|scenario| quick.iter().any(|end| scenario.name == format!("disk/{end}")));
     let mutation = mutate_in(&["blockdev/src"], &disks, 1, 1, |_| ControlFlow::Continue(()));

@@ -107,7 +107,7 @@ pub(super) fn disks() -> Vec<Scenario> {
             together(3, 2, 2),
         ),
         Scenario::new("disk/snapshots", "made and removed", with(SNAPSHOTS), alone(4, 6)),
-        Scenario::new("disk/spilled", "records in blocks", spilled, spilled_config),
+        Scenario::new("disk/spilled", "records in blocks", spilled, spilled_config).with_weight(4),
         Scenario::new("disk/full", "the pool is full", full, prepared(alone(12, 6))),
         Scenario::new(
             "disk/threads",
