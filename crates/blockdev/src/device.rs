@@ -54,6 +54,8 @@ pub(crate) struct Device<M: Medium> {
     map_stripes: Stripes,
     bit_stripes: Stripes,
     must_settle: AtomicBool,
+    /// Whether it was made or opened to the end: until then the lanes' records are not to be written over.
+    is_ready: AtomicBool,
 }
 
 /// What is the same for the whole disk.
@@ -108,7 +110,14 @@ impl<M: Medium> Device<M> {
             map_stripes: Stripes::new(),
             bit_stripes: Stripes::new(),
             must_settle: AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
         }
+    }
+
+    /// To be called when nothing is left of what a crash has interrupted.
+    pub(crate) fn set_ready(&self) {
+        // Relaxed: read by who has it alone.
+        self.is_ready.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn medium(&self) -> &M {
@@ -173,7 +182,7 @@ impl<M: Medium> Device<M> {
         self.space.release(self.medium(), std::mem::take(&mut lane.spilled));
     }
 
-    /// Makes changes happen as one, and with them that the lane has other spares, once `data` are durable; see
+    /// Makes changes happen as one, together with `data`, and with them that the lane has other spares; see
     /// [`Lane::commit`]. Their locks are held, or nobody else changes these lines.
     pub(crate) fn commit(
         &self,
@@ -475,7 +484,8 @@ impl<M: Medium> Drop for Device<M> {
     /// Leaves no record that opening would have to prove: a block that a damaged medium changes later is one that fails its
     /// checksum, and no write that a crash has torn.
     fn drop(&mut self) {
-        if self.medium().fault().is_none() && !std::thread::panicking() {
+        if *self.is_ready.get_mut() && self.medium().fault().is_none() && !std::thread::panicking()
+        {
             self.settle_all();
         }
     }

@@ -303,8 +303,8 @@ impl<M: Medium> Disk<M> {
     }
 }
 
-/// Writes to a [`Disk`] that happen as one step, however many and wherever they are: one fence in all for up to 64 blocks,
-/// and two for more.
+/// Writes to a [`Disk`] that happen as one step, however many and wherever they are: one fence in all for up to 64 blocks
+/// in not more than some 20 places, and two for more.
 ///
 /// They are kept in memory until [`commit`](Transaction::commit). Others see all of them or none, as does who opens the
 /// disk after a crash; dropping the transaction does nothing. Bytes that are not written stay as others leave them until

@@ -2,16 +2,16 @@
 //!
 //! Each lane has two slots and writes its records into them in turn. A record has the new images of all lines that an
 //! operation changes. Once it is durable the operation has happened; the lines themselves are stored afterwards,
-//! and are flushed before the lane's next fence. So the lane's last record is needed until then, and the one
-//! before it never is. After a crash each line that is not whole, or older than a record says, gets the newest
+//! and are flushed before the lane's next fence. So the lane's last record is needed until the next one is complete, and the
+//! one before it no more. After a crash each line that is not whole, or older than a record says, gets the newest
 //! image that any record has of it. A record that was overtaken has older images, which are ignored; so records need
-//! not be erased.
+//! not be erased, but for one that does not count.
 //!
 //! A record may become durable before the blocks that it leads to, since one fence is for both. It says which entries are
 //! of such blocks, and an entry has the checksum of its block. So a lane's last record counts after a crash if it was
 //! certainly completed, or else if what it leads to is whole. It was completed if a line of it is on the medium, where
-//! lines come after that fence, or if any record has a newer image of one: who made that had waited for the line. If
-//! neither is so, nobody has replaced a block that the record leads to, and only the crash can have torn it. A record of
+//! lines come after that fence, or if any record has a newer image of one: who made that had waited for the line; or if
+//! something else was begun in its lane. If none is so, nobody has replaced a block that the record leads to, and only the crash can have torn it. A record of
 //! many blocks would be long to prove: there a fence comes in between, as for one whose lines a slot has no room for.
 //!
 //! ```text
@@ -296,7 +296,8 @@ impl Lane {
             let what = format!("a record changes a line at {line:#x}, outside the pool");
             return Err(Error::damaged(meta + slot(index, sequence), what));
         }
-        let doubtful = records.pop_if(|record| record.is_vouched());
+        // What is torn is the beginning of a later one, before which this one was completed.
+        let doubtful = records.pop_if(|record| torn.is_empty() && record.is_vouched());
         let mut lane = Lane::new(index);
         let mut changes = Vec::new();
         for record in records {

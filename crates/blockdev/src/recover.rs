@@ -77,6 +77,7 @@ impl<M: Medium> Device<M> {
         medium.persist(header, DIRECTORY + DIRECTORY_LINES * LINE_LEN);
         device.publish(&mut device.structure.lock(medium), state);
         device.heap.verify()?;
+        device.set_ready();
         Ok(device)
     }
 
@@ -112,6 +113,7 @@ impl<M: Medium> Device<M> {
         // may have been removed that its lines were of.
         device.settle_all();
         device.heap.verify()?;
+        device.set_ready();
         Ok(device)
     }
 

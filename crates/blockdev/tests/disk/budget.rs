@@ -48,7 +48,7 @@ fn a_write_takes_one_fence_and_a_long_one_two() {
 #[test]
 fn a_transaction_takes_one_fence_and_one_of_many_blocks_two() {
     let (sim, disk) = disk_with_room();
-    for (blocks, expected) in [(1, 1), (2, 1), (10, 1), (100, 2), (600, 2)] {
+    for (blocks, expected) in [(1, 1), (2, 1), (10, 1), (16, 1), (30, 2), (100, 2), (600, 2)] {
         let make = |stamp| {
             let mut transaction = disk.transaction();
             for block in 0..blocks {

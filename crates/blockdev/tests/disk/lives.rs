@@ -87,6 +87,39 @@ fn a_write_counts_whose_block_is_another_ones_by_now() {
     }
 }
 
+/// Who repairs the damage, or waits for a newer program, finds everything that was written.
+#[test]
+fn an_opening_that_fails_leaves_the_journal_as_it_was() {
+    let pool = TestPool::new(64 << 20);
+    let disk = Disk::create_with(&pool.pool, "disk", 1 << 20, (16, 3)).expect("room");
+    for number in 0..20u64 {
+        disk.write(number * 4096, &bytes(4096, number as u8)).expect("room");
+    }
+    let directory = tempfile::tempdir_in("/dev/shm").expect("room");
+    let path = directory.path().join("killed.pool");
+    let mut image = std::fs::read(&pool.path).expect("it is ours");
+    let identity = [4096u64, 16, 32].map(u64::to_le_bytes).concat();
+    let is_header = |at: &usize| image[*at..].starts_with(&identity);
+    let header = (0..image.len()).step_by(64).find(is_header).expect("the disk's identity");
+    let slabs = header + 128;
+    let meta = image[header + 24..header + 32].try_into().map(u64::from_le_bytes);
+    let meta = meta.expect("eight bytes") as usize;
+    let journal = meta + 4096..meta + 4096 + 32 * 4096;
+    image[slabs] ^= 1;
+    std::fs::write(&path, &image).expect("room");
+    let opened = Pool::options().open(&path).map(|pool| Disk::open(&pool, "disk").map(drop));
+    assert!(opened.expect("the pool is whole").is_err(), "the slab directory is damaged");
+    let mut left = std::fs::read(&path).expect("it is ours");
+    assert!(left[journal.clone()] == image[journal], "the opening has changed the journal");
+    left[slabs] ^= 1;
+    std::fs::write(&path, &left).expect("room");
+    let pool = Pool::options().open(&path).expect("it is whole again");
+    let disk = Disk::open(&pool, "disk").expect("it is whole again");
+    let mut found = vec![0; 4096];
+    disk.read(19 * 4096, &mut found).expect("whole");
+    assert!(found == bytes(4096, 19));
+}
+
 /// A block that was damaged after its write had returned is damaged; only a crash undoes a write.
 #[test]
 fn a_block_that_decays_is_not_taken_for_one_that_a_crash_has_torn() {
