@@ -37,6 +37,9 @@ impl Batch {
     pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         self.size = self.size.max(end);
+        if bytes.is_empty() {
+            return;
+        }
         // SQLite writes the same pages again and again; other overlaps are rare and made one piece.
         if let Some(piece) = self.pieces.get_mut(&offset)
             && piece.len() == bytes.len()

@@ -225,6 +225,8 @@ impl DatabaseFile {
         let batch = self.batch.take();
         let size = batch.as_ref().or(self.unjournaled.as_ref()).map(Batch::size);
         let Some(size) = size else { return Ok(()) };
+        // If SQLite has made a journal since, it tells how to take this back.
+        self.database.journals.sync(JournalKind::Rollback)?;
         let disk = &self.database.disk;
         let mut transaction = disk.transaction();
         if size > disk.size() {

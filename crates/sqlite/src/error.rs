@@ -98,6 +98,9 @@ impl Error {
             }
             Error::Device(DeviceError::Checksum { .. }) => codes::IOERR_DATA,
             Error::Device(DeviceError::Damaged { .. }) => codes::CORRUPT,
+            Error::Device(DeviceError::Size { .. } | DeviceError::FileTooLong { .. }) => {
+                codes::FULL
+            }
             Error::Device(_) => otherwise,
             Error::ReadOnly => codes::READONLY,
             Error::Parameter { .. }

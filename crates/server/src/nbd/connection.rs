@@ -161,10 +161,13 @@ fn serve(
             // Relaxed: a client that never pauses meets it at one request or at the next.
             Progress::Read if is_ending.load(Ordering::Relaxed) => break,
             Progress::Read => {
-                let poll = polling.next(session.is_midway());
+                let is_midway = session.is_midway();
+                let poll = polling.next(is_midway);
                 let start = Instant::now();
                 let received = receive(&mut socket, session.room(), poll)?;
-                polling.waited(start.elapsed());
+                if !is_midway {
+                    polling.waited(start.elapsed());
+                }
                 if received == 0 {
                     break;
                 }
@@ -198,7 +201,7 @@ impl Polling {
 
     /// Notes how long bytes took to come. A thread that slept has waited longer than it had to, by what waking it takes.
     fn waited(&mut self, wait: Duration) {
-        self.is_quick = wait < 2 * self.poll;
+        self.is_quick = wait < self.poll.saturating_mul(2);
     }
 }
 

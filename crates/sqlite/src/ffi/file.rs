@@ -249,9 +249,11 @@ unsafe extern "C" fn control(
                 .answer(codes::IOERR_COMMIT_ATOMIC, || file.begin().map(|()| codes::OK));
         }
         codes::FCNTL_COMMIT_ATOMIC_WRITE => {
-            return registered.answer(codes::IOERR_COMMIT_ATOMIC, || {
+            let code = registered.answer(codes::IOERR_COMMIT_ATOMIC, || {
                 file.slowdown().run(|| file.commit()).map(|()| codes::OK)
             });
+            // After an error of another kind SQLite would forget its journal, instead of doing without a batch.
+            return if code == codes::OK { code } else { codes::IOERR_COMMIT_ATOMIC };
         }
         codes::FCNTL_ROLLBACK_ATOMIC_WRITE => file.abort(),
         // Comes before the sync, and with synchronous=OFF in its place.
