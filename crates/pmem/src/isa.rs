@@ -27,6 +27,8 @@ pub struct Isa {
     pub movdir64b: bool,
     /// Whether 64-byte non-temporal stores exist (AVX-512).
     pub stream64: bool,
+    /// Whether as many bytes are multiplied without carry at once (VPCLMULQDQ), for checksums on the way.
+    pub carryless64: bool,
 }
 
 /// The instructions of the running CPU, detected once.
@@ -45,6 +47,7 @@ fn detect() -> Isa {
         flush: best.into_iter().find(|&instruction| has(instruction)),
         movdir64b: leaf7_ecx & (1 << 28) != 0,
         stream64: is_x86_feature_detected!("avx512f"),
+        carryless64: is_x86_feature_detected!("vpclmulqdq"),
     }
 }
 
@@ -70,12 +73,12 @@ pub(crate) fn has(instruction: FlushInstruction) -> bool {
 #[cfg(target_arch = "aarch64")]
 fn detect() -> Isa {
     let flush = std::arch::is_aarch64_feature_detected!("dpb").then_some(FlushInstruction::DcCvap);
-    Isa { flush, movdir64b: false, stream64: false }
+    Isa { flush, movdir64b: false, stream64: false, carryless64: false }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn detect() -> Isa {
-    Isa { flush: None, movdir64b: false, stream64: false }
+    Isa { flush: None, movdir64b: false, stream64: false, carryless64: false }
 }
 
 /// Starts writing back the line that holds `address`.
@@ -209,6 +212,7 @@ pub(crate) unsafe fn stream_lines(to: *mut u8, from: *const u8, lines: usize) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
+#[inline]
 unsafe fn stream_lines_avx512(to: *mut u8, from: *const u8, lines: usize) {
     use core::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
     for line in 0..lines {

@@ -32,6 +32,7 @@ pub mod order;
 pub mod persistent;
 pub mod pool;
 mod sigbus;
+mod summed;
 pub mod sync;
 
 pub use backing::{Backing, Durability, Emulation};
@@ -41,7 +42,7 @@ pub use fresh::{Dirty, Durable, Fenceable, Flushed, Fresh, State, fence};
 pub use isa::{FlushInstruction, Isa, isa, lines};
 pub use link::{Link, PublishResult, Published, Word};
 pub use mapped::Mapped;
-pub use medium::{Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, WORD_LEN};
+pub use medium::{Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, WORD_LEN, crc32c};
 pub use off::Off;
 pub use persistent::Persistent;
 pub use pool::{Format, Guarantee, Options, Pool, PoolInfo};

@@ -14,9 +14,9 @@ use crate::backing::{Backing, Durability, Emulation};
 use crate::huge::Preparer;
 use crate::isa::{self, FlushInstruction, isa, lines};
 use crate::mapping::Mapping;
-use crate::medium::{Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
+use crate::medium::{self, Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
 use crate::order::{self, Method};
-use crate::{PAGE_LEN, Result, sigbus};
+use crate::{PAGE_LEN, Result, sigbus, summed};
 
 /// What `flush` and `fence` do on this pool, decided when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -327,6 +327,23 @@ impl Medium for Mapped {
         }
         self.write(tail_at, tail);
         self.flush(tail_at, tail.len() as u64);
+    }
+
+    fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
+        if matches!(self.policy, Policy::Lines(_))
+            && offset.is_multiple_of(LINE_LEN)
+            && bytes.len().is_multiple_of(summed::STEP_LEN)
+            && !bytes.is_empty()
+            && summed::is_possible()
+            && let Some(to) = self.address(offset, bytes.len() as u64)
+        {
+            // SAFETY: the CPU was asked; the target is aligned to a line, valid for the length, which is one of whole
+            // steps, and not yet published.
+            return unsafe {
+                summed::stream_steps(to, bytes.as_ptr(), bytes.len() / summed::STEP_LEN)
+            };
+        }
+        medium::write_summed(self, offset, bytes)
     }
 
     fn write_zeros(&self, offset: u64, len: u64) {

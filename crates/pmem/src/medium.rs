@@ -179,6 +179,12 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// Needs no flush, only a fence; assumption 2 (prefix within a line) does not cover it.
     fn write_streaming(&self, offset: u64, bytes: &[u8]);
 
+    /// As [`write_streaming`](Medium::write_streaming), and returns the checksum of the bytes, which is computed while they
+    /// are on their way where the CPU can do both.
+    fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
+        write_summed(self, offset, bytes)
+    }
+
     /// Stores zeros; like [`write`](Medium::write).
     fn write_zeros(&self, offset: u64, len: u64);
 
@@ -265,6 +271,22 @@ pub trait Medium: Sized + Send + Sync + 'static {
     fn fault(&self) -> Option<Fault>;
 }
 
+/// [`Medium::write_streaming_summed`], one after the other.
+pub(crate) fn write_summed<M: Medium + ?Sized>(medium: &M, offset: u64, bytes: &[u8]) -> u32 {
+    let sum = crc32c(bytes);
+    medium.write_streaming(offset, bytes);
+    sum
+}
+
+/// The checksum of layouts here: CRC-32C.
+///
+/// ```
+/// assert_eq!(remanent_pmem::crc32c(b"123456789"), 0xe306_9283);
+/// ```
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
 /// A medium shared by reference counting is a medium: tests keep a handle to what a pool runs on.
 impl<M: Medium> Medium for Arc<M> {
     fn len(&self) -> u64 {
@@ -311,6 +333,9 @@ impl<M: Medium> Medium for Arc<M> {
     }
     fn write_streaming(&self, offset: u64, bytes: &[u8]) {
         self.deref().write_streaming(offset, bytes);
+    }
+    fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
+        self.deref().write_streaming_summed(offset, bytes)
     }
     fn write_zeros(&self, offset: u64, len: u64) {
         self.deref().write_zeros(offset, len);

@@ -94,6 +94,9 @@ impl Medium for Counting {
     fn write_streaming(&self, offset: u64, bytes: &[u8]) {
         self.mapped().write_streaming(offset, bytes);
     }
+    fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
+        self.mapped().write_streaming_summed(offset, bytes)
+    }
     fn write_zeros(&self, offset: u64, len: u64) {
         self.mapped().write_zeros(offset, len);
     }

@@ -327,7 +327,7 @@ impl<M: Medium> Pool<M> {
         let mut bytes = [0; (ROOT_LEN - LINE_LEN + 16) as usize];
         self.medium().read(id.entry() + HEAP, &mut bytes[..16]);
         self.medium().read(id.entry() + NAME, &mut bytes[16..]);
-        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes)
+        u64::from(crate::crc32c(&bytes))
     }
 
     fn read_text(&self, offset: u64, len: u64) -> String {

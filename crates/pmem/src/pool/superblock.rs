@@ -177,5 +177,5 @@ impl Superblock {
 }
 
 pub(super) fn checksum(bytes: &[u8; LEN]) -> u64 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..CRC_AT])
+    u64::from(crate::crc32c(&bytes[..CRC_AT]))
 }

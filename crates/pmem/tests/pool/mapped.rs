@@ -1,7 +1,7 @@
 //! Loads, stores, exchanges and copies on mapped memory.
 
 use proptest::prelude::*;
-use remanent_pmem::{Emulation, Fault, Frozen, LINE_LEN, Medium, Pool, lines};
+use remanent_pmem::{Emulation, Fault, Frozen, LINE_LEN, Medium, Pool, crc32c, lines};
 use tempfile::TempDir;
 
 use super::slots::Slots;
@@ -95,6 +95,32 @@ fn copies_of_any_alignment_touch_their_bytes_and_no_others() {
     }
 }
 
+#[test]
+fn a_copy_is_summed_whatever_its_place_and_length() {
+    const WINDOW: usize = 16 << 10;
+    for emulation in [Emulation::None, Emulation::Nvram] {
+        let (_dir, pool, base) = scratch_pool(emulation);
+        let medium = pool.medium();
+        let mut expected = pattern(1, WINDOW);
+        medium.write(base, &expected);
+        for len in [0, 1, 64, 255, 256, 257, 512, 768, 4095, 4096, 4160, 8192] {
+            for start in [0, 1, 8, 63, 64, 4096] {
+                // Read from a place that is not aligned, too.
+                for skip in [0, 1] {
+                    let bytes = pattern((len * 8192 + start * 2 + skip) as u64, len + skip);
+                    let bytes = &bytes[skip..];
+                    let sum = medium.write_streaming_summed(base + start as u64, bytes);
+                    medium.fence();
+                    assert_eq!(sum, crc32c(bytes), "{len} bytes at {start}");
+                    expected[start..start + len].copy_from_slice(bytes);
+                    assert!(medium.equals(base, &expected), "{len} bytes at {start}");
+                }
+            }
+        }
+        assert_eq!(medium.fault(), None);
+    }
+}
+
 /// Everything a medium offers, at a place outside of the pool: zeros, no effect, and the fault.
 #[test]
 fn a_wild_offset_is_a_fault_and_nothing_else() {
@@ -113,6 +139,8 @@ fn a_wild_offset_is_a_fault_and_nothing_else() {
         for copy in [8, 100, 1000, 100_000] {
             medium.write(wild, &bytes[..copy]);
             medium.write_streaming(wild, &bytes[..copy]);
+            let sum = medium.write_streaming_summed(wild, &bytes[..copy]);
+            assert_eq!(sum, crc32c(&bytes[..copy]));
             medium.write_zeros(wild, copy as u64);
             medium.flush(wild, copy as u64);
             // SAFETY: nobody writes outside of the pool.
