@@ -6,15 +6,16 @@
 //! shadow blocks; a record carries the lane's spares, so they need no other note.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use remanent_pmem::Medium;
 use smallvec::SmallVec;
 
 use crate::Result;
 use crate::device::Device;
-use crate::journal::{Change, Changes, FEW, Lane, SPARES_MAX, Spares};
-use crate::layout::{BLOCK_LEN, Block, Entry, Lba, checksum, place_in_node};
-use crate::line::Line;
+use crate::journal::{Change, Changes, Lane, SPARES_MAX, Spares};
+use crate::layout::{BLOCK_LEN, Block, Entry, Lba, place_in_node};
+use crate::line::{Line, WORDS};
 use crate::map::load_line;
 
 /// Blocks that are taken at once by a lane that has no spare one.
@@ -23,8 +24,8 @@ const REFILL: usize = 8;
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What<'a> {
-    /// All of it is written: 4,096 bytes, and their checksum if it is known.
-    Whole(&'a [u8], Option<u32>),
+    /// All of it is written: 4,096 bytes.
+    Whole(&'a [u8]),
     /// A part, from the byte on.
     Part(usize, &'a [u8]),
     /// Several parts, one after the other.
@@ -43,15 +44,6 @@ pub(crate) struct Piece<'a> {
     pub(crate) what: What<'a>,
 }
 
-impl Piece<'_> {
-    fn checksum(&self) -> Option<u32> {
-        match self.what {
-            What::Whole(_, checksum) => checksum,
-            _ => None,
-        }
-    }
-}
-
 /// Pieces of one step, in ascending order, each block once.
 pub(crate) type Pieces<'a> = SmallVec<[Piece<'a>; 4]>;
 
@@ -63,25 +55,18 @@ pub(crate) fn pieces(offset: u64, bytes: &[u8]) -> Pieces<'_> {
         let start = at % BLOCK_LEN;
         let (part, after) = rest.split_at(rest.len().min((BLOCK_LEN - start) as usize));
         let is_whole = part.len() as u64 == BLOCK_LEN;
-        let what =
-            if is_whole { What::Whole(part, None) } else { What::Part(start as usize, part) };
+        let what = if is_whole { What::Whole(part) } else { What::Part(start as usize, part) };
         pieces.push(Piece { lba: Lba::containing(at), what });
         (at, rest) = (at + part.len() as u64, after);
     }
     pieces
 }
 
-/// Computes the checksums of a few blocks before anything is waited for: meanwhile what the thread has stored before gets
-/// out of the core, for which the next lock would wait.
-pub(crate) fn sum_few(pieces: &mut Pieces<'_>) {
-    if pieces.len() <= FEW {
-        for piece in pieces {
-            if let What::Whole(data, sum) = &mut piece.what {
-                *sum = Some(checksum(data));
-            }
-        }
-    }
-}
+/// All of a block.
+pub(crate) type BlockData = [u8; BLOCK_LEN as usize];
+
+/// Lines of the map, and words in each of them.
+type Places = SmallVec<[(u64, Range<usize>); 12]>;
 
 /// Content of a block that nobody can reach yet.
 #[derive(Debug)]
@@ -89,18 +74,9 @@ pub(crate) struct Datum<'a> {
     /// Pool offset of the block.
     pub(crate) at: u64,
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// If it is known.
-    pub(crate) checksum: Option<u32>,
     /// The change, and the word in it, that is to lead there.
     pub(crate) change: usize,
     pub(crate) word: usize,
-}
-
-impl Datum<'_> {
-    /// Durable with the next fence.
-    pub(crate) fn write<M: Medium>(&self, medium: &M) {
-        medium.write_streaming(self.at, &self.bytes);
-    }
 }
 
 /// Content of the blocks of one step.
@@ -141,18 +117,31 @@ impl<M: Medium> Device<M> {
     }
 
     /// As [`change`](Device::change), of one block that is written as a whole, which is what most changes are.
-    pub(crate) fn write_block(&self, lba: Lba, data: &[u8]) -> Result<()> {
+    pub(crate) fn write_block(&self, lba: Lba, block: &BlockData) -> Result<()> {
         if let Some((at, _)) = self.own_place(lba)? {
-            // On its way to the core while the checksum is computed.
+            // On its way to the core while the lane is waited for.
             self.medium().prefetch(at);
         }
-        let checksum = checksum(data);
         self.in_lane(|lane| {
             self.check_range(lba.offset() + BLOCK_LEN, 0)?;
-            if self.overwrite(lane, lba, data, checksum)? {
+            if self.overwrite(lane, lba, block)? {
                 return Ok(());
             }
-            self.change_in(lane, &[Piece { lba, what: What::Whole(data, Some(checksum)) }], &[])
+            self.change_in(lane, &[Piece { lba, what: What::Whole(block) }], &[])
+        })
+    }
+
+    /// As [`write_block`](Device::write_block), of some in a row.
+    pub(crate) fn write_blocks(&self, first: Lba, blocks: &[BlockData]) -> Result<()> {
+        self.in_lane(|lane| {
+            self.check_range(first.offset(), size_of_val(blocks) as u64)?;
+            if self.overwrite_row(lane, first, blocks)? {
+                return Ok(());
+            }
+            let numbered = (first.0..).map(Lba).zip(blocks);
+            let pieces: Pieces<'_> =
+                numbered.map(|(lba, block)| Piece { lba, what: What::Whole(block) }).collect();
+            self.change_in(lane, &pieces, &[])
         })
     }
 
@@ -166,25 +155,78 @@ impl<M: Medium> Device<M> {
         Ok(Some((self.space.locate(leaf.block, self.meta)? + line, word)))
     }
 
+    /// The lines, and the words in them, of the entries of blocks in a row, as [`own_place`](Device::own_place).
+    #[inline]
+    fn own_places(&self, first: Lba, count: usize) -> Result<Option<Places>> {
+        let mut places = Places::new();
+        let (mut lba, end) = (first.0, first.0 + count as u64);
+        while lba < end {
+            let Some((at, word)) = self.own_place(Lba(lba))? else { return Ok(None) };
+            let words = word..WORDS.min(word + (end - lba) as usize);
+            lba += words.len() as u64;
+            places.push((at, words));
+        }
+        Ok(Some(places))
+    }
+
     /// Writes a block where there is one, no snapshot has it and the lane has a spare for it; false where that is not so.
-    fn overwrite(&self, lane: &mut Lane, lba: Lba, data: &[u8], checksum: u32) -> Result<bool> {
+    fn overwrite(&self, lane: &mut Lane, lba: Lba, data: &BlockData) -> Result<bool> {
+        if lane.spares.is_empty() || self.has_snapshot() {
+            return Ok(false);
+        }
         let Some((at, word)) = self.own_place(lba)? else { return Ok(false) };
         let _held = self.hold_line(at);
         let mut line = load_line(self.medium(), at)?;
         let old = Entry::decode(line.words[word]).block;
-        if old.is_none() || lane.spares.is_empty() || self.has_snapshot() {
+        if old.is_none() {
             return Ok(false);
         }
         let turn = lane.turn();
         let block = lane.spares[turn];
-        let bytes = Cow::Borrowed(data);
+        let bytes = Cow::Borrowed(&data[..]);
         let at_block = self.space.locate(block, self.meta)?;
         lane.spares[turn] = old;
         line.words[word] = Entry { block, checksum: 0 }.encode();
         line.version = line.version.wrapping_add(1);
         let mut changes = [Change { at, line, written: 1 << word }];
-        let checksum = Some(checksum);
-        let data = [Datum { at: at_block, bytes, checksum, change: 0, word }];
+        let data = [Datum { at: at_block, bytes, change: 0, word }];
+        self.commit_at(lane, &mut changes, Vec::new(), &[], &data);
+        Ok(true)
+    }
+
+    /// As [`overwrite`](Device::overwrite), of some in a row. One block has its own function because all that is put
+    /// together there, to be read at once, waits for the stores before it.
+    fn overwrite_row(&self, lane: &mut Lane, first: Lba, blocks: &[BlockData]) -> Result<bool> {
+        if lane.spares.len() < blocks.len() || self.has_snapshot() {
+            return Ok(false);
+        }
+        let Some(places) = self.own_places(first, blocks.len())? else { return Ok(false) };
+        places.iter().for_each(|(at, _)| self.medium().prefetch(*at));
+        let _held = self.hold_map(places.iter().map(|(at, _)| *at));
+        let mut changes = Changes::with_capacity(places.len());
+        let mut data = Data::with_capacity(blocks.len());
+        let mut replaced = Spares::new();
+        for (at, words) in places {
+            let mut line = load_line(self.medium(), at)?;
+            line.version = line.version.wrapping_add(1);
+            let mut change = Change::new(at, line);
+            for word in words {
+                let old = Entry::decode(line.words[word]).block;
+                if old.is_none() {
+                    return Ok(false);
+                }
+                let index = data.len();
+                let block = lane.spares[index];
+                replaced.push(old);
+                change.line.words[word] = Entry { block, checksum: 0 }.encode();
+                change.written |= 1 << word;
+                let at = self.space.locate(block, self.meta)?;
+                let bytes = Cow::Borrowed(&blocks[index][..]);
+                data.push(Datum { at, bytes, change: changes.len(), word });
+            }
+            changes.push(change);
+        }
+        lane.spares.iter_mut().zip(replaced).for_each(|(spare, old)| *spare = old);
         self.commit_at(lane, &mut changes, Vec::new(), &[], &data);
         Ok(true)
     }
@@ -257,8 +299,7 @@ impl<M: Medium> Device<M> {
                 let at = self.space.locate(block, self.meta)?;
                 change.line.words[word] = Entry { block, checksum: 0 }.encode();
                 change.written |= 1 << word;
-                let checksum = piece.checksum();
-                data.push(Datum { at, bytes, checksum, change: number, word });
+                data.push(Datum { at, bytes, change: number, word });
             }
             if !old.block.is_none() && !self.has_snapshot_of(piece.lba, old.block)? {
                 replaced.push(old.block);
@@ -274,7 +315,7 @@ impl<M: Medium> Device<M> {
     fn content<'p>(&self, piece: &Piece<'p>, old: (Entry, u64)) -> Result<Option<Cow<'p, [u8]>>> {
         let mut merged = match piece.what {
             What::Nothing => return Ok(None),
-            What::Whole(data, _) => return Ok(Some(Cow::Borrowed(data))),
+            What::Whole(data) => return Ok(Some(Cow::Borrowed(data))),
             What::Part(..) | What::Parts(_) => vec![0; BLOCK_LEN as usize],
         };
         self.read_entry(piece.lba, old.0, old.1, &mut merged)?;

@@ -71,7 +71,7 @@ pub(crate) struct Structure {
 struct Stripes(Box<[PauseMutex<()>]>);
 
 /// Stripes that are held.
-pub(crate) type Held<'a> = SmallVec<[PauseGuard<'a, ()>; 4]>;
+pub(crate) type Held<'a> = SmallVec<[PauseGuard<'a, ()>; 12]>;
 
 impl Stripes {
     fn new() -> Self {
@@ -84,7 +84,7 @@ impl Stripes {
 
     /// Waits for the locks of some lines.
     fn hold<M: Medium>(&self, medium: &M, lines: impl Iterator<Item = u64>) -> Held<'_> {
-        let mut indices: SmallVec<[usize; 4]> = lines.map(Stripes::index).collect();
+        let mut indices: SmallVec<[usize; 12]> = lines.map(Stripes::index).collect();
         indices.sort_unstable();
         indices.dedup();
         indices.into_iter().map(|index| self.0[index].lock(medium)).collect()

@@ -8,7 +8,7 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::{RootInfo, RootObject};
 use remanent_pmem::{Mapped, Medium, Pool};
 
-use crate::change::{Part, Piece, Pieces, What, pieces, sum_few};
+use crate::change::{Part, Piece, Pieces, What, pieces};
 use crate::device::Device;
 use crate::layout::{BLOCK_LEN, Lba, Shape};
 use crate::map::Tree;
@@ -162,12 +162,15 @@ impl<M: Medium> Disk<M> {
     /// be kept. Nothing was changed then.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.check_range(offset, bytes.len() as u64)?;
-        if bytes.len() as u64 == BLOCK_LEN && offset.is_multiple_of(BLOCK_LEN) {
-            return self.device.write_block(Lba::containing(offset), bytes);
+        let (blocks, part) = bytes.as_chunks();
+        if offset.is_multiple_of(BLOCK_LEN) && part.is_empty() {
+            let first = Lba::containing(offset);
+            return match blocks {
+                [block] => self.device.write_block(first, block),
+                _ => self.device.write_blocks(first, blocks),
+            };
         }
-        let mut pieces = pieces(offset, bytes);
-        sum_few(&mut pieces);
-        self.device.change(&pieces, offset + bytes.len() as u64)
+        self.device.change(&pieces(offset, bytes), offset + bytes.len() as u64)
     }
 
     /// Writes zeros, as one step for each 1.75 MiB. They take no space, but for those that share a block with other bytes.
@@ -408,7 +411,7 @@ impl<M: Medium> Transaction<'_, M> {
         self.end = self.end.max(offset + bytes.len() as u64);
         for piece in pieces(offset, bytes) {
             match piece.what {
-                What::Whole(data, _) => {
+                What::Whole(data) => {
                     self.blocks.insert(piece.lba, Staged::Data(data.to_vec()));
                 }
                 What::Part(start, part) => {
@@ -467,16 +470,15 @@ impl<M: Medium> Transaction<'_, M> {
     /// When the pool is full, the disk has become too small, or a block is damaged of which a part is to be kept: then
     /// nothing happened.
     pub fn commit(self) -> Result<()> {
-        let mut pieces: Pieces<'_> = self
+        let pieces: Pieces<'_> = self
             .blocks
             .iter()
             .map(|(&lba, staged)| match staged {
-                Staged::Data(data) => Piece { lba, what: What::Whole(data, None) },
+                Staged::Data(data) => Piece { lba, what: What::Whole(data) },
                 Staged::Parts(parts) => Piece { lba, what: What::Parts(parts) },
                 Staged::Nothing => Piece { lba, what: What::Nothing },
             })
             .collect();
-        sum_few(&mut pieces);
         if self.size_min > self.disk.size() {
             return self.disk.device.change_and_grow(&pieces, self.end, self.size_min);
         }

@@ -45,7 +45,7 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::change::Datum;
-use crate::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, checksum, slot};
+use crate::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, slot};
 use crate::line::{Line, WORDS, is_newer};
 use crate::{Error, Result};
 
@@ -65,10 +65,6 @@ const WRITTEN_SHIFT: u32 = 56;
 
 /// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
 const VOUCHED_MAX: usize = 64;
-/// Blocks whose checksums are computed before any of them is written, at most: of more, each while the one before it
-/// is on its way to the medium.
-pub(crate) const FEW: usize = 4;
-
 /// Spare blocks that a lane keeps, at most.
 pub(crate) const SPARES_MAX: usize = 64;
 
@@ -175,8 +171,6 @@ impl Lane {
     ///
     /// `data` are written, and what leads to them gets their checksums; everything else that the changed lines lead to is
     /// durable. Nobody else changes the lines meanwhile.
-    ///
-    /// The data come as late as possible: what reads memory between them and the end would wait for them.
     pub(crate) fn commit<M: Medium>(
         &mut self,
         medium: &M,
@@ -191,14 +185,10 @@ impl Lane {
         }
         self.sequence += 1;
         let is_vouched = spill.is_empty() && data.len() <= VOUCHED_MAX;
-        let are_few = is_vouched && data.len() <= FEW;
         for datum in data {
+            let checksum = medium.write_streaming_summed(datum.at, &datum.bytes);
             let entry = &mut changes[datum.change].line.words[datum.word];
-            let checksum = datum.checksum.unwrap_or_else(|| checksum(&datum.bytes));
             *entry = Entry { checksum, ..Entry::decode(*entry) }.encode();
-            if !are_few {
-                datum.write(medium);
-            }
         }
         if !is_vouched && !data.is_empty() {
             // Fence: the data, before the record that leads to them.
@@ -211,9 +201,6 @@ impl Lane {
         medium.write(at, &self.record);
         // Flush: the record, fenced below.
         medium.flush(at, self.record.len() as u64);
-        if are_few {
-            data.iter().for_each(|datum| datum.write(medium));
-        }
         // Fence: the record is what makes the operation happen, so it comes before any of its lines; and with it what it
         // vouches for.
         medium.fence();

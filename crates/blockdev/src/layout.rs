@@ -169,6 +169,7 @@ impl Lba {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) block: Block,
+    /// CRC-32C: of blocks of this length it detects any three flipped bits.
     pub(crate) checksum: u32,
 }
 
@@ -214,9 +215,4 @@ pub(crate) fn entry_in_node(place: u64) -> u64 {
 /// Offset of a journal slot in the meta extent.
 pub(crate) fn slot(lane: usize, sequence: u64) -> u64 {
     JOURNAL + (lane as u64 * SLOTS + sequence % SLOTS) * SLOT_LEN
-}
-
-/// CRC32C of a block's data. Of blocks of this length it detects any three flipped bits.
-pub(crate) fn checksum(data: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, data) as u32
 }

@@ -7,13 +7,11 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
 
-use remanent_pmem::Medium;
+use remanent_pmem::{Medium, crc32c};
 
 use crate::device::Device;
 use crate::disk::Extent;
-use crate::layout::{
-    BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, checksum, place_in_node,
-};
+use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
 use crate::line::Line;
 use crate::map::{Tree, entry_at, load_line};
 use crate::{Error, Result};
@@ -111,7 +109,7 @@ impl<M: Medium> Device<M> {
     ) -> Result<()> {
         let at = self.space.locate(entry.block, from)?;
         self.medium().read(at, data);
-        let found = checksum(data);
+        let found = crc32c(data);
         if found == entry.checksum {
             return Ok(());
         }

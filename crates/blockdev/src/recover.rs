@@ -9,14 +9,14 @@ use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::{Block as Extent, Heap};
 use remanent_pmem::pool::{RootObject, RootType};
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, crc32c};
 
 use crate::device::{Device, Structure};
 use crate::journal::{Change, Lane, Record, redo};
 use crate::layout::{
     BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_LINES,
     DIRECTORY_SLABS, HEIGHT_MAX, IDENTITY, LANE_COUNT, LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT,
-    SNAPSHOTS, STATE, Shape, State, checksum,
+    SNAPSHOTS, STATE, Shape, State,
 };
 use crate::line::{Line, WORDS, is_newer};
 use crate::map::load_line;
@@ -183,7 +183,7 @@ impl<M: Medium> Device<M> {
         for entry in record.changes.iter().flat_map(Change::entries_written) {
             let at = self.space.locate(entry.block, from)?;
             self.medium().read(at, &mut block);
-            if checksum(&block) != entry.checksum {
+            if crc32c(&block) != entry.checksum {
                 return Ok(false);
             }
             // Flush: as a killed process left it in the caches; fenced before any line leads to it.

@@ -111,6 +111,7 @@ impl Space {
     }
 
     /// Pool offset of a slab.
+    #[inline]
     pub(crate) fn slab_offset(&self, index: usize) -> Option<u64> {
         let segment = self.slabs.get(index / DIRECTORY_SLABS)?.get()?;
         // Relaxed: as in `add_slab`.

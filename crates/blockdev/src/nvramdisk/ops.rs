@@ -208,7 +208,7 @@ impl<M: Medium> Device<M> {
     /// What a piece makes of its block.
     fn content<'p>(&self, piece: &Piece<'p>) -> Result<Cow<'p, [u8]>> {
         match piece.what {
-            What::Whole(data, _) => Ok(Cow::Borrowed(data)),
+            What::Whole(data) => Ok(Cow::Borrowed(data)),
             What::Part(start, part) => {
                 let mut data = vec![0; BLOCK_LEN as usize];
                 self.read_held(piece.lba, 0, &mut data)?;
