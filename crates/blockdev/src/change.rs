@@ -18,9 +18,6 @@ use crate::layout::{BLOCK_LEN, Block, Entry, Lba, place_in_node};
 use crate::line::{Line, WORDS};
 use crate::map::load_line;
 
-/// Blocks that are taken at once by a lane that has no spare one.
-const REFILL: usize = 8;
-
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What<'a> {
@@ -255,11 +252,7 @@ impl<M: Medium> Device<M> {
         let missing = wanted - spares;
         let fresh = match missing {
             0 => Vec::new(),
-            1..REFILL => match self.reserve(lane, REFILL) {
-                Err(error) if error.is_full() => self.reserve(lane, missing)?,
-                reserved => reserved?,
-            },
-            _ => self.reserve(lane, missing)?,
+            _ => self.reserve_some(lane, missing)?,
         };
         Ok(Staged { spares, fresh, fresh_used: missing })
     }
@@ -337,19 +330,30 @@ impl<M: Medium> Device<M> {
         lane: &mut Lane,
         pieces: &[Piece<'_>],
     ) -> Result<SmallVec<[Option<(u64, usize)>; 4]>> {
-        let mut known: Option<(u64, Option<u64>)> = None;
+        let of_leaves = || pieces.chunk_by(|one, other| one.lba.leaf() == other.lba.leaf());
+        let mut missing = Vec::new();
+        for pieces in of_leaves() {
+            let leaf = pieces[0].lba.leaf();
+            let child = self.leaf(leaf)?;
+            let is_needed = || pieces.iter().any(|piece| !matches!(piece.what, What::Nothing));
+            if !self.is_own(child) && (!child.block.is_none() || is_needed()) {
+                missing.push(leaf);
+            }
+        }
+        if !missing.is_empty() {
+            self.make_leaves(lane, &missing)?;
+        }
         let mut places = SmallVec::with_capacity(pieces.len());
-        for piece in pieces {
-            let leaf = piece.lba.leaf();
-            let is_unmapped = matches!(piece.what, What::Nothing);
-            let at = match known {
-                Some((number, at)) if number == leaf && (at.is_some() || is_unmapped) => at,
-                _ if is_unmapped && self.leaf(leaf)?.block.is_none() => None,
-                _ => Some(self.own_leaf(lane, leaf)?),
+        for pieces in of_leaves() {
+            let leaf = self.leaf(pieces[0].lba.leaf())?.block;
+            let at = match leaf.is_none() {
+                true => None,
+                false => Some(self.space.locate(leaf, self.meta)?),
             };
-            known = Some((leaf, at));
-            let (line, word) = place_in_node(piece.lba.place());
-            places.push(at.map(|at| (at + line, word)));
+            places.extend(pieces.iter().map(|piece| {
+                let (line, word) = place_in_node(piece.lba.place());
+                Some((at? + line, word))
+            }));
         }
         Ok(places)
     }

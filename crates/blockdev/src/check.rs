@@ -142,6 +142,12 @@ impl<M: Medium> Device<M> {
         }
     }
 
+    /// Reads what there is of a block that was on the disk just now.
+    fn read_if_there(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
+        let left = self.size().saturating_sub(lba.offset());
+        self.read(lba.offset(), &mut data[..left.min(BLOCK_LEN) as usize])
+    }
+
     /// Reads all data of the disk and its snapshots, and compares checksums. `visit` gets the bytes looked at so far, and
     /// may break off.
     pub(crate) fn scrub(
@@ -151,14 +157,15 @@ impl<M: Medium> Device<M> {
         let mut violations = Vec::new();
         let mut len = 0;
         let mut data = [0; BLOCK_LEN as usize];
-        let size = self.size();
-        for lba in (0..size.div_ceil(BLOCK_LEN)).map(Lba) {
-            if !self.leaf(lba.leaf())?.block.is_none() {
-                let part = (size - lba.offset()).min(BLOCK_LEN) as usize;
-                let read = self.read(lba.offset(), &mut data[..part]);
-                note(read, &mut violations)?;
+        let blocks = self.size().div_ceil(BLOCK_LEN);
+        for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
+            let lbas = leaf * NODE_ENTRIES..blocks.min((leaf + 1) * NODE_ENTRIES);
+            len += (lbas.end - lbas.start) * BLOCK_LEN;
+            if !self.leaf(leaf)?.block.is_none() {
+                for lba in lbas {
+                    note(self.read_if_there(Lba(lba), &mut data), &mut violations)?;
+                }
             }
-            len += BLOCK_LEN;
             if visit(len).is_break() {
                 return Ok(tell(violations));
             }

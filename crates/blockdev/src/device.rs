@@ -10,19 +10,21 @@ use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
 use crate::change::Datum;
-use crate::journal::{Change, Lane, Spares, spill_count};
+use crate::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
 use crate::layout::{
     BLOCK_LEN, Block, Child, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_SLABS, LANE_COUNT,
     SIZE_MAX, SLAB_COUNT_MAX, STATE, Shape, State,
 };
 use crate::line::{BITS, Line, WORDS};
-use crate::map::{Leaves, Path, Tree, load_line};
+use crate::map::{Leaves, Paths, Tree, load_line};
 use crate::snapshot::Snapshots;
 use crate::space::{Bit, Space};
 use crate::{Error, Result};
 
 /// Locks for lines, by their offset: enough that two operations seldom want the same.
 const STRIPES: usize = 1024;
+/// Blocks that are taken at once by who needs a few.
+const REFILL: usize = 8;
 /// Versions after which no record may be left that an earlier version is in.
 const VERSIONS_SETTLED: u32 = 1 << 30;
 
@@ -38,6 +40,8 @@ pub(crate) struct Device<M: Medium> {
     pub(crate) meta: u64,
     /// Lines that a slot of the journal is to have at most.
     lines_max: usize,
+    /// Blocks that a record vouches for at most.
+    vouched_max: usize,
     pub(crate) lanes: Box<[PauseMutex<Lane>]>,
     pub(crate) space: Space,
     pub(crate) leaves: Leaves,
@@ -98,6 +102,8 @@ impl<M: Medium> Device<M> {
             heap,
             meta,
             lines_max: shape.lines_max as usize,
+            // Less where slots are made small: so that the simulator meets both sides of it.
+            vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
             lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index))).collect(),
             space: Space::new(shape.slab_blocks),
             leaves: Leaves::new(),
@@ -169,17 +175,16 @@ impl<M: Medium> Device<M> {
 
     /// Leaves no record in any lane that anybody would look at again.
     pub(crate) fn settle_all(&self) {
-        for lane in &self.lanes {
-            let mut lane = lane.lock(self.medium());
-            if lane.is_used() {
-                self.commit_settled(&mut lane);
-            }
-        }
+        let mut lanes: Vec<_> = self.lanes.iter().map(|lane| lane.lock(self.medium())).collect();
+        self.settle(&mut lanes);
     }
 
-    pub(crate) fn commit_settled(&self, lane: &mut Lane) {
-        lane.settle(self.medium(), self.meta);
-        self.space.release(self.medium(), std::mem::take(&mut lane.spilled));
+    /// As [`settle_all`](Device::settle_all), for who has the lanes.
+    pub(crate) fn settle(&self, lanes: &mut [PauseGuard<'_, Lane>]) {
+        settle(self.medium(), self.meta, lanes.iter_mut().map(|lane| &mut **lane));
+        for lane in lanes {
+            self.space.release(self.medium(), std::mem::take(&mut lane.spilled));
+        }
     }
 
     /// Makes changes happen as one, together with `data`, and with them that the lane has other spares; see
@@ -216,7 +221,7 @@ impl<M: Medium> Device<M> {
         located: &[u64],
         data: &[Datum<'_>],
     ) {
-        lane.commit(self.medium(), self.meta, changes, located, data);
+        lane.commit(self.medium(), self.meta, changes, located, data, self.vouched_max);
         if !spill.is_empty() || !lane.spilled.is_empty() {
             let done = std::mem::replace(&mut lane.spilled, spill);
             self.space.release(self.medium(), done);
@@ -243,6 +248,14 @@ impl<M: Medium> Device<M> {
         structure.state = state;
         // Release: with `size`.
         self.size.store(state.size, Ordering::Release);
+    }
+
+    /// As [`reserve`](Device::reserve), of more than `count`, for who takes a few each time.
+    pub(crate) fn reserve_some(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
+        match self.reserve(lane, count.max(REFILL)) {
+            Err(error) if error.is_full() => self.reserve(lane, count),
+            reserved => reserved,
+        }
     }
 
     /// Takes `count` blocks that nobody has, from a new slab if need be.
@@ -353,16 +366,6 @@ impl<M: Medium> Device<M> {
         Ok(child)
     }
 
-    /// Pool offset of a leaf that can be changed in place: made, or copied where a snapshot has it too. It stays so as
-    /// long as the lane is held.
-    pub(crate) fn own_leaf(&self, lane: &mut Lane, leaf: u64) -> Result<u64> {
-        let child = match self.leaf(leaf)? {
-            child if self.is_own(child) => child,
-            _ => self.make_leaf(lane, leaf)?,
-        };
-        self.space.locate(child.block, self.heap.header() + STATE)
-    }
-
     /// Whether there is any.
     pub(crate) fn has_snapshot(&self) -> bool {
         // Relaxed: it changes while every lane is held.
@@ -374,51 +377,71 @@ impl<M: Medium> Device<M> {
         !child.block.is_none() && child.generation > self.shared_until.load(Ordering::Relaxed)
     }
 
+    /// Makes leaves, or copies them where a snapshot has them too, all of them for two fences. They can be changed in
+    /// place then, as long as the lane is held.
     #[cold]
-    fn make_leaf(&self, lane: &mut Lane, leaf: u64) -> Result<Child> {
-        let medium = self.medium();
-        let mut structure = self.structure.lock(medium);
-        let mut blocks = self.reserve(lane, Path::NODES_MAX)?;
-        let made = self.make_path(lane, &structure.state, leaf, &blocks);
-        if let Ok((path, _)) = &made {
-            let used = path.blocks();
-            blocks.retain(|block| !used.contains(block));
-        }
-        self.space.release(medium, blocks);
-        let (path, state) = made?;
+    pub(crate) fn make_leaves(&self, lane: &mut Lane, leaves: &[u64]) -> Result<()> {
+        let mut structure = self.structure.lock(self.medium());
+        let mut blocks = Vec::new();
+        let made = self.make_paths(lane, &structure.state, leaves, &mut blocks);
+        // Those that were not needed, or all.
+        self.space.release(self.medium(), blocks);
+        let (paths, state) = made?;
         self.publish(&mut structure, state);
-        self.leaves.set(leaf, path.leaf);
-        Ok(path.leaf)
+        paths.leaves.iter().for_each(|&(leaf, child)| self.leaves.set(leaf, child));
+        Ok(())
     }
 
-    fn make_path(
+    /// `blocks` are those that nobody has when it returns.
+    fn make_paths(
         &self,
         lane: &mut Lane,
         state: &State,
-        leaf: u64,
-        blocks: &[Block],
-    ) -> Result<(Path, State)> {
+        leaves: &[u64],
+        blocks: &mut Vec<Block>,
+    ) -> Result<(Paths, State)> {
         let medium = self.medium();
         // Relaxed: as in `is_own`.
-        let generations = (state.generation, self.shared_until.load(Ordering::Relaxed));
-        let blocks = blocks.iter().copied();
-        let mut path = Path::to(medium, &self.space, state.tree, leaf, generations, blocks)?;
-        let state = State { tree: path.tree, ..*state };
-        let made = path.blocks();
+        let shared_until = self.shared_until.load(Ordering::Relaxed);
+        let mut paths = Paths::new(state.tree, state.generation, shared_until);
+        for &leaf in leaves {
+            let added = paths.add(medium, &self.space, leaf, || match blocks.pop() {
+                Some(block) => Ok(block),
+                None => {
+                    *blocks = self.reserve_some(lane, 1)?;
+                    Ok(blocks.pop().expect("one at least"))
+                }
+            });
+            if added.is_err() {
+                blocks.extend(paths.blocks());
+            }
+            added?;
+        }
+        let linked = self.link(lane, &mut paths, state);
+        if linked.is_err() {
+            blocks.extend(paths.blocks());
+        }
+        Ok((paths, linked?))
+    }
+
+    /// Makes new nodes count; the answer is the state with them.
+    fn link(&self, lane: &mut Lane, paths: &mut Paths, state: &State) -> Result<State> {
+        let made = paths.blocks();
         if made.is_empty() {
             // Another thread was here meanwhile.
-            return Ok((path, state));
+            return Ok(*state);
         }
-        path.write(medium);
+        paths.write(self.medium());
         // Fence: the nodes, before anything leads to them.
-        medium.fence();
-        let mut changes = std::mem::take(&mut path.changes);
-        if changes.is_empty() {
-            changes.push(self.rewrite_state(&state)?);
+        self.medium().fence();
+        let mut changes = std::mem::take(&mut paths.changes);
+        let linked = State { tree: paths.tree, ..*state };
+        if linked != *state {
+            changes.push(self.rewrite_state(&linked)?);
         }
         let _held = self.mark(&made, &[], &mut changes)?;
         self.commit(lane, &mut changes, None, &[])?;
-        Ok((path, state))
+        Ok(linked)
     }
 
     /// Waits for the locks of lines of the map.

@@ -307,10 +307,10 @@ impl<M: Medium> Disk<M> {
 }
 
 /// Writes to a [`Disk`] that happen as one step, however many and wherever they are: one fence in all for up to 64 blocks
-/// in not more than some 20 places, and two for more.
+/// in not more than some 20 places, and two for more. Two more where leaves of the map have to be made.
 ///
-/// They are kept in memory until [`commit`](Transaction::commit). Others see all of them or none, as does who opens the
-/// disk after a crash; dropping the transaction does nothing. Bytes that are not written stay as others leave them until
+/// They are kept in memory until [`commit`](Transaction::commit). Who opens the disk after a crash finds all of them or
+/// none; who reads meanwhile finds each block as it was or as it is. Dropping the transaction does nothing. Bytes that are not written stay as others leave them until
 /// then; of two transactions that write the same bytes the one that commits later counts.
 #[derive(Debug)]
 pub struct Transaction<'d, M: Medium = Mapped> {
@@ -482,7 +482,8 @@ impl<M: Medium> Transaction<'_, M> {
         if self.size_min > self.disk.size() {
             return self.disk.device.change_and_grow(&pieces, self.end, self.size_min);
         }
-        self.disk.device.change(&pieces, self.end)
+        // Should the disk have become smaller than that meanwhile, nothing happens.
+        self.disk.device.change(&pieces, self.end.max(self.size_min))
     }
 }
 

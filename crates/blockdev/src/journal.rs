@@ -38,7 +38,7 @@
 //! a whole record from one that was being written; its steps are ordered one by one. Here the checksum does that, for any
 //! number of blocks at once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use smallvec::SmallVec;
@@ -64,7 +64,7 @@ const SPILL_IMAGES: usize = 512;
 const WRITTEN_SHIFT: u32 = 56;
 
 /// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
-const VOUCHED_MAX: usize = 64;
+pub(crate) const VOUCHED_MAX: usize = 64;
 /// Spare blocks that a lane keeps, at most.
 pub(crate) const SPARES_MAX: usize = 64;
 
@@ -119,6 +119,8 @@ pub(crate) struct Lane {
     /// Blocks that the last record is in, until the next one.
     pub(crate) spilled: Vec<Block>,
     record: Vec<u8>,
+    /// Whether its records have no lines that anybody would look at again.
+    is_settled: bool,
 }
 
 /// What was found in a lane's slots.
@@ -158,6 +160,7 @@ impl Lane {
             unflushed: Vec::new(),
             spilled: Vec::new(),
             record: Vec::with_capacity(SLOT_LEN as usize),
+            is_settled: true,
         }
     }
 
@@ -170,7 +173,7 @@ impl Lane {
     /// offsets of as many blocks as [`spill_count`] says, which nobody touches before the lane's next record.
     ///
     /// `data` are written, and what leads to them gets their checksums; everything else that the changed lines lead to is
-    /// durable. Nobody else changes the lines meanwhile.
+    /// durable. The record vouches for them if there are `vouched_max` at most. Nobody else changes the lines meanwhile.
     pub(crate) fn commit<M: Medium>(
         &mut self,
         medium: &M,
@@ -178,18 +181,15 @@ impl Lane {
         changes: &mut [Change],
         spill: &[u64],
         data: &[Datum<'_>],
+        vouched_max: usize,
     ) {
-        for &at in &self.unflushed {
-            // Flush: the last record's lines, fenced below: the record after this one overwrites that record.
-            medium.flush(at, LINE_LEN);
-        }
-        self.sequence += 1;
-        let is_vouched = spill.is_empty() && data.len() <= VOUCHED_MAX;
+        self.begin(medium);
         for datum in data {
             let checksum = medium.write_streaming_summed(datum.at, &datum.bytes);
             let entry = &mut changes[datum.change].line.words[datum.word];
             *entry = Entry { checksum, ..Entry::decode(*entry) }.encode();
         }
+        let is_vouched = spill.is_empty() && data.len() <= vouched_max;
         if !is_vouched && !data.is_empty() {
             // Fence: the data, before the record that leads to them.
             medium.fence();
@@ -197,10 +197,7 @@ impl Lane {
         let images: Images = changes.iter().map(|change| change.line.encode(change.at)).collect();
         let spilled_hash = write_spill(medium, changes, &images, spill);
         self.build(changes, &images, is_vouched, spill.first().map(|&at| (at, spilled_hash)));
-        let at = meta + slot(self.index, self.sequence);
-        medium.write(at, &self.record);
-        // Flush: the record, fenced below.
-        medium.flush(at, self.record.len() as u64);
+        self.write(medium, meta);
         // Fence: the record is what makes the operation happen, so it comes before any of its lines; and with it what it
         // vouches for.
         medium.fence();
@@ -209,6 +206,24 @@ impl Lane {
             Line::store_encoded(medium, change.at, image);
             self.unflushed.push(change.at);
         }
+        self.is_settled = false;
+    }
+
+    /// What comes before the next record.
+    fn begin<M: Medium>(&mut self, medium: &M) {
+        for &at in &self.unflushed {
+            // Flush: the last record's lines, fenced with the next one: the record after that overwrites the last one.
+            medium.flush(at, LINE_LEN);
+        }
+        self.sequence += 1;
+    }
+
+    /// Writes the record; durable with the next fence.
+    fn write<M: Medium>(&self, medium: &M, meta: u64) {
+        let at = meta + slot(self.index, self.sequence);
+        medium.write(at, &self.record);
+        // Flush: the record, fenced by the caller.
+        medium.flush(at, self.record.len() as u64);
     }
 
     /// Makes the record of changes, the lines of which are in blocks from the given one on, with the given checksum, or
@@ -250,19 +265,6 @@ impl Lane {
         record[..CHECK_LEN].copy_from_slice(&check.to_le_bytes());
     }
 
-    /// Leaves no record in the lane whose lines anybody would look at again: for who uses blocks that had lines for
-    /// something else.
-    pub(crate) fn settle<M: Medium>(&mut self, medium: &M, meta: u64) {
-        for _ in 0..SLOTS {
-            self.commit(medium, meta, &mut [], &[], &[]);
-        }
-    }
-
-    /// Whether the lane was ever used.
-    pub(crate) fn is_used(&self) -> bool {
-        self.sequence > 0
-    }
-
     /// Reads a lane's slots as a crash left them.
     pub(crate) fn find<M: Medium>(medium: &M, meta: u64, index: usize) -> Result<Found> {
         let mut records: Vec<Record> = Vec::new();
@@ -296,6 +298,7 @@ impl Lane {
 
     /// Goes on after a record.
     pub(crate) fn adopt(&mut self, record: &Record) {
+        self.is_settled = false;
         self.sequence = record.sequence;
         self.spares = record.spares.clone();
     }
@@ -304,6 +307,30 @@ impl Lane {
     pub(crate) fn slot_of(&self, meta: u64, record: &Record) -> u64 {
         meta + slot(self.index, record.sequence)
     }
+}
+
+/// Leaves no record in lanes whose lines anybody would look at again: for who uses blocks that had lines for something
+/// else. Two fences, however many lanes.
+pub(crate) fn settle<'l, M: Medium>(
+    medium: &M,
+    meta: u64,
+    lanes: impl IntoIterator<Item = &'l mut Lane>,
+) {
+    let mut lanes: Vec<&mut Lane> = lanes.into_iter().filter(|lane| !lane.is_settled).collect();
+    if lanes.is_empty() {
+        return;
+    }
+    for _ in 0..SLOTS {
+        for lane in &mut lanes {
+            lane.begin(medium);
+            lane.build(&[], &Images::new(), false, None);
+            lane.write(medium, meta);
+        }
+        // Fence: the lines of the lanes' last records, before those are overwritten, and then what overwrites them.
+        medium.fence();
+        lanes.iter_mut().for_each(|lane| lane.unflushed.clear());
+    }
+    lanes.iter_mut().for_each(|lane| lane.is_settled = true);
 }
 
 /// Gives every line that is not whole, or older than a record says, the newest image there is of it. Durable when it
@@ -417,9 +444,14 @@ fn read_spill<M: Medium>(
 ) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     let (mut at, mut hash) = (first, 0);
+    let mut seen = HashSet::new();
     while changes.len() < count {
         let mut block = [0; BLOCK_LEN as usize];
         if !is_inside(medium, at) || !is_inside(medium, at.checked_add(BLOCK_LEN - LINE_LEN)?) {
+            return None;
+        }
+        // What never was such a block may lead in a circle.
+        if !seen.insert(at) {
             return None;
         }
         medium.read(at, &mut block);

@@ -39,6 +39,8 @@ pub(crate) const LAYOUT: u64 = 1;
 pub(crate) const LANE_COUNT: usize = 32;
 /// Bytes of a record of the journal that needs no other blocks.
 pub(crate) const SLOT_LEN: u64 = 2048;
+/// Lines that a slot has room for at least: to take a slab, from which others would get their blocks, has to do without.
+const LINES_MIN: u64 = 2;
 /// Slots of a lane: the record that is being written never overwrites the last one.
 pub(crate) const SLOTS: u64 = 2;
 /// Snapshots that a disk can have.
@@ -126,6 +128,7 @@ impl Shape {
     pub(crate) fn is_valid(self) -> bool {
         self.slab_blocks.is_power_of_two()
             && (SLAB_BLOCKS_MIN..=SLAB_BLOCKS_MAX).contains(&self.slab_blocks)
+            && self.lines_max >= LINES_MIN
     }
 }
 

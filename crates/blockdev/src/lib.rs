@@ -3,16 +3,19 @@
 //! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every write, of any length, is
 //! whole or was not, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
 //! *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks and a journal of the mapping table, and past
-//! it: one fence for up to 64 blocks and two for any number, writers in parallel, checksums of all data and metadata, thin provisioning,
-//! trim, snapshots, another size, and an opening that takes the same time for any disk.
+//! it: one fence for up to 64 blocks and two for any number, writers in parallel, checksums of all data and metadata, thin
+//! provisioning, trim, snapshots, another size, and an opening that takes the same time for any disk.
 //!
 //! | operation | fences |
 //! |---|---|
 //! | read | 0 |
 //! | write or transaction of up to 64 blocks, also one that makes the disk larger | 1: the data and the record |
 //! | of more; or of so many places that a slot of the journal has no room for the lines | 2: the data, then the record |
-//! | trim, for each 1.75 MiB; snapshot, resize | 1 |
-//! | the first write to 1.75 MiB, or the first since a snapshot | 2 more |
+//! | where leaves of the map have to be made: the first write to 1.75 MiB, or the first since a snapshot | 2 more for all |
+//! | trim, for each 1.75 MiB; snapshot | 1 |
+//! | another size | 1; a smaller one as many more as trimming what it cuts off |
+//! | removing a snapshot | 3 |
+//! | opening; closing | 4 to 6; 2, and those of the heap |
 //! | taking a slab from the pool | 4 more |
 //!
 //! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the

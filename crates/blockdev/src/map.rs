@@ -3,15 +3,14 @@
 //! A snapshot is the tree as it was: from then on nodes that it has are copied before they change. Where the leaves of
 //! the disk's own tree lie is kept in memory, so that reading follows one entry and not the whole path.
 
+use std::collections::{HashMap, hash_map};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 
 use crate::journal::{Change, Changes};
-use crate::layout::{
-    BLOCK_LEN, Block, Child, HEIGHT_MAX, NODE_ENTRIES, STATE, entry_in_node, place_in_node,
-};
+use crate::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, entry_in_node, place_in_node};
 use crate::line::{Line, WORDS};
 use crate::space::Space;
 use crate::{Error, Result};
@@ -172,77 +171,143 @@ impl NewNode {
     }
 }
 
-/// What makes a leaf the disk's own: nodes that were made or copied, and what leads to them.
+/// What makes leaves the disk's own: nodes that were made or copied, and what leads to them. Nothing is written meanwhile.
 #[derive(Debug)]
-pub(crate) struct Path {
+pub(crate) struct Paths {
     nodes: Vec<NewNode>,
+    /// Place of each among the nodes.
+    index: HashMap<Block, usize>,
+    /// That of new nodes, and that up to which nodes are a snapshot's too.
+    generations: (u32, u32),
     /// The tree, with another top perhaps.
     pub(crate) tree: Tree,
-    /// The change of a node that stays where it is.
+    /// Changes of nodes that stay where they are.
     pub(crate) changes: Changes,
-    pub(crate) leaf: Child,
+    /// Place of each among them, by its line.
+    lines: HashMap<u64, usize>,
+    /// The leaves, by their numbers.
+    pub(crate) leaves: Vec<(u64, Child)>,
 }
 
-impl Path {
-    /// Nodes that one path may need.
-    pub(crate) const NODES_MAX: usize = 2 * HEIGHT_MAX as usize + 1;
+/// Where a node's number is kept.
+#[derive(Clone, Copy, Debug)]
+enum Above {
+    Tree,
+    Node(Child, u64),
+}
 
-    /// Works out what has to be done so that `leaf` can be changed in place: nodes of generation `shared_until` and before
-    /// are a snapshot's too. New ones get `blocks`, and `generation`. Nothing is written.
-    pub(crate) fn to<M: Medium>(
+impl Paths {
+    /// None yet: nodes of generation `shared_until` and before are a snapshot's too, new ones get `generation`.
+    pub(crate) fn new(tree: Tree, generation: u32, shared_until: u32) -> Self {
+        Paths {
+            nodes: Vec::new(),
+            index: HashMap::new(),
+            generations: (generation, shared_until),
+            tree,
+            changes: Changes::new(),
+            lines: HashMap::new(),
+            leaves: Vec::new(),
+        }
+    }
+
+    /// Works out what has to be done so that a leaf can be changed in place, beside what has to be done already. New nodes
+    /// get blocks of `supply`.
+    pub(crate) fn add<M: Medium>(
+        &mut self,
         medium: &M,
         space: &Space,
-        tree: Tree,
         leaf: u64,
-        (generation, shared_until): (u32, u32),
-        mut blocks: impl Iterator<Item = Block>,
-    ) -> Result<Self> {
-        let mut path = Path { nodes: Vec::new(), tree, changes: Changes::new(), leaf: tree.top };
-        let mut new_node = |path: &mut Path, of| {
-            let block = blocks.next().expect("blocks for the longest path");
-            path.nodes.push(NewNode::make(medium, space, of, block)?);
-            Ok::<_, Error>(Child { block, generation })
-        };
-        while leaves(path.tree.height) <= leaf {
-            let below = path.tree.top;
-            path.tree.height += 1;
+        mut supply: impl FnMut() -> Result<Block>,
+    ) -> Result<()> {
+        while leaves(self.tree.height) <= leaf {
+            let below = self.tree.top;
+            self.tree.height += 1;
             if !below.block.is_none() {
-                path.tree.top = new_node(&mut path, Child::default())?;
-                path.nodes.last_mut().expect("just made").set_child(0, below);
+                self.tree.top = self.make(medium, space, Child::default(), supply()?)?;
+                self.set_child(medium, space, Above::Node(self.tree.top, 0), below)?;
             }
         }
-        // The node above, if it stays where it is, and the place in it.
-        let mut above: Option<(Child, u64)> = None;
-        let mut child = path.tree.top;
-        for level in (0..=path.tree.height).rev() {
-            let is_new = path.nodes.iter().any(|node| node.block == child.block);
-            let is_own = is_new || !child.block.is_none() && child.generation > shared_until;
-            if !is_own {
-                child = new_node(&mut path, child)?;
-                match above {
-                    None if level == path.tree.height => path.tree.top = child,
-                    None => {
-                        let count = path.nodes.len();
-                        let place = place_of(leaf, level + 1);
-                        path.nodes[count - 2].set_child(place, child);
-                    }
-                    Some((node, place)) => {
-                        path.changes.push(change_child(medium, space, node, place, child)?);
-                    }
-                }
+        let (mut child, mut above) = (self.tree.top, Above::Tree);
+        for level in (0..=self.tree.height).rev() {
+            if !self.is_own(child) {
+                child = self.make(medium, space, child, supply()?)?;
+                self.set_child(medium, space, above, child)?;
             }
-            path.leaf = child;
             if level > 0 {
                 let place = place_of(leaf, level);
-                let made = path.nodes.iter().find(|node| node.block == child.block);
-                above = made.is_none().then_some((child, place));
-                child = match made {
-                    Some(node) => node.child(place),
-                    None => read_child(medium, space, child, place)?,
-                };
+                above = Above::Node(child, place);
+                child = self.child(medium, space, child, place)?;
             }
         }
-        Ok(path)
+        self.leaves.push((leaf, child));
+        Ok(())
+    }
+
+    fn is_own(&self, node: Child) -> bool {
+        self.index.contains_key(&node.block)
+            || !node.block.is_none() && node.generation > self.generations.1
+    }
+
+    /// A new node, empty or a copy of `of`.
+    fn make<M: Medium>(
+        &mut self,
+        medium: &M,
+        space: &Space,
+        of: Child,
+        block: Block,
+    ) -> Result<Child> {
+        self.index.insert(block, self.nodes.len());
+        self.nodes.push(NewNode::make(medium, space, of, block)?);
+        Ok(Child { block, generation: self.generations.0 })
+    }
+
+    /// The child of a node, as it will be.
+    fn child<M: Medium>(
+        &self,
+        medium: &M,
+        space: &Space,
+        node: Child,
+        place: u64,
+    ) -> Result<Child> {
+        if let Some(&made) = self.index.get(&node.block) {
+            return Ok(self.nodes[made].child(place));
+        }
+        let (line, word) = place_in_node(place);
+        let at = space.locate(node.block, STATE)? + line;
+        match self.lines.get(&at) {
+            Some(&known) => Ok(Child::decode(self.changes[known].line.words[word])),
+            None => read_child(medium, space, node, place),
+        }
+    }
+
+    fn set_child<M: Medium>(
+        &mut self,
+        medium: &M,
+        space: &Space,
+        above: Above,
+        child: Child,
+    ) -> Result<()> {
+        let Above::Node(node, place) = above else {
+            self.tree.top = child;
+            return Ok(());
+        };
+        if let Some(&made) = self.index.get(&node.block) {
+            self.nodes[made].set_child(place, child);
+            return Ok(());
+        }
+        let (line, word) = place_in_node(place);
+        let at = space.locate(node.block, STATE)? + line;
+        let known = match self.lines.entry(at) {
+            hash_map::Entry::Occupied(known) => *known.get(),
+            hash_map::Entry::Vacant(unknown) => {
+                let line = load_line(medium, at)?;
+                let version = line.version.wrapping_add(1);
+                self.changes.push(Change::new(at, Line { version, ..line }));
+                *unknown.insert(self.changes.len() - 1)
+            }
+        };
+        self.changes[known].line.words[word] = child.encode();
+        Ok(())
     }
 
     /// Writes the new nodes; durable with the next fence.
@@ -254,21 +319,6 @@ impl Path {
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.nodes.iter().map(|node| node.block).collect()
     }
-}
-
-fn change_child<M: Medium>(
-    medium: &M,
-    space: &Space,
-    node: Child,
-    place: u64,
-    child: Child,
-) -> Result<Change> {
-    let (line, word) = place_in_node(place);
-    let at = space.locate(node.block, STATE)? + line;
-    let mut line = load_line(medium, at)?;
-    line.words[word] = child.encode();
-    line.version = line.version.wrapping_add(1);
-    Ok(Change::new(at, line))
 }
 
 /// Pool offset of a leaf's entry.

@@ -149,6 +149,7 @@ impl<M: Medium> Device<M> {
             lane,
             record,
         });
+        // Asked of the lines as they were found, before any of them is stored.
         let doubtful = doubtful.collect();
         redo(medium, changes, &torn);
         self.heap.verify()?;

@@ -74,8 +74,9 @@ impl<M: Medium> Device<M> {
             let (lba, kept) = (Lba::containing(size), (size % BLOCK_LEN) as usize);
             let mut pieces = Pieces::new();
             if size < self.size() && kept > 0 && self.is_mapped(lba)? {
-                self.own_leaf(lane, lba.leaf())?;
                 pieces.push(Piece { lba, what: What::Part(kept, &ZEROS[kept..]) });
+                // A leaf that is copied changes the state, too.
+                self.places(lane, &pieces)?;
             }
             let old = self.structure.lock(self.medium()).state;
             let discard_end = if size < old.size { old.size.div_ceil(BLOCK_LEN) } else { 0 };

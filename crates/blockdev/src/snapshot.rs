@@ -162,9 +162,7 @@ impl<M: Medium> Device<M> {
             }
             let freed = self.find_freed(&structure, number)?;
             // Some of these blocks are nodes. No record may be left that has lines of one when it is something else.
-            for lane in lanes.iter_mut().filter(|lane| lane.is_used()) {
-                self.commit_settled(lane);
-            }
+            self.settle(lanes);
             let mut changes = Changes::new();
             changes.push(self.rewrite(line(self.meta, number as u64), [0; WORDS])?);
             let _held = self.mark(&[], &freed, &mut changes)?;

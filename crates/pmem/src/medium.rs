@@ -272,7 +272,7 @@ pub trait Medium: Sized + Send + Sync + 'static {
 }
 
 /// [`Medium::write_streaming_summed`], one after the other.
-pub(crate) fn write_summed<M: Medium + ?Sized>(medium: &M, offset: u64, bytes: &[u8]) -> u32 {
+pub(crate) fn write_summed<M: Medium>(medium: &M, offset: u64, bytes: &[u8]) -> u32 {
     let sum = crc32c(bytes);
     medium.write_streaming(offset, bytes);
     sum

@@ -1,5 +1,6 @@
 //! Fences, counted by the simulator.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_blockdev::Disk;
@@ -62,6 +63,34 @@ fn a_transaction_takes_one_fence_and_one_of_many_blocks_two() {
     }
 }
 
+/// Two more than the write itself, however many leaves of the map are missing.
+#[test]
+fn a_write_where_nothing_was_takes_four_fences_whatever_its_length() {
+    const LEAF: u64 = 448 * 4096;
+    let (sim, disk) = disk(1 << 30);
+    // Takes a slab, in which there is room for what follows.
+    disk.write(0, &[1; 4096]).expect("room");
+    let few = fences(&sim, || disk.write(LEAF - 4096, &[2; 8192]).expect("room"));
+    assert_eq!(few, 3, "two leaves, one of which was there");
+    let many = fences(&sim, || disk.write(2 * LEAF, &vec![3; 5 << 20]).expect("room"));
+    assert_eq!(many, 4, "three leaves");
+    let scattered = || {
+        let mut transaction = disk.transaction();
+        for leaf in 10..110 {
+            transaction.write(leaf * 5 * LEAF, &[4; 4096]).expect("on the disk");
+        }
+        transaction
+    };
+    let transaction = scattered();
+    assert_eq!(fences(&sim, || transaction.commit().expect("room")), 4, "a hundred leaves");
+    disk.snapshot("one").expect("room");
+    let transaction = scattered();
+    assert_eq!(fences(&sim, || transaction.commit().expect("room")), 4, "copies of a hundred");
+    let transaction = scattered();
+    assert_eq!(fences(&sim, || transaction.commit().expect("room")), 2);
+    assert_eq!(disk.check().expect("whole"), []);
+}
+
 #[test]
 fn a_transaction_that_makes_the_disk_larger_takes_no_fence_more() {
     let (sim, disk) = disk_with_room();
@@ -71,10 +100,11 @@ fn a_transaction_that_makes_the_disk_larger_takes_no_fence_more() {
         let mut transaction = disk.transaction();
         transaction.grow(size).expect("a size that it can have");
         transaction.write(size - blocks * 4096, &vec![6; blocks as usize * 4096]).expect("room");
-        // The leaf of what is added is made before, with fences of its own.
-        let leaves = (size - 1) / (448 * 4096) - (size - blocks * 4096 - 1) / (448 * 4096);
+        // Leaves of what is added are made before, with fences of their own.
+        let leaf = |at: u64| at / (448 * 4096);
+        let made = if leaf(size - 1) > leaf(size - blocks * 4096 - 1) { 2 } else { 0 };
         let count = fences(&sim, || transaction.commit().expect("room"));
-        assert!(count <= expected + 2 * leaves, "{blocks} blocks: {count} fences, {leaves} leaves");
+        assert!(count <= expected + made, "{blocks} blocks: {count} fences");
         assert_eq!(disk.size(), size);
     }
     let mut transaction = disk.transaction();
@@ -95,4 +125,57 @@ fn reading_takes_none_and_the_rest_takes_one() {
     let copied = fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room"));
     assert_eq!(copied, 3, "the first write since a snapshot copies the leaf");
     assert_eq!(fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room")), 1);
+}
+
+/// Lanes are settled together: two fences beside those of the work itself, however many lanes there are.
+#[test]
+fn settling_takes_two_fences_however_many_lanes_were_used() {
+    let settled = |lanes| {
+        let (sim, disk) = disk(16 << 20);
+        let write = |stamp| {
+            for thread in 0..lanes {
+                sim.as_thread(thread, |_| disk.write(thread * 4096, &[stamp; 4096]).expect("room"));
+            }
+        };
+        write(1);
+        disk.snapshot("one").expect("room");
+        write(2);
+        let removed = fences(&sim, || disk.remove_snapshot("one").expect("it is there"));
+        write(3);
+        (removed, fences(&sim, || drop(disk)))
+    };
+    let (removed, closed) = settled(20);
+    assert_eq!(removed, 3, "and one for the removal");
+    assert_eq!((removed, closed), settled(1), "closing has the heap's fences, too");
+}
+
+/// Accesses of memory that opening takes, with the last write in doubt.
+fn opening_steps(size: u64, written: u64) -> (u64, u64) {
+    let (sim, disk) = disk(size);
+    for at in (0..written).step_by(1 << 20) {
+        disk.write(at, &vec![1; 1 << 20]).expect("room");
+    }
+    disk.write(0, &vec![2; 256 << 10]).expect("room");
+    let slabs = disk.info().allocated / disk.info().slab_len;
+    // As a process that is killed leaves it: nothing is settled.
+    std::mem::forget(disk);
+    let pool = Pool::recover(Arc::clone(&sim)).expect("a pool");
+    let before = sim.steps();
+    let disk = Disk::<Arc<Sim>>::open(&pool, "disk").expect("a disk");
+    let steps = sim.steps() - before;
+    assert!(disk.scrub(|_| ControlFlow::Continue(())).expect("readable").is_empty());
+    (steps, slabs)
+}
+
+#[test]
+fn opening_takes_as_long_whatever_the_size_and_whatever_is_written() {
+    let (empty, _) = opening_steps(64 << 20, 1 << 20);
+    let (full, slabs) = opening_steps(64 << 20, 64 << 20);
+    let (large, _) = opening_steps(4 << 30, 64 << 20);
+    // What is there more to be looked at is where each slab lies.
+    assert!(
+        slabs >= 64 && full < empty + empty / 4,
+        "{empty} when empty, {full} with {slabs} slabs"
+    );
+    assert!(large < empty + empty / 8, "{empty} for 64 MiB, {large} for 4 GiB");
 }

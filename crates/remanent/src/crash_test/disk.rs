@@ -41,6 +41,8 @@ pub(super) struct Disks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Write,
+    /// As `Write`, of more blocks than a record vouches for, or nearly as many.
+    Row,
     Part,
     Transact,
     /// As `Transact`, and the disk is to be larger.
@@ -324,6 +326,7 @@ impl Subject for Disks {
         let count = 1 + rng.below(3);
         match kind.expect("drawn below the total").0 {
             Kind::Write => Op::Write(lba, count, stamp),
+            Kind::Row => Op::Write(lba, 6 + rng.below(6), stamp),
             Kind::Part => Op::Part(lba * SECTORS as u64 + rng.below(8), 1 + rng.below(6), stamp),
             Kind::Transact => {
                 let blocks = (0..1 + rng.below(4)).map(|_| (self.lba(rng), rng.below(STAMPS)));

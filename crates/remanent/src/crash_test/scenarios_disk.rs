@@ -15,6 +15,9 @@ const SIZES: &[u64] = &[1_700_000, 200_704 * 8 + 3, 448 * 8 + 5, 21];
 /// As [`SIZES`], and none to begin with.
 const SMALL_FIRST: &[u64] = &[0, 21, 448 * 8 + 5, 1_700_000];
 
+/// Blocks of three lines of the map.
+const ROW: &[std::ops::Range<u64>] = &[0..16];
+
 /// Blocks in one line of the map, and in the next.
 const FEW: &[std::ops::Range<u64>] = &[0..2, 6..8];
 
@@ -22,6 +25,7 @@ const WRITES: &[(Kind, u64)] = &[(Kind::Write, 4), (Kind::Part, 2), (Kind::Read,
 const TRANSACTIONS: &[(Kind, u64)] = &[(Kind::Transact, 4), (Kind::Write, 1), (Kind::Read, 1)];
 const SPILLED: &[(Kind, u64)] =
     &[(Kind::Transact, 4), (Kind::Write, 2), (Kind::Snapshot, 1), (Kind::RemoveSnapshot, 2)];
+const ROWS: &[(Kind, u64)] = &[(Kind::Row, 6), (Kind::Write, 1), (Kind::Snapshot, 1)];
 const TRIMS: &[(Kind, u64)] = &[(Kind::Write, 3), (Kind::Trim, 2), (Kind::Zero, 2)];
 /// Trims have one fence, the last of what follows an opening that could make up for one that it lacks.
 const RECOVERED: &[(Kind, u64)] =
@@ -31,6 +35,7 @@ const GROWTH: &[(Kind, u64)] =
     &[(Kind::Grow, 4), (Kind::Resize, 2), (Kind::Write, 2), (Kind::Read, 1)];
 const SNAPSHOTS: &[(Kind, u64)] = &[
     (Kind::Write, 4),
+    (Kind::Transact, 2),
     (Kind::Part, 1),
     (Kind::Trim, 1),
     (Kind::Snapshot, 2),
@@ -81,6 +86,7 @@ pub(super) fn disks() -> Vec<Scenario> {
     };
     let faulty = Faults { poisoned: 2, truncated: 2, ..Faults::default() };
     let nested = Config { nested: Nested { depth: 2, one_in: 16, samples: 4 }, ..alone(3, 3) };
+    let not_nested = Nested { depth: 0, one_in: 0, samples: 0 };
     let recovered = Disks { lbas: FEW, mix: RECOVERED, ..DISK };
     let recovered_config = Config {
         nested: Nested { depth: 1, one_in: 2, samples: 16 },
@@ -88,9 +94,11 @@ pub(super) fn disks() -> Vec<Scenario> {
         after: 2,
         ..alone(6, 3)
     };
+    let rows = Disks { lbas: ROW, mix: ROWS, lines_max: 4, ..DISK };
     let contended = Disks { lbas: FEW, mix: ALL, ..DISK };
     vec![
         Scenario::new("disk/writes", "blocks and parts of them", with(WRITES), alone(2, 5)),
+        Scenario::new("disk/rows", "many blocks in a row", rows, prepared(alone(4, 4))),
         Scenario::new("disk/transactions", "many blocks at once", with(TRANSACTIONS), alone(2, 5)),
         Scenario::new("disk/trim", "trim and zeros", with(TRIMS), alone(3, 5)),
         Scenario::new("disk/resize", "larger and smaller", with(RESIZES), alone(3, 5)),
@@ -130,6 +138,12 @@ pub(super) fn disks() -> Vec<Scenario> {
             with(QUICK),
             class(Class::Process, Config { creation: false, ..alone(3, 2) }),
         ),
+        Scenario::new(
+            "disk/process-writes",
+            "the process dies while it writes",
+            Disks { lbas: FEW, mix: WRITES, ..DISK },
+            class(Class::Process, Config { nested: not_nested, ..prepared(alone(2, 1)) }),
+        ),
         Scenario::new("disk/pages", "a page-cache file", with(ALL), pages(alone(2, 4))),
         Scenario::new(
             "disk/faults",
@@ -143,7 +157,14 @@ pub(super) fn disks() -> Vec<Scenario> {
 /// On a medium that may leave garbage in what was being written.
 pub(super) fn disturbed_disks() -> Vec<Scenario> {
     let with = |mix| Disks { mix, is_disturbed: true, ..DISK };
+    let rows = Disks { lbas: ROW, lines_max: 4, ..with(ROWS) };
     vec![
+        Scenario::new(
+            "disk/disturbed-rows",
+            "many blocks in a row, with write disturbance",
+            rows,
+            disturbed(prepared(alone(4, 4))),
+        ),
         Scenario::new(
             "disk/disturbed-writes",
             "writes, with write disturbance",
