@@ -40,13 +40,17 @@
 //! | `durability=process` or `power` | what a commit survives | what the pool was made for; of a new one, `power` where its backing can give that |
 //! | `psow=0` | SQLite is not to rely on bytes beside a write | 1 |
 //! | `journal=POOL` | with `remanent-journal`: the pool for the journals | an error |
+//! | `emulate=nvram` | for research: lines are flushed as persistent memory needs it | `none` |
+//! | `slowdown=150` | for research: percent of its time that each access to the pool takes | 100 |
+//! | `batch=0` | for research: SQLite is not told of batches | 1 |
 //!
 //! # What SQLite is told
 //!
 //! A write to a disk is whole or was not, at any length (`SQLITE_IOCAP_ATOMIC` and those of all sizes), and so are writes
 //! between `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE` and `COMMIT_ATOMIC_WRITE`, growth among them (`SQLITE_IOCAP_BATCH_ATOMIC`). A SQLite
-//! that is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE` then commits without a journal, unless its mode is WAL. Nothing is
-//! said of order and of appending, since SQLite takes it to hold for the journals, too, which are written in place and
+//! that is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE` then commits without a journal, unless its mode is WAL. What SQLite
+//! writes while neither a journal nor a log says what was there is kept back until it would sync, and happens as one. Nothing
+//! is said of order and of appending, since SQLite takes it to hold for the journals, too, which are written in place and
 //! durable when they are synced. Memory mapping is not offered: a disk moves a block with each write.
 //!
 //! docs/sqlite.md says how to use it from the shell and from Python, what survives what, and what the limits are.

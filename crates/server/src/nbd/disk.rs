@@ -22,8 +22,8 @@ impl From<Error> for ExportError {
 
 /// A [`Disk`] that clients read and, unless it is served read-only, write.
 ///
-/// Each request of a client is one step: whole, or not done, whatever its length. Zeroes take no space unless the client
-/// wants them to, and are done about 1.75 MiB at a step.
+/// Each write of a client is one step: whole, or not done, whatever its length. Trim, and zeroes, which take no space unless
+/// the client wants them to, are done 1.75 MiB at a step at most; zeroes that are to take space (`NO_HOLE`) 256 KiB.
 #[derive(Debug)]
 pub struct DiskExport<M: Medium = Mapped> {
     disk: Disk<M>,
