@@ -8,11 +8,18 @@
 //! not be erased, but for one that does not count.
 //!
 //! A record may become durable before the blocks that it leads to, since one fence is for both. It says which entries are
-//! of such blocks, and an entry has the checksum of its block. So a lane's last record counts after a crash if it was
-//! certainly completed, or else if what it leads to is whole. It was completed if a line of it is on the medium, where
-//! lines come after that fence, or if any record has a newer image of one: who made that had waited for the line; or if
-//! something else was begun in its lane. If none is so, nobody has replaced a block that the record leads to, and only the crash can have torn it. A record of
-//! many blocks would be long to prove: there a fence comes in between, as for one whose lines a slot has no room for.
+//! of such blocks, and an entry has the checksum of its block. A lane's last record counts after a crash if one of these
+//! is so:
+//!
+//! - Something else was begun in its lane: that comes after the record's fence. What is torn in the other slot is such a
+//!   beginning, or it is an older record, whose blocks were used anew after that fence.
+//! - A line of it is on the medium: lines are stored after that fence.
+//! - Any record has a newer image of one of its lines: who made that had waited for the line.
+//! - What it leads to is whole. If nothing of the above is so, nobody has replaced a block that it leads to, so only the
+//!   crash can have torn it.
+//!
+//! A record of many blocks would be long to prove: there a fence comes in between, as for one whose lines a slot has no
+//! room for.
 //!
 //! ```text
 //! slot, 2 KiB
@@ -285,7 +292,7 @@ impl Lane {
             let what = format!("a record changes a line at {line:#x}, outside the pool");
             return Err(Error::damaged(meta + slot(index, sequence), what));
         }
-        // What is torn is the beginning of a later one, before which this one was completed.
+        // What is torn is the beginning of a later one, or an older one whose blocks were used anew: this one was completed.
         let doubtful = records.pop_if(|record| torn.is_empty() && record.is_vouched());
         let mut lane = Lane::new(index);
         let mut changes = Vec::new();

@@ -243,7 +243,7 @@ impl DatabaseFile {
 
     /// Makes a transaction durable that SQLite has written to its log and perhaps not synced.
     pub(crate) fn end_transaction(&mut self) -> Result<()> {
-        self.database.journals.sync(JournalKind::Wal)
+        self.slowdown().run(|| self.database.journals.sync(JournalKind::Wal))
     }
 
     /// Forgets what was written since [`begin`](DatabaseFile::begin).

@@ -110,7 +110,7 @@ impl Journals {
     pub(crate) fn sync(&self, kind: JournalKind) -> Result<()> {
         let file = self.file(kind);
         if file.is_present() {
-            self.slowdown().run(|| file.sync())?;
+            file.sync()?;
         }
         Ok(())
     }

@@ -110,7 +110,8 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 unsafe fn sync_journal(file: *mut sqlite3_file, kind: JournalKind) -> c_int {
     // SAFETY: the caller says so.
     let shim = unsafe { &*file.cast::<Shim>() };
-    shim.registered.answer(codes::IOERR_FSYNC, || shim.journals.sync(kind).map(|()| codes::OK))
+    let sync = || shim.journals.slowdown().run(|| shim.journals.sync(kind)).map(|()| codes::OK);
+    shim.registered.answer(codes::IOERR_FSYNC, sync)
 }
 
 unsafe extern "C" fn write_after_journal(
