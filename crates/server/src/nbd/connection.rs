@@ -19,13 +19,20 @@ const NEGOTIATION_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// write and its payload one after the other; sleeping in between would take longer than all else.
 const MIDWAY_POLL: Duration = Duration::from_micros(20);
 
-/// The open connections of a server.
+/// The connections of a server, and what they serve.
 #[derive(Debug)]
 pub(super) struct Connections {
     exports: Arc<Exports>,
     count_max: usize,
     /// How long a thread looks for the next request before it sleeps, of a client whose requests come that soon.
     poll: Duration,
+    threads: Arc<Threads>,
+}
+
+/// What the threads of connections share. The exports are not among it: each thread has them in its session, and has given
+/// them up when its socket is no longer here.
+#[derive(Debug, Default)]
+struct Threads {
     /// Set when connections are to finish.
     is_ending: AtomicBool,
     open: Mutex<Open>,
@@ -41,14 +48,7 @@ struct Open {
 
 impl Connections {
     pub(super) fn new(exports: Exports, count_max: usize, poll: Duration) -> Self {
-        Connections {
-            exports: Arc::new(exports),
-            count_max,
-            poll,
-            is_ending: AtomicBool::new(false),
-            open: Mutex::default(),
-            closed: Condvar::new(),
-        }
+        Connections { exports: Arc::new(exports), count_max, poll, threads: Arc::default() }
     }
 
     /// Serves a socket, which blocks, in a thread of its own; `client` is its name for people.
@@ -56,35 +56,40 @@ impl Connections {
     /// # Errors
     ///
     /// When there are too many connections, or the system refuses a thread.
-    pub(super) fn start(self: &Arc<Self>, socket: Socket, client: String) -> io::Result<()> {
+    pub(super) fn start(&self, socket: Socket, client: String) -> io::Result<()> {
         let waker = socket.try_clone()?;
-        let mut open = self.open();
+        let mut open = self.threads.open();
         // SeqCst: with the lock, so that `end` finds this socket or this finds it has ended.
-        if self.is_ending.load(Ordering::SeqCst) || open.sockets.len() >= self.count_max {
+        if self.threads.is_ending.load(Ordering::SeqCst) || open.sockets.len() >= self.count_max {
             return Err(io::Error::other("too many connections; the client is closed"));
         }
         open.id_last += 1;
         let id = open.id_last;
         open.sockets.insert(id, waker);
         drop(open);
-        let connection = Connection { connections: Arc::clone(self), id, client };
+        let connection = Connection { threads: Arc::clone(&self.threads), id, client };
+        let session = Session::new(Arc::clone(&self.exports));
+        let poll = self.poll;
         let thread = std::thread::Builder::new().name(format!("nbd-{id}"));
-        thread.spawn(move || connection.run(socket))?;
+        thread.spawn(move || connection.run(socket, session, poll))?;
         Ok(())
     }
 
-    /// Lets every connection finish what it has received; true when all have within `patience`.
+    /// Lets every connection finish what it has received; true when all have within `patience`, and
+    /// no thread has exports any more.
     pub(super) fn end(&self, patience: Duration) -> bool {
         // SeqCst: as in `start`.
-        self.is_ending.store(true, Ordering::SeqCst);
-        self.shut_down(Shutdown::Read, patience)
+        self.threads.is_ending.store(true, Ordering::SeqCst);
+        self.threads.shut_down(Shutdown::Read, patience)
     }
 
     /// Ends connections whose clients do not take their replies; true when all did in time.
     pub(super) fn cut(&self, patience: Duration) -> bool {
-        self.shut_down(Shutdown::Both, patience)
+        self.threads.shut_down(Shutdown::Both, patience)
     }
+}
 
+impl Threads {
     fn shut_down(&self, how: Shutdown, patience: Duration) -> bool {
         let open = self.open();
         for socket in open.sockets.values() {
@@ -104,16 +109,15 @@ impl Connections {
 
 /// One open connection; when it is dropped, in a panic too, its socket is closed.
 struct Connection {
-    connections: Arc<Connections>,
+    threads: Arc<Threads>,
     id: u64,
     client: String,
 }
 
 impl Connection {
-    fn run(self, socket: Socket) {
-        let session = Session::new(Arc::clone(&self.connections.exports));
-        let Connections { is_ending, poll, .. } = &*self.connections;
-        match serve(socket, session, is_ending, *poll) {
+    /// The session, and the exports with it, is given up before `self` is, in a panic too.
+    fn run(self, socket: Socket, session: Session, poll: Duration) {
+        match serve(socket, session, &self.threads.is_ending, poll) {
             Ok(()) => tracing::debug!(client = %self.client, "connection closed"),
             // A peer that goes away in the middle is everyday life.
             Err(error) => tracing::debug!(%error, client = %self.client, "connection lost"),
@@ -129,8 +133,8 @@ impl Drop for Connection {
                 "a request made the server panic; its connection was closed"
             );
         }
-        self.connections.open().sockets.remove(&self.id);
-        self.connections.closed.notify_all();
+        self.threads.open().sockets.remove(&self.id);
+        self.threads.closed.notify_all();
     }
 }
 
@@ -227,7 +231,31 @@ fn receive(socket: &mut Socket, room: &mut [u8], poll: Duration) -> io::Result<u
 
 #[cfg(test)]
 mod tests {
+    use socket2::{Domain, Type};
+
     use super::*;
+
+    /// How long a test waits for what must come.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_thread_gives_up_its_exports_before_it_counts_as_ended() {
+        let connections = Connections::new(Exports::new(), 1, Duration::ZERO);
+        let pair = Socket::pair(Domain::UNIX, Type::STREAM, None);
+        let (client, server) = pair.expect("sockets");
+        connections.start(server, "a test".to_owned()).expect("a thread");
+        // The thread cannot count as ended before this lock is free.
+        let open = connections.threads.open();
+        drop(client);
+        let start = Instant::now();
+        while Arc::strong_count(&connections.exports) > 1 {
+            assert!(start.elapsed() < PATIENCE, "it keeps them until it has said that it ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(open.sockets.len(), 1, "it has ended already");
+        drop(open);
+        assert!(connections.end(PATIENCE));
+    }
 
     #[test]
     fn a_thread_stays_awake_for_a_client_that_comes_back_soon() {

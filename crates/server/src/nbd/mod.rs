@@ -87,9 +87,9 @@
 //! An idle connection sleeps. A thread stays awake for two things: for 20 µs for the rest of a
 //! message that has begun to arrive, since clients send the head of a write before its payload, and
 //! going to sleep in between takes longer than all else; and for [`Config::poll`] for the next request, if the one
-//! before came about as soon. Nor does a thread give up its core before it sleeps: more requests are then
-//! executed together, but where something else wants the core, a client that sends one request at a
-//! time waits three times as long.
+//! before came about as soon. Between two looks it lets others have its core. When it is not to look, it sleeps at once.
+//! Were it to let others have the core first, more requests would be executed together; but where something else wants the
+//! core, a client that sends one request at a time would wait three times as long.
 
 mod buffer;
 mod connection;

@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Serves clients until `stop` is done, then lets every connection finish what it has received,
-    /// and returns when all are closed.
+    /// and returns when all are closed and the exports are given up: what the server alone had is dropped.
     ///
     /// Runs within a tokio runtime with I/O and time enabled. The connections' threads are not the
     /// runtime's: it accepts, and no more.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use remanent_server::nbd::{BindError, Config, Exports, Server};
+use remanent_server::nbd::{BindError, Config, Export, Exports, Server};
 use tempfile::TempDir;
 
 use super::ram::{PAGE, Ram};
@@ -170,7 +170,11 @@ fn a_failing_connection_takes_no_other_with_it() {
 #[test]
 fn connections_end_with_the_server() {
     let mut clients = Vec::new();
-    with_server(exports(Ram::new(1 << 20)), |place| {
+    let ram: Arc<dyn Export> = Arc::new(Ram::new(1 << 20));
+    let export = Arc::downgrade(&ram);
+    let mut exports = Exports::new();
+    exports.add("disk", ram).expect("a good name");
+    with_server(exports, |place| {
         for over_tcp in [false, true] {
             let mut client = connect(place, over_tcp);
             assert_eq!(error(&mut client, &write(0, 0, b"x"), 0), Some(0));
@@ -182,6 +186,7 @@ fn connections_end_with_the_server() {
         stream.read_exact(&mut [0; 18]).expect("a greeting");
         clients.push(stream);
     });
+    assert_eq!(export.strong_count(), 0, "something has the disk open still");
     for client in &mut clients {
         ends(client);
     }
