@@ -76,6 +76,13 @@ fn disturbed(config: Config) -> Config {
 }
 
 pub(super) fn disks() -> Vec<Scenario> {
+    let mut all = on_memory();
+    all.extend(on_other_media());
+    all
+}
+
+/// By one thread and by several, on memory.
+fn on_memory() -> Vec<Scenario> {
     let with = |mix| Disks { mix, ..DISK };
     let full = Disks { mix: ALL, size_max: (OVERHEAD + 8) << 16, ..DISK };
     let spilled = Disks { mix: SPILLED, lines_max: 2, ..DISK };
@@ -84,9 +91,7 @@ pub(super) fn disks() -> Vec<Scenario> {
         after: 4,
         ..prepared(alone(4, 3))
     };
-    let faulty = Faults { poisoned: 2, truncated: 2, ..Faults::default() };
     let nested = Config { nested: Nested { depth: 2, one_in: 16, samples: 4 }, ..alone(3, 3) };
-    let not_nested = Nested { depth: 0, one_in: 0, samples: 0 };
     let recovered = Disks { lbas: FEW, mix: RECOVERED, ..DISK };
     let recovered_config = Config {
         nested: Nested { depth: 1, one_in: 2, samples: 16 },
@@ -132,6 +137,15 @@ pub(super) fn disks() -> Vec<Scenario> {
         .with_weight(6),
         Scenario::new("disk/recovery", "crashes during recovery", with(ALL), nested),
         Scenario::new("disk/recovered", "crashes soon after one", recovered, recovered_config),
+    ]
+}
+
+/// On memory of which only processes die, on files, and on memory that fails.
+fn on_other_media() -> Vec<Scenario> {
+    let with = |mix| Disks { mix, ..DISK };
+    let not_nested = Nested { depth: 0, one_in: 0, samples: 0 };
+    let faulty = Faults { poisoned: 2, truncated: 2, ..Faults::default() };
+    vec![
         Scenario::new(
             "disk/process",
             "the process dies",

@@ -15,7 +15,7 @@ use super::common::{Answer, Client, PATIENCE, Server, assert_whole, directory, e
 const PYTHON: &str = "/usr/bin/python3";
 
 /// Whether a client is there. Where it must be, its absence is a failure; else it is said.
-fn available(program: &str, arguments: &[&str]) -> bool {
+pub(super) fn available(program: &str, arguments: &[&str]) -> bool {
     let found = Command::new(program)
         .args(arguments)
         .stdout(Stdio::null())
@@ -26,8 +26,7 @@ fn available(program: &str, arguments: &[&str]) -> bool {
         ["CI", "REMANENT_REQUIRE_CLIENTS"].iter().any(|name| std::env::var_os(name).is_some());
     assert!(
         found || !required,
-        "{program} {arguments:?} does not run here; install redis-server, redis-tools and \
-         python3-redis, for example with ci/test"
+        "{program} {arguments:?} does not run here; ci/test installs what the tests need"
     );
     if !found {
         eprintln!("not run: {program} {arguments:?} is missing");
@@ -82,7 +81,7 @@ fn transcript(name: &str) -> PathBuf {
 }
 
 /// What a client printed on a server, which it must have left with status 0.
-fn run(command: &mut Command) -> String {
+pub(super) fn run(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the client runs");
     let stderr = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{command:?} ended with {status}: {stderr}");

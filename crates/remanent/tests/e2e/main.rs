@@ -5,6 +5,8 @@ mod batched;
 mod clients;
 mod common;
 mod disk;
+#[cfg(feature = "client-tests")]
+mod disk_clients;
 mod kill;
 mod pool;
 mod server;
