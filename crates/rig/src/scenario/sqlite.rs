@@ -24,19 +24,27 @@ pub(crate) struct Sqlite;
 struct Database {
     name: &'static str,
     mode: &'static str,
+    /// What SQLite is told of syncs: of a database that lies in a pool, transactions survive whatever it is.
+    synchronous: &'static str,
     /// Parameters of the URI, behind those that all have.
     parameters: &'static str,
     /// Whether only its journals are in the pool.
     is_file: bool,
 }
 
-const DATABASES: [Database; 5] = [
-    Database { name: "batch", mode: "delete", parameters: "", is_file: false },
-    Database { name: "log", mode: "wal", parameters: "", is_file: false },
-    Database { name: "journal", mode: "delete", parameters: "&batch=0", is_file: false },
-    Database { name: "log-beside", mode: "wal", parameters: "", is_file: true },
-    Database { name: "journal-beside", mode: "persist", parameters: "", is_file: true },
+const DATABASES: [Database; 7] = [
+    Database { name: "batch", ..IN_POOL },
+    Database { name: "log", mode: "wal", ..IN_POOL },
+    Database { name: "journal", parameters: "&batch=0", ..IN_POOL },
+    Database { name: "no-journal", mode: "off", ..IN_POOL },
+    Database { name: "no-syncs", synchronous: "off", ..IN_POOL },
+    Database { name: "log-beside", mode: "wal", is_file: true, ..IN_POOL },
+    Database { name: "journal-beside", mode: "persist", is_file: true, ..IN_POOL },
 ];
+
+/// What most of them are.
+const IN_POOL: Database =
+    Database { name: "", mode: "delete", synchronous: "full", parameters: "", is_file: false };
 
 /// Programs: one that runs SQL, and what checks pools.
 const SHELL: &str = "shell";
@@ -53,7 +61,7 @@ impl Scenario for Sqlite {
     }
 
     fn about(&self) -> &'static str {
-        "SQLite on DAX pools, by batches, WAL and journals: no transaction is lost or in part"
+        "SQLite on DAX pools, by batches, WAL, journals and none: no transaction is lost or in part"
     }
 
     fn writers(&self) -> usize {
@@ -118,11 +126,11 @@ impl Database {
             .spawn()
             .context("cannot start the program that runs SQL")?;
         let mut input = child.stdin.take().context("standard input is not piped")?;
-        let mode = self.mode;
+        let Database { mode, synchronous, .. } = self;
         // Few pages are kept in memory, so that some are written before the commit; and the log is often written back.
         writeln!(
             input,
-            "pragma journal_mode={mode}; pragma synchronous=full; pragma cache_size=10; \
+            "pragma journal_mode={mode}; pragma synchronous={synchronous}; pragma cache_size=10; \
              pragma wal_autocheckpoint=50; select 'begin';"
         )?;
         Ok((child, input))

@@ -254,6 +254,7 @@ macro_rules! kill_tests {
 
 kill_tests! {
     a_batch_is_whole: in_a_pool(Bundled, "delete");
+    a_batch_is_whole_where_journals_would_be_emptied: in_a_pool(Bundled, "truncate");
     a_batch_is_whole_where_journals_would_stay: in_a_pool(Bundled, "persist");
     a_log_is_whole: in_a_pool(Bundled, "wal");
     a_log_that_nobody_syncs_is_whole: unsynced(Bundled, "wal");
@@ -265,6 +266,8 @@ kill_tests! {
     a_journal_beside_a_file_that_nobody_syncs_is_whole: unsynced_beside(Bundled, "truncate");
     two_pools_are_whole_together: two_pools(Bundled, "delete");
     a_journal_beside_a_file_is_whole: beside(Bundled, "delete");
+    a_journal_that_is_emptied_beside_a_file_is_whole: beside(Bundled, "truncate");
+    a_journal_that_stays_beside_a_file_is_whole: beside(Bundled, "persist");
     a_log_beside_a_file_is_whole: beside(Bundled, "wal");
     two_files_are_whole_together: two_beside(Bundled, "truncate");
     #[cfg(feature = "client-tests")]
@@ -278,6 +281,8 @@ kill_tests! {
     #[cfg(feature = "client-tests")]
     debians_journal_beside_a_file: beside(Debian, "delete");
     #[cfg(feature = "client-tests")]
+    debians_journal_that_is_emptied_beside_a_file: beside(Debian, "truncate");
+    #[cfg(feature = "client-tests")]
     debians_journal_that_stays_beside_a_file: beside(Debian, "persist");
     #[cfg(feature = "client-tests")]
     debians_log_beside_a_file: beside(Debian, "wal");
@@ -285,6 +290,10 @@ kill_tests! {
     debians_journal_that_nobody_syncs: unsynced(Debian, "persist");
     #[cfg(feature = "client-tests")]
     debians_database_without_a_journal: in_a_pool(Debian, "off");
+    #[cfg(feature = "client-tests")]
+    debians_database_whose_journal_is_memory: in_a_pool(Debian, "memory");
+    #[cfg(feature = "client-tests")]
+    debians_database_without_anything: unsynced(Debian, "off");
     #[cfg(feature = "client-tests")]
     debians_two_pools: two_pools(Debian, "delete");
 }
