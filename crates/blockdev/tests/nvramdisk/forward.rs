@@ -8,6 +8,7 @@ use remanent_crashsim::{
     Class, Config, Faults, Nested, Outcome, Points, Rng, Sim, SimOptions, Subject, Workload,
     explore_workload,
 };
+use remanent_pmem::order::Method;
 use remanent_pmem::{Medium, Pool};
 
 use super::{BLOCK, LBA, SimDisk, bytes, disk, entry, options, read, reopen};
@@ -163,4 +164,32 @@ fn a_power_failure_leaves_one_of_the_twelve_states() {
             watched.met.into_inner().expect("nobody panics").into_iter().collect();
         assert_eq!(met, (0..=12).collect(), "{policy:?}");
     }
+}
+
+#[test]
+fn mixes_of_methods_survive_a_power_failure() {
+    let methods = [
+        Method::CacheFlush,
+        Method::NonTemporal,
+        Method::WriteThrough,
+        Method::Uncacheable,
+        Method::WriteCombining,
+        Method::Direct,
+    ];
+    let mut images = 0;
+    for number in 0..methods.len().pow(3) {
+        let of = |region: u32| methods[number / methods.len().pow(region) % methods.len()];
+        let policy = Policy::new(of(0), of(1), of(2));
+        // A block with a fence for each word has 512 more points to crash at: it is enough to see it with each method.
+        if policy.data == Method::Uncacheable && policy.map != policy.journal {
+            continue;
+        }
+        let config = Config { samples: 1, full_max: 1, ..config(options()) };
+        let watched = Watched::new(policy);
+        let report = explore_workload(&watched, &config, &Workload::sequence(vec![()]));
+        assert!(report.is_clean(), "{policy:?}: {report}");
+        images += report.images;
+    }
+    println!("{images} images");
+    assert!(images > 2_000, "{images} images");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use proptest::prelude::*;
 use remanent_blockdev::Error;
 use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
-use remanent_crashsim::{Counters, Sim};
+use remanent_crashsim::{Counters, Rng, Sim};
 use remanent_pmem::order::Method;
 use remanent_pmem::{Emulation, Pool};
 
@@ -59,6 +59,39 @@ proptest! {
         prop_assert!(found == model);
         prop_assert_eq!(disk.check().expect("no fault"), []);
     }
+}
+
+/// Every method for the blocks, with every one for the map and every one for the journal: none touches what the others
+/// have written, although some write whole lines.
+#[test]
+fn every_mix_of_methods_holds_what_was_written() {
+    let methods = Method::available();
+    let directory = tempfile::tempdir().expect("a directory");
+    let pool = pool(&directory);
+    let made = Nvramdisk::create(&pool, "disk", SIZE as u64, Policy::P3).expect("room");
+    let mut model = vec![0; SIZE];
+    let mut random = Rng::new(47);
+    for number in 0..methods.len().pow(3) {
+        let of = |region: u32| methods[number / methods.len().pow(region) % methods.len()];
+        let policy = Policy::new(of(0), of(1), of(2));
+        let disk = Nvramdisk::open(&pool, "disk", policy).expect("it is open already");
+        for _ in 0..6 {
+            let from = random.below(SIZE as u64) as usize;
+            let end = (from + 1 + random.below(3 * BLOCK as u64) as usize).min(SIZE);
+            model[from..end].fill_with(|| random.next_u64() as u8);
+            disk.write(from as u64, &model[from..end]).expect("on the disk");
+        }
+        let mut found = vec![1; SIZE];
+        disk.read(0, &mut found).expect("on the disk");
+        assert!(found == model, "{policy:?}");
+        assert_eq!(disk.check().expect("no fault"), [], "{policy:?}");
+    }
+    drop((made, pool));
+    let pool = Pool::options().open(directory.path().join("test.pool")).expect("it was closed");
+    let disk = Nvramdisk::open(&pool, "disk", Policy::P3).expect("it was closed");
+    let mut found = vec![1; SIZE];
+    disk.read(0, &mut found).expect("on the disk");
+    assert!(found == model);
 }
 
 #[test]
