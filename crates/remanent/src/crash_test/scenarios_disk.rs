@@ -16,7 +16,7 @@ const SIZES: &[u64] = &[1_700_000, 200_704 * 8 + 3, 448 * 8 + 5, 21];
 const SMALL_FIRST: &[u64] = &[0, 21, 448 * 8 + 5, 1_700_000];
 
 /// Blocks of three lines of the map.
-const ROW: &[std::ops::Range<u64>] = &[0..16];
+const ROW: &[std::ops::Range<u64>] = &[0..8, 8..16];
 
 /// Blocks in one line of the map, and in the next.
 const FEW: &[std::ops::Range<u64>] = &[0..2, 6..8];
