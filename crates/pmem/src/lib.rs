@@ -32,6 +32,7 @@ pub mod order;
 pub mod persistent;
 pub mod pool;
 mod sigbus;
+#[cfg(target_arch = "x86_64")]
 mod summed;
 pub mod sync;
 

@@ -16,7 +16,9 @@ use crate::isa::{self, FlushInstruction, isa, lines};
 use crate::mapping::Mapping;
 use crate::medium::{self, Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
 use crate::order::{self, Method};
-use crate::{PAGE_LEN, Result, sigbus, summed};
+#[cfg(target_arch = "x86_64")]
+use crate::summed;
+use crate::{PAGE_LEN, Result, sigbus};
 
 /// What `flush` and `fence` do on this pool, decided when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,6 +332,7 @@ impl Medium for Mapped {
     }
 
     fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
+        #[cfg(target_arch = "x86_64")]
         if matches!(self.policy, Policy::Lines(_))
             && offset.is_multiple_of(LINE_LEN)
             && bytes.len().is_multiple_of(summed::STEP_LEN)

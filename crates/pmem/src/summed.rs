@@ -5,7 +5,6 @@
 //! remainder, many bytes at a time (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
 //! Instruction", Intel 2009).
 
-#[cfg(target_arch = "x86_64")]
 use core::arch::x86_64::*;
 
 /// Bytes that are copied at once.
@@ -55,7 +54,6 @@ const fn factors(bytes: [u32; 4]) -> [u64; 8] {
 ///
 /// [`is_possible`]; `to` is valid for so many bytes of writes and aligned to 64, `from` valid for as many of reads, and they
 /// do not overlap.
-#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 pub(crate) unsafe fn stream_steps(to: *mut u8, from: *const u8, steps: usize) -> u32 {
     // What a checksum begins with is added to the first bytes.
@@ -84,7 +82,6 @@ pub(crate) unsafe fn stream_steps(to: *mut u8, from: *const u8, steps: usize) ->
 }
 
 /// The sum of what 64 bytes earlier bytes make, and those that are there now.
-#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 #[inline]
 fn fold(sum: __m512i, factors: [u64; 8], next: __m512i) -> __m512i {
@@ -96,7 +93,6 @@ fn fold(sum: __m512i, factors: [u64; 8], next: __m512i) -> __m512i {
 }
 
 /// The checksum of 64 bytes that begun as a checksum does.
-#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 #[inline]
 fn remainder(bytes: __m512i) -> u32 {
