@@ -161,7 +161,7 @@ impl<M: Medium> Device<M> {
         for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
             let lbas = leaf * NODE_ENTRIES..blocks.min((leaf + 1) * NODE_ENTRIES);
             len += (lbas.end - lbas.start) * BLOCK_LEN;
-            if !self.leaf(leaf)?.block.is_none() {
+            if !note(self.leaf(leaf), &mut violations)?.block.is_none() {
                 for lba in lbas {
                     note(self.read_if_there(Lba(lba), &mut data), &mut violations)?;
                 }
@@ -175,7 +175,8 @@ impl<M: Medium> Device<M> {
         for (snapshot, _reader) in self.open_snapshots() {
             let blocks = snapshot.size.div_ceil(BLOCK_LEN);
             for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
-                let node = snapshot.tree.leaf(self.medium(), &self.space, leaf)?;
+                let node = snapshot.tree.leaf(self.medium(), &self.space, leaf);
+                let node = note(node, &mut violations)?;
                 if node.block.is_none() || !seen.insert(node.block) {
                     continue;
                 }
@@ -196,12 +197,12 @@ impl<M: Medium> Device<M> {
     }
 }
 
-/// Keeps what an error says is wrong with the disk.
-fn note(read: Result<()>, violations: &mut Vec<Violation>) -> Result<()> {
-    if let Err(error) = read {
+/// Keeps what an error says is wrong with the disk; then there is nothing.
+fn note<T: Default>(read: Result<T>, violations: &mut Vec<Violation>) -> Result<T> {
+    read.or_else(|error| {
         violations.push(violation(error)?);
-    }
-    Ok(())
+        Ok(T::default())
+    })
 }
 
 /// What an error says is wrong with the disk; any other error stays one.

@@ -166,6 +166,7 @@ impl<M: Medium> Disk<M> {
         if offset.is_multiple_of(BLOCK_LEN) && part.is_empty() {
             let first = Lba::containing(offset);
             return match blocks {
+                [] => self.flush(),
                 [block] => self.device.write_block(first, block),
                 _ => self.device.write_blocks(first, blocks),
             };

@@ -74,6 +74,8 @@ const WRITTEN_SHIFT: u32 = 56;
 pub(crate) const VOUCHED_MAX: usize = 64;
 /// Spare blocks that a lane keeps, at most.
 pub(crate) const SPARES_MAX: usize = 64;
+// Blocks in a row that are overwritten by spares need no more lines than fit in a slot.
+const _: () = assert!(record_len(SPARES_MAX / WORDS + 2, SPARES_MAX) as u64 <= SLOT_LEN);
 
 /// A line that an operation changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +153,7 @@ pub(crate) fn spill_count(changes: usize, spares: usize, lines_max: usize) -> us
     changes.div_ceil(SPILL_LINES)
 }
 
-fn record_len(changes: usize, spares: usize) -> usize {
+const fn record_len(changes: usize, spares: usize) -> usize {
     let line = LINE_LEN as usize;
     let spares = (spares * size_of::<u32>()).next_multiple_of(line);
     let targets = changes.saturating_sub(HEADER_TARGETS) * size_of::<u64>();

@@ -13,7 +13,7 @@
 //! | of more; or of so many places that a slot of the journal has no room for the lines | 2: the data, then the record |
 //! | where leaves of the map have to be made: the first write to 1.75 MiB, or the first since a snapshot | 2 more for all |
 //! | trim, for each 1.75 MiB; snapshot | 1 |
-//! | another size | 1; a smaller one as many more as trimming what it cuts off |
+//! | another size | 1; a smaller one 2, and as many as trimming what it cuts off |
 //! | removing a snapshot | 3 |
 //! | opening; closing | 4 to 6; 2, and those of the heap |
 //! | taking a slab from the pool | 4 more |

@@ -127,27 +127,18 @@ impl Leaves {
     }
 }
 
+/// Words of a node, by its lines.
+type NodeWords = [[u64; WORDS]; NODE_LINES];
+
 /// A node that is being made.
 #[derive(Debug)]
 struct NewNode {
     block: Block,
     at: u64,
-    words: Box<[[u64; WORDS]; NODE_LINES]>,
+    words: Box<NodeWords>,
 }
 
 impl NewNode {
-    /// An empty one, or a copy of `of`.
-    fn make<M: Medium>(medium: &M, space: &Space, of: Child, block: Block) -> Result<Self> {
-        let mut words = Box::new([[0; WORDS]; NODE_LINES]);
-        if !of.block.is_none() {
-            let from = space.locate(of.block, STATE)?;
-            for (words, line) in words.iter_mut().zip(0..) {
-                *words = load_line(medium, from + line * 64)?.words;
-            }
-        }
-        Ok(NewNode { block, at: space.locate(block, STATE)?, words })
-    }
-
     fn child(&self, place: u64) -> Child {
         let (line, word) = place_in_node(place);
         Child::decode(self.words[(line / 64) as usize][word])
@@ -169,6 +160,18 @@ impl NewNode {
         }
         medium.write_streaming(self.at, &bytes);
     }
+}
+
+/// The words of a node; those of an empty one where there is none.
+fn read_node<M: Medium>(medium: &M, space: &Space, node: Child) -> Result<Box<NodeWords>> {
+    let mut words = Box::new([[0; WORDS]; NODE_LINES]);
+    if !node.block.is_none() {
+        let from = space.locate(node.block, STATE)?;
+        for (words, line) in words.iter_mut().zip(0..) {
+            *words = load_line(medium, from + line * 64)?.words;
+        }
+    }
+    Ok(words)
 }
 
 /// What makes leaves the disk's own: nodes that were made or copied, and what leads to them. Nothing is written meanwhile.
@@ -223,14 +226,14 @@ impl Paths {
             let below = self.tree.top;
             self.tree.height += 1;
             if !below.block.is_none() {
-                self.tree.top = self.make(medium, space, Child::default(), supply()?)?;
+                self.tree.top = self.make(medium, space, Child::default(), &mut supply)?;
                 self.set_child(medium, space, Above::Node(self.tree.top, 0), below)?;
             }
         }
         let (mut child, mut above) = (self.tree.top, Above::Tree);
         for level in (0..=self.tree.height).rev() {
             if !self.is_own(child) {
-                child = self.make(medium, space, child, supply()?)?;
+                child = self.make(medium, space, child, &mut supply)?;
                 self.set_child(medium, space, above, child)?;
             }
             if level > 0 {
@@ -254,10 +257,13 @@ impl Paths {
         medium: &M,
         space: &Space,
         of: Child,
-        block: Block,
+        supply: impl FnOnce() -> Result<Block>,
     ) -> Result<Child> {
+        // Before a block is taken, which nobody would give back if the node cannot be read.
+        let words = read_node(medium, space, of)?;
+        let block = supply()?;
         self.index.insert(block, self.nodes.len());
-        self.nodes.push(NewNode::make(medium, space, of, block)?);
+        self.nodes.push(NewNode { block, at: space.locate(block, STATE)?, words });
         Ok(Child { block, generation: self.generations.0 })
     }
 

@@ -59,6 +59,7 @@ impl<M: Medium> Device<M> {
         drop(heap_lane);
         let state = State { size, generation: 1, ..State::default() };
         let put = |at, words| Line::store_encoded(medium, at, &Line::first(words).encode(at));
+        assert!(shape.is_valid(), "{shape:?}");
         let Shape { slab_blocks, lines_max } = shape;
         let lanes = LANE_COUNT as u64;
         put(header + IDENTITY, [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, 0, 0]);

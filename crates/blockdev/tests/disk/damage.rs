@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use remanent_blockdev::{Disk, Error};
-use remanent_pmem::Pool;
+use remanent_pmem::{Pool, crc32c};
 
 use super::{TestPool, bytes};
 
@@ -45,6 +45,35 @@ fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
     assert_eq!(told[0].offset, at);
     disk.write(8192, &data).expect("writing it anew heals it");
     assert_eq!(disk.scrub(|_| ControlFlow::Continue(())).expect("no fault"), []);
+}
+
+#[test]
+fn writes_that_a_damaged_node_refuses_take_no_space() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(1 << 20);
+    let data = bytes(4096, 77);
+    disk.write(0, &data).expect("room");
+    disk.snapshot("kept").expect("room");
+    let allocated = disk.info().allocated;
+    // The entry of the block, in its leaf and in the journal, which is not looked at any more.
+    let file =
+        std::fs::OpenOptions::new().read(true).write(true).open(&pool.path).expect("it is ours");
+    let content = std::fs::read(&pool.path).expect("it is ours");
+    let entries = content
+        .chunks_exact(8)
+        .zip(0..)
+        .filter(|(word, _)| word[4..] == crc32c(&data).to_le_bytes() && word[..4] != [0; 4]);
+    for (word, place) in entries {
+        file.write_all_at(&[word[0] ^ 1], place * 8).expect("it is ours");
+    }
+    for _ in 0..200 {
+        // It is a snapshot's leaf, too, and cannot be copied.
+        let refused = disk.write(4096, &data);
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    }
+    assert_eq!(disk.info().allocated, allocated);
+    let told = disk.scrub(|_| ControlFlow::Continue(())).expect("no fault");
+    assert!(!told.is_empty());
 }
 
 #[test]
