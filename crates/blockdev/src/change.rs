@@ -1,9 +1,10 @@
 //! Changing blocks: every call is one step, whatever it changes.
 //!
 //! New data go to blocks that nobody has ([`Space`](crate::space::Space)), and one record of the journal has the map lead
-//! to them. That is the paper's shadow block and its journal, with one fence for up to 64 blocks in not too many places, and two
-//! for any number of them ([`journal`](crate::journal)). A block that is overwritten becomes a spare of the lane that overwrote it, as in the paper's pool of
-//! shadow blocks; a record carries the lane's spares, so they need no other note.
+//! to them. That is the paper's shadow block and its journal, with one fence for up to 64 blocks in not too many places,
+//! and two for any number of them ([`journal`](crate::journal)). A block that is overwritten becomes a spare of the lane
+//! that overwrote it, as in the paper's pool of shadow blocks; a record carries the lane's spares, so they need no other
+//! note.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -212,7 +212,6 @@ pub(crate) unsafe fn stream_lines(to: *mut u8, from: *const u8, lines: usize) {
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-#[inline]
 unsafe fn stream_lines_avx512(to: *mut u8, from: *const u8, lines: usize) {
     use core::arch::x86_64::{__m512i, _mm512_loadu_si512, _mm512_stream_si512};
     for line in 0..lines {

@@ -39,16 +39,23 @@ pub enum Method {
 }
 
 impl Method {
+    /// Those after which bytes are durable: all but [`Method::Async`].
+    pub const DURABLE: [Method; 6] = [
+        Method::CacheFlush,
+        Method::NonTemporal,
+        Method::WriteThrough,
+        Method::Uncacheable,
+        Method::WriteCombining,
+        Method::Direct,
+    ];
+
     /// Every method that this CPU can execute.
     pub fn available() -> Vec<Method> {
         let mut methods = vec![Method::Async];
-        if isa().flush.is_some() {
-            methods.extend([Method::CacheFlush, Method::NonTemporal, Method::WriteThrough]);
-            methods.extend([Method::Uncacheable, Method::WriteCombining]);
-        }
-        if isa().movdir64b {
-            methods.push(Method::Direct);
-        }
+        methods.extend(Method::DURABLE.into_iter().filter(|method| match method {
+            Method::Direct => isa().movdir64b,
+            _ => isa().flush.is_some(),
+        }));
         methods
     }
 

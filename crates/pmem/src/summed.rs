@@ -10,7 +10,7 @@ use core::arch::x86_64::*;
 /// Bytes that are copied at once.
 pub(crate) const STEP_LEN: usize = 256;
 
-/// Whether the CPU has what [`stream_steps`] needs.
+/// Whether the CPU has what [`stream_steps`] needs. One with AVX-512 has SSE 4.2.
 #[inline]
 pub(crate) fn is_possible() -> bool {
     let isa = crate::isa();
@@ -92,7 +92,7 @@ fn fold(sum: __m512i, factors: [u64; 8], next: __m512i) -> __m512i {
     _mm512_xor_si512(_mm512_xor_si512(low, high), next)
 }
 
-/// The checksum of 64 bytes that begun as a checksum does.
+/// The checksum of 64 bytes that begin as a checksum does.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 #[inline]
 fn remainder(bytes: __m512i) -> u32 {

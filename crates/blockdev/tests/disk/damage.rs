@@ -24,8 +24,7 @@ fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
     let data = bytes(4096, 77);
     disk.write(8192, &data).expect("room");
     disk.write(4096, &bytes(4096, 3)).expect("room");
-    let file =
-        std::fs::OpenOptions::new().read(true).write(true).open(&pool.path).expect("it is ours");
+    let file = pool.file();
     let at = needle(&file, &data);
     file.write_all_at(&[data[1000] ^ 4], at + 1000).expect("it is ours");
 
@@ -56,8 +55,7 @@ fn writes_that_a_damaged_node_refuses_take_no_space() {
     disk.snapshot("kept").expect("room");
     let allocated = disk.info().allocated;
     // The entry of the block, in its leaf and in the journal, which is not looked at any more.
-    let file =
-        std::fs::OpenOptions::new().read(true).write(true).open(&pool.path).expect("it is ours");
+    let file = pool.file();
     let content = std::fs::read(&pool.path).expect("it is ours");
     let entries = content
         .chunks_exact(8)

@@ -24,6 +24,12 @@ impl TestPool {
         TestPool { pool, path, _directory: directory }
     }
 
+    /// The pool's file, to be changed behind its back.
+    fn file(&self) -> std::fs::File {
+        let mut options = std::fs::OpenOptions::new();
+        options.read(true).write(true).open(&self.path).expect("it is ours")
+    }
+
     fn disk(&self, size: u64) -> Disk {
         Disk::create(&self.pool, "disk", size).expect("room for a disk")
     }

@@ -10,14 +10,6 @@ use remanent_pmem::order::Method;
 
 use super::log::{config, expect_violation};
 
-const METHODS: [Method; 6] = [
-    Method::CacheFlush,
-    Method::NonTemporal,
-    Method::WriteThrough,
-    Method::Uncacheable,
-    Method::WriteCombining,
-    Method::Direct,
-];
 /// Words of a range that begins and ends within lines.
 const WORDS: usize = 20;
 const RANGE: u64 = 5 * 8;
@@ -70,7 +62,7 @@ impl Subject for Ranges {
 
 #[test]
 fn what_a_method_has_written_is_durable_when_it_returns() {
-    for method in METHODS {
+    for method in Method::DURABLE {
         for granularity in [Granularity::Line, Granularity::Page] {
             let sim = SimOptions { granularity, ..SimOptions::default() };
             let config = Config { sim, points: Points::Fences, samples: 32, ..config() };
@@ -88,7 +80,7 @@ fn what_is_not_ordered_is_lost() {
 
 #[test]
 fn a_method_has_one_fence_or_one_a_word() {
-    for method in METHODS {
+    for method in Method::DURABLE {
         let sim = Sim::new(SimOptions::default());
         method.write(&sim, RANGE, &[7; WORDS * 8]);
         let Counters { stores, fences, flushed_lines, .. } = sim.counters();
