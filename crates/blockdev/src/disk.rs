@@ -142,7 +142,8 @@ impl<M: Medium> Disk<M> {
         DiskInfo { size: self.size(), allocated: space.slab_count() as u64 * slab_len, slab_len }
     }
 
-    /// Reads any range. Takes no lock, and waits for a writer only where the way to a block is looked up for the first time.
+    /// Reads any range. Takes no lock but to tell damage from a write that is under way, and to find the way to a
+    /// block for the first time.
     ///
     /// Each block is read as one write has left it; different blocks may be of different writes.
     ///
@@ -212,11 +213,12 @@ impl<M: Medium> Disk<M> {
         Ok(self.device.heap.verify()?)
     }
 
-    /// Visits a range in parts that have data, and parts that have none, until told to stop.
+    /// Visits a range in parts that have data, and parts that have none, until told to stop. What is damaged counts as
+    /// data, which reading it refuses.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], or when the map is damaged.
+    /// [`Error::OutOfRange`], or when a node of the map is damaged that leads to others.
     pub fn extents(
         &self,
         offset: u64,

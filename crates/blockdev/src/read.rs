@@ -189,7 +189,9 @@ impl<M: Medium> Device<M> {
             } else {
                 let place = entry_at(self.space.locate(leaf.block, self.meta)?, lba.place());
                 let entry = Entry::decode(self.medium().load(place));
-                (!entry.block.is_none(), Lba(lba.0 + 1))
+                // Of a line that is not whole nobody says that there is nothing: who reads what it leads to is told.
+                let is_mapped = !entry.block.is_none() || !self.is_whole(place);
+                (is_mapped, Lba(lba.0 + 1))
             };
             if find(lba.leaf())? != leaf {
                 continue;

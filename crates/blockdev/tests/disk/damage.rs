@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
-use remanent_blockdev::{Disk, Error};
+use remanent_blockdev::{Disk, Error, Extent};
 use remanent_pmem::{Pool, crc32c};
 
 use super::{TestPool, bytes};
@@ -46,6 +46,40 @@ fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
     assert_eq!(disk.scrub(|_| ControlFlow::Continue(())).expect("no fault"), []);
 }
 
+/// Where the file holds an entry of the map that leads to a block with `data`: in its leaf, and in the journal, which is
+/// not looked at any more.
+fn entries_of(pool: &TestPool, data: &[u8]) -> Vec<u64> {
+    let content = std::fs::read(&pool.path).expect("it is ours");
+    let checksum = crc32c(data).to_le_bytes();
+    let words = content.chunks_exact(8).zip(0..);
+    let is_entry = |word: &[u8]| word[4..] == checksum && word[..4] != [0; 4];
+    words.filter(|(word, _)| is_entry(word)).map(|(_, place)| place * 8).collect()
+}
+
+#[test]
+fn what_a_lost_line_of_the_map_led_to_is_no_hole() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(1 << 20);
+    let data = bytes(4096, 77);
+    disk.write(8192, &data).expect("room");
+    disk.snapshot("kept").expect("room");
+    let snapshot = disk.open_snapshot("kept").expect("it is there");
+    for entry in entries_of(&pool, &data) {
+        pool.file().write_all_at(&[0; 64], entry & !63).expect("it is ours");
+    }
+    let mut told = Vec::new();
+    let mut visit = |extent: Extent| {
+        told.push(extent.is_mapped);
+        ControlFlow::Continue(())
+    };
+    disk.extents(8192, 4096, &mut visit).expect("the nodes above are whole");
+    snapshot.extents(8192, 4096, &mut visit).expect("the nodes above are whole");
+    assert_eq!(told, [true, true]);
+    let mut found = vec![0; 4096];
+    assert!(matches!(disk.read(8192, &mut found), Err(Error::Damaged { .. })));
+    assert!(matches!(snapshot.read(8192, &mut found), Err(Error::Damaged { .. })));
+}
+
 #[test]
 fn writes_that_a_damaged_node_refuses_take_no_space() {
     let pool = TestPool::new(64 << 20);
@@ -54,15 +88,11 @@ fn writes_that_a_damaged_node_refuses_take_no_space() {
     disk.write(0, &data).expect("room");
     disk.snapshot("kept").expect("room");
     let allocated = disk.info().allocated;
-    // The entry of the block, in its leaf and in the journal, which is not looked at any more.
     let file = pool.file();
-    let content = std::fs::read(&pool.path).expect("it is ours");
-    let entries = content
-        .chunks_exact(8)
-        .zip(0..)
-        .filter(|(word, _)| word[4..] == crc32c(&data).to_le_bytes() && word[..4] != [0; 4]);
-    for (word, place) in entries {
-        file.write_all_at(&[word[0] ^ 1], place * 8).expect("it is ours");
+    for entry in entries_of(&pool, &data) {
+        let mut word = [0];
+        file.read_exact_at(&mut word, entry).expect("it is ours");
+        file.write_all_at(&[word[0] ^ 1], entry).expect("it is ours");
     }
     for _ in 0..200 {
         // It is a snapshot's leaf, too, and cannot be copied.
