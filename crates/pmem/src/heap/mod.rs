@@ -294,13 +294,31 @@ impl<M: Medium> Heap<M> {
     ///
     /// When the state word is damaged.
     pub fn has_large(&self, offset: u64, len: u64) -> Result<bool> {
+        Ok(self.large_len(offset)?.is_some_and(|found| found >= len))
+    }
+
+    /// Bytes of the large block of this heap that begins at `offset`; `None` when none does.
+    ///
+    /// # Errors
+    ///
+    /// When the state word is damaged.
+    pub fn large_len(&self, offset: u64) -> Result<Option<u64>> {
         let chunk = ChunkId::containing(offset);
         if chunk.offset() != offset || !chunk.is_data() || chunk >= self.pool.chunk_end() {
-            return Ok(false);
+            return Ok(None);
         }
         let state = self.pool.chunk_state(chunk)?;
         let is_ours = state.kind == ChunkKind::LargeHead && state.owner == self.owner.0;
-        Ok(is_ours && u64::from(state.run) * CHUNK_LEN >= len)
+        Ok(is_ours.then_some(u64::from(state.run) * CHUNK_LEN))
+    }
+
+    /// Asks whether the pool has room for `count` large blocks of `len` bytes. Others may take it meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`](crate::Error::Full) when it has not, or when a state word is damaged.
+    pub fn check_room(&self, len: u64, count: u64) -> Result<()> {
+        self.pool.check_room(len.div_ceil(CHUNK_LEN) as u32, count)
     }
 
     fn class_of(&self, chunk: ChunkId) -> Result<Option<Class>> {

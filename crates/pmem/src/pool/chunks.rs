@@ -22,8 +22,8 @@ const EXPECT_AHEAD_MAX: u32 = 512;
 pub(crate) struct Search {
     /// Next chunk to look at.
     next: ChunkId,
-    /// Whether chunks before `next` may have become free.
-    freed_behind: bool,
+    /// Chunks of the longest run that may be free before `next`.
+    fits_behind: u32,
     /// One past the last chunk of the file.
     end: ChunkId,
     /// Chunks before this one were announced to the medium as used soon.
@@ -32,7 +32,7 @@ pub(crate) struct Search {
 
 impl Search {
     pub(crate) fn new(first: ChunkId, end: ChunkId) -> Self {
-        Search { next: first, freed_behind: true, end, expected: ChunkId(0) }
+        Search { next: first, fits_behind: u32::MAX, end, expected: ChunkId(0) }
     }
 }
 
@@ -131,8 +131,10 @@ impl<M: Medium> Pool<M> {
         let head = (first.state(), purpose.head_state(owner).encode());
         self.store_own(bodies.chain([head]));
         medium.flush(first.state(), u64::from(run) * WORD_LEN);
-        // A run may have passed over free chunks that were too few for it.
-        search.freed_behind |= run > 1 && first != search.next;
+        if first != search.next {
+            // It may have passed over free chunks that were too few for it.
+            search.fits_behind = search.fits_behind.max(run - 1);
+        }
         search.next = ChunkId(first.0 + run).next_data();
         self.expect_next(&mut search, first, run);
         Ok(first)
@@ -192,10 +194,55 @@ impl<M: Medium> Pool<M> {
         if let Some(found) = self.scan(search.next, search.end, run)? {
             return Ok(Some(found));
         }
-        if !std::mem::take(&mut search.freed_behind) {
+        if run > search.fits_behind {
             return Ok(None);
         }
-        self.scan(ChunkId(0).next_data(), search.end, run)
+        let found = self.scan(ChunkId(0).next_data(), search.end, run)?;
+        if found.is_none() {
+            search.fits_behind = run - 1;
+        }
+        Ok(found)
+    }
+
+    /// Refuses what [`take_chunks`](Pool::take_chunks) would refuse before it had taken `count` runs of `run` chunks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Full`], or when a state word is damaged.
+    pub(crate) fn check_room(&self, run: u32, count: u64) -> Result<()> {
+        let end = self.chunk_end();
+        // What the file may grow by is enough as a rule, and quickly counted.
+        if self.count_free(end, end, run, count)? < count
+            && self.count_free(ChunkId(0), end, run, count)? < count
+        {
+            return Err(self.full(count * u64::from(run) * CHUNK_LEN, end));
+        }
+        Ok(())
+    }
+
+    /// Free runs of `run` chunks from `from` on, also where the file, which ends at `end`, may grow to; it is enough to
+    /// find `wanted`.
+    fn count_free(&self, from: ChunkId, end: ChunkId, run: u32, wanted: u64) -> Result<u64> {
+        let limit = ChunkId((self.size_max() / CHUNK_LEN) as u32);
+        let mut at = from.next_data();
+        let (mut count, mut free) = (0, 0);
+        while at < limit && count + u64::from(free / run) < wanted {
+            let (is_free, span) = if at < end {
+                let state = self.chunk_state(at)?;
+                (state.is_free(), state.span())
+            } else {
+                (true, (ZONE_CHUNKS - at.0 % ZONE_CHUNKS).min(limit.0 - at.0))
+            };
+            let next = ChunkId(at.0.saturating_add(span));
+            at = next.next_data();
+            free += if is_free { span } else { 0 };
+            // A run does not cross the metadata of the next zone.
+            if !is_free || at != next {
+                count += u64::from(free / run);
+                free = 0;
+            }
+        }
+        Ok(count + u64::from(free / run))
     }
 
     fn scan(&self, from: ChunkId, end: ChunkId, run: u32) -> Result<Option<ChunkId>> {
@@ -290,7 +337,9 @@ impl<M: Medium> Pool<M> {
         // Flush and fence: free for good before anyone may take it.
         medium.persist(first.state(), WORD_LEN);
         let mut search = self.search().lock(medium);
-        search.freed_behind |= first < search.next;
+        if first < search.next {
+            search.fits_behind = u32::MAX;
+        }
     }
 
     /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.

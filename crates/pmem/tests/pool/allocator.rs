@@ -11,6 +11,8 @@ const FENCE_BUDGET: f64 = 0.1;
 /// Content that makes blocks of at most 256 bytes, of all eight classes.
 const CONTENT_MAX: u64 = 240;
 const COUNT: u64 = 20_000;
+/// Content of a block of four chunks.
+const LARGE: usize = 4 * CHUNK_LEN as usize - 64;
 
 #[test]
 fn small_allocations_cost_at_most_a_tenth_of_a_fence() {
@@ -195,6 +197,45 @@ fn a_large_block_that_was_freed_is_reused_when_the_pool_is_full() {
         assert_eq!(slots.get(0).as_ref(), Some(&content));
     }
     assert_sound(&pool, &slots);
+}
+
+/// In a full pool in which every third large block was freed: there is room between the others, and for nothing longer.
+#[test]
+fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
+    let dir = memory_dir();
+    let pool = Pool::options().size_max(32 << 20).create(dir.path().join("a.pool")).unwrap();
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let heap = slots.heap();
+    let content = pattern(1, LARGE);
+    let count = (0..).find(|&index| slots.put(index, &content).is_err()).unwrap();
+    let freed = (0..count - 2).step_by(3);
+    freed.clone().for_each(|index| slots.clear(index).unwrap());
+    heap.settle().unwrap();
+    let room = freed.clone().count() as u64;
+    assert!(room >= 4);
+    heap.check_room(LARGE as u64, room).unwrap();
+    let error = heap.check_room(LARGE as u64, room + 1).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    for index in freed {
+        let error = slots.put(count, &pattern(2, 2 * LARGE)).unwrap_err();
+        assert!(error.is_full(), "{error}");
+        slots.put(index, &content).unwrap();
+    }
+    assert_sound(&pool, &slots);
+}
+
+#[test]
+fn room_is_counted_where_a_pool_may_grow_to() {
+    let dir = memory_dir();
+    let pool = Pool::options().size_max(9 << 30).create(dir.path().join("a.pool")).unwrap();
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    // A zone has 4,079 MiB for data. Of the third one there is one GiB, of which 1,007 MiB are for data.
+    for (len, room) in [(1 << 20, 9_150), (1 << 30, 6), (3 << 30, 2)] {
+        slots.heap().check_room(len, room).unwrap();
+        let error = slots.heap().check_room(len, room + 16).unwrap_err();
+        assert!(error.is_full(), "{error}");
+    }
+    assert!(slots.heap().check_room(1 << 30, 7).is_err());
 }
 
 #[test]
