@@ -241,6 +241,7 @@ fn qemu_converts_and_compares() {
             run(place.path(), "qemu-img", &["compare", "-f", "raw", "-F", "raw", uri, &full]);
             run(place.path(), "qemu-img", &["convert", "-f", "raw", "-O", "qcow2", uri, "out"]);
             run(place.path(), "qemu-img", &["compare", "-f", "raw", "-F", "qcow2", uri, "out"]);
+            run(place.path(), "qemu-img", &["check", "out"]);
         }
         let map = json(place.path(), "qemu-img", &["map", "--output=json", "-f", "raw", &full]);
         let pieces: Vec<_> = map
@@ -251,6 +252,23 @@ fn qemu_converts_and_compares() {
             .collect();
         let piece = |start, zero| (Some(start), Some(zero));
         assert_eq!(pieces, [piece(0, false), piece(4 << 20, true), piece(12 << 20, false)]);
+    });
+}
+
+/// One with structures of its own, on the export.
+#[test]
+fn qemu_keeps_an_image_of_its_format_whole() {
+    if !available(&["qemu-img"]) {
+        return;
+    }
+    with_each_kind(|place, _| {
+        fs::write(place.path().join("in"), &content()[..8 << 20]).expect("space");
+        for uri in place.uris("disk") {
+            run(place.path(), "qemu-img", &["create", "-f", "qcow2", &uri, "8M"]);
+            run(place.path(), "qemu-img", &["convert", "-n", "-O", "qcow2", "in", &uri]);
+            run(place.path(), "qemu-img", &["check", "-f", "qcow2", &uri]);
+            run(place.path(), "qemu-img", &["compare", "-f", "qcow2", "-F", "raw", &uri, "in"]);
+        }
     });
 }
 
