@@ -60,15 +60,18 @@ pub(super) fn measure(
             let x = format!("nbd {} QD{}", job.access, job.depth);
             report.row(NAMES[index], &x, &ground(index), "req/s", requests);
         }
-        let against = format!(
-            "nbdkit memory: {} req/s, ours {}",
-            number(samples[2].median()),
-            number(samples[0].median())
-        );
-        let is_write = job.access == "randwrite";
-        let read = if is_write { "" } else { ".read" };
-        let id = format!("disk.nbd{read}.qd{}_vs_nbdkit", job.depth);
-        report.claim(&id, &samples[0].over(&samples[2]), "x", against, None);
+        let read = if job.access == "randwrite" { "" } else { ".read" };
+        // Nbdkit's memory survives nothing: the first is what is nearest to it, the second has flushes and fences as well.
+        for (ours, nvram) in [(0, ""), (1, ".nvram")] {
+            let (theirs, ours) = (&samples[2], &samples[ours]);
+            let against = format!(
+                "nbdkit memory: {} req/s, ours {}",
+                number(theirs.median()),
+                number(ours.median())
+            );
+            let id = format!("disk.nbd{read}.qd{}_vs_nbdkit{nvram}", job.depth);
+            report.claim(&id, &ours.over(theirs), "x", against, None);
+        }
     }
     let title = "Requests of 4 KiB over a Unix socket";
     report.chart("nbd", title, "req/s", "nbd ", Shape::Bars);
