@@ -41,6 +41,14 @@ const SNAPSHOTS: &[(Kind, u64)] = &[
     (Kind::Snapshot, 2),
     (Kind::RemoveSnapshot, 2),
 ];
+/// What holds up the other lanes, or looks at what they left, among them.
+const LANES: &[(Kind, u64)] = &[
+    (Kind::Write, 4),
+    (Kind::Trim, 1),
+    (Kind::Resize, 2),
+    (Kind::Snapshot, 2),
+    (Kind::RemoveSnapshot, 2),
+];
 /// What stores few words: a crash between any two of them is explored.
 const QUICK: &[(Kind, u64)] = &[
     (Kind::Part, 1),
@@ -197,5 +205,12 @@ pub(super) fn disturbed_disks() -> Vec<Scenario> {
             with(ALL),
             disturbed(together(3, 3, 2)),
         ),
+        Scenario::new(
+            "disk/disturbed-lanes",
+            "snapshots and sizes beside writers, with write disturbance",
+            Disks { lbas: FEW, ..with(LANES) },
+            disturbed(together(3, 3, 2)),
+        )
+        .with_weight(4),
     ]
 }
