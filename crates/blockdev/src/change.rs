@@ -192,8 +192,8 @@ impl<M: Medium> Device<M> {
         Ok(true)
     }
 
-    /// As [`overwrite`](Device::overwrite), of some in a row. One block has its own function because all that is put
-    /// together there, to be read at once, waits for the stores before it.
+    /// As [`overwrite`](Device::overwrite), of some in a row. One block has a function of its own: lists that
+    /// are stored and read again at once would wait until the stores before them have left the core.
     fn overwrite_row(&self, lane: &mut Lane, first: Lba, blocks: &[BlockData]) -> Result<bool> {
         if lane.spares.len() < blocks.len() || self.has_snapshot() {
             return Ok(false);

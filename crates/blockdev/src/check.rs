@@ -15,12 +15,42 @@ use crate::{Error, Result};
 /// Violations that are told; the rest are counted.
 const TOLD_MAX: usize = 100;
 
+/// What is wrong, as much of it as is told.
+#[derive(Debug, Default)]
+struct Told {
+    violations: Vec<Violation>,
+    untold: u64,
+}
+
+impl Told {
+    fn push(&mut self, violation: Violation) {
+        if self.violations.len() < TOLD_MAX {
+            self.violations.push(violation);
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<Violation> {
+        if self.untold > 0 {
+            self.violations.push(Violation::new(0, format!("and {} more", self.untold)));
+        }
+        self.violations
+    }
+}
+
+impl Extend<Violation> for Told {
+    fn extend<I: IntoIterator<Item = Violation>>(&mut self, found: I) {
+        found.into_iter().for_each(|violation| self.push(violation));
+    }
+}
+
 /// What was found at a block of a tree: to be compared with what is marked as used.
 #[derive(Debug, Default)]
 struct Used {
     /// What each block is used for.
     blocks: BTreeMap<Block, Use>,
-    violations: Vec<Violation>,
+    violations: Told,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +100,9 @@ impl<M: Medium> Device<M> {
             self.check_bits(&mut used);
             Ok(used.violations)
         })?;
-        let mut violations = tell(violations);
-        let slabs = (0..self.space.slab_count()).filter_map(|index| self.space.slab_offset(index));
-        let reachable = [self.meta].into_iter().chain(self.read_extents()?).chain(slabs);
+        let mut violations = violations.finish();
+        let reachable =
+            [self.meta].into_iter().chain(self.read_extents()?).chain(self.slab_runs()?);
         violations.extend(self.heap.check(reachable)?);
         Ok(violations)
     }
@@ -154,7 +184,7 @@ impl<M: Medium> Device<M> {
         &self,
         mut visit: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Vec<Violation>> {
-        let mut violations = Vec::new();
+        let mut violations = Told::default();
         let mut len = 0;
         let mut data = [0; BLOCK_LEN as usize];
         let blocks = self.size().div_ceil(BLOCK_LEN);
@@ -167,7 +197,7 @@ impl<M: Medium> Device<M> {
                 }
             }
             if visit(len).is_break() {
-                return Ok(tell(violations));
+                return Ok(violations.finish());
             }
         }
         // What several snapshots have is read once.
@@ -189,16 +219,16 @@ impl<M: Medium> Device<M> {
                     len += BLOCK_LEN;
                 }
                 if visit(len).is_break() {
-                    return Ok(tell(violations));
+                    return Ok(violations.finish());
                 }
             }
         }
-        Ok(tell(violations))
+        Ok(violations.finish())
     }
 }
 
 /// Keeps what an error says is wrong with the disk; then there is nothing.
-fn note<T: Default>(read: Result<T>, violations: &mut Vec<Violation>) -> Result<T> {
+fn note<T: Default>(read: Result<T>, violations: &mut Told) -> Result<T> {
     read.or_else(|error| {
         violations.push(violation(error)?);
         Ok(T::default())
@@ -212,13 +242,4 @@ fn violation(error: Error) -> Result<Violation> {
         Error::Checksum { at, .. } => Ok(Violation::new(at, error.to_string())),
         other => Err(other),
     }
-}
-
-fn tell(mut violations: Vec<Violation>) -> Vec<Violation> {
-    let untold = violations.len().saturating_sub(TOLD_MAX);
-    if untold > 0 {
-        violations.truncate(TOLD_MAX);
-        violations.push(Violation::new(0, format!("and {untold} more")));
-    }
-    violations
 }

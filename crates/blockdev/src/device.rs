@@ -11,11 +11,8 @@ use smallvec::SmallVec;
 
 use crate::change::Datum;
 use crate::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
-use crate::layout::{
-    BLOCK_LEN, Block, Child, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_SLABS, LANE_COUNT,
-    SIZE_MAX, SLAB_COUNT_MAX, STATE, Shape, State,
-};
-use crate::line::{BITS, Line, WORDS};
+use crate::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State};
+use crate::line::{Line, WORDS};
 use crate::map::{Leaves, Paths, Tree, load_line};
 use crate::snapshot::Snapshots;
 use crate::space::{Bit, Space};
@@ -39,7 +36,7 @@ pub(crate) struct Device<M: Medium> {
     /// Offset of the meta extent.
     pub(crate) meta: u64,
     /// Lines that a slot of the journal is to have at most.
-    lines_max: usize,
+    pub(crate) lines_max: usize,
     /// Blocks that a record vouches for at most.
     vouched_max: usize,
     pub(crate) lanes: Box<[PauseMutex<Lane>]>,
@@ -54,6 +51,7 @@ pub(crate) struct Device<M: Medium> {
     pub(crate) newest: PauseMutex<Tree>,
     /// Held by who makes the disk larger or smaller, before any lane.
     pub(crate) resizing: PauseMutex<()>,
+    /// Held by who takes slabs from the pool.
     growth: PauseMutex<()>,
     map_stripes: Stripes,
     bit_stripes: Stripes,
@@ -258,11 +256,11 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Takes `count` blocks that nobody has, from a new slab if need be.
+    /// Takes `count` blocks that nobody has, from new slabs if need be.
     ///
     /// # Errors
     ///
-    /// When the pool is full; then nothing was taken.
+    /// When the pool is full; then nothing was taken, of the pool neither.
     pub(crate) fn reserve(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
         let mut taken = self.space.reserve(self.medium(), count)?;
         while taken.len() < count {
@@ -270,7 +268,11 @@ impl<M: Medium> Device<M> {
             let grown = {
                 let _growth = self.growth.lock(self.medium());
                 // Another thread may have been here meanwhile.
-                if self.space.slab_count() > slabs { Ok(()) } else { self.add_slab(lane) }
+                if self.space.slab_count() > slabs {
+                    Ok(())
+                } else {
+                    self.add_slabs(lane, count - taken.len())
+                }
             };
             let more = grown.and_then(|()| self.space.reserve(self.medium(), count - taken.len()));
             match more {
@@ -282,71 +284,6 @@ impl<M: Medium> Device<M> {
             }
         }
         Ok(taken)
-    }
-
-    /// Bytes that all the slabs have which the disk may take.
-    pub(crate) fn space_max(&self) -> u64 {
-        (SLAB_COUNT_MAX as u64 * self.space.slab_len()).min(SIZE_MAX)
-    }
-
-    /// Takes a slab from the pool. `growth` is held.
-    pub(crate) fn add_slab(&self, lane: &mut Lane) -> Result<()> {
-        let (medium, index) = (self.medium(), self.space.slab_count());
-        let len = self.space.slab_len();
-        if (index as u64 + 1) * len > self.space_max() {
-            let (size, size_max) = (index as u64 * len, self.space_max());
-            return Err(remanent_pmem::Error::Full { needed: len, size, size_max }.into());
-        }
-        let directory = self.directory_line(lane, index)?;
-        let mut heap_lane = self.heap.enter().prepare_to_write();
-        let at = heap_lane.allocate(self.space.slab_len())?.offset;
-        for line in 0..self.space.slab_blocks().div_ceil(BITS) {
-            let mut words = [0; WORDS];
-            // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
-            words[0] = u64::from(line == 0);
-            let at = at + line * LINE_LEN;
-            Line::store_encoded(medium, at, &Line::first(words).encode(at));
-        }
-        // Flush and fence: the bits, before the directory leads to them.
-        medium.persist(at, self.space.slab_blocks().div_ceil(BITS) * LINE_LEN);
-        let mut words = load_line(medium, directory)?.words;
-        words[index % WORDS] = at;
-        let change = self.rewrite(directory, words)?;
-        // The heap's lane is held until the slab is linked for good: it says that it may have to be given back.
-        self.commit(lane, &mut [change], None, &[])?;
-        drop(heap_lane);
-        self.space.add_slab(at);
-        Ok(())
-    }
-
-    /// The line of the slab directory that has a slab's offset; takes an extent for it if it is the first one there.
-    fn directory_line(&self, lane: &mut Lane, slab: usize) -> Result<u64> {
-        let (extent, place) = (slab / DIRECTORY_SLABS, slab % DIRECTORY_SLABS);
-        let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-        let mut words = load_line(self.medium(), at)?.words;
-        if words[extent % WORDS] == 0 {
-            let mut heap_lane = self.heap.enter().prepare_to_write();
-            words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
-            let change = self.rewrite(at, words)?;
-            self.commit(lane, &mut [change], None, &[])?;
-        }
-        Ok(words[extent % WORDS] + (place / WORDS) as u64 * LINE_LEN)
-    }
-
-    /// Makes an extent of the slab directory, durably, that nothing leads to yet.
-    pub(crate) fn make_directory(
-        &self,
-        heap_lane: &mut remanent_pmem::heap::Lane<'_, M>,
-    ) -> Result<u64> {
-        let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
-        for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
-            let at = at + line * LINE_LEN;
-            Line::store_encoded(self.medium(), at, &Line::first([0; WORDS]).encode(at));
-        }
-        // Flush and fence: before anything leads to it.
-        // Redundant: the fence of a disk's first extent, before that of its header; the simulator makes no second one.
-        self.medium().persist(at, DIRECTORY_EXTENT_LEN);
-        Ok(at)
     }
 
     /// Where the disk's leaf is, if there is one.

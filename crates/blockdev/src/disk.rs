@@ -313,8 +313,9 @@ impl<M: Medium> Disk<M> {
 /// in not more than some 20 places, and two for more. Two more where leaves of the map have to be made.
 ///
 /// They are kept in memory until [`commit`](Transaction::commit). Who opens the disk after a crash finds all of them or
-/// none; who reads meanwhile finds each block as it was or as it is. Dropping the transaction does nothing. Bytes that are not written stay as others leave them until
-/// then; of two transactions that write the same bytes the one that commits later counts.
+/// none; who reads meanwhile finds each block as it was or as it is. Dropping the transaction does nothing. Bytes that are
+/// not written stay as others leave them until then; of two transactions that write the same bytes the one that commits
+/// later counts.
 #[derive(Debug)]
 pub struct Transaction<'d, M: Medium = Mapped> {
     disk: &'d Disk<M>,

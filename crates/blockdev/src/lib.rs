@@ -15,8 +15,8 @@
 //! | trim, for each 1.75 MiB; snapshot | 1 |
 //! | another size | 1; a smaller one 2, and as many as trimming what it cuts off |
 //! | removing a snapshot | 3 |
-//! | opening; closing | 4 to 6; 2, and those of the heap |
-//! | taking a slab from the pool | 4 more |
+//! | opening; closing | 4 to 6; 2; and with both three of the heap |
+//! | where slabs have to be taken from the pool | 4 more for all that are needed, if they fit into one run of it; 1 more if its file grows |
 //!
 //! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
 //! journal has every line whole that may be on its way to the medium.
@@ -44,6 +44,7 @@ pub mod nvramdisk;
 mod read;
 mod recover;
 mod resize;
+mod slabs;
 mod snapshot;
 mod space;
 
@@ -69,6 +70,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/file/recover.rs", include_str!("file/recover.rs")),
     ("src/journal.rs", include_str!("journal.rs")),
     ("src/recover.rs", include_str!("recover.rs")),
+    ("src/slabs.rs", include_str!("slabs.rs")),
     ("src/nvramdisk/ops.rs", include_str!("nvramdisk/ops.rs")),
     ("src/nvramdisk/recover.rs", include_str!("nvramdisk/recover.rs")),
 ];

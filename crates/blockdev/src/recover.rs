@@ -7,16 +7,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::heap::{Block as Extent, Heap};
+use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, crc32c};
 
 use crate::device::{Device, Structure};
 use crate::journal::{Change, Lane, Record, redo};
 use crate::layout::{
-    BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_LINES,
-    DIRECTORY_SLABS, HEIGHT_MAX, IDENTITY, LANE_COUNT, LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT,
-    SNAPSHOTS, STATE, Shape, State,
+    BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENTS, DIRECTORY_LINES, HEIGHT_MAX, IDENTITY, LANE_COUNT,
+    LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT, SNAPSHOTS, STATE, Shape, State,
 };
 use crate::line::{Line, WORDS, is_newer};
 use crate::map::load_line;
@@ -193,48 +192,6 @@ impl<M: Medium> Device<M> {
             self.medium().flush(at, BLOCK_LEN);
         }
         Ok(true)
-    }
-
-    /// Extents of the slab directory.
-    pub(crate) fn read_extents(&self) -> Result<Vec<u64>> {
-        let mut extents = Vec::new();
-        for extent in 0..DIRECTORY_EXTENTS {
-            let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-            let directory = load_line(self.medium(), at)?.words[extent % WORDS];
-            if directory == 0 {
-                break;
-            }
-            if !self.heap.has_large(directory, DIRECTORY_EXTENT_LEN)? {
-                return Err(Error::damaged(at, "it leads to no extent of the slab directory"));
-            }
-            extents.push(directory);
-        }
-        Ok(extents)
-    }
-
-    /// Reads where the slabs are.
-    fn read_slabs(&self, extents: &[u64]) -> Result<()> {
-        for (&directory, place) in
-            extents.iter().flat_map(|extent| (0..DIRECTORY_SLABS).map(move |place| (extent, place)))
-        {
-            let at = directory + (place / WORDS) as u64 * LINE_LEN;
-            let slab = load_line(self.medium(), at)?.words[place % WORDS];
-            if slab == 0 {
-                break;
-            }
-            if !self.heap.has_large(slab, self.space.slab_len())? {
-                let what = format!("slab {} is none of this disk", self.space.slab_count());
-                return Err(Error::damaged(at, what));
-            }
-            self.space.add_slab(slab);
-        }
-        Ok(())
-    }
-
-    fn is_linked(&self, extents: &[u64], extent: Extent) -> bool {
-        let is_slab =
-            |at| (0..self.space.slab_count()).any(|n| self.space.slab_offset(n) == Some(at));
-        extent.offset == self.meta || extents.contains(&extent.offset) || is_slab(extent.offset)
     }
 
     /// Derives what depends on the snapshots. Nobody changes anything meanwhile.

@@ -1,8 +1,8 @@
 //! Making a disk larger or smaller.
 //!
-//! Larger is one step, with blocks that are written to what was added if wanted; the rest of it reads as zeros. Smaller is one step, too, for whoever reads; after it, blocks
-//! behind the end are unmapped, leaf by leaf. A crash meanwhile leaves the rest to the next opening, and until all is
-//! done the disk does not become larger again.
+//! Larger is one step, with blocks that are written to what was added if wanted; the rest of it reads as zeros. Smaller is
+//! one step, too, for whoever reads; after it, blocks behind the end are unmapped, leaf by leaf. A crash meanwhile leaves
+//! the rest to the next opening, and until all is done the disk does not become larger again.
 
 use std::ops::Range;
 

@@ -91,6 +91,43 @@ fn a_write_where_nothing_was_takes_four_fences_whatever_its_length() {
     assert_eq!(disk.check().expect("whole"), []);
 }
 
+/// Four more than a write where nothing was, however many slabs are taken; and one where the pool's file grows.
+#[test]
+fn slabs_take_four_fences_however_many_are_needed() {
+    for (size, len, expected) in
+        [(64 << 20, 2 << 20, 8), (64 << 20, 32 << 20, 9), (1 << 30, 64 << 20, 9)]
+    {
+        let (sim, disk) = disk(size);
+        let count = fences(&sim, || disk.write(0, &vec![1; len]).expect("room"));
+        let slabs = disk.info().allocated / disk.info().slab_len;
+        assert!(slabs > 2, "{slabs} slabs");
+        assert_eq!(count, expected, "{slabs} slabs for {len} bytes");
+        assert_eq!(disk.check().expect("whole"), []);
+    }
+}
+
+/// Three of them are the heap's, of opening as of closing.
+#[test]
+fn opening_and_closing_take_as_many_as_is_said() {
+    let (sim, disk) = disk(16 << 20);
+    let pool = || Pool::recover(Arc::clone(&sim)).expect("a pool");
+    let open = |pool: &Pool<Arc<Sim>>| Disk::<Arc<Sim>>::open(pool, "disk").expect("a disk");
+    disk.write(0, &vec![1; 300 << 10]).expect("room");
+    assert_eq!(fences(&sim, || drop(disk)), 2 + 3);
+    for len in [4096, 64 << 10, 300 << 10] {
+        let before = pool();
+        let opened = fences(&sim, || {
+            let disk = open(&before);
+            // As a process that is killed leaves it: nothing is settled.
+            std::mem::forget(disk);
+        });
+        assert!((4 + 3..=6 + 3).contains(&opened), "{opened} fences");
+        let disk = open(&pool());
+        disk.write(0, &vec![2; len]).expect("room");
+        std::mem::forget(disk);
+    }
+}
+
 #[test]
 fn a_transaction_that_makes_the_disk_larger_takes_no_fence_more() {
     let (sim, disk) = disk_with_room();
@@ -122,6 +159,8 @@ fn reading_takes_none_and_the_rest_takes_one() {
     assert_eq!(fences(&sim, || disk.trim(0, 1 << 19).expect("nothing to do")), 0);
     assert_eq!(fences(&sim, || disk.snapshot("one").expect("room")), 1);
     assert_eq!(fences(&sim, || disk.resize(17 << 20).expect("room")), 1);
+    let cut = fences(&sim, || disk.resize(16 << 20).expect("smaller"));
+    assert_eq!(cut, 2, "nothing was behind the new end");
     let copied = fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room"));
     assert_eq!(copied, 3, "the first write since a snapshot copies the leaf");
     assert_eq!(fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room")), 1);

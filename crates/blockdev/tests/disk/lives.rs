@@ -164,6 +164,44 @@ fn a_disk_that_shrank_in_a_full_pool_opens() {
 }
 
 #[test]
+fn a_write_that_the_pool_has_no_room_for_takes_nothing_of_it() {
+    let pool = TestPool::new(64 << 20);
+    let disk = pool.disk(128 << 20);
+    disk.write(0, &bytes(4096, 7)).expect("room");
+    let allocated = disk.info().allocated;
+    for _ in 0..3 {
+        let refused = disk.write(0, &vec![1; 60 << 20]);
+        assert!(refused.as_ref().is_err_and(Error::is_full), "{refused:?}");
+        assert_eq!(disk.info().allocated, allocated);
+    }
+    let other = Disk::create(&pool.pool, "other", 32 << 20).expect("room for another disk");
+    other.write(0, &vec![2; 30 << 20]).expect("room for all of it");
+    disk.write(1 << 20, &vec![3; 4 << 20]).expect("room for a part");
+    assert_eq!(disk.check().expect("no fault"), []);
+}
+
+/// What others left between is taken, too, in as many pieces as need be.
+#[test]
+fn slabs_are_taken_where_the_pool_has_room_left() {
+    let pool = TestPool::new(48 << 20);
+    let names: Vec<String> = (0..16).map(|number| format!("disk {number}")).collect();
+    for name in &names {
+        let disk = Disk::create(&pool.pool, name, 1 << 20).expect("room");
+        disk.write(0, &vec![1; 1 << 20]).expect("room");
+    }
+    let others = names.iter().skip(1).step_by(2);
+    others.for_each(|name| pool.pool.remove_root(name).expect("nobody has it open"));
+    let disk = pool.disk(16 << 20);
+    let data = bytes(14 << 20, 5);
+    disk.write(0, &data).expect("room, though not in a row");
+    let (_pool, disk) = killed(&pool);
+    let mut found = vec![0; data.len()];
+    disk.read(0, &mut found).expect("whole");
+    assert!(found == data);
+    assert_eq!(disk.check().expect("no fault"), []);
+}
+
+#[test]
 fn a_transaction_leaves_alone_what_it_does_not_write() {
     let pool = TestPool::new(64 << 20);
     let disk = pool.disk(8192);

@@ -1,0 +1,198 @@
+//! Taking slabs from the pool, and finding them again.
+//!
+//! A slab is taken when no block is free, or several at once, as one run of the pool, for who needs so many blocks. The slab
+//! directory, in extents that the header leads to, has the offset of each.
+
+use std::ops::Range;
+
+use remanent_pmem::heap::{Block as Extent, Lane as HeapLane};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+
+use crate::device::Device;
+use crate::journal::{Lane, spill_count};
+use crate::layout::{
+    DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_SLABS, SIZE_MAX, SLAB_COUNT_MAX,
+};
+use crate::line::{BITS, Line, WORDS};
+use crate::map::load_line;
+use crate::{Error, Result};
+
+impl<M: Medium> Device<M> {
+    /// Bytes that all the slabs have which the disk may take.
+    pub(crate) fn space_max(&self) -> u64 {
+        (SLAB_COUNT_MAX as u64 * self.space.slab_len()).min(SIZE_MAX)
+    }
+
+    /// Takes slabs that have `blocks` blocks, or fewer where the pool or the record has no room for so many at once. `growth`
+    /// is held.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for all of them; then nothing was taken.
+    pub(crate) fn add_slabs(&self, lane: &mut Lane, blocks: usize) -> Result<()> {
+        let (index, len) = (self.space.slab_count(), self.space.slab_len());
+        // Each has one block less than that, for its bits.
+        let needed = blocks.div_ceil(self.space.slab_blocks() as usize - 1);
+        if (index + needed) as u64 * len > self.space_max() {
+            let (needed, size) = (needed as u64 * len, index as u64 * len);
+            return Err(PoolError::Full { needed, size, size_max: self.space_max() }.into());
+        }
+        if needed > 1 {
+            self.heap.check_room(len, needed as u64)?;
+        }
+        let directory = self.directory_extent(lane, index / DIRECTORY_SLABS)?;
+        let first = index % DIRECTORY_SLABS;
+        let lines = self.lines_without_spill(lane);
+        let count = needed.min(DIRECTORY_SLABS - first).min(lines * WORDS - first % WORDS);
+        let mut heap_lane = self.heap.enter().prepare_to_write();
+        let slabs = self.allocate_slabs(&mut heap_lane, count)?;
+        let mut changes = Vec::new();
+        for line in first / WORDS..(first + slabs.len()).div_ceil(WORDS) {
+            let at = directory + line as u64 * LINE_LEN;
+            let mut words = load_line(self.medium(), at)?.words;
+            for (word, place) in words.iter_mut().zip(line * WORDS..) {
+                *word =
+                    place.checked_sub(first).and_then(|n| slabs.get(n).copied()).unwrap_or(*word);
+            }
+            changes.push(self.rewrite(at, words)?);
+        }
+        // The heap's lane is held until the slabs are linked for good: it says that they may have to be given back.
+        self.commit(lane, &mut changes, None, &[])?;
+        drop(heap_lane);
+        slabs.iter().for_each(|&slab| self.space.add_slab(slab));
+        Ok(())
+    }
+
+    /// Lines that a record may change and needs no block for: others would get theirs from the slabs that are being taken.
+    fn lines_without_spill(&self, lane: &Lane) -> usize {
+        let fits = |&lines: &usize| spill_count(lines, lane.spares.len(), self.lines_max) == 0;
+        (1..=self.lines_max).take_while(fits).last().expect("a slot has room for a line")
+    }
+
+    /// Allocates up to `count` slabs in a row, with their bits, durably. Returns where they are.
+    fn allocate_slabs(
+        &self,
+        heap_lane: &mut HeapLane<'_, M>,
+        mut count: usize,
+    ) -> Result<Vec<u64>> {
+        let (medium, len) = (self.medium(), self.space.slab_len());
+        let run = loop {
+            match heap_lane.allocate(count as u64 * len) {
+                // No room for so many in a row: there is for fewer.
+                Err(PoolError::Full { .. } | PoolError::TooLarge { .. }) if count > 1 => count /= 2,
+                allocated => break allocated?.offset,
+            }
+        };
+        let bits_len = self.space.slab_blocks().div_ceil(BITS) * LINE_LEN;
+        let slabs: Vec<u64> = (0..count as u64).map(|slab| run + slab * len).collect();
+        for &slab in &slabs {
+            for line in (slab..slab + bits_len).step_by(LINE_LEN as usize) {
+                let mut words = [0; WORDS];
+                // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
+                words[0] = u64::from(line == slab);
+                Line::store_encoded(medium, line, &Line::first(words).encode(line));
+            }
+            // Flush: fenced below.
+            medium.flush(slab, bits_len);
+        }
+        // Fence: the bits, before the directory leads to them.
+        medium.fence();
+        Ok(slabs)
+    }
+
+    /// Where an extent of the slab directory is, the next one at most; takes it from the pool if it is not there.
+    fn directory_extent(&self, lane: &mut Lane, extent: usize) -> Result<u64> {
+        let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
+        let mut words = load_line(self.medium(), at)?.words;
+        if words[extent % WORDS] == 0 {
+            let mut heap_lane = self.heap.enter().prepare_to_write();
+            words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
+            let change = self.rewrite(at, words)?;
+            self.commit(lane, &mut [change], None, &[])?;
+        }
+        Ok(words[extent % WORDS])
+    }
+
+    /// Makes an extent of the slab directory, durably, that nothing leads to yet.
+    pub(crate) fn make_directory(&self, heap_lane: &mut HeapLane<'_, M>) -> Result<u64> {
+        let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
+        for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
+            let at = at + line * LINE_LEN;
+            Line::store_encoded(self.medium(), at, &Line::first([0; WORDS]).encode(at));
+        }
+        // Flush and fence: before anything leads to it.
+        // Redundant: the fence of a disk's first extent, before that of its header; the simulator makes no second one.
+        self.medium().persist(at, DIRECTORY_EXTENT_LEN);
+        Ok(at)
+    }
+
+    /// Extents of the slab directory.
+    pub(crate) fn read_extents(&self) -> Result<Vec<u64>> {
+        let mut extents = Vec::new();
+        for extent in 0..DIRECTORY_EXTENTS {
+            let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
+            let directory = load_line(self.medium(), at)?.words[extent % WORDS];
+            if directory == 0 {
+                break;
+            }
+            if !self.heap.has_large(directory, DIRECTORY_EXTENT_LEN)? {
+                return Err(Error::damaged(at, "it leads to no extent of the slab directory"));
+            }
+            extents.push(directory);
+        }
+        Ok(extents)
+    }
+
+    /// Reads where the slabs are.
+    pub(crate) fn read_slabs(&self, extents: &[u64]) -> Result<()> {
+        let mut run = 0..0;
+        for (&directory, place) in
+            extents.iter().flat_map(|extent| (0..DIRECTORY_SLABS).map(move |place| (extent, place)))
+        {
+            let at = directory + (place / WORDS) as u64 * LINE_LEN;
+            let slab = load_line(self.medium(), at)?.words[place % WORDS];
+            if slab == 0 {
+                break;
+            }
+            self.follow_run(&mut run, slab, at)?;
+            self.space.add_slab(slab);
+        }
+        Ok(())
+    }
+
+    /// Whether a slab begins a run of the pool; else it is the next in `run`, what is left of the last one.
+    ///
+    /// # Errors
+    ///
+    /// When it is neither; `from` is the pool offset of what leads to it.
+    fn follow_run(&self, run: &mut Range<u64>, slab: u64, from: u64) -> Result<bool> {
+        let len = self.space.slab_len();
+        let is_next = slab == run.start && run.end - run.start >= len;
+        if !is_next {
+            let found = self.heap.large_len(slab)?.filter(|&found| found >= len);
+            let found =
+                found.ok_or_else(|| Error::damaged(from, "it leads to no slab of this disk"))?;
+            *run = slab..slab + found;
+        }
+        run.start += len;
+        Ok(!is_next)
+    }
+
+    /// Where the runs of the pool begin that the slabs lie in.
+    pub(crate) fn slab_runs(&self) -> Result<Vec<u64>> {
+        let (mut run, mut runs) = (0..0, Vec::new());
+        for slab in (0..self.space.slab_count()).filter_map(|index| self.space.slab_offset(index)) {
+            if self.follow_run(&mut run, slab, self.heap.header() + DIRECTORY)? {
+                runs.push(slab);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Whether the disk has what lies in a run of the pool.
+    pub(crate) fn is_linked(&self, extents: &[u64], extent: Extent) -> bool {
+        let is_slab =
+            |at| (0..self.space.slab_count()).any(|n| self.space.slab_offset(n) == Some(at));
+        extent.offset == self.meta || extents.contains(&extent.offset) || is_slab(extent.offset)
+    }
+}
