@@ -318,7 +318,7 @@ impl<M: Medium> Heap<M> {
     ///
     /// [`Error::Full`](crate::Error::Full) when it has not, or when a state word is damaged.
     pub fn check_room(&self, len: u64, count: u64) -> Result<()> {
-        self.pool.check_room(len.div_ceil(CHUNK_LEN) as u32, count)
+        self.pool.check_room(len.div_ceil(CHUNK_LEN).clamp(1, u64::from(u32::MAX)) as u32, count)
     }
 
     fn class_of(&self, chunk: ChunkId) -> Result<Option<Class>> {

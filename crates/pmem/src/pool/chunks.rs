@@ -189,9 +189,10 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// First fit from where the last search ended; from the start once when that fails.
+    /// First fit from where the last search ended; from the start when that fails and there may be one.
     fn find_run(&self, search: &mut Search, run: u32) -> Result<Option<ChunkId>> {
-        if let Some(found) = self.scan(search.next, search.end, run)? {
+        let from = self.free_before(search.next, run - 1)?;
+        if let Some(found) = self.scan(from, search.end, run)? {
             return Ok(Some(found));
         }
         if run > search.fits_behind {
@@ -204,7 +205,20 @@ impl<M: Medium> Pool<M> {
         Ok(found)
     }
 
-    /// Refuses what [`take_chunks`](Pool::take_chunks) would refuse before it had taken `count` runs of `run` chunks.
+    /// The first of the free chunks, `count` of them at most, that end at `end`: a run may begin with them.
+    fn free_before(&self, end: ChunkId, count: u32) -> Result<ChunkId> {
+        let mut first = end.next_data();
+        for _ in 0..count {
+            let before = ChunkId(first.0 - 1);
+            if !before.is_data() || !self.chunk_state(before)?.is_free() {
+                break;
+            }
+            first = before;
+        }
+        Ok(first)
+    }
+
+    /// Refuses what there is no room for: `count` runs of `run` chunks.
     ///
     /// # Errors
     ///
@@ -215,7 +229,8 @@ impl<M: Medium> Pool<M> {
         if self.count_free(end, end, run, count)? < count
             && self.count_free(ChunkId(0), end, run, count)? < count
         {
-            return Err(self.full(count * u64::from(run) * CHUNK_LEN, end));
+            let needed = count.saturating_mul(u64::from(run) * CHUNK_LEN);
+            return Err(self.full(needed, end));
         }
         Ok(())
     }
@@ -359,6 +374,7 @@ impl<M: Medium> Pool<M> {
             // Runs that were taken here since are passed over: they have a head.
             at.0 += state.span();
         }
+        self.search().lock(medium).fits_behind = u32::MAX;
         Ok(())
     }
 

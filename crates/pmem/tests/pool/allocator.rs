@@ -224,6 +224,27 @@ fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
     assert_sound(&pool, &slots);
 }
 
+/// Two neighbours that are freed one after the other, the place where the pool searches between them.
+#[test]
+fn a_run_is_found_on_both_sides_of_where_the_search_goes_on() {
+    let dir = memory_dir();
+    let pool = Pool::options().size_max(32 << 20).create(dir.path().join("a.pool")).unwrap();
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let (one, two) = (pattern(1, LARGE), pattern(2, 2 * LARGE));
+    let free = |index| {
+        slots.clear(index).unwrap();
+        slots.heap().settle().unwrap();
+    };
+    let count = (0..).find(|&index| slots.put(index, &one).is_err()).unwrap();
+    free(0);
+    slots.put(0, &one).unwrap();
+    free(0);
+    assert!(slots.put(count, &two).unwrap_err().is_full());
+    free(1);
+    slots.put(count, &two).unwrap();
+    assert_sound(&pool, &slots);
+}
+
 #[test]
 fn room_is_counted_where_a_pool_may_grow_to() {
     let dir = memory_dir();
