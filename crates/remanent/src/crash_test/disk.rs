@@ -43,6 +43,8 @@ pub(super) enum Kind {
     Write,
     /// As `Write`, of more blocks than a record vouches for, or nearly as many.
     Row,
+    /// As `Write`, of more blocks than a slab has.
+    Long,
     Part,
     Transact,
     /// As `Transact`, and the disk is to be larger.
@@ -327,6 +329,7 @@ impl Subject for Disks {
         match kind.expect("drawn below the total").0 {
             Kind::Write => Op::Write(lba, count, stamp),
             Kind::Row => Op::Write(lba, 6 + rng.below(6), stamp),
+            Kind::Long => Op::Write(lba, SLAB_BLOCKS + rng.below(2 * SLAB_BLOCKS), stamp),
             Kind::Part => Op::Part(lba * SECTORS as u64 + rng.below(8), 1 + rng.below(6), stamp),
             Kind::Transact => {
                 let blocks = (0..1 + rng.below(4)).map(|_| (self.lba(rng), rng.below(STAMPS)));

@@ -18,6 +18,9 @@ const SMALL_FIRST: &[u64] = &[0, 21, 448 * 8 + 5, 1_700_000];
 /// Blocks of three lines of the map.
 const ROW: &[std::ops::Range<u64>] = &[0..8, 8..16];
 
+/// Some of the blocks that are written by thirty or so at once.
+const LONG: &[std::ops::Range<u64>] = &[0..2, 15..17, 31..33, 48..50];
+
 /// Blocks in one line of the map, and in the next.
 const FEW: &[std::ops::Range<u64>] = &[0..2, 6..8];
 
@@ -26,6 +29,7 @@ const TRANSACTIONS: &[(Kind, u64)] = &[(Kind::Transact, 4), (Kind::Write, 1), (K
 const SPILLED: &[(Kind, u64)] =
     &[(Kind::Transact, 4), (Kind::Write, 2), (Kind::Snapshot, 1), (Kind::RemoveSnapshot, 2)];
 const ROWS: &[(Kind, u64)] = &[(Kind::Row, 6), (Kind::Write, 1), (Kind::Snapshot, 1)];
+const LONG_WRITES: &[(Kind, u64)] = &[(Kind::Long, 4), (Kind::Write, 1), (Kind::Snapshot, 1)];
 const TRIMS: &[(Kind, u64)] = &[(Kind::Write, 3), (Kind::Trim, 2), (Kind::Zero, 2)];
 /// Trims have one fence, the last of what follows an opening that could make up for one that it lacks.
 const RECOVERED: &[(Kind, u64)] =
@@ -108,10 +112,13 @@ fn on_memory() -> Vec<Scenario> {
         ..alone(6, 3)
     };
     let rows = Disks { lbas: ROW, mix: ROWS, lines_max: 4, ..DISK };
+    let long = Disks { lbas: LONG, mix: LONG_WRITES, lines_max: 4, ..DISK };
     let contended = Disks { lbas: FEW, mix: ALL, ..DISK };
     vec![
         Scenario::new("disk/writes", "blocks and parts of them", with(WRITES), alone(2, 5)),
         Scenario::new("disk/rows", "many blocks in a row", rows, prepared(alone(4, 4))),
+        Scenario::new("disk/long", "several slabs at once", long, prepared(alone(0, 3)))
+            .with_weight(4),
         Scenario::new("disk/transactions", "many blocks at once", with(TRANSACTIONS), alone(2, 5)),
         Scenario::new("disk/trim", "trim and zeros", with(TRIMS), alone(3, 5)),
         Scenario::new("disk/resize", "larger and smaller", with(RESIZES), alone(3, 5)),
@@ -180,12 +187,19 @@ fn on_other_media() -> Vec<Scenario> {
 pub(super) fn disturbed_disks() -> Vec<Scenario> {
     let with = |mix| Disks { mix, is_disturbed: true, ..DISK };
     let rows = Disks { lbas: ROW, lines_max: 4, ..with(ROWS) };
+    let long = Disks { lbas: LONG, lines_max: 4, ..with(LONG_WRITES) };
     vec![
         Scenario::new(
             "disk/disturbed-rows",
             "many blocks in a row, with write disturbance",
             rows,
             disturbed(prepared(alone(4, 4))),
+        ),
+        Scenario::new(
+            "disk/disturbed-long",
+            "several slabs at once, with write disturbance",
+            long,
+            disturbed(prepared(alone(0, 3))),
         ),
         Scenario::new(
             "disk/disturbed-writes",
