@@ -81,7 +81,7 @@ impl Used {
 impl<M: Medium> Device<M> {
     /// Proves that the map, its snapshots and what is marked as used agree. Nobody changes anything meanwhile.
     pub(crate) fn check(&self) -> Result<Vec<Violation>> {
-        let violations = self.alone(|lanes| {
+        let mut violations = self.alone(|lanes| {
             let structure = self.structure.lock(self.medium());
             let mut used = Used::default();
             for index in 0..self.space.slab_count() {
@@ -100,10 +100,13 @@ impl<M: Medium> Device<M> {
             self.check_bits(&mut used);
             Ok(used.violations)
         })?;
+        let extents = note(self.read_extents(), &mut violations)?;
+        let (runs, errors) = self.slab_runs();
+        for error in errors {
+            violations.push(violation(error)?);
+        }
         let mut violations = violations.finish();
-        let reachable =
-            [self.meta].into_iter().chain(self.read_extents()?).chain(self.slab_runs()?);
-        violations.extend(self.heap.check(reachable)?);
+        violations.extend(self.heap.check([self.meta].into_iter().chain(extents).chain(runs))?);
         Ok(violations)
     }
 

@@ -260,7 +260,7 @@ impl<M: Medium> Device<M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full; then nothing was taken, of the pool neither.
+    /// When the pool is full; then nothing was taken, of the pool neither but where [`add_slabs`](Device::add_slabs) says so.
     pub(crate) fn reserve(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
         let mut taken = self.space.reserve(self.medium(), count)?;
         while taken.len() < count {

@@ -213,8 +213,8 @@ impl<M: Medium> Disk<M> {
         Ok(self.device.heap.verify()?)
     }
 
-    /// Visits a range in parts that have data, and parts that have none, until told to stop. What is damaged counts as
-    /// data, which reading it refuses.
+    /// Visits a range in parts that have data, and parts that have none, until told to stop. What a damaged line of the
+    /// map led to counts as data.
     ///
     /// # Errors
     ///

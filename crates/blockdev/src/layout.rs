@@ -15,7 +15,7 @@
 //!
 //! directory extent, one chunk of 64 KiB: 1,024 lines of 7 offsets of slabs
 //!
-//! slab, 64 KiB to 64 MiB
+//! slab, 64 KiB to 64 MiB; several that follow each other may be one run of the pool
 //! block 0      one bit a block, 448 a line: whether it is in use
 //!       1 …    data, or a node of the map
 //!

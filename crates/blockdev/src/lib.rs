@@ -16,7 +16,7 @@
 //! | another size | 1; a smaller one 2, and as many as trimming what it cuts off |
 //! | removing a snapshot | 3 |
 //! | opening; closing | 4 to 6; 2; and with both three of the heap |
-//! | where slabs have to be taken from the pool | 4 more for all that are needed, if they fit into one run of it; 1 more if its file grows |
+//! | where slabs have to be taken from the pool | 4 more for all, up to some 190, that fit into one run of it; 1 more if its file grows |
 //!
 //! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
 //! journal has every line whole that may be on its way to the medium.

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use remanent_pmem::heap::{Block as Extent, Lane as HeapLane};
+use remanent_pmem::pool::layout::ChunkId;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use crate::device::Device;
@@ -28,7 +29,8 @@ impl<M: Medium> Device<M> {
     ///
     /// # Errors
     ///
-    /// When there is no room for all of them; then nothing was taken.
+    /// When there is no room for all of them. Nothing was taken then, but where the pool may grow and its file system is
+    /// full, or others have taken the room meanwhile.
     pub(crate) fn add_slabs(&self, lane: &mut Lane, blocks: usize) -> Result<()> {
         let (index, len) = (self.space.slab_count(), self.space.slab_len());
         // Each has one block less than that, for its bits.
@@ -44,17 +46,21 @@ impl<M: Medium> Device<M> {
         let first = index % DIRECTORY_SLABS;
         let lines = self.lines_without_spill(lane);
         let count = needed.min(DIRECTORY_SLABS - first).min(lines * WORDS - first % WORDS);
+        let at = |line: usize| directory + line as u64 * LINE_LEN;
+        let lines = first / WORDS..(first + count).div_ceil(WORDS);
+        // Before anything is taken: a line that is damaged refuses them.
+        let changes = lines.clone().map(|line| {
+            let words = load_line(self.medium(), at(line))?.words;
+            self.rewrite(at(line), words)
+        });
+        let mut changes = changes.collect::<Result<Vec<_>>>()?;
         let mut heap_lane = self.heap.enter().prepare_to_write();
         let slabs = self.allocate_slabs(&mut heap_lane, count)?;
-        let mut changes = Vec::new();
-        for line in first / WORDS..(first + slabs.len()).div_ceil(WORDS) {
-            let at = directory + line as u64 * LINE_LEN;
-            let mut words = load_line(self.medium(), at)?.words;
-            for (word, place) in words.iter_mut().zip(line * WORDS..) {
-                *word =
-                    place.checked_sub(first).and_then(|n| slabs.get(n).copied()).unwrap_or(*word);
+        for (change, line) in changes.iter_mut().zip(lines) {
+            for (word, place) in change.line.words.iter_mut().zip(line * WORDS..) {
+                let slab = place.checked_sub(first).and_then(|n| slabs.get(n));
+                *word = slab.copied().unwrap_or(*word);
             }
-            changes.push(self.rewrite(at, words)?);
         }
         // The heap's lane is held until the slabs are linked for good: it says that they may have to be given back.
         self.commit(lane, &mut changes, None, &[])?;
@@ -178,15 +184,17 @@ impl<M: Medium> Device<M> {
         Ok(!is_next)
     }
 
-    /// Where the runs of the pool begin that the slabs lie in.
-    pub(crate) fn slab_runs(&self) -> Result<Vec<u64>> {
-        let (mut run, mut runs) = (0..0, Vec::new());
+    /// Where the runs of the pool begin that the slabs lie in, and what is wrong with them.
+    pub(crate) fn slab_runs(&self) -> (Vec<u64>, Vec<Error>) {
+        let (mut run, mut runs, mut errors) = (0..0, Vec::new(), Vec::new());
         for slab in (0..self.space.slab_count()).filter_map(|index| self.space.slab_offset(index)) {
-            if self.follow_run(&mut run, slab, self.heap.header() + DIRECTORY)? {
-                runs.push(slab);
+            match self.follow_run(&mut run, slab, ChunkId::containing(slab).state()) {
+                Ok(true) => runs.push(slab),
+                Ok(false) => {}
+                Err(error) => errors.push(error),
             }
         }
-        Ok(runs)
+        (runs, errors)
     }
 
     /// Whether the disk has what lies in a run of the pool.
