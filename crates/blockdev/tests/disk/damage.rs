@@ -4,9 +4,10 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
 use remanent_blockdev::{Disk, Error, Extent};
+use remanent_pmem::pool::layout::ChunkId;
 use remanent_pmem::{Pool, crc32c};
 
-use super::{TestPool, bytes};
+use super::{TestPool, bytes, header_in};
 
 pub(crate) fn needle(file: &std::fs::File, content: &[u8]) -> u64 {
     let len = file.metadata().expect("the pool's file").len();
@@ -102,6 +103,43 @@ fn writes_that_a_damaged_node_refuses_take_no_space() {
     assert_eq!(disk.info().allocated, allocated);
     let told = disk.scrub(|_| ControlFlow::Continue(())).expect("no fault");
     assert!(!told.is_empty());
+}
+
+/// Where the file has the first extent of the disk's slab directory.
+fn directory_of(pool: &TestPool, slab_blocks: u64) -> u64 {
+    let content = std::fs::read(&pool.path).expect("it is ours");
+    let header = header_in(&content, slab_blocks);
+    u64::from_le_bytes(content[header + 128..header + 136].try_into().expect("eight bytes"))
+}
+
+#[test]
+fn slabs_that_a_damaged_directory_refuses_take_no_space() {
+    let pool = TestPool::new(32 << 20);
+    let disk = pool.disk(8 << 20);
+    disk.write(0, &bytes(4096, 1)).expect("room");
+    // Places 7 to 13, which nobody has read yet.
+    let next_line = directory_of(&pool, 32) + 64;
+    pool.file().write_all_at(&[1], next_line).expect("it is ours");
+    for _ in 0..100 {
+        let refused = disk.write(0, &bytes(1 << 20, 2));
+        assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    }
+    let other = Disk::create(&pool.pool, "other", 16 << 20).expect("room for another disk");
+    other.write(0, &bytes(12 << 20, 3)).expect("room for all of it");
+}
+
+#[test]
+fn a_slab_that_the_pool_does_not_know_is_told_by_the_check() {
+    let pool = TestPool::new(32 << 20);
+    let disk = pool.disk(8 << 20);
+    disk.write(0, &bytes(4096, 1)).expect("room");
+    assert_eq!(disk.check().expect("no fault"), []);
+    let (file, mut slab) = (pool.file(), [0; 8]);
+    file.read_exact_at(&mut slab, directory_of(&pool, 32)).expect("it is ours");
+    let state = ChunkId::containing(u64::from_le_bytes(slab)).state();
+    file.write_all_at(&[0; 8], state).expect("it is ours");
+    let told = disk.check().expect("no fault");
+    assert!(told.iter().any(|violation| violation.offset == state), "{told:?}");
 }
 
 #[test]

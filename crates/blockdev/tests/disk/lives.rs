@@ -8,7 +8,7 @@ use remanent_crashsim::{Sim, SimOptions};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 
-use super::{TestPool, bytes};
+use super::{TestPool, bytes, header_in};
 
 /// In a lane that the caller's operations do not use.
 fn elsewhere(act: impl FnOnce() + Send) {
@@ -98,9 +98,7 @@ fn an_opening_that_fails_leaves_the_journal_as_it_was() {
     let directory = tempfile::tempdir_in("/dev/shm").expect("room");
     let path = directory.path().join("killed.pool");
     let mut image = std::fs::read(&pool.path).expect("it is ours");
-    let identity = [4096u64, 16, 32].map(u64::to_le_bytes).concat();
-    let is_header = |at: &usize| image[*at..].starts_with(&identity);
-    let header = (0..image.len()).step_by(64).find(is_header).expect("the disk's identity");
+    let header = header_in(&image, 16);
     let slabs = header + 128;
     let meta = image[header + 24..header + 32].try_into().map(u64::from_le_bytes);
     let meta = meta.expect("eight bytes") as usize;

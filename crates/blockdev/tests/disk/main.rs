@@ -41,3 +41,10 @@ fn bytes(len: usize, stamp: u8) -> Vec<u8> {
         .map(|index| (index as u8).wrapping_mul(31).wrapping_add(stamp) ^ (index >> 8) as u8)
         .collect()
 }
+
+/// Where a disk's header is in a pool's file: it begins with the disk's identity.
+fn header_in(image: &[u8], slab_blocks: u64) -> usize {
+    let identity = [4096, slab_blocks, 32].map(u64::to_le_bytes).concat();
+    let is_header = |at: &usize| image[*at..].starts_with(&identity);
+    (0..image.len()).step_by(64).find(is_header).expect("the disk's identity")
+}

@@ -1,7 +1,9 @@
 //! Allocation: fences, threads, space given back, fragmentation, and what a reopening finds.
 
+use std::sync::Arc;
+
 use remanent_pmem::pool::layout::CHUNK_LEN;
-use remanent_pmem::{Emulation, Pool};
+use remanent_pmem::{Emulation, Mapped, Pool};
 
 use super::slots::{OWN_FENCES, Slots};
 use super::support::{Numbers, assert_sound, disk_dir, memory_dir, pattern, simulated};
@@ -70,7 +72,7 @@ fn small_churn_costs_at_most_a_tenth_of_a_fence() {
     assert_sound(&pool, &slots);
 }
 
-fn assert_within_budget(pool: &Pool<std::sync::Arc<remanent_crashsim::Sim>>, count: u64) {
+fn assert_within_budget(pool: &Pool<Arc<remanent_crashsim::Sim>>, count: u64) {
     let allocator_fences = pool.medium().counters().fences - count * OWN_FENCES;
     let each = allocator_fences as f64 / count as f64;
     assert!(each <= FENCE_BUDGET, "{each:.4} fences each");
@@ -182,11 +184,17 @@ fn freed_large_extents_go_back_to_the_file_system() {
     }
 }
 
+/// In a pool that does not grow beyond that many bytes.
+fn slots_in(size_max: u64) -> (tempfile::TempDir, Pool, Arc<Slots<Mapped>>) {
+    let dir = memory_dir();
+    let pool = Pool::options().size_max(size_max).create(dir.path().join("a.pool")).unwrap();
+    let slots = pool.create_root("slots").unwrap();
+    (dir, pool, slots)
+}
+
 #[test]
 fn a_large_block_that_was_freed_is_reused_when_the_pool_is_full() {
-    let dir = memory_dir();
-    let pool = Pool::options().size_max(32 << 20).create(dir.path().join("a.pool")).unwrap();
-    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let (_dir, pool, slots) = slots_in(32 << 20);
     let content = pattern(1, 2 << 20);
     let count = (0..).find(|&index| slots.put(index, &content).is_err()).unwrap();
     assert!(count >= 3, "{count}");
@@ -202,9 +210,7 @@ fn a_large_block_that_was_freed_is_reused_when_the_pool_is_full() {
 /// In a full pool in which every third large block was freed: there is room between the others, and for nothing longer.
 #[test]
 fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
-    let dir = memory_dir();
-    let pool = Pool::options().size_max(32 << 20).create(dir.path().join("a.pool")).unwrap();
-    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let (_dir, pool, slots) = slots_in(32 << 20);
     let heap = slots.heap();
     let content = pattern(1, LARGE);
     let count = (0..).find(|&index| slots.put(index, &content).is_err()).unwrap();
@@ -227,9 +233,7 @@ fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
 /// Two neighbours that are freed one after the other, the place where the pool searches between them.
 #[test]
 fn a_run_is_found_on_both_sides_of_where_the_search_goes_on() {
-    let dir = memory_dir();
-    let pool = Pool::options().size_max(32 << 20).create(dir.path().join("a.pool")).unwrap();
-    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let (_dir, pool, slots) = slots_in(32 << 20);
     let (one, two) = (pattern(1, LARGE), pattern(2, 2 * LARGE));
     let free = |index| {
         slots.clear(index).unwrap();
@@ -247,9 +251,7 @@ fn a_run_is_found_on_both_sides_of_where_the_search_goes_on() {
 
 #[test]
 fn room_is_counted_where_a_pool_may_grow_to() {
-    let dir = memory_dir();
-    let pool = Pool::options().size_max(9 << 30).create(dir.path().join("a.pool")).unwrap();
-    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let (_dir, _pool, slots) = slots_in(9 << 30);
     // A zone has 4,079 MiB for data. Of the third one there is one GiB, of which 1,007 MiB are for data.
     for (len, room) in [(1 << 20, 9_150), (1 << 30, 6), (3 << 30, 2)] {
         slots.heap().check_room(len, room).unwrap();
