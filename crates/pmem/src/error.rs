@@ -65,6 +65,16 @@ pub enum Error {
         /// Why it cannot be had here, and what to choose instead.
         reason: String,
     },
+    /// The pool was opened for inspection, and something would have changed its file.
+    #[error(
+        "{path} was opened for inspection, which changes nothing in the file: it cannot grow; open it with \
+         `Options::open`",
+        path = path.display()
+    )]
+    Inspected {
+        /// The pool file.
+        path: PathBuf,
+    },
     /// No room is left for an allocation.
     #[error(
         "pool is full: {needed} bytes asked for, {size} of at most {size_max} bytes in use; \

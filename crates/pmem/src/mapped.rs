@@ -13,7 +13,7 @@ use portable_atomic::AtomicU128;
 use crate::backing::{Backing, Durability, Emulation};
 use crate::huge::Preparer;
 use crate::isa::{self, FlushInstruction, isa, lines};
-use crate::mapping::Mapping;
+use crate::mapping::{Access, Mapping};
 use crate::medium::{self, Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
 use crate::order::{self, Method};
 #[cfg(target_arch = "x86_64")]
@@ -71,6 +71,8 @@ impl Mapped {
     ) -> Self {
         let instruction = instruction.or(isa().flush).unwrap_or(FlushInstruction::Clflush);
         let policy = match (mapping.backing(), durability, emulation) {
+            // Nothing in private memory outlives the process.
+            _ if mapping.access() == Access::Private => Policy::None,
             (_, _, Emulation::Nvram) => Policy::Lines(instruction),
             (_, _, Emulation::Latency(_)) => Policy::None,
             (Backing::Memory, _, _) | (Backing::File, Durability::Process, _) => Policy::None,
@@ -425,7 +427,7 @@ impl Medium for Mapped {
     }
 
     fn expect_use(&self, offset: u64, len: u64) {
-        if self.mapping.backing() == Backing::Memory {
+        if self.mapping.backing() == Backing::Memory && self.mapping.access() == Access::Shared {
             let preparer = self.preparer.get_or_init(|| Preparer::start(&self.mapping).ok());
             if let Some(preparer) = preparer {
                 preparer.ask(offset, len);

@@ -18,7 +18,16 @@ use crate::backing::Backing;
 use crate::huge::HUGE_LEN;
 use crate::{Error, PAGE_LEN, Result};
 
-/// A shared mapping of `reserved` bytes of a file, of which the first `len` exist.
+/// Who sees what is stored to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Everybody who has the file: stores go to it.
+    Shared,
+    /// This process alone: a page that is stored to is copied first, and the file never changes.
+    Private,
+}
+
+/// A mapping of `reserved` bytes of a file, of which the first `len` exist.
 ///
 /// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens the
 /// file, so no address changes and no pointer is invalidated.
@@ -32,6 +41,7 @@ pub(crate) struct Mapping {
     file: File,
     path: PathBuf,
     backing: Backing,
+    access: Access,
     /// Whether the pool's lock ends with this mapping.
     holds_lock: bool,
 }
@@ -44,13 +54,19 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps `reserved` bytes of `file`, whose present length is what may be accessed.
-    pub(crate) fn new(file: File, path: &Path, backing: Backing, reserved: u64) -> Result<Self> {
+    pub(crate) fn new(
+        file: File,
+        path: &Path,
+        backing: Backing,
+        access: Access,
+        reserved: u64,
+    ) -> Result<Self> {
         let len = file_len(&file, path, backing)?;
         let reserved = reserved.max(len).next_multiple_of(PAGE_LEN);
-        let flags = if backing == Backing::Dax {
-            MapFlags::SHARED_VALIDATE | MapFlags::SYNC
-        } else {
-            MapFlags::SHARED | MapFlags::NORESERVE
+        let flags = match (access, backing) {
+            (Access::Private, _) => MapFlags::PRIVATE | MapFlags::NORESERVE,
+            (Access::Shared, Backing::Dax) => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            (Access::Shared, _) => MapFlags::SHARED | MapFlags::NORESERVE,
         };
         let slack = reserve(reserved as usize + HUGE_LEN as usize)
             .map_err(|e| Error::io("reserve addresses for", path, e))?;
@@ -71,7 +87,7 @@ impl Mapping {
             Error::io("map", path, e)
         })?;
         let base = NonNull::new(address.cast::<u8>()).expect("mmap never returns a null address");
-        if backing == Backing::Memory {
+        if backing == Backing::Memory && access == Access::Shared {
             // SAFETY: advice changes no content. It is followed where the administrator allows huge
             // pages in tmpfs (`shmem_enabled`), and ignored elsewhere.
             let _ = unsafe { madvise(address, reserved as usize, Advice::LinuxHugepage) };
@@ -84,6 +100,7 @@ impl Mapping {
             file,
             path: path.to_owned(),
             backing,
+            access,
             holds_lock: false,
         })
     }
@@ -123,6 +140,9 @@ impl Mapping {
         if len <= present {
             return Ok(());
         }
+        if self.access == Access::Private {
+            return Err(Error::Inspected { path: self.path.clone() });
+        }
         let full = || Error::Full { needed: len - present, size: present, size_max: self.reserved };
         if len > self.reserved {
             return Err(full());
@@ -144,6 +164,9 @@ impl Mapping {
 
     /// Fills the holes of a range, so that a store to it cannot meet a full file system.
     pub(crate) fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        if self.access == Access::Private {
+            return Ok(());
+        }
         match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
@@ -157,6 +180,9 @@ impl Mapping {
 
     /// Punches a hole: the range reads as zero and takes no space.
     pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
+        if self.access == Access::Private {
+            return false;
+        }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, flags, offset, len).is_ok()
     }
@@ -173,6 +199,10 @@ impl Mapping {
 
     pub(crate) fn backing(&self) -> Backing {
         self.backing
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        self.access
     }
 }
 
@@ -230,7 +260,7 @@ pub(crate) fn supports_map_sync(file: &File) -> bool {
         mmap(
             ptr::null_mut(),
             PAGE_LEN as usize,
-            ProtFlags::READ | ProtFlags::WRITE,
+            ProtFlags::READ,
             MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
             file.as_fd(),
             0,

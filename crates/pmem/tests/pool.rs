@@ -8,6 +8,7 @@ mod pool {
     mod fixture;
     mod growth;
     mod image;
+    mod inspect;
     mod mapped;
     mod open_time;
     mod options;

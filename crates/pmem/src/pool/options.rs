@@ -13,7 +13,7 @@ use super::layout::CHUNK_LEN;
 use super::superblock::Superblock;
 use super::{Guarantee, Pool, check_size_max};
 use crate::isa::{self, FlushInstruction};
-use crate::mapping::Mapping;
+use crate::mapping::{Access, Mapping};
 use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result, backing};
 
 /// Default of [`Options::size_max`]: 64 GiB of address range, none of it used before it is needed.
@@ -131,7 +131,48 @@ impl Options {
     /// When it is no pool, of another version, truncated, locked, or cannot give what was asked for.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
         self.refuse_latency(path.as_ref())?;
-        self.open_on(path.as_ref(), |mapped| mapped)
+        self.open_with(path.as_ref(), Access::Shared, |mapped| mapped)
+    }
+
+    /// Opens a pool file for inspection: nothing in the file changes, whatever is done to the pool.
+    ///
+    /// Stores, those of recovery among them, go to private copies of the pages that they touch, and end with
+    /// this process. So a pool can be checked as a crash left it, also one on a read-only file system or one
+    /// that the caller may only read. Any number of processes may inspect a pool at once; none may while
+    /// it is open for use. Takes memory for the pages that recovery stores to.
+    ///
+    /// The durability and the emulation asked for are ignored. [`PoolInfo::opens`](crate::PoolInfo) counts the inspection.
+    ///
+    /// ```
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("example.pool");
+    /// drop(Pool::options().create(&path)?);
+    /// let before = std::fs::read(&path)?;
+    /// let pool = Pool::options().inspect(&path)?;
+    /// assert!(pool.check()?.violations.is_empty());
+    /// drop(pool);
+    /// assert_eq!(std::fs::read(&path)?, before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Options::open); [`Error::Unsupported`] on a devdax device, which cannot be mapped
+    /// privately. [`Error::Inspected`] from whatever would make the pool grow.
+    pub fn inspect(&self, path: impl AsRef<Path>) -> Result<Pool> {
+        let path = path.as_ref();
+        if is_device(path) {
+            return Err(Error::Unsupported {
+                path: path.to_owned(),
+                asked: "an inspection",
+                reason: "a devdax device cannot be mapped privately; use `open`, which recovers it"
+                    .to_owned(),
+            });
+        }
+        let options =
+            Options { durability: Durability::Process, emulation: Emulation::None, ..self.clone() };
+        options.open_with(path, Access::Private, |mapped| mapped)
     }
 
     /// Opens a pool file, or creates it when there is none.
@@ -173,13 +214,13 @@ impl Options {
     /// As for [`open`](Options::open), and when the emulation is another one.
     pub fn open_emulated(&self, path: impl AsRef<Path>) -> Result<Pool<Emulated>> {
         let latency = self.latency(path.as_ref())?;
-        self.open_on(path.as_ref(), |mapped| Emulated::new(mapped, latency))
+        self.open_with(path.as_ref(), Access::Shared, |mapped| Emulated::new(mapped, latency))
     }
 
     pub(crate) fn create_emulated_in(&self, file: File) -> Result<Pool<Emulated>> {
         let path = Path::new("memfd");
         let latency = self.latency(path)?;
-        let (mapped, guarantee) = self.map(file, path, self.size_max)?;
+        let (mapped, guarantee) = self.map(file, path, Access::Shared, self.size_max)?;
         self.format(Emulated::new(mapped, latency), guarantee)
     }
 
@@ -211,9 +252,9 @@ impl Options {
         wrap: impl FnOnce(Mapped) -> M,
     ) -> Result<Pool<M>> {
         if is_device(path) {
-            let file = open_file(path)?;
-            self.lock(&file, path)?;
-            let (mapped, guarantee) = self.map(file, path, 0)?;
+            let file = open_file(path, Access::Shared)?;
+            self.lock(&file, path, Access::Shared)?;
+            let (mapped, guarantee) = self.map(file, path, Access::Shared, 0)?;
             return self.format(wrap(mapped), guarantee);
         }
         check_size_max(self.size_max, path)?;
@@ -226,8 +267,8 @@ impl Options {
             .mode(0o600)
             .open(&temporary)
             .map_err(|e| Error::io("create", path, e))?;
-        let made = self.lock(&file, path).and_then(|()| {
-            let (mapped, guarantee) = self.map(file, path, self.size_max)?;
+        let made = self.lock(&file, path, Access::Shared).and_then(|()| {
+            let (mapped, guarantee) = self.map(file, path, Access::Shared, self.size_max)?;
             let pool = self.format(wrap(mapped), guarantee)?;
             renameat_with(CWD, &temporary, CWD, path, RenameFlags::NOREPLACE)
                 .map_err(|e| Error::io("create", path, e))?;
@@ -240,24 +281,31 @@ impl Options {
         made
     }
 
-    fn open_on<M: crate::Medium>(
+    fn open_with<M: crate::Medium>(
         &self,
         path: &Path,
+        access: Access,
         wrap: impl FnOnce(Mapped) -> M,
     ) -> Result<Pool<M>> {
-        let mut file = open_file(path)?;
-        self.lock(&file, path)?;
+        let mut file = open_file(path, access)?;
+        self.lock(&file, path, access)?;
         while !is_still_at(&file, path) {
             // Removed, and perhaps made anew, while the lock was waited for.
-            file = open_file(path)?;
-            self.lock(&file, path)?;
+            file = open_file(path, access)?;
+            self.lock(&file, path, access)?;
         }
-        let size_max = stored_size_max(&file, path)?;
-        let (mapped, guarantee) = self.map(file, path, size_max)?;
+        let size_max = stored_size_max(&file, path, access)?;
+        let (mapped, guarantee) = self.map(file, path, access, size_max)?;
         Pool::recover_with(wrap(mapped), guarantee).map_err(|error| name_file(error, path))
     }
 
-    fn map(&self, file: File, path: &Path, reserved: u64) -> Result<(Mapped, Guarantee)> {
+    fn map(
+        &self,
+        file: File,
+        path: &Path,
+        access: Access,
+        reserved: u64,
+    ) -> Result<(Mapped, Guarantee)> {
         let backing = backing::detect(&file, path)?;
         backing::permit(backing, self.durability, self.emulation, path)?;
         if self.flush_instruction.is_some_and(|instruction| !isa::has(instruction)) {
@@ -274,7 +322,7 @@ impl Options {
             emulation: self.emulation,
             write_disturbance: self.write_disturbance,
         };
-        let mapping = Mapping::new(file, path, backing, reserved)?.holding_lock();
+        let mapping = Mapping::new(file, path, backing, access, reserved)?.holding_lock();
         Ok((
             Mapped::new(mapping, self.durability, self.emulation, self.flush_instruction),
             guarantee,
@@ -290,11 +338,15 @@ impl Options {
         Pool::format(medium, &Format { size_max, uuid: random_uuid(), guarantee })
     }
 
-    /// Takes the exclusive lock, waiting as long as allowed.
-    fn lock(&self, file: &File, path: &Path) -> Result<()> {
+    /// Takes the lock, waiting as long as allowed: for itself, or together with others who inspect the pool.
+    fn lock(&self, file: &File, path: &Path, access: Access) -> Result<()> {
+        let operation = match access {
+            Access::Shared => FlockOperation::NonBlockingLockExclusive,
+            Access::Private => FlockOperation::NonBlockingLockShared,
+        };
         let start = Instant::now();
         loop {
-            match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            match flock(file, operation) {
                 Ok(()) => break,
                 Err(Errno::WOULDBLOCK) if start.elapsed() < self.wait => {
                     std::thread::sleep(LOCK_INTERVAL);
@@ -322,8 +374,10 @@ impl Options {
     }
 }
 
-fn open_file(path: &Path) -> Result<File> {
-    OpenOptions::new().read(true).write(true).open(path).map_err(|e| Error::io("open", path, e))
+fn open_file(path: &Path, access: Access) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(access == Access::Shared);
+    options.open(path).map_err(|e| Error::io("open", path, e))
 }
 
 /// Whether `path` still names the file that was opened.
@@ -348,10 +402,10 @@ fn temporary_path(path: &Path) -> PathBuf {
 }
 
 /// How much address range the pool in `file` was created for.
-fn stored_size_max(file: &File, path: &Path) -> Result<u64> {
+fn stored_size_max(file: &File, path: &Path, access: Access) -> Result<u64> {
     let backing = backing::detect(file, path)?;
     let file = file.try_clone().map_err(|e| Error::io("open", path, e))?;
-    let mapping = Mapping::new(file, path, backing, CHUNK_LEN)?;
+    let mapping = Mapping::new(file, path, backing, access, CHUNK_LEN)?;
     let header = Mapped::new(mapping, Durability::Process, Emulation::None, None);
     let superblock = Superblock::read(&header).map_err(|error| name_file(error, path))?;
     Ok(superblock.size_max)
