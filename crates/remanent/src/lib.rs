@@ -38,6 +38,7 @@
 //! library alone turns it off, and clap, tokio and the rest are not built.
 #![forbid(unsafe_code)]
 
+pub mod check;
 #[cfg(feature = "command")]
 pub mod crash_test;
 

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod about;
+mod check;
 mod clients;
 mod command;
 mod keyspace;
@@ -22,6 +23,7 @@ mod shared;
 pub mod store;
 mod syncs;
 
+pub use check::check_sorted_sets;
 pub use keyspace::Keyspace;
 pub use net::{BindError, Server};
 pub use resp::Protocol;

@@ -7,7 +7,7 @@ use remanent::structures::batch_list::{
 };
 use remanent::structures::{BatchMap, BatchOptions};
 use remanent::{BlinkTree, BpTree, HashMap, Map, OrderedMap, Pool};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::common::{
     Answer, Server, assert_whole, directory, error_of, on_disk, pool_info as info, remanent,
@@ -85,12 +85,70 @@ fn sorted_sets_are_compared_with_themselves() {
         assert_eq!(output.status.code(), Some(1));
         let told = String::from_utf8(output.stdout).unwrap();
         let what = "set 1 has 1 members and 2 scores, and they are not the same";
-        assert!(told.starts_with(&format!("sorted sets: {what}\n1 violations in ")), "{told}");
+        let line = format!("root \"redis sorted sets\": {what}\n1 violations in ");
+        assert!(told.starts_with(&line), "{told}");
         let output = remanent(&["pool", "check", text, "--json"]);
         assert_eq!(output.status.code(), Some(1));
         let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["violations"], serde_json::json!([{ "what": what }]));
+        let violation = json!({ "root": "redis sorted sets", "offset": null, "what": what });
+        assert_eq!(told["violations"], json!([violation]));
     }
+}
+
+/// A pool as a killed server leaves it, in which recovery has something to do.
+#[test]
+fn checks_and_descriptions_change_no_byte() {
+    let directory = directory();
+    let path = directory.path().join("killed.pool");
+    let text = path.to_str().unwrap();
+    let server = Server::start(&path, &[]);
+    let mut client = server.connect();
+    for index in 0..200 {
+        client.call(&["SET".into(), format!("key{index}"), "v".repeat(index)]);
+        client.call(&["ZADD".into(), "set".into(), index.to_string(), format!("member{index}")]);
+    }
+    server.kill();
+    let before = std::fs::read(&path).unwrap();
+    assert_whole(&path);
+    assert_eq!(info(text)["clean"], false);
+    assert_whole(&path);
+    assert_eq!(info(text)["clean"], false, "a check has marked the pool as closed");
+    assert!(std::fs::read(&path).unwrap() == before, "a check has changed the pool");
+}
+
+/// What is wrong with one root neither hides nor invents anything in another.
+#[test]
+fn every_damaged_root_is_named() {
+    let directory = directory();
+    let path = directory.path().join("damaged.pool");
+    let pool = Pool::options().size_max(64 << 20).create(&path).unwrap();
+    for name in ["one", "whole", "two"] {
+        let map = HashMap::<u64, u64>::create(&pool, name).unwrap();
+        (0..100).for_each(|key| assert!(map.insert(&key, &(key ^ 0x5eed_5eed_5eed)).unwrap()));
+    }
+    drop(pool);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The value and the order of an entry: with another order it is out of place.
+    let mut damaged = 0;
+    for at in (0..bytes.len() - 8).step_by(8) {
+        let word = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        if word == 7 ^ 0x5eed_5eed_5eed {
+            damaged += 1;
+            if damaged != 2 {
+                bytes[at + 15] ^= 0x40;
+            }
+        }
+    }
+    assert_eq!(damaged, 3);
+    std::fs::write(&path, bytes).unwrap();
+    let output = remanent(&["pool", "check", path.to_str().unwrap(), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |root: &str| {
+        told["violations"].as_array().unwrap().iter().filter(|v| v["root"] == root).count()
+    };
+    assert!(of("one") > 0 && of("two") > 0, "{told}");
+    assert_eq!(of("whole"), 0, "{told}");
 }
 
 #[test]

@@ -57,7 +57,8 @@ enum Subcommand {
     },
     /// Prove that a disk is whole, and that every block holds what was written to it
     ///
-    /// Ends with status 1 and names every violation when it is not.
+    /// Only reads: no byte of the pool file changes. Ends with status 1 and names every violation when the
+    /// disk is not whole.
     Check {
         #[command(flatten)]
         target: Target,
@@ -113,7 +114,7 @@ impl Disk {
             }
             Subcommand::Serve(serve) => serve.run(),
             Subcommand::Info { target } => {
-                describe(&target.open()?, &target);
+                describe(&target.inspect()?, &target);
                 Ok(ExitCode::SUCCESS)
             }
             Subcommand::Check { target, quick } => check(&target, quick),
@@ -173,6 +174,12 @@ impl Target {
 
     fn open(&self) -> anyhow::Result<Device> {
         let pool = open_pool(&Pool::options().wait(self.wait), &self.path)?;
+        open_disk(&pool, &self.name, &self.path)
+    }
+
+    /// Opens the disk to look at it: nothing in the file changes.
+    fn inspect(&self) -> anyhow::Result<Device> {
+        let pool = Pool::options().wait(self.wait).inspect(&self.path)?;
         open_disk(&pool, &self.name, &self.path)
     }
 }
@@ -236,7 +243,7 @@ fn describe(disk: &Device, target: &Target) {
 }
 
 fn check(target: &Target, quick: bool) -> anyhow::Result<ExitCode> {
-    let disk = target.open()?;
+    let disk = target.inspect()?;
     let bar = progress("checking the map");
     let mut violations = disk.check()?;
     if !quick {

@@ -1,0 +1,161 @@
+//! `remanent pool`: create, describe and check pools.
+
+mod check;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use remanent::{Durability, PoolInfo};
+use serde_json::json;
+
+use super::units::{human_size, parse_duration, parse_size};
+
+/// Create, describe or check a pool file
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pool {
+    #[command(subcommand)]
+    subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Subcommand {
+    /// Make an empty pool
+    #[command(after_help = "Example:\n  remanent pool create my.pool --size 8G --durability power")]
+    Create {
+        #[command(flatten)]
+        target: Target,
+        /// Size beyond which the pool does not grow, such as 512M or 8G
+        #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
+        size: u64,
+        /// What a write is to survive: the death of the `process`, or the loss of `power`
+        #[arg(long, value_name = "CLASS", default_value = "process")]
+        durability: Durability,
+        /// The medium may leave garbage in what was being written when the power failed
+        ///
+        /// The pool remembers it. Structures that do not survive that are refused, maps among them.
+        #[arg(long)]
+        write_disturbance: bool,
+    },
+    /// Say what a pool lies on, what it survives and what it holds; only reads
+    #[command(after_help = "Example:\n  remanent pool info /mnt/pmem/my.pool --json")]
+    Info {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Prove that a pool is whole: nothing lost, nothing leaked, nothing damaged
+    ///
+    /// Only reads: no byte of the file changes, and the file system may be read-only. What a crash left half
+    /// done is completed in memory first. Ends with status 1 and names every violation, with its offset
+    /// where it has one, when the pool is not whole. A server's sorted sets are compared with themselves,
+    /// which takes memory for all their members.
+    #[command(after_help = "Example:\n  remanent pool check /mnt/pmem/my.pool && echo whole")]
+    Check {
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Target {
+    /// Pool file
+    path: PathBuf,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+    /// How long to wait while another process holds the pool, such as 500ms or 30s
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    wait: Duration,
+}
+
+impl Pool {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.subcommand {
+            Subcommand::Create { target, size, durability, write_disturbance } => {
+                let options = remanent::Pool::options().size_max(size).durability(durability);
+                let options = options.write_disturbance(write_disturbance);
+                let pool = options.wait(target.wait).create(&target.path)?;
+                describe(&pool.info()?, &target);
+                Ok(ExitCode::SUCCESS)
+            }
+            Subcommand::Info { target } => {
+                describe(&target.options().inspect(&target.path)?.info()?, &target);
+                Ok(ExitCode::SUCCESS)
+            }
+            Subcommand::Check { target } => check::run(&target),
+        }
+    }
+}
+
+impl Target {
+    fn options(&self) -> remanent::Options {
+        remanent::Pool::options().wait(self.wait)
+    }
+}
+
+fn describe(info: &PoolInfo, target: &Target) {
+    let uuid = uuid(&info.uuid);
+    let physical = physical_bytes(&target.path);
+    let roots = info.roots.iter();
+    if target.json {
+        let roots: Vec<_> =
+            roots.map(|root| json!({"name": root.name, "type": root.root_type.name})).collect();
+        println!(
+            "{:#}",
+            json!({
+                "path": target.path,
+                "backing": info.guarantee.backing.to_string(),
+                "durability": info.created_durability.to_string(),
+                "write_disturbance": info.guarantee.write_disturbance,
+                "uuid": uuid,
+                "format_version": info.format_version,
+                "size_bytes": info.size,
+                "size_max_bytes": info.size_max,
+                "physical_bytes": physical,
+                "created_unix_s": info.created_unix_s,
+                "opens": info.opens,
+                "clean": info.was_clean,
+                "roots": roots,
+            })
+        );
+        return;
+    }
+    println!("pool        {}", target.path.display());
+    println!("backing     {}", info.guarantee.backing);
+    println!("durability  {}", info.created_durability);
+    if info.guarantee.write_disturbance {
+        println!("medium      may leave garbage in what was being written");
+    }
+    println!("uuid        {uuid}");
+    println!("format      {}", info.format_version);
+    println!(
+        "size        {} of at most {}, {} in use on the medium",
+        human_size(info.size),
+        human_size(info.size_max),
+        human_size(physical)
+    );
+    println!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
+    for root in roots {
+        println!("root        {}: {}", root.name, root.root_type.name);
+    }
+}
+
+/// Bytes that the file takes; holes take none.
+pub(super) fn physical_bytes(path: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+}
+
+fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+/// Shown on a terminal, and nowhere else.
+pub(super) fn progress(message: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(message);
+    bar.set_style(ProgressStyle::default_spinner());
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
