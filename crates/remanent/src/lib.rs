@@ -41,6 +41,8 @@
 pub mod check;
 #[cfg(feature = "command")]
 pub mod crash_test;
+#[cfg(feature = "command")]
+pub mod damage_test;
 
 pub use remanent_blockdev as blockdev;
 pub use remanent_pmem as pmem;

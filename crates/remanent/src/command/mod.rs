@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod crash_test;
+mod damage_test;
 mod default_pool;
 mod disk;
 mod opening;
@@ -29,6 +30,7 @@ enum Command {
     Pool(pool::Pool),
     Disk(disk::Disk),
     CrashTest(crash_test::CrashTest),
+    DamageTest(damage_test::DamageTest),
 }
 
 const EXAMPLES: &str = "\
@@ -40,6 +42,7 @@ Examples:
   remanent pool check /mnt/pmem/my.pool       prove that it is whole
   remanent disk create my.pool --size 1G      a block device; serve it with `remanent disk serve`
   remanent crash-test                         crash its own code everywhere, in simulation
+  remanent damage-test                        damage pools, and see whether anybody is told something wrong
 
 Set REMANENT_LOG=info (or debug) for more messages on standard error.";
 
@@ -50,6 +53,7 @@ impl Arguments {
             Command::Pool(pool) => pool.run(),
             Command::Disk(disk) => disk.run(),
             Command::CrashTest(test) => test.run(),
+            Command::DamageTest(test) => test.run(),
         }
     }
 }
