@@ -12,7 +12,7 @@ use std::path::Path;
 use arbitrary::Arbitrary;
 use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
-use remanent_blockdev::{Disk, Result, seal_line};
+use remanent_blockdev::{Disk, Result, Shape, seal_line};
 use remanent_pmem::Pool;
 
 #[derive(Arbitrary, Debug)]
@@ -28,6 +28,8 @@ struct Input {
 /// Chunks in which words are changed: the header's, and those taken first.
 const CHUNKS: u64 = 8;
 const SIZE: u64 = 8 << 20;
+/// Small limits, so that few writes reach them.
+const SHAPE: Shape = Shape { slab_blocks: 16, lines_max: 3, spares_max: 4 };
 
 fuzz_target!(|input: Input| {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
@@ -39,7 +41,7 @@ fuzz_target!(|input: Input| {
 fn exercise(path: &Path, input: &Input) -> Result<()> {
     let options = || Pool::options().size_max(64 << 20);
     let pool = options().create(path)?;
-    let disk = Disk::create_with(&pool, "disk", SIZE, (16, 3))?;
+    let disk = Disk::create_with(&pool, "disk", SIZE, SHAPE)?;
     for (number, &(block, stamp)) in input.writes.iter().take(64).enumerate() {
         if number == usize::from(input.snapshot_after % 64) {
             disk.snapshot("kept")?;

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::device::Device;
-use crate::journal::{Change, Changes, Lane, SPARES_MAX, Spares};
+use crate::journal::{Change, Changes, Lane, Spares};
 use crate::layout::{BLOCK_LEN, Block, Entry, Lba, place_in_node};
 use crate::line::{Line, WORDS};
 use crate::map::load_line;
@@ -372,7 +372,7 @@ impl<M: Medium> Device<M> {
         let mut spares = Spares::with_capacity(lane.spares.len() + replaced.len());
         spares.extend_from_slice(&lane.spares[staged.spares..]);
         spares.extend_from_slice(surplus);
-        let room = SPARES_MAX.saturating_sub(spares.len()).min(replaced.len());
+        let room = self.spares_max.saturating_sub(spares.len()).min(replaced.len());
         let (kept, free) = replaced.split_at(room);
         spares.extend_from_slice(kept);
         let _held = self.mark(&staged.fresh, free, &mut changes)?;

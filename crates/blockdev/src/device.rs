@@ -39,6 +39,8 @@ pub(crate) struct Device<M: Medium> {
     pub(crate) lines_max: usize,
     /// Blocks that a record vouches for at most.
     vouched_max: usize,
+    /// Spares that a lane keeps at most.
+    pub(crate) spares_max: usize,
     pub(crate) lanes: Box<[PauseMutex<Lane>]>,
     pub(crate) space: Space,
     pub(crate) leaves: Leaves,
@@ -102,6 +104,7 @@ impl<M: Medium> Device<M> {
             lines_max: shape.lines_max as usize,
             // Less where slots are made small: so that the simulator meets both sides of it.
             vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
+            spares_max: shape.spares_max as usize,
             lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index))).collect(),
             space: Space::new(shape.slab_blocks),
             leaves: Leaves::new(),
@@ -248,9 +251,10 @@ impl<M: Medium> Device<M> {
         self.size.store(state.size, Ordering::Release);
     }
 
-    /// As [`reserve`](Device::reserve), of more than `count`, for who takes a few each time.
+    /// As [`reserve`](Device::reserve), of more than `count`, for who takes a few each time; what is left is no more than a
+    /// lane may keep.
     pub(crate) fn reserve_some(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
-        match self.reserve(lane, count.max(REFILL)) {
+        match self.reserve(lane, count.max(REFILL.min(self.spares_max))) {
             Err(error) if error.is_full() => self.reserve(lane, count),
             reserved => reserved,
         }

@@ -99,22 +99,17 @@ impl<M: Medium> Disk<M> {
     /// When `size` is not a multiple of 512 or more than [`SIZE_MAX`](crate::SIZE_MAX), the root exists, or the pool is
     /// full.
     pub fn create(pool: &Pool<M>, name: &str, size: u64) -> Result<Self> {
-        Self::create_in_shape(pool, name, size, Shape::of(size))
+        Self::create_with(pool, name, size, Shape::of(size))
     }
 
-    /// As [`create`](Disk::create), with slabs of so many blocks, and so many lines in a slot of the journal.
-    #[doc(hidden)]
-    pub fn create_with(
-        pool: &Pool<M>,
-        name: &str,
-        size: u64,
-        (slab_blocks, lines_max): (u64, u64),
-    ) -> Result<Self> {
-        Self::create_in_shape(pool, name, size, Shape { slab_blocks, lines_max })
-    }
-
-    fn create_in_shape(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
+    /// As [`create`](Disk::create), with limits other than those of its size.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Disk::create); [`Error::Shape`].
+    pub fn create_with(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
         crate::recover::check_size(size)?;
+        shape.check()?;
         let fill = |heap| Device::format_in(heap, size, shape);
         Ok(Disk { device: pool.create_root_with(name, fill)? })
     }

@@ -2,6 +2,8 @@
 
 use remanent_pmem::heap::Violation;
 
+use crate::layout::Shape;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -46,6 +48,14 @@ pub enum Error {
         /// Bytes asked for.
         size: u64,
         /// Which limit it breaks.
+        reason: String,
+    },
+    /// A disk cannot have the limits it was to be made with.
+    #[error("a disk cannot be made with {shape:?}: {reason}")]
+    Shape {
+        /// What was asked for.
+        shape: Shape,
+        /// Which limit is wrong, and what it may be.
         reason: String,
     },
     /// A snapshot cannot be made, found or removed.

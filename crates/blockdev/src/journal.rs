@@ -72,7 +72,7 @@ const WRITTEN_SHIFT: u32 = 56;
 
 /// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
 pub(crate) const VOUCHED_MAX: usize = 64;
-/// Spare blocks that a lane keeps, at most.
+/// Spare blocks that a lane of any disk keeps, at most.
 pub(crate) const SPARES_MAX: usize = 64;
 // Blocks in a row that are overwritten by spares need no more lines than fit in a slot.
 const _: () = assert!(record_len(SPARES_MAX / WORDS + 2, SPARES_MAX) as u64 <= SLOT_LEN);

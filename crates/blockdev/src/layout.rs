@@ -4,8 +4,8 @@
 //!
 //! ```text
 //! heap header, 2 KiB
-//! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a slot at most; it
-//!          never changes
+//! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a slot at most,
+//!          spares of a lane at most; it never changes
 //!      1   state: bytes of the disk, top of the map, its height, generation, end of what is to be discarded
 //!      2 … 7   offsets of the extents of the slab directory
 //!
@@ -26,14 +26,16 @@
 
 use remanent_pmem::{LINE_LEN, PAGE_LEN, WORD_LEN};
 
+use crate::journal::SPARES_MAX;
 use crate::line::WORDS;
 use crate::map::Tree;
+use crate::{Error, Result};
 
 /// Bytes of a block, the unit that is written as a whole.
 pub const BLOCK_LEN: u64 = 4096;
 
 /// Changes when anything described here or in `journal.rs` does.
-pub(crate) const LAYOUT: u64 = 1;
+pub(crate) const LAYOUT: u64 = 2;
 
 /// Lanes of a disk: operations that change it at the same time; more wait.
 pub(crate) const LANE_COUNT: usize = 32;
@@ -107,28 +109,46 @@ impl State {
     }
 }
 
-/// What a disk is made with.
+/// Limits that a disk is made with and keeps: see [`Disk::create_with`](crate::Disk::create_with).
+///
+/// [`Shape::of`] has what is right for a disk of some size. Smaller limits make a disk slower, and have it free blocks, hand them
+/// from one lane to another, and write records into blocks of their own after a few operations already: for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Blocks of a slab, a power of two.
-    pub(crate) slab_blocks: u64,
-    /// Lines that a slot of the journal is to have at most, however many fit.
-    pub(crate) lines_max: u64,
+pub struct Shape {
+    /// Blocks of a slab, by which the disk takes space from its pool: a power of two, 16 to 16,384.
+    pub slab_blocks: u64,
+    /// Lines of metadata in a record of the journal at most, 2 at least. A record of more lines takes blocks of its own, and
+    /// one of more than twice as many data blocks takes a second fence. No slot has room for more than some 20, whatever this
+    /// says.
+    pub lines_max: u64,
+    /// Free blocks that each of the 32 lanes keeps for its next write, 64 at most. What a lane replaces beyond that is free for
+    /// all lanes at once.
+    pub spares_max: u64,
 }
 
 impl Shape {
-    /// As many lines in a slot as fit, and slabs of a 64th of the disk, within limits.
-    pub(crate) fn of(size: u64) -> Self {
+    /// Slabs of a 64th of the disk, within limits, as many lines in a record as its slot has room for, and 64 spares.
+    pub fn of(size: u64) -> Self {
         let size = if size == 0 { SIZE_TO_COME } else { size };
         let blocks = (size / BLOCK_LEN / SLABS_FULL).next_power_of_two();
         let slab_blocks = blocks.clamp(SLAB_BLOCKS_MIN, SLAB_BLOCKS_MAX);
-        Shape { slab_blocks, lines_max: SLOT_LEN / LINE_LEN }
+        Shape { slab_blocks, lines_max: SLOT_LEN / LINE_LEN, spares_max: SPARES_MAX as u64 }
     }
 
-    pub(crate) fn is_valid(self) -> bool {
-        self.slab_blocks.is_power_of_two()
-            && (SLAB_BLOCKS_MIN..=SLAB_BLOCKS_MAX).contains(&self.slab_blocks)
-            && self.lines_max >= LINES_MIN
+    /// Refuses limits that a disk cannot have.
+    pub(crate) fn check(self) -> Result<()> {
+        let is_slab = self.slab_blocks.is_power_of_two()
+            && (SLAB_BLOCKS_MIN..=SLAB_BLOCKS_MAX).contains(&self.slab_blocks);
+        let reason = if !is_slab {
+            format!("a slab has {SLAB_BLOCKS_MIN} to {SLAB_BLOCKS_MAX} blocks, a power of two")
+        } else if self.lines_max < LINES_MIN {
+            format!("a record has room for {LINES_MIN} lines at least")
+        } else if self.spares_max > SPARES_MAX as u64 {
+            format!("a lane keeps {SPARES_MAX} spares at most")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Shape { shape: self, reason })
     }
 }
 

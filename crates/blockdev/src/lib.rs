@@ -50,7 +50,7 @@ mod space;
 
 pub use disk::{Disk, DiskInfo, Extent, Snapshot, SnapshotInfo, Transaction};
 pub use error::{Error, Result};
-pub use layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT};
+pub use layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
 pub use snapshot::SNAPSHOT_NAME_LEN;
 
 /// Gives the line at `at` a checksum that fits, whatever it holds: for tests that damage what a checksum would tell.

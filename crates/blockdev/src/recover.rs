@@ -47,6 +47,7 @@ impl<M: Medium> Device<M> {
     /// Makes an empty disk of `size` bytes in a fresh heap.
     fn format(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self> {
         check_size(size)?;
+        shape.check()?;
         let header = heap.header();
         let mut heap_lane = heap.enter().prepare_to_write();
         let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
@@ -58,10 +59,9 @@ impl<M: Medium> Device<M> {
         drop(heap_lane);
         let state = State { size, generation: 1, ..State::default() };
         let put = |at, words| Line::store_encoded(medium, at, &Line::first(words).encode(at));
-        assert!(shape.is_valid(), "{shape:?}");
-        let Shape { slab_blocks, lines_max } = shape;
+        let Shape { slab_blocks, lines_max, spares_max } = shape;
         let lanes = LANE_COUNT as u64;
-        put(header + IDENTITY, [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, 0, 0]);
+        put(header + IDENTITY, [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, spares_max, 0]);
         put(header + STATE, state.encode());
         for extent in (0..DIRECTORY_EXTENTS).step_by(WORDS) {
             let mut words = [0; WORDS];
@@ -85,10 +85,10 @@ impl<M: Medium> Device<M> {
     fn load(heap: Heap<M>) -> Result<Self> {
         let header = heap.header();
         let identity = load_line(heap.medium(), header + IDENTITY)?;
-        let [block_len, slab_blocks, lane_count, meta, lines_max, ..] = identity.words;
-        let shape = Shape { slab_blocks, lines_max };
+        let [block_len, slab_blocks, lane_count, meta, lines_max, spares_max, ..] = identity.words;
+        let shape = Shape { slab_blocks, lines_max, spares_max };
         let is_known = (block_len, lane_count) == (BLOCK_LEN, LANE_COUNT as u64)
-            && shape.is_valid()
+            && shape.check().is_ok()
             && heap.has_large(meta, META_LEN)?;
         if !is_known {
             let what = "a disk of another format, or what says its format is damaged";

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
 
-use remanent_blockdev::Disk;
+use remanent_blockdev::{Disk, Shape};
 use remanent_pmem::{Error as PoolError, Pool};
 
 use crate::batch::Batch;
@@ -32,8 +32,6 @@ const EXPECTED_SIZE_MIN: u64 = 64 << 20;
 const SLABS: u64 = 4096;
 /// Blocks of a slab, at least and at most: 64 KiB to 4 MiB.
 const SLAB_BLOCKS: std::ops::RangeInclusive<u64> = 16..=1024;
-/// Lines in a slot of the disk's journal: as many as fit.
-const LINES_MAX: u64 = u64::MAX;
 /// Bytes that are kept back for want of a journal, at most: 256 MiB.
 const UNJOURNALED_MAX: u64 = 256 << 20;
 
@@ -73,7 +71,8 @@ fn open_disk(pool: &Pool, name: &str, may_create: bool) -> Result<Disk> {
             let expected = pool.size_max().max(EXPECTED_SIZE_MIN);
             let blocks = (expected / remanent_blockdev::BLOCK_LEN / SLABS).next_power_of_two();
             let slab_blocks = blocks.clamp(*SLAB_BLOCKS.start(), *SLAB_BLOCKS.end());
-            Ok(Disk::create_with(pool, name, 0, (slab_blocks, LINES_MAX))?)
+            let shape = Shape { slab_blocks, ..Shape::of(0) };
+            Ok(Disk::create_with(pool, name, 0, shape)?)
         }
         Err(remanent_blockdev::Error::Pool(PoolError::NoSuchRoot { .. })) => {
             Err(Error::Missing { pool: pool.path().to_owned(), name: name.to_owned() })

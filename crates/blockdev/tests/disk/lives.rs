@@ -3,12 +3,15 @@
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use remanent_blockdev::{Disk, Error};
+use remanent_blockdev::{Disk, Error, Shape};
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 
 use super::{TestPool, bytes, header_in};
+
+/// Limits that few operations reach.
+const SMALL: Shape = Shape { slab_blocks: 16, lines_max: 3, spares_max: 2 };
 
 /// In a lane that the caller's operations do not use.
 fn elsewhere(act: impl FnOnce() + Send) {
@@ -91,7 +94,7 @@ fn a_write_counts_whose_block_is_another_ones_by_now() {
 #[test]
 fn an_opening_that_fails_leaves_the_journal_as_it_was() {
     let pool = TestPool::new(64 << 20);
-    let disk = Disk::create_with(&pool.pool, "disk", 1 << 20, (16, 3)).expect("room");
+    let disk = Disk::create_with(&pool.pool, "disk", 1 << 20, SMALL).expect("room");
     for number in 0..20u64 {
         disk.write(number * 4096, &bytes(4096, number as u8)).expect("room");
     }
@@ -310,4 +313,49 @@ fn what_shrinking_dropped_does_not_come_back_with_growth() {
     expected[18 << 12..19 << 12].fill(8);
     assert!(found == expected);
     assert_eq!(disk.check().expect("no fault"), []);
+}
+
+/// With 64 spares each, 32 lanes would keep more blocks than this pool has.
+#[test]
+fn what_a_lane_replaces_beyond_its_spares_is_free_for_other_lanes() {
+    for spares_max in [0, 1, 2, 64] {
+        let pool = TestPool::new(64 << 20);
+        let shape = Shape { spares_max, ..SMALL };
+        let disk = Disk::create_with(&pool.pool, "disk", 1 << 20, shape).expect("room");
+        disk.write(0, &bytes(12 * 4096, 1)).expect("room");
+        for stamp in 2..42 {
+            elsewhere(|| disk.write(0, &bytes(12 * 4096, stamp)).expect("room"));
+        }
+        let slabs = disk.info().allocated / disk.info().slab_len;
+        // What is written, what is being written, the map, and the spares of a few lanes.
+        assert!(spares_max == 64 || slabs <= 3, "{slabs} slabs with {spares_max} spares");
+        assert_eq!(disk.check().expect("no fault"), []);
+        drop(disk);
+        let (pool, disk) = reopen(pool);
+        let mut found = vec![0; 12 * 4096];
+        disk.read(0, &mut found).expect("whole");
+        assert!(found == bytes(12 * 4096, 41), "{spares_max} spares");
+        assert_eq!(disk.check().expect("no fault"), []);
+        // The limit is stored with the disk: it holds for each opening.
+        drop(disk);
+        let disk = Disk::open(&pool.pool, "disk").expect("it was closed");
+        disk.write(0, &bytes(12 * 4096, 42)).expect("room");
+        assert_eq!(disk.check().expect("no fault"), []);
+    }
+}
+
+#[test]
+fn limits_that_no_disk_can_have_are_refused() {
+    let pool = TestPool::new(64 << 20);
+    for shape in [
+        Shape { slab_blocks: 8, ..SMALL },
+        Shape { slab_blocks: 24, ..SMALL },
+        Shape { slab_blocks: 1 << 15, ..SMALL },
+        Shape { lines_max: 1, ..SMALL },
+        Shape { spares_max: 65, ..SMALL },
+    ] {
+        let refused = Disk::create_with(&pool.pool, "disk", 1 << 20, shape);
+        assert!(matches!(refused, Err(Error::Shape { .. })), "{shape:?}: {refused:?}");
+    }
+    Disk::create_with(&pool.pool, "disk", 1 << 20, SMALL).expect("the name is free");
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use remanent_blockdev::{BLOCK_LEN, Disk, Error, Result};
+use remanent_blockdev::{BLOCK_LEN, Disk, Error, Result, Shape};
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
@@ -31,6 +31,8 @@ pub(super) struct Disks {
     pub(super) mix: &'static [(Kind, u64)],
     /// Lines of a record that its slot has; one of more takes blocks.
     pub(super) lines_max: u64,
+    /// Spares that a lane keeps; what it replaces beyond that is free for all.
+    pub(super) spares_max: u64,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
     /// Whether the medium is declared to disturb what is being written.
@@ -217,7 +219,9 @@ impl Subject for Disks {
         format.guarantee.write_disturbance = self.is_disturbed;
         let pool = Pool::format(medium, &format)?;
         let size = self.sizes[0] * SECTOR_LEN;
-        let object = Disk::create_with(&pool, ROOT, size, (SLAB_BLOCKS, self.lines_max))?;
+        let Disks { lines_max, spares_max, .. } = *self;
+        let shape = Shape { slab_blocks: SLAB_BLOCKS, lines_max, spares_max };
+        let object = Disk::create_with(&pool, ROOT, size, shape)?;
         Ok(Open { object, pool })
     }
 

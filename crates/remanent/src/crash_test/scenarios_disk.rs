@@ -79,6 +79,7 @@ const DISK: Disks = Disks {
     sizes: SIZES,
     mix: WRITES,
     lines_max: 24,
+    spares_max: 64,
     size_max: SIZE_MAX,
     is_disturbed: false,
 };
