@@ -1,6 +1,9 @@
 //! What operations on structures report.
 
-use remanent_pmem::heap::Violation;
+use std::path::{Path, PathBuf};
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::{Heap, Violation};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -34,6 +37,41 @@ pub enum Error {
         /// What happened to it.
         what: String,
     },
+    /// The bytes of an entry are not those that were written.
+    #[error(
+        "{}structure {root:?}: the entry at offset {offset:#x} has changed since it was written: its checksum is \
+         {stored:#010x}, its bytes give {computed:#010x}; run `remanent pool check`, and restore the pool from a \
+         backup",
+        pool_prefix(pool)
+    )]
+    Checksum {
+        /// The pool file; empty when the pool is in no file.
+        pool: PathBuf,
+        /// Name or number of the root.
+        root: String,
+        /// Pool offset of the entry.
+        offset: u64,
+        /// The checksum that was stored with it.
+        stored: u32,
+        /// The checksum of what is there.
+        computed: u32,
+    },
+    /// A link, a length or another word of a structure cannot be what was written.
+    #[error(
+        "{}structure {root:?} is damaged at offset {offset:#x}: {what}; run `remanent pool check`, and restore the \
+         pool from a backup",
+        pool_prefix(pool)
+    )]
+    Corrupt {
+        /// The pool file; empty when the pool is in no file.
+        pool: PathBuf,
+        /// Name or number of the root.
+        root: String,
+        /// Pool offset of the contradiction.
+        offset: u64,
+        /// What was found, and what was expected.
+        what: String,
+    },
     /// The structure contradicts itself.
     #[error("structure {root:?} is damaged: {}", list(violations))]
     Damaged {
@@ -49,6 +87,50 @@ impl Error {
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Pool(error) if error.is_full())
     }
+
+    /// The entry at `offset` does not have the checksum that was stored with it. A fault of the medium comes first: what
+    /// cannot be read is shown as zeros.
+    #[allow(dead_code, reason = "the structures are given checksums one after the other")]
+    #[cold]
+    pub(crate) fn checksum<M: Medium>(
+        heap: &Heap<M>,
+        offset: u64,
+        stored: u32,
+        computed: u32,
+    ) -> Self {
+        match heap.verify() {
+            Err(fault) => fault.into(),
+            Ok(()) => {
+                let (pool, root) = place(heap);
+                Error::Checksum { pool, root, offset, stored, computed }
+            }
+        }
+    }
+
+    /// The structure of `heap` is damaged at `offset`. A fault of the medium comes first, as in
+    /// [`checksum`](Error::checksum).
+    #[allow(dead_code, reason = "the structures are made to end on damage one after the other")]
+    #[cold]
+    pub(crate) fn corrupt<M: Medium>(heap: &Heap<M>, offset: u64, what: impl Into<String>) -> Self {
+        match heap.verify() {
+            Err(fault) => fault.into(),
+            Ok(()) => {
+                let (pool, root) = place(heap);
+                Error::Corrupt { pool, root, offset, what: what.into() }
+            }
+        }
+    }
+}
+
+/// The pool file, and the name of the root that a heap belongs to; its number where the directory is damaged too.
+fn place<M: Medium>(heap: &Heap<M>) -> (PathBuf, String) {
+    let (pool, owner) = (heap.pool(), heap.owner());
+    let root = pool.roots().ok().and_then(|roots| roots.into_iter().find(|root| root.id == owner));
+    (pool.path().to_owned(), root.map_or_else(|| owner.0.to_string(), |root| root.name))
+}
+
+fn pool_prefix(pool: &Path) -> String {
+    if pool.as_os_str().is_empty() { String::new() } else { format!("pool {}, ", pool.display()) }
 }
 
 fn list(violations: &[Violation]) -> String {
@@ -56,5 +138,27 @@ fn list(violations: &[Violation]) -> String {
     match violations.len().saturating_sub(told.len()) {
         0 => told.join("; "),
         more => format!("{}; and {more} more", told.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_told_with_pool_structure_and_offset() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("told.pool");
+        let pool = remanent_pmem::Pool::options().size_max(1 << 30).create(&path).unwrap();
+        let map: crate::HashMap<u64, u64> = crate::HashMap::create(&pool, "ages").unwrap();
+        let told = [
+            Error::checksum(map.heap(), 0x40, 1, 2).to_string(),
+            Error::corrupt(map.heap(), 0x40, "a link leads backwards").to_string(),
+        ];
+        for told in told {
+            for part in [path.to_str().unwrap(), "\"ages\"", "0x40", "remanent pool check"] {
+                assert!(told.contains(part), "{told}");
+            }
+        }
     }
 }

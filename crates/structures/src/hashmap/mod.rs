@@ -352,6 +352,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         Ok(self.core.heap.usage()?)
     }
 
+    #[cfg(test)]
+    pub(crate) fn heap(&self) -> &Heap<M> {
+        &self.core.heap
+    }
+
     /// Proves that the map is whole: sorted, every entry where its hash belongs, no key twice, and
     /// exactly the reachable blocks allocated. No operation may be in progress.
     ///
