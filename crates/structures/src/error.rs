@@ -90,7 +90,6 @@ impl Error {
 
     /// The entry at `offset` does not have the checksum that was stored with it. A fault of the medium comes first: what
     /// cannot be read is shown as zeros.
-    #[allow(dead_code, reason = "the structures are given checksums one after the other")]
     #[cold]
     pub(crate) fn checksum<M: Medium>(
         heap: &Heap<M>,
@@ -109,7 +108,6 @@ impl Error {
 
     /// The structure of `heap` is damaged at `offset`. A fault of the medium comes first, as in
     /// [`checksum`](Error::checksum).
-    #[allow(dead_code, reason = "the structures are made to end on damage one after the other")]
     #[cold]
     pub(crate) fn corrupt<M: Medium>(heap: &Heap<M>, offset: u64, what: impl Into<String>) -> Self {
         match heap.verify() {

@@ -25,6 +25,7 @@ pub mod hashmap;
 mod iterate;
 pub mod line_tx;
 mod map;
+mod options;
 mod range;
 mod segments;
 mod stored;
@@ -37,6 +38,7 @@ pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
 pub use map::{Map, OrderedMap};
+pub use options::MapOptions;
 pub use range::Range;
 /// ```
 /// use remanent_pmem::Pool;

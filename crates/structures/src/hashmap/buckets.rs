@@ -13,8 +13,10 @@ use remanent_pmem::heap::Lane;
 use remanent_pmem::{LINE_LEN, Link, Medium, Word};
 
 use super::Core;
+use super::course::Damage;
 use super::layout::{DUMMY, Hint, Order, READY, SEGMENT_COUNT, SEGMENTS, target, to_dummy};
 use super::list::{Edge, RUN_MAX, level, parent};
+use super::seal::{seal_link, seal_word};
 use crate::stored::{Key, Stored};
 
 /// Slots linked together under two fences: eight lines of the segment.
@@ -51,7 +53,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[cold]
     pub(super) fn maintain(&self) {
         if !self.is_swept() {
-            self.sweep_some();
+            // The operation that this is a share for is done. Damage shows to whoever comes there, and in `check`.
+            let _ = self.sweep_some();
         }
         if self.link_group() {
             return;
@@ -78,8 +81,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let medium = self.medium();
         let mut lane = self.heap.enter().prepare_to_write();
         let block = lane.allocate_zeroed(8 << bits)?;
-        let at = self.heap.header() + SEGMENTS + segment as u64 * 8;
-        medium.store(at, block.offset);
+        let field = SEGMENTS + segment as u64 * 8;
+        let at = self.heap.header() + field;
+        medium.store(at, seal_word(field, block.offset));
         // Flush and fence: one word makes the segment part of the map, for good, before any bucket of it
         // can be linked.
         medium.persist(at, 8);
@@ -127,7 +131,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Links the next group of buckets that nobody has taken on. False when none is left.
+    /// Links the next group of buckets that nobody has taken on. False when none is left. A group that damage is in
+    /// stays as it is: the map works without, and grows no more.
     fn link_group(&self) -> bool {
         let Some((bits, group)) = self.claim_group() else { return false };
         let medium = self.medium();
@@ -138,7 +143,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             .collect();
         while !buckets.is_empty() {
             let mut lane = self.heap.enter().prepare_to_write();
-            self.link_buckets(&mut lane, &mut buckets);
+            if self.link_buckets(&mut lane, &mut buckets).is_err() || self.heap.verify().is_err() {
+                return true;
+            }
         }
         // Release: pairs with the Acquire in `grow`: all groups are linked before the next doubling.
         self.groups_done.fetch_add(1, Ordering::Release);
@@ -147,13 +154,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Links as many buckets as one stay in a lane allows: all of them, unless many marked nodes are in
     /// the way.
-    fn link_buckets(&self, lane: &mut Lane<'_, M>, buckets: &mut VecDeque<u64>) {
+    fn link_buckets(
+        &self,
+        lane: &mut Lane<'_, M>,
+        buckets: &mut VecDeque<u64>,
+    ) -> Result<(), Damage> {
         let medium = self.medium();
         self.prefetch_chains(buckets);
         let mut planned = Vec::with_capacity(buckets.len());
         while lane.suspects_left() > 2 * RUN_MAX || planned.is_empty() {
             let Some(bucket) = buckets.pop_front() else { break };
-            planned.push((bucket, self.plan(lane, bucket)));
+            planned.push((bucket, self.plan(lane, bucket)?));
         }
         let mut slots: Vec<u64> = planned.iter().map(|&(bucket, _)| self.slot(bucket)).collect();
         // Flush and fence: every slot leads to its successor before any link leads to a slot.
@@ -165,7 +176,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let Some(Plan { link_at, link, new }) = plan else { continue };
             match medium.compare_exchange(*link_at, link.raw(), new.raw() | mark) {
                 Ok(_) => linked.push((*link_at, *new)),
-                Err(_) => self.link_bucket(lane, *bucket),
+                Err(_) => self.link_bucket(lane, *bucket)?,
             }
         }
         // Not between the exchanges: a locked instruction waits for the flushes before it.
@@ -184,6 +195,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             // Not flushed: a slot that is linked but not ready after a crash is recognised by `plan`.
             medium.fetch_or(self.slot(bucket), READY);
         }
+        Ok(())
     }
 
     /// Brings the first two nodes of the buckets to be split on their way into the cache, all at once:
@@ -196,21 +208,27 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         for &bucket in buckets {
             let link = first(bucket);
-            if !link.has(DUMMY) && !link.is_null() {
+            // It may be damaged: what it leads to is loaded here without a look.
+            let leads_to_node = !link.has(DUMMY) && !link.is_null();
+            if leads_to_node && self.is_inside(link.offset(), LINE_LEN) {
                 medium.prefetch(Link::at(medium, link.offset()).load().offset());
             }
         }
     }
 
     /// Gives the slot of `bucket` its successor, to be flushed. `None` when a link leads to it already.
-    fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Option<Plan> {
+    fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Result<Option<Plan>, Damage> {
         let slot = self.slot(bucket);
         loop {
-            let place = self.find(Order::of_bucket(bucket), Edge::First, |_, _| false);
+            let place = self.find(Order::of_bucket(bucket), Edge::First, |_, _| Ok(false))?;
             if place.link_at == slot {
-                return None;
+                return Ok(None);
             }
             if place.run_len > 0 {
+                if lane.suspects_left() < RUN_MAX {
+                    let what = "removed entries are in the way of a bucket, again and again";
+                    return Err(Damage::Word { at: place.link_at, what });
+                }
                 // They would end up behind the dummy, where nobody looks for their order.
                 self.unlink_run(lane, &place);
                 continue;
@@ -222,25 +240,30 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 Some(bound) if bound.shares(order, bits) => Hint::of(bound, bits),
                 _ => Hint::NONE,
             };
-            medium.store(slot, hint.put(target(place.link)).raw());
+            medium.store(slot, seal_link(slot, hint.put(target(place.link))).raw());
             let new = place.led_past(to_dummy(bucket));
-            return Some(Plan { link_at: place.link_at, link: place.link, new });
+            return Ok(Some(Plan { link_at: place.link_at, link: place.link, new }));
         }
     }
 
     /// Links one bucket by itself, after its surroundings changed.
     #[cold]
-    fn link_bucket(&self, lane: &mut Lane<'_, M>, bucket: u64) {
-        while let Some(plan) = self.plan(lane, bucket) {
+    fn link_bucket(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Result<(), Damage> {
+        while let Some(plan) = self.plan(lane, bucket)? {
             // Flush and fence: as in `link_buckets`.
             self.medium().flush(self.slot(bucket), 8);
             lane.fence();
             // Redundant: the fence alone, unless in that moment another thread walks over the link that reads
             // clean already; the fence of `link_buckets` follows.
             if Link::at(self.medium(), plan.link_at).replace(plan.link, plan.new).is_ok() {
-                return;
+                return Ok(());
+            }
+            if self.medium().fault().is_some() {
+                let what = "the link to a bucket cannot be changed";
+                return Err(Damage::Word { at: plan.link_at, what });
             }
         }
+        Ok(())
     }
 
     /// Links every slot of the first segment, in a new map.
@@ -250,7 +273,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let by_order = |place: u64| place.reverse_bits() >> (64 - K::BUCKET_BITS);
         for place in 0..count {
             let next = if place + 1 < count { to_dummy(by_order(place + 1)) } else { Word::NULL };
-            medium.store(self.slot(by_order(place)), next.with(READY).raw());
+            let slot = self.slot(by_order(place));
+            medium.store(slot, seal_link(slot, next.with(READY)).raw());
         }
         // Flush: fenced in `create`, before the map is a root.
         medium.flush(self.slot(0), count * 8);

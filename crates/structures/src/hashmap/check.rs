@@ -1,10 +1,16 @@
 //! Is the map whole?
 
 use remanent_pmem::heap::Violation;
-use remanent_pmem::{Link, Medium, Word};
+use remanent_pmem::{Link, Medium};
 
 use super::Core;
-use super::layout::{DUMMY, Order, READY, TAG, dummy_of, has_key, tag_generation, tag_order};
+use super::course::{Course, Damage};
+use super::layout::{
+    COUNT, DUMMY, GENERATION, OPTIONS, Order, READY, SEED, SEGMENTS, SWEPT, TAG, in_place,
+    tag_generation, tag_order,
+};
+use super::list::Found;
+use super::seal::{is_link, open_word};
 use crate::Result;
 use crate::stored::{Key, Stored};
 use std::sync::atomic::Ordering;
@@ -17,64 +23,77 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut violations = Vec::new();
         let mut nodes = Vec::new();
         self.heap.settle()?;
-        let walked = self.check_list(&mut nodes, &mut violations);
-        self.check_slots(&mut violations);
-        if walked {
-            // Relaxed: no operation is in progress.
-            let segments = self.segments.iter().map(|s| s.load(Ordering::Relaxed));
-            let blocks = segments.filter(|&segment| segment != 0).chain(nodes.iter().copied());
-            violations.extend(self.heap.check(blocks)?);
-            self.check_count(nodes.len() as u64, &mut violations)?;
+        self.check_header(&mut violations);
+        let linked = self.check_list(&mut nodes, &mut violations);
+        self.heap.verify()?;
+        match linked {
+            Ok(Some(linked)) => {
+                self.check_slots(linked, &mut violations);
+                // Relaxed: no operation is in progress.
+                let segments = self.segments.iter().map(|s| s.load(Ordering::Relaxed));
+                let blocks = segments.filter(|&segment| segment != 0).chain(nodes.iter().copied());
+                violations.extend(self.heap.check(blocks)?);
+                self.check_count(nodes.len() as u64, &mut violations)?;
+            }
+            Ok(None) => {}
+            // What lies behind is not known.
+            Err(damage) => violations.push(violation(damage)),
         }
         self.heap.verify()?;
         Ok(violations)
     }
 
-    /// Walks the list and collects its nodes. False when it is too damaged to go on.
-    fn check_list(&self, nodes: &mut Vec<u64>, violations: &mut Vec<Violation>) -> bool {
-        let medium = self.medium();
-        let mut at = self.slot(0);
-        let mut link = Link::at(medium, at).load();
-        let mut last = Order(0);
+    /// Whether the header is still what was read when the map was opened.
+    fn check_header(&self, violations: &mut Vec<Violation>) {
+        let (medium, header) = (self.medium(), self.heap.header());
+        if medium.load(header + SEED) != self.seed {
+            violations.push(Violation::new(header + SEED, "the seed has changed"));
+        }
+        let segments = self.segments.iter().enumerate().filter_map(|(index, segment)| {
+            // Relaxed: no operation is in progress.
+            (segment.load(Ordering::Relaxed) != 0).then_some(SEGMENTS + index as u64 * 8)
+        });
+        for field in [GENERATION, SWEPT, COUNT, OPTIONS].into_iter().chain(segments) {
+            if open_word(field, medium.load(header + field)).is_none() {
+                let what = format!("byte {field} of the header does not fit its check");
+                violations.push(Violation::new(header + field, what));
+            }
+        }
+    }
+
+    /// Walks the list and collects its nodes. How many buckets in it are ready, or `None` when it is too damaged to go
+    /// on.
+    fn check_list(
+        &self,
+        nodes: &mut Vec<u64>,
+        violations: &mut Vec<Violation>,
+    ) -> Result<Option<u64>, Damage> {
+        let (medium, bits) = (self.medium(), self.bits());
+        let mut course = Course::from_bucket::<K>(0, bits);
+        let (mut at, mut link) = self.enter_slot(0, |link| link.load())?;
         // The bucket that `at` is the slot of, if it is one.
         let mut slot = Some(0);
+        let mut linked = u64::from(link.has(READY));
+        let mut last = Order(0);
         // Unmarked nodes of the present order, to find keys that are there twice.
         let mut same_order: Vec<u64> = Vec::new();
         loop {
             if violations.len() >= COLLECTED_MAX {
-                return false;
-            }
-            if medium.fault().is_some() {
-                violations.push(Violation::new(at, "the list leads out of the pool from here"));
-                return false;
+                return Ok(None);
             }
             if link.has(DUMMY) {
-                let bucket = dummy_of(link);
-                let order = Order::of_bucket(bucket);
-                if bucket >> self.bits() != 0 {
-                    violations.push(Violation::new(at, format!("bucket {bucket} does not exist")));
-                    return false;
-                }
-                if order <= last && bucket != 0 {
-                    violations.push(Violation::new(at, format!("bucket {bucket} is out of order")));
-                    return false;
-                }
-                last = order;
+                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                (at, link) = self.enter_slot(bucket, |link| link.load())?;
+                linked += u64::from(link.has(READY));
                 slot = Some(bucket);
-                at = self.slot(bucket);
-                link = Link::at(medium, at).load();
                 continue;
             }
             if link.is_null() {
-                return true;
+                self.step_to_end(&course, at)?;
+                return Ok(Some(linked));
             }
-            let node = link.offset();
-            let tag = medium.load(node + TAG);
+            let (node, tag) = self.step_to_node(&mut course, at, link)?;
             let own = Link::at(medium, node).load();
-            if tag_order(tag) < last {
-                violations.push(Violation::new(node, "entry is out of order"));
-                return false;
-            }
             if slot.is_some_and(|bucket| Self::is_behind(bucket, link, tag_order(tag))) {
                 violations.push(Violation::new(at, "slot's hint is beyond the entry it leads to"));
             }
@@ -82,8 +101,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 same_order.clear();
             }
             last = tag_order(tag);
-            if !own.is_marked() {
-                self.check_entry(node, tag, &same_order, violations);
+            if !self.is_gone(node, own)? {
+                // The entry alone is damaged: the list goes on.
+                let checked = self.check_entry(Found { node, link: own }, &same_order, violations);
+                violations.extend(checked.err().map(violation));
                 same_order.push(node);
             }
             nodes.push(node);
@@ -93,51 +114,47 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     fn check_entry(
         &self,
-        node: u64,
-        tag: u64,
+        found: Found,
         same_order: &[u64],
         violations: &mut Vec<Violation>,
-    ) {
-        let generation = self.generation();
-        self.with_key(node, |key| {
-            if Order::of_hash(self.hash(key)) != tag_order(tag) {
-                violations.push(Violation::new(node, "entry is not where its key's hash belongs"));
-            }
+    ) -> Result<(), Damage> {
+        let (node, generation) = (found.node, self.generation());
+        let tag = self.medium().load(node + TAG);
+        if !in_place::<V>() {
+            self.value(found)?;
+        }
+        self.with_key(node, tag, |key| {
             if MULTI || !Self::is_alive(tag_generation(tag), generation) {
-                return;
+                return Ok(());
             }
             for &other in same_order {
                 let other_tag = self.medium().load(other + TAG);
                 if Self::is_alive(tag_generation(other_tag), generation)
-                    && has_key::<K, V, M>(self.medium(), other, key)
+                    && self.is_entry_of(other, other_tag, key)?
                 {
                     let what = format!("key is also in the entry at {other:#x}");
                     violations.push(Violation::new(node, what));
                 }
             }
-        });
+            Ok(())
+        })?
     }
 
-    /// Every slot that operations may begin at must be in the list.
-    fn check_slots(&self, violations: &mut Vec<Violation>) {
-        let medium = self.medium();
-        let ready = |bucket: u64| Link::at(medium, self.slot(bucket)).load().has(READY);
-        let mut linked = 1_u64;
-        let mut link: Word = Link::at(medium, self.slot(0)).load();
-        while !link.is_null() || link.has(DUMMY) {
-            if medium.fault().is_some() {
-                return;
+    /// Every slot that operations may begin at must be in the list, where so many are.
+    fn check_slots(&self, linked: u64, violations: &mut Vec<Violation>) {
+        let mut ready = 0;
+        for at in (0..1_u64 << self.bits()).map(|bucket| self.slot(bucket)) {
+            let link = Link::at(self.medium(), at).load();
+            if !link.has(READY) {
+                continue;
             }
-            link = if link.has(DUMMY) {
-                linked += u64::from(ready(dummy_of(link)));
-                Link::at(medium, self.slot(dummy_of(link))).load()
-            } else {
-                Link::at(medium, link.offset()).load()
-            };
+            ready += 1;
+            if !is_link(at, link) && violations.len() < COLLECTED_MAX {
+                violations.push(Violation::new(at, "a bucket's slot does not fit its check"));
+            }
         }
-        let marked_ready = (0..1_u64 << self.bits()).filter(|&bucket| ready(bucket)).count() as u64;
-        if linked != marked_ready {
-            let what = format!("{marked_ready} buckets are ready, but {linked} of them are linked");
+        if linked != ready {
+            let what = format!("{ready} buckets are ready, but {linked} of them are linked");
             violations.push(Violation::new(self.slot(0), what));
         }
     }
@@ -145,11 +162,29 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     fn check_count(&self, nodes: u64, violations: &mut Vec<Violation>) -> Result<()> {
         let len = self.len()?;
         let mut unmarked = 0;
-        self.walk_from(0, usize::MAX, |_| unmarked += 1);
+        let walked = self.walk_from(0, usize::MAX, |_| {
+            unmarked += 1;
+            Ok(())
+        });
+        self.told(walked)?;
         if len != unmarked {
             let what = format!("the map counts {len} entries, but has {unmarked} of {nodes} nodes");
             violations.push(Violation::new(self.heap.header(), what));
         }
         Ok(())
+    }
+}
+
+/// Damage as `check` tells it.
+fn violation(damage: Damage) -> Violation {
+    match damage {
+        Damage::Word { at, what } => Violation::new(at, what),
+        Damage::Sum { node, stored, computed } => {
+            let what = format!(
+                "the entry has changed since it was written: its checksum is {stored:#010x}, its bytes give \
+                 {computed:#010x}"
+            );
+            Violation::new(node, what)
+        }
     }
 }

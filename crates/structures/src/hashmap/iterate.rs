@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{Link, Medium};
 
 use super::Core;
-use super::layout::{
-    DUMMY, GENERATION, Order, SWEPT, Shape, TAG, dummy_of, tag_generation, tag_order,
-};
+use super::course::{Course, Damage};
+use super::layout::{DUMMY, GENERATION, ORDER_END, Order, SWEPT, tag_generation, tag_order};
 use super::list::{Edge, Found};
-use crate::Result;
+use super::seal::{open_word, seal_word};
 use crate::stored::{Key, Stored};
+use crate::{Error, Result};
 
 /// Entries that a writer sweeps out in passing after an interrupted clear.
 const SWEEP: usize = 64;
@@ -18,8 +18,7 @@ const SWEEP: usize = 64;
 /// An entry met on a walk.
 pub(super) struct Visited {
     pub(super) found: Found,
-    pub(super) order: Order,
-    pub(super) generation: u16,
+    pub(super) tag: u64,
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
@@ -31,15 +30,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<u64> {
         let _pin = self.heap.pin();
         let generation = self.generation();
-        let next = self.walk_from(cursor, limit, |visited| {
-            if Self::is_alive(visited.generation, generation) {
-                self.with_key(visited.found.node, |key| {
-                    self.value(visited.found).with(|value| visit(key, value));
-                });
+        let next = self.walk_from(cursor, limit, |Visited { found, tag }| {
+            if !Self::is_alive(tag_generation(tag), generation) {
+                return Ok(());
             }
+            let value = self.value(found)?;
+            self.with_key(found.node, tag, |key| value.with(|value| visit(key, value)))
         });
         self.heap.verify()?;
-        Ok(next)
+        self.told(next)
     }
 
     /// Visits unmarked nodes from order `cursor` on: about `limit`, but always all of one order. Returns
@@ -48,43 +47,37 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         &self,
         cursor: u64,
         limit: usize,
-        mut visit: impl FnMut(Visited),
-    ) -> u64 {
+        mut visit: impl FnMut(Visited) -> Result<(), Damage>,
+    ) -> Result<u64, Damage> {
         let medium = self.medium();
-        let from = Order(cursor);
-        let (_, at, _) = self.start(from);
-        let mut link = Link::at(medium, at).load_durable();
+        let (from, bits) = (Order(cursor & (ORDER_END - 1)), self.bits());
+        let (bucket, _, _) = self.start(from, bits)?;
+        let mut course = Course::from_bucket::<K>(bucket, bits);
+        let (mut at, mut link) = self.enter_slot(bucket, |link| link.load_durable())?;
         let mut visited = 0;
         let mut last = from;
         loop {
             if link.has(DUMMY) {
-                link = Link::at(medium, self.slot(dummy_of(link))).load_durable();
+                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                (at, link) = self.enter_slot(bucket, |link| link.load_durable())?;
                 continue;
             }
             if link.is_null() {
-                return 0;
+                self.step_to_end(&course, at)?;
+                return Ok(0);
             }
-            let node = link.offset();
-            let tag = medium.load(node + TAG);
+            let (node, tag) = self.step_to_node(&mut course, at, link)?;
             let order = tag_order(tag);
             if visited >= limit && order > last {
-                return last.0 + 1;
+                return Ok(last.0 + 1);
             }
-            link = Link::at(medium, node).load_durable();
-            if !link.is_marked() && order >= from {
-                let found = Found { node, link };
-                visit(Visited { found, order, generation: tag_generation(tag) });
+            (at, link) = (node, Link::at(medium, node).load_durable());
+            if !self.is_gone(node, link)? && order >= from {
+                visit(Visited { found: Found { node, link }, tag })?;
                 visited += 1;
                 last = last.max(order);
             }
         }
-    }
-
-    pub(super) fn with_key<R>(&self, node: u64, use_key: impl FnOnce(&K) -> R) -> R {
-        let shape = Shape::read::<K, V, M>(self.medium(), node);
-        // SAFETY: a published node's key never changes, and the caller's lane keeps the node.
-        let range = unsafe { remanent_pmem::Frozen::new(node + shape.key_at, shape.key_len) };
-        K::with_stored(&self.medium().view(range), use_key)
     }
 
     /// Makes every entry dead by one word, then frees them.
@@ -95,8 +88,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             // Generations are told apart by their low 16 bits: none may linger.
             self.sweep_all()?;
             let before = self.len()?;
-            let generation = medium.load(at);
-            if medium.compare_exchange(at, generation, generation + 1).is_ok() {
+            let word = medium.load(at);
+            let Some(generation) = open_word(GENERATION, word) else {
+                let what = "the generation does not fit its check";
+                return Err(Error::corrupt(&self.heap, at, what));
+            };
+            let next = seal_word(GENERATION, generation + 1);
+            if medium.compare_exchange(at, word, next).is_ok() {
                 // Flush and fence: the clearing is durable before any thread answers as if it were. A
                 // crash in between counts it as done, which it may be: it was asked for.
                 medium.persist(at, 8);
@@ -116,7 +114,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     fn sweep_all(&self) -> Result<()> {
         while !self.is_swept() {
-            self.sweep_some();
+            self.sweep_some()?;
             self.heap.verify()?;
             self.medium().pause();
         }
@@ -125,9 +123,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Sweeps some dead entries out, where the last sweep ended; notes when it reaches the end. Not to
     /// be called inside a lane.
-    pub(super) fn sweep_some(&self) {
+    pub(super) fn sweep_some(&self) -> Result<()> {
         // A thread that finds another one sweeping leaves it to that.
-        let Ok(mut sweep) = self.sweep.try_lock() else { return };
+        let Ok(mut sweep) = self.sweep.try_lock() else { return Ok(()) };
         // Acquire: entries of earlier generations are to go.
         let generation = self.generation.load(Ordering::Acquire);
         if sweep.generation != generation {
@@ -135,46 +133,51 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         if !self.heap.has_passed(sweep.epoch) {
             // Operations that began before the clearing may still link entries, which are dead then.
-            return;
+            return Ok(());
         }
         let mut dead = Vec::new();
         let pin = self.heap.pin();
-        let next = self.walk_from(sweep.cursor, SWEEP, |visited| {
-            if !Self::is_alive(visited.generation, generation as u16) {
-                dead.push(visited.order);
+        let next = self.walk_from(sweep.cursor, SWEEP, |Visited { tag, .. }| {
+            if !Self::is_alive(tag_generation(tag), generation as u8) {
+                dead.push(tag_order(tag));
             }
+            Ok(())
         });
         drop(pin);
+        let next = self.told(next)?;
         for order in dead {
-            self.sweep_order(order);
+            self.sweep_order(order)?;
         }
         sweep.cursor = next;
         if next == 0 {
             let at = self.heap.header() + SWEPT;
-            self.medium().store(at, generation);
+            self.medium().store(at, seal_word(SWEPT, generation));
             // Flush and fence: the next open need not sweep. What was swept is durably marked.
             // Redundant: if this is lost, the next open sweeps again.
             self.medium().persist(at, 8);
             // Release: pairs with the Acquire in `is_swept`.
             self.swept.store(generation, Ordering::Release);
         }
+        Ok(())
     }
 
     /// Unlinks the dead entries of one order, each in a lane of its own.
-    pub(super) fn sweep_order(&self, order: Order) {
+    pub(super) fn sweep_order(&self, order: Order) -> Result<()> {
         loop {
             let mut lane = self.heap.enter().prepare_to_write();
             let generation = self.generation();
-            let place = self.find(order, Edge::Last, |_, node_generation| {
-                !Self::is_alive(node_generation, generation)
+            let place = self.find(order, Edge::Last, |_, tag| {
+                Ok(!Self::is_alive(tag_generation(tag), generation))
             });
+            let place = self.told(place)?;
             if place.overflow {
-                self.unlink_run(&mut lane, &place);
+                drop(self.clear_run(lane, &place)?);
                 continue;
             }
-            let Some(found) = place.found else { return };
+            let Some(found) = place.found else { return Ok(()) };
             // Lost: another thread was here; look again.
             let _ = self.unlink(&mut lane, place, found, order);
+            self.heap.verify()?;
         }
     }
 
@@ -201,11 +204,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             // Where lines can be lost, an entry may be marked without anyone knowing: walk the list.
             let count = if self.medium().needs_flush() {
                 let mut count = 0;
-                self.walk_from(0, usize::MAX, |_| count += 1);
+                let walked = self.walk_from(0, usize::MAX, |_| {
+                    count += 1;
+                    Ok(())
+                });
+                self.told(walked)?;
                 count
             } else {
                 let segments = u64::from(self.bits() - K::BUCKET_BITS) + 1;
-                self.heap.count_blocks()? - segments - retired
+                self.heap.count_blocks()?.saturating_sub(segments + retired)
             };
             let base = count as i64 - self.delta();
             // Release: pairs with the Acquire in `len`.

@@ -2,15 +2,28 @@
 //!
 //! ```text
 //! header (in the heap's 2 KiB)              node
-//! byte  0  seed of the hash                 byte  0  next: tag | offset | MARK, DIRTY, DUMMY
-//!       8  generation                             8  value, when it has at most 8 bytes,
-//!      16  generation swept up to                    else lengths: key (u32), value (u32)
-//!      24  entries, when last known              16  order (48 bits) | generation (16 bits)
-//!      64  segments: 40 offsets                  24  key; then the value when it is not above
+//! byte  0  seed of the hash                 byte  0  next: tag | offset | marks
+//!       8  *generation                            8  value, when it has at most 8 bytes,
+//!      16  *generation swept up to                   else lengths and checksum
+//!      24  *entries, when last known             16  order (48 bits) | generation (8) | check (8)
+//!      32  *options                              24  key; then the value when it is not above
+//!      40  *hash of the seed
+//!      64  segments: 40 *offsets
 //! ```
 //!
 //! A key of variable length with a value of at most 8 bytes has its length at 24 and begins at 32. A
-//! short integer key is padded with zeros to 8 bytes.
+//! short integer key is padded with zeros to 8 bytes. What has a star has a check in its highest 16 bits.
+//!
+//! ```text
+//! lengths and checksum, of a short entry        of a long one
+//! bit  0  length of the key, 12 bits            bit  0  length of the key, 30 bits
+//!     12  length of the value, 19 bits              30  length of the value, 30 bits
+//!     31  checksum, 32 bits                         63  1
+//!     63  0                                     byte 24  checksum; the key begins at 32
+//! ```
+//!
+//! The checksum is of value and tag. That is one of the key, too: the order is 48 bits of the key's hash, and whoever
+//! reads a key compares it with one that was asked for, or with its order.
 //!
 //! All entries form one list, sorted by *order*: the high 48 bits of the hash. The bucket of an entry is
 //! the low bits of its order reversed, so that a doubling splits each bucket at one point. A bucket is a
@@ -19,20 +32,24 @@
 //! of an offset. Compared with the paper's dummies in the heap this saves a cache miss for every
 //! operation and 32 bytes for every bucket.
 //!
-//! The tag of a node's link is the version of its value; that of a slot tells a search how far off the
-//! first entry is ([`Hint`]).
+//! The tag of a link has a check in its lower half (`seal.rs`). The other half is the version of a node's value; that
+//! of a slot tells a search how far off the first entry is ([`Hint`]). A node that was removed has two marks
+//! in its link: one of them alone is damage.
 //!
 //! Segment 0 has the first 8192 slots ([`Key::BUCKET_BITS`]), segment *i* the next 8192 · 2^(i−1). The
 //! number of segments is the number of buckets: one word publishes a doubling.
 
 use remanent_pmem::{Medium, Word};
 
-use crate::stored::{Key, Stored};
+use super::seal::seal_tag;
+use crate::stored::Stored;
 
 pub(super) const SEED: u64 = 0;
 pub(super) const GENERATION: u64 = 8;
 pub(super) const SWEPT: u64 = 16;
 pub(super) const COUNT: u64 = 24;
+pub(super) const OPTIONS: u64 = 32;
+pub(super) const SEED_CHECK: u64 = 40;
 pub(super) const SEGMENTS: u64 = 64;
 pub(super) const SEGMENT_COUNT: usize = 40;
 
@@ -40,6 +57,14 @@ pub(super) const SEGMENT_COUNT: usize = 40;
 pub(super) const DUMMY: u64 = Word::FLAG_A;
 /// A slot that is in the list for good: operations may begin here.
 pub(super) const READY: u64 = Word::FLAG_B;
+/// Both marks of a node that was removed.
+pub(super) const GONE: u64 = Word::MARK | Word::FLAG_B;
+
+/// Added to the tag of an entry's link when its value changes.
+pub(super) const VERSION: u16 = 1 << 8;
+
+/// In [`OPTIONS`]: entries have checksums.
+pub(super) const SUMMED: u64 = 1;
 
 pub(super) const VALUE: u64 = 8;
 pub(super) const TAG: u64 = 16;
@@ -103,21 +128,23 @@ pub(super) fn redirect(link: Word, target: Word) -> Word {
 /// What the tag of a slot says about the entry it leads to: a lower bound of its order, so that a search
 /// need not fetch an entry that lies behind what it looks for.
 ///
-/// All entries that a slot can lead to share the bits of its bucket; a hint is the 15 bits of the order
+/// All entries that a slot can lead to share the bits of its bucket; a hint is the 7 bits of the order
 /// that come after those, plus one. 0 says nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Hint(u16);
+pub(super) struct Hint(u8);
 
 impl Hint {
     /// No bound: what follows has to be looked at.
     pub(super) const NONE: Hint = Hint(0);
-    const BITS: u32 = 15;
+    const BITS: u32 = 7;
+    /// Where it lies in the slot's tag.
+    const SHIFT: u32 = 8;
 
     /// The hint for an entry of `order` in a bucket whose number has `bits` bits.
     #[inline(always)]
     pub(super) fn of(order: Order, bits: u32) -> Self {
         let rest = order.0 << bits & (ORDER_END - 1);
-        Hint((rest >> (ORDER_BITS - Self::BITS)) as u16 + 1)
+        Hint((rest >> (ORDER_BITS - Self::BITS)) as u8 + 1)
     }
 
     /// The lowest order that this hint allows in a bucket of `bucket_order` and `bits` bits.
@@ -129,23 +156,23 @@ impl Hint {
     /// The hint in a slot's word.
     #[inline(always)]
     pub(super) fn in_slot(word: Word) -> Self {
-        Hint(word.tag())
+        Hint((word.tag() >> Self::SHIFT) as u8)
     }
 
-    /// The word of a slot with this hint.
+    /// The word of a slot with this hint, without its check.
     #[inline(always)]
     pub(super) fn put(self, word: Word) -> Word {
-        word.with_tag(self.0)
+        word.with_tag(u16::from(self.0) << Self::SHIFT)
     }
 }
 
-const ORDER_BITS: u32 = 48;
-const ORDER_END: u64 = 1 << ORDER_BITS;
+pub(super) const ORDER_BITS: u32 = 48;
+pub(super) const ORDER_END: u64 = 1 << ORDER_BITS;
 
-/// The word that holds a node's order and generation.
+/// The word that holds the order and the generation of the node at `node`.
 #[inline(always)]
-pub(super) fn tag(order: Order, generation: u16) -> u64 {
-    order.0 << 16 | u64::from(generation)
+pub(super) fn tag(node: u64, order: Order, generation: u8) -> u64 {
+    seal_tag(node, order.0 << 16 | u64::from(generation) << 8)
 }
 
 #[inline(always)]
@@ -154,14 +181,21 @@ pub(super) fn tag_order(tag: u64) -> Order {
 }
 
 #[inline(always)]
-pub(super) fn tag_generation(tag: u64) -> u16 {
-    tag as u16
+pub(super) fn tag_generation(tag: u64) -> u8 {
+    (tag >> 8) as u8
 }
 
 /// Whether values of this type are updated in place.
 pub(super) const fn in_place<V: Stored + ?Sized>() -> bool {
     matches!(V::LEN, Some(len) if len <= 8)
 }
+
+/// In the lengths of a long entry.
+const LONG: u64 = 1 << 63;
+const SHORT_KEY_BITS: u32 = 12;
+const SHORT_VALUE_BITS: u32 = 19;
+const LONG_BITS: u32 = 30;
+const _: () = assert!(LEN_MAX < 1 << LONG_BITS);
 
 /// Where a node's parts lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,6 +205,8 @@ pub(super) struct Shape {
     pub(super) value_at: u64,
     pub(super) value_len: u64,
     pub(super) len: u64,
+    /// Checksum of an entry whose value has more than 8 bytes.
+    pub(super) sum: u32,
 }
 
 impl Shape {
@@ -179,62 +215,88 @@ impl Shape {
         key_len: u64,
         value_len: u64,
     ) -> Self {
-        let separate = K::LEN.is_none() && in_place::<V>();
-        let key_at = if separate { DATA + 8 } else { DATA };
+        let has_own_word = match in_place::<V>() {
+            true => K::LEN.is_none(),
+            false => is_long(key_len, value_len),
+        };
+        let key_at = if has_own_word { DATA + 8 } else { DATA };
         // An integer key is compared as a word, so it has one to itself.
         let key_room = if K::LEN.is_some_and(|len| len <= 8) { 8 } else { key_len };
-        let (value_at, value_len, len) = if in_place::<V>() {
-            (VALUE, value_len, key_at + key_room)
+        let (value_at, len) = if in_place::<V>() {
+            (VALUE, key_at + key_room)
         } else {
-            (key_at + key_room, value_len, key_at + key_room + value_len)
+            (key_at + key_room, key_at + key_room + value_len)
         };
-        Shape { key_at, key_len, value_at, value_len, len }
+        Shape { key_at, key_len, value_at, value_len, len, sum: 0 }
     }
 
-    /// The shape of the node at `node`, from the lengths it holds.
+    /// The shape that all entries have whose keys have one length, and whose values lie in place.
+    #[inline(always)]
+    pub(super) fn fixed<K: Stored + ?Sized, V: Stored + ?Sized>() -> Self {
+        Self::new::<K, V>(K::LEN.map_or(0, u64::from), V::LEN.map_or(0, u64::from))
+    }
+
+    /// The shape of the node at `node`, from the lengths it holds. `None` when no entry of these types has them.
     #[inline(always)]
     pub(super) fn read<K: Stored + ?Sized, V: Stored + ?Sized, M: Medium>(
         medium: &M,
         node: u64,
-    ) -> Self {
-        let lengths = match (K::LEN, V::LEN) {
-            (Some(_), Some(_)) => 0,
-            (None, _) if in_place::<V>() => medium.load(node + DATA),
-            _ => medium.load(node + VALUE),
+    ) -> Option<Self> {
+        let (key_len, value_len, sum) = match (K::LEN, in_place::<V>()) {
+            (Some(_), true) => return Some(Self::fixed::<K, V>()),
+            (None, true) => (medium.load(node + DATA), V::LEN.map_or(0, u64::from), 0),
+            (_, false) => read_lengths(medium.load(node + VALUE), || medium.load(node + DATA))?,
         };
-        let key_len = K::LEN.map_or(lengths & u64::from(u32::MAX), u64::from);
-        let value_len = V::LEN.map_or(lengths >> 32, u64::from);
-        Self::new::<K, V>(key_len, value_len)
+        let fits = |len: u64, fixed: Option<u32>| match fixed {
+            Some(fixed) => len == u64::from(fixed),
+            None => len <= LEN_MAX,
+        };
+        let shape = Shape { sum, ..Self::new::<K, V>(key_len, value_len) };
+        (fits(key_len, K::LEN) && fits(value_len, V::LEN)).then_some(shape)
     }
 
-    /// The word with the lengths, and where it goes, when the node needs one.
-    pub(super) fn lengths<K: Stored + ?Sized, V: Stored + ?Sized>(&self) -> Option<(u64, u64)> {
-        match (K::LEN, in_place::<V>()) {
-            (None, true) => Some((DATA, self.key_len)),
-            (Some(_), true) => None,
-            (_, false) => Some((VALUE, self.key_len | self.value_len << 32)),
-        }
+    /// The words with lengths and checksum, and where they go, when the node needs some.
+    pub(super) fn words<K: Stored + ?Sized, V: Stored + ?Sized>(
+        &self,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let (key_len, value_len, sum) = (self.key_len, self.value_len, u64::from(self.sum));
+        let words = match (K::LEN, in_place::<V>()) {
+            (None, true) => [Some((DATA, key_len)), None],
+            (Some(_), true) => [None, None],
+            (_, false) if is_long(key_len, value_len) => {
+                [Some((VALUE, key_len | value_len << LONG_BITS | LONG)), Some((DATA, sum))]
+            }
+            (_, false) => {
+                let sum = sum << (SHORT_KEY_BITS + SHORT_VALUE_BITS);
+                [Some((VALUE, key_len | value_len << SHORT_KEY_BITS | sum)), None]
+            }
+        };
+        words.into_iter().flatten()
     }
 }
 
-/// Whether the key of the node at `node` is `key`.
+/// Whether lengths and checksum take more than a word.
 #[inline(always)]
-pub(super) fn has_key<K: Key + ?Sized, V: Stored + ?Sized, M: Medium>(
-    medium: &M,
-    node: u64,
-    key: &K,
-) -> bool {
-    if K::LEN.is_some() {
-        let key_at = Shape::new::<K, V>(0, 0).key_at;
-        return key.matches(medium, node + key_at);
+fn is_long(key_len: u64, value_len: u64) -> bool {
+    key_len >> SHORT_KEY_BITS != 0 || value_len >> SHORT_VALUE_BITS != 0
+}
+
+/// Lengths of key and value, and the checksum, which is in a word of its own if the entry is long.
+#[inline(always)]
+fn read_lengths(word: u64, sum: impl FnOnce() -> u64) -> Option<(u64, u64, u32)> {
+    let bits = |from: u32, count: u32| word >> from & ((1 << count) - 1);
+    if word & LONG == 0 {
+        let sum = (word >> (SHORT_KEY_BITS + SHORT_VALUE_BITS)) as u32;
+        return Some((bits(0, SHORT_KEY_BITS), bits(SHORT_KEY_BITS, SHORT_VALUE_BITS), sum));
     }
-    let shape = Shape::read::<K, V, M>(medium, node);
-    shape.key_len == key.stored_len() && key.matches(medium, node + shape.key_at)
+    let (key_len, value_len) = (bits(0, LONG_BITS), bits(LONG_BITS, LONG_BITS));
+    is_long(key_len, value_len).then(|| (key_len, value_len, sum() as u32))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stored::Key;
 
     #[test]
     fn small_entries_fill_half_lines_and_lines() {
@@ -242,8 +304,26 @@ mod tests {
         assert_eq!(Shape::new::<u32, u16>(4, 2).len, 32);
         assert_eq!(Shape::new::<[u8; 40], u64>(40, 8).len, 64);
         assert_eq!(Shape::new::<[u8], [u8]>(16, 17).len, 57);
+        assert_eq!(Shape::new::<[u8], [u8]>(4_095, (1 << 19) - 1).key_at, 24);
+        assert_eq!(Shape::new::<[u8], [u8]>(4_096, 17).key_at, 32);
+        assert_eq!(Shape::new::<u64, [u8]>(8, 1 << 19).key_at, 32);
         let mixed = Shape::new::<[u8], u64>(5, 8);
         assert_eq!((mixed.key_at, mixed.value_at, mixed.len), (32, VALUE, 37));
+    }
+
+    #[test]
+    fn lengths_and_checksum_come_back() {
+        for (key_len, value_len) in
+            [(0, 0), (1, 100), (4_095, 7), (4_096, 7), (9, 1 << 19), (LEN_MAX, LEN_MAX)]
+        {
+            let sum = 0x8bad_f00d;
+            let shape = Shape { sum, ..Shape::new::<[u8], [u8]>(key_len, value_len) };
+            let words: Vec<_> = shape.words::<[u8], [u8]>().collect();
+            let second = || words.get(1).map_or(0, |&(_, word)| word);
+            assert_eq!(read_lengths(words[0].1, second), Some((key_len, value_len, sum)));
+            assert!(words.iter().all(|&(at, _)| at + 8 <= shape.key_at));
+        }
+        assert_eq!(read_lengths(LONG | 1, || 0), None);
     }
 
     #[test]

@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
-use super::layout::{
-    DUMMY, Hint, Order, READY, TAG, dummy_of, redirect, tag_generation, tag_order, target,
-};
+use super::course::{Course, Damage};
+use super::layout::{DUMMY, Hint, Order, redirect, tag_order, target};
+use super::seal::seal_link;
 use crate::stored::{Key, Stored};
 
 /// Marked nodes that one compare-exchange unlinks at most; bounds the suspects an operation needs.
@@ -38,22 +38,20 @@ impl Place {
     #[inline(always)]
     pub(super) fn led_to(&self, node: u64, order: Order, bits_min: u32) -> Word {
         let word = redirect(self.link, Word::to(node));
-        match self.bucket {
-            None => word,
-            Some(bucket) => {
-                let bits = level(bucket, bits_min);
-                let shares = order.shares(Order::of_bucket(bucket), bits);
-                let hint = if shares { Hint::of(order, bits) } else { Hint::NONE };
-                hint.put(word)
-            }
-        }
+        let word = self.bucket.map_or(word, |bucket| {
+            let bits = level(bucket, bits_min);
+            let shares = order.shares(Order::of_bucket(bucket), bits);
+            let hint = if shares { Hint::of(order, bits) } else { Hint::NONE };
+            hint.put(word)
+        });
+        seal_link(self.link_at, word)
     }
 
     /// The link's word when it leads past what it led to, to something further on. A slot keeps its hint:
     /// a lower bound stays one.
     #[inline(always)]
     pub(super) fn led_past(&self, next: Word) -> Word {
-        redirect(self.link, target(next))
+        seal_link(self.link_at, redirect(self.link, target(next)))
     }
 
     /// What is known of the order of the node that the link leads to, when it is a slot's.
@@ -112,22 +110,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.segments[segment as usize].load(Ordering::Relaxed) + index * 8
     }
 
-    /// The bucket to begin at for this order, and its slot: the order's own, or the nearest parent that
-    /// is linked already.
-    #[inline(always)]
-    pub(super) fn start(&self, order: Order) -> (u64, u64, Word) {
-        let mut bucket = order.bucket_bits() & ((1 << self.bits()) - 1);
-        loop {
-            let at = self.slot(bucket);
-            let link = Link::at(self.medium(), at).load();
-            // Bucket 0 is always ready, unless its line cannot be read: then `verify` tells.
-            if link.has(READY) || bucket == 0 {
-                return (bucket, at, link);
-            }
-            bucket = parent(bucket);
-        }
-    }
-
     /// Whether the first entry behind the slot of `bucket`, which is one of the order's buckets, lies
     /// behind `order` for certain.
     #[inline(always)]
@@ -137,45 +119,45 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Whether entries of this generation are still there.
     #[inline(always)]
-    pub(super) fn is_alive(generation: u16, now: u16) -> bool {
+    pub(super) fn is_alive(generation: u8, now: u8) -> bool {
         // Wrapping: sweeping keeps all generations in the list within half the range.
-        generation.wrapping_sub(now) < 1 << 15
+        generation.wrapping_sub(now) < 1 << 7
     }
 
     #[inline(always)]
-    pub(super) fn generation(&self) -> u16 {
+    pub(super) fn generation(&self) -> u8 {
         // Acquire: pairs with the Release in `clear`, which follows the durable word.
-        self.generation.load(Ordering::Acquire) as u16
+        self.generation.load(Ordering::Acquire) as u8
     }
 
     /// Walks to the place of `order` for writing: every link on the way is durable when it is passed,
     /// so that what is linked there cannot be cut off by a crash.
     ///
-    /// `is_match` is asked about unmarked nodes of exactly this order, with their generation; the first
-    /// one it accepts ends the search. A place that [overflows](Place::overflow) ends it early: it is to be cleared first.
+    /// `is_match` is asked about unmarked nodes of exactly this order, with their tag; the first one it accepts ends the
+    /// search. A place that [overflows](Place::overflow) ends it early: it is to be cleared first.
     #[inline]
     pub(super) fn find(
         &self,
         order: Order,
         edge: Edge,
-        mut is_match: impl FnMut(u64, u16) -> bool,
-    ) -> Place {
+        mut is_match: impl FnMut(u64, u64) -> Result<bool, Damage>,
+    ) -> Result<Place, Damage> {
         self.walk(order, |node, tag| {
             let node_order = tag_order(tag);
-            if node_order == order && is_match(node, tag_generation(tag)) {
-                return Step::Match;
+            if node_order == order && is_match(node, tag)? {
+                return Ok(Step::Match);
             }
-            match edge {
+            Ok(match edge {
                 Edge::First if node_order >= order => Step::Stop,
                 Edge::Last if node_order > order => Step::Stop,
                 _ => Step::Pass,
-            }
+            })
         })
     }
 
     /// The place whose run holds the marked node `node` of this order, if it is still in the list.
     #[cold]
-    pub(super) fn find_marked(&self, order: Order, node: u64) -> Option<Place> {
+    pub(super) fn find_marked(&self, order: Order, node: u64) -> Result<Option<Place>, Damage> {
         let holds =
             |place: &Place| place.overflow || place.run(self.medium()).any(|marked| marked == node);
         // Each walk stops at a later live node of this order than the one before.
@@ -184,53 +166,54 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let mut ended = true;
             let place = self.walk(order, |_, tag| {
                 if tag_order(tag) < order {
-                    return Step::Pass;
+                    return Ok(Step::Pass);
                 }
                 ended = tag_order(tag) > order;
                 seen += 1;
-                if ended || seen > passed { Step::Stop } else { Step::Pass }
-            });
+                Ok(if ended || seen > passed { Step::Stop } else { Step::Pass })
+            })?;
             if holds(&place) {
-                return Some(place);
+                return Ok(Some(place));
             }
             if ended || seen <= passed {
-                return None;
+                return Ok(None);
             }
         }
-        None
+        Ok(None)
     }
 
-    /// Passes the unmarked nodes of `order` to `visit`, with their generation, until it breaks.
+    /// Passes the unmarked nodes of `order` to `visit`, with their tag, until it breaks.
     pub(super) fn visit_order(
         &self,
         order: Order,
-        mut visit: impl FnMut(Found, u16) -> ControlFlow<()>,
-    ) {
-        let medium = self.medium();
-        let (_, at, _) = self.start(order);
-        let mut link = Link::at(medium, at).load_durable();
+        mut visit: impl FnMut(Found, u64) -> Result<ControlFlow<()>, Damage>,
+    ) -> Result<(), Damage> {
+        let bits = self.bits();
+        let (bucket, _, _) = self.start(order, bits)?;
+        let mut course = Course::from_bucket::<K>(bucket, bits);
+        let (mut at, mut link) = self.enter_slot(bucket, |link| link.load_durable())?;
         loop {
             if link.has(DUMMY) {
-                if Order::of_bucket(dummy_of(link)) > order {
-                    return;
+                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                if Order::of_bucket(bucket) > order {
+                    return Ok(());
                 }
-                link = Link::at(medium, self.slot(dummy_of(link))).load_durable();
+                (at, link) = self.enter_slot(bucket, |link| link.load_durable())?;
                 continue;
             }
-            let node = link.offset();
             if link.is_null() {
-                return;
+                return self.step_to_end(&course, at);
             }
-            let tag = medium.load(node + TAG);
+            let (node, tag) = self.step_to_node(&mut course, at, link)?;
             if tag_order(tag) > order {
-                return;
+                return Ok(());
             }
-            link = Link::at(medium, node).load_durable();
+            (at, link) = (node, Link::at(self.medium(), node).load_durable());
             if tag_order(tag) == order
-                && !link.is_marked()
-                && visit(Found { node, link }, tag_generation(tag)).is_break()
+                && !self.is_gone(node, link)?
+                && visit(Found { node, link }, tag)?.is_break()
             {
-                return;
+                return Ok(());
             }
         }
     }
@@ -238,35 +221,44 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Walks the list from the bucket of `order`, and asks `decide` at every node that is not marked,
     /// with its tag. Ends in any case before the first dummy behind `order`.
     #[inline(always)]
-    fn walk(&self, order: Order, mut decide: impl FnMut(u64, u64) -> Step) -> Place {
-        let medium = self.medium();
-        let (start, mut link_at, _) = self.start(order);
+    fn walk(
+        &self,
+        order: Order,
+        mut decide: impl FnMut(u64, u64) -> Result<Step, Damage>,
+    ) -> Result<Place, Damage> {
+        let bits = self.bits();
+        let (start, _, _) = self.start(order, bits)?;
+        let mut course = Course::from_bucket::<K>(start, bits);
+        let (mut link_at, mut link) = self.enter_slot(start, |link| link.load_durable())?;
         let mut bucket = Some(start);
-        let mut link = Link::at(medium, link_at).load_durable();
+        // Where `next` was found: behind the run.
+        let (mut next_at, mut next) = (link_at, link);
         let mut run_len = 0;
-        let mut next = link;
         let mut found = None;
         let mut overflow = false;
         loop {
             if next.has(DUMMY) {
-                if Order::of_bucket(dummy_of(next)) > order {
+                let dummy = self.step_to_dummy(&mut course, next_at, next)?;
+                if Order::of_bucket(dummy) > order {
                     break;
                 }
-                bucket = Some(dummy_of(next));
-                link_at = self.slot(dummy_of(next));
-                link = Link::at(medium, link_at).load_durable();
-                (run_len, next) = (0, link);
+                bucket = Some(dummy);
+                (link_at, link) = self.enter_slot(dummy, |link| link.load_durable())?;
+                (run_len, next_at, next) = (0, link_at, link);
                 continue;
             }
             // The hint of a slot that was met on the way may be about other orders.
             let is_first = bucket == Some(start) && run_len == 0;
-            if next.is_null() || is_first && Self::is_behind(start, link, order) {
+            if is_first && Self::is_behind(start, link, order) {
                 break;
             }
-            let node = next.offset();
-            let tag = medium.load(node + TAG);
-            let own = Link::at(medium, node).load_durable();
-            if own.is_marked() {
+            if next.is_null() {
+                self.step_to_end(&course, next_at)?;
+                break;
+            }
+            let (node, tag) = self.step_to_node(&mut course, next_at, next)?;
+            let own = Link::at(self.medium(), node).load_durable();
+            if self.is_gone(node, own)? {
                 if tag_order(tag) > order {
                     break;
                 }
@@ -275,10 +267,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                     break;
                 }
                 run_len += 1;
-                next = own;
+                (next_at, next) = (node, own);
                 continue;
             }
-            match decide(node, tag) {
+            match decide(node, tag)? {
                 Step::Pass => {}
                 Step::Stop => break,
                 Step::Match => {
@@ -287,9 +279,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 }
             }
             (bucket, link_at, link) = (None, node, own);
-            (run_len, next) = (0, own);
+            (run_len, next_at, next) = (0, node, own);
         }
-        Place { link_at, link, bucket, run_len, next, found, overflow }
+        Ok(Place { link_at, link, bucket, run_len, next, found, overflow })
     }
 }
 

@@ -16,6 +16,12 @@
 //! - **Fences.** `get` 0, `insert` 2, `update` of at most 8 bytes 1, of more 2, `remove` 1.
 //! - **Recovery** looks at what was in flight and at nothing else.
 //!
+//! # Damage
+//!
+//! Every walk ends, with an error if what it meets cannot have been written (`course.rs`). Values of more than 8 bytes
+//! have a checksum that is compared when they are read; what `insert`, `put`, `update` and `discard` replace or remove is
+//! not read, so that a damaged value can be replaced. See `docs/recovery.md` for what reading cannot notice.
+//!
 //! # Weak points
 //!
 //! An entry is a node of its own: a lookup costs a cache miss for the bucket and one for each node it
@@ -24,12 +30,14 @@
 
 mod buckets;
 mod check;
+mod course;
 mod iterate;
 mod layout;
 mod list;
 mod multi;
 mod ops;
 mod recover;
+mod seal;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -46,6 +54,7 @@ pub use multi::HashMultiMap;
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
 use crate::iterate::copies;
+use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -91,6 +100,8 @@ pub struct HashMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     heap: Heap<M>,
     seed: u64,
+    /// Whether entries have checksums, by what the map was created with.
+    is_summed: bool,
     /// Entries of an older generation are dead: a clear has passed. Follows the durable word.
     generation: AtomicU64,
     /// Generation up to which dead entries were swept out.
@@ -134,6 +145,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         V: 'static,
     {
         Ok(HashMap { core: pool.create_root(name)? })
+    }
+
+    /// As [`create`](HashMap::create), with options that the map keeps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](HashMap::create).
+    pub fn create_with(pool: &Pool<M>, name: &str, options: &MapOptions) -> Result<Self>
+    where
+        K: 'static,
+        V: 'static,
+    {
+        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        Ok(HashMap { core })
     }
 
     /// Opens an existing map, whatever state a crash left it in.
@@ -205,9 +230,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// When the pool is full or the entry is too long: nothing was changed.
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<bool> {
-        self.core.edit(key, |found| match found {
-            None => (Change::Put(value), true),
-            Some(_) => (Change::Keep, false),
+        self.core.edit_unread(key, |is_present| match is_present {
+            false => (Change::Put(value), true),
+            true => (Change::Keep, false),
         })
     }
 
@@ -218,7 +243,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// As for [`insert`](HashMap::insert).
     #[inline]
     pub fn put(&self, key: &K, value: &V) -> Result<bool> {
-        self.core.edit(key, |found| (Change::Put(value), found.is_none()))
+        self.core.edit_unread(key, |is_present| (Change::Put(value), !is_present))
     }
 
     /// Sets the value of `key` when it is present. Returns whether it was. One fence for a value of at
@@ -229,9 +254,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// As for [`insert`](HashMap::insert).
     #[inline]
     pub fn update(&self, key: &K, value: &V) -> Result<bool> {
-        self.core.edit(key, |found| match found {
-            Some(_) => (Change::Put(value), true),
-            None => (Change::Keep, false),
+        self.core.edit_unread(key, |is_present| match is_present {
+            true => (Change::Put(value), true),
+            false => (Change::Keep, false),
         })
     }
 
@@ -252,7 +277,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// When the medium met a fault.
     #[inline]
     pub fn discard(&self, key: &K) -> Result<bool> {
-        self.core.edit(key, |found| (Change::<&V>::Remove, found.is_some()))
+        self.core.edit_unread(key, |is_present| (Change::<&V>::Remove, is_present))
     }
 
     /// Reads an entry and decides what becomes of it, as one step that no other thread and no crash

@@ -8,9 +8,10 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Link, Mapped, Medium, Pool};
 
 use super::Core;
-use super::layout::{Order, has_key};
+use super::layout::{Order, tag_generation};
 use super::list::{Edge, Found};
 use super::ops::Attempt;
+use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -49,6 +50,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         V: 'static,
     {
         Ok(HashMultiMap { core: pool.create_root(name)? })
+    }
+
+    /// As [`create`](HashMultiMap::create), with options that the map keeps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](HashMultiMap::create).
+    pub fn create_with(pool: &Pool<M>, name: &str, options: &MapOptions) -> Result<Self>
+    where
+        K: 'static,
+        V: 'static,
+    {
+        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        Ok(HashMultiMap { core })
     }
 
     /// Opens an existing map, whatever state a crash left it in.
@@ -209,14 +224,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let generation = self.generation();
         loop {
             // In front of the key's other entries: no need to pass them.
-            let place = self.find(order, Edge::First, |_, _| false);
+            let place = self.told(self.find(order, Edge::First, |_, _| Ok(false)))?;
             if place.overflow {
-                self.unlink_run(&mut lane, &place);
+                lane = self.clear_run(lane, &place)?;
                 continue;
             }
             if let Attempt::Done = self.link(&mut lane, place, order, generation, key, value)? {
                 break;
             }
+            self.heap.verify()?;
         }
         self.finish(lane)
     }
@@ -225,15 +241,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let order = Order::of_hash(self.hash(key));
         let _pin = self.heap.pin();
         let generation = self.generation();
-        self.visit_order(order, |found, node_generation| {
-            if Self::is_alive(node_generation, generation)
-                && has_key::<K, V, M>(self.medium(), found.node, key)
+        let visited = self.visit_order(order, |found, tag| {
+            if Self::is_alive(tag_generation(tag), generation)
+                && self.is_entry_of(found.node, tag, key)?
             {
-                return self.value(found).with(&mut visit);
+                return Ok(self.value(found)?.with(&mut visit));
             }
-            ControlFlow::Continue(())
+            Ok(ControlFlow::Continue(()))
         });
-        Ok(self.heap.verify()?)
+        self.heap.verify()?;
+        self.told(visited)
     }
 
     fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
@@ -241,21 +258,23 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let mut lane = self.heap.enter().prepare_to_write();
         let generation = self.generation();
         let removed = loop {
-            let place = self.find(order, Edge::Last, |node, node_generation| {
+            let place = self.find(order, Edge::Last, |node, tag| {
                 // Values of a multi-map never change: any link to the node reads the same one.
                 let link = Link::at(self.medium(), node).load_durable();
-                Self::is_alive(node_generation, generation)
-                    && has_key::<K, V, M>(self.medium(), node, key)
-                    && self.value(Found { node, link }).with(&accept)
+                Ok(Self::is_alive(tag_generation(tag), generation)
+                    && self.is_entry_of(node, tag, key)?
+                    && self.value(Found { node, link })?.with(&accept))
             });
+            let place = self.told(place)?;
             if place.overflow {
-                self.unlink_run(&mut lane, &place);
+                lane = self.clear_run(lane, &place)?;
                 continue;
             }
             let Some(found) = place.found else { break false };
             if let Attempt::Done = self.unlink(&mut lane, place, found, order) {
                 break true;
             }
+            self.heap.verify()?;
         };
         self.finish(lane)?;
         Ok(removed)

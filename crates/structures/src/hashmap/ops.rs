@@ -5,14 +5,23 @@ use std::borrow::{Borrow, Cow};
 use remanent_pmem::heap::{Block, Lane, Suspect};
 use remanent_pmem::{Dirty, Durable, Fresh, Frozen, Link, Medium, Word};
 
+use super::course::{Course, Damage};
 use super::layout::{
-    DUMMY, LEN_MAX, Order, Shape, TAG, VALUE, dummy_of, has_key, in_place, redirect, tag,
+    DUMMY, GONE, LEN_MAX, Order, Shape, TAG, VALUE, VERSION, in_place, redirect, tag,
     tag_generation, tag_order, target,
 };
-use super::list::{Edge, Found, Place};
+use super::list::{Edge, Found, Place, RUN_MAX};
+use super::seal::{entry_sum, seal_link};
 use super::{Change, Core};
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
+
+/// Times that a thread tries to unlink what it has removed, when others change what is around it. Damage must not make
+/// it go on for ever; and who does not succeed leaves it to whoever comes by.
+const UNLINKINGS_MAX: u32 = 1 << 10;
+
+/// What is to become of an entry and what is answered then; and the value of at most 8 bytes that this was decided by.
+type Decision<T, R> = ((Change<T>, R), Option<u64>);
 
 /// How an attempt to change an entry ended.
 pub(super) enum Attempt {
@@ -35,68 +44,74 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Option<R>> {
         let order = Order::of_hash(self.hash(key));
         let _pin = self.heap.pin();
-        let result = self.search(order, key).map(|found| {
-            let value = self.value(found);
-            value.with(use_value)
+        let read = self.search(order, key).and_then(|found| match found {
+            None => Ok(None),
+            Some(found) => Ok(Some(self.value(found)?.with(use_value))),
         });
+        // What cannot be read reads as zeros: of that, before of what they look like.
         self.heap.verify()?;
-        Ok(result)
+        self.told(read)
     }
 
     /// Finds a live entry for reading. Only what decides the answer is made durable: a link to the
     /// entry, its own link (which shares a line with its value), or the mark that says it is gone.
     #[inline]
-    fn search(&self, order: Order, key: &K) -> Option<Found> {
+    fn search(&self, order: Order, key: &K) -> Result<Option<Found>, Damage> {
         let medium = self.medium();
         let generation = self.generation();
-        let (bucket, mut at, mut link) = self.start(order);
+        let bits = self.bits();
+        let (bucket, mut at, mut link) = self.start(order, bits)?;
         if Self::is_behind(bucket, link, order) {
-            return None;
+            return Ok(None);
         }
+        let mut course = Course::from_bucket::<K>(bucket, bits);
         loop {
             if link.has(DUMMY) {
-                if Order::of_bucket(dummy_of(link)) > order {
-                    return None;
+                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                if Order::of_bucket(bucket) > order {
+                    return Ok(None);
                 }
-                at = self.slot(dummy_of(link));
-                link = Link::at(medium, at).load();
+                (at, link) = self.enter_slot(bucket, |link| link.load())?;
                 continue;
             }
             if link.is_null() {
-                return None;
+                self.step_to_end(&course, at)?;
+                return Ok(None);
             }
-            let node = link.offset();
-            let node_tag = medium.load(node + TAG);
-            if tag_order(node_tag) > order {
-                return None;
+            let (node, tag) = self.step_to_node(&mut course, at, link)?;
+            if tag_order(tag) > order {
+                return Ok(None);
             }
             let own = Link::at(medium, node).load();
-            if tag_order(node_tag) == order
-                && Self::is_alive(tag_generation(node_tag), generation)
-                && has_key::<K, V, M>(medium, node, key)
+            if tag_order(tag) == order
+                && Self::is_alive(tag_generation(tag), generation)
+                && self.is_entry_of(node, tag, key)?
             {
                 let own = if own.is_dirty() { Link::at(medium, node).load_durable() } else { own };
-                if !own.is_marked() {
+                if !self.is_gone(node, own)? {
                     if link.is_dirty() {
                         Link::at(medium, at).load_durable();
                     }
-                    return Some(Found { node, link: own });
+                    return Ok(Some(Found { node, link: own }));
                 }
             }
+            self.check_link(node, own)?;
             (at, link) = (node, own);
         }
     }
 
     /// Reads the value of an entry that was found.
     #[inline(always)]
-    pub(super) fn value(&self, found: Found) -> Value<'_> {
+    pub(super) fn value(&self, found: Found) -> Result<Value<'_>, Damage> {
         let medium = self.medium();
         if !in_place::<V>() {
-            let shape = Shape::read::<K, V, M>(medium, found.node);
+            let shape = self.shape(found.node)?;
             // SAFETY: the value of a published node never changes, and the node is not freed while
             // the lane that every caller holds is held; the view does not outlive it.
             let range = unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
-            return Value::Bytes(medium.view(range));
+            let bytes = medium.view(range);
+            self.check_sum(found.node, &shape, &bytes)?;
+            return Ok(Value::Bytes(bytes));
         }
         let mut own = found.link;
         loop {
@@ -105,7 +120,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             // that the value belongs to the clean link, and so is durable.
             let after = Link::at(medium, found.node).load_durable();
             if after.tag() == own.tag() {
-                return Value::Word(word.to_le_bytes());
+                return Ok(Value::Word(word.to_le_bytes()));
             }
             own = after;
         }
@@ -117,6 +132,30 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         &self,
         key: &K,
         mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        self.edit_found(key, |found| {
+            let Some(found) = found else { return Ok((decide(None), None)) };
+            let value = self.value(found)?;
+            Ok((value.with(|value| decide(Some(value))), value.word()))
+        })
+    }
+
+    /// The same for what needs to know whether there is an entry, and not its value. That may be damaged: this is how
+    /// to be rid of it.
+    #[inline]
+    pub(super) fn edit_unread<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(bool) -> (Change<T>, R),
+    ) -> Result<R> {
+        self.edit_found(key, |found| Ok((decide(found.is_some()), None)))
+    }
+
+    #[inline(always)]
+    fn edit_found<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<Found>) -> Result<Decision<T, R>, Damage>,
     ) -> Result<R> {
         self.twice_when_full(|| self.try_edit(key, &mut decide))
     }
@@ -137,7 +176,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     fn try_edit<T: Borrow<V>, R>(
         &self,
         key: &K,
-        decide: &mut impl FnMut(Option<&V>) -> (Change<T>, R),
+        decide: &mut impl FnMut(Option<Found>) -> Result<Decision<T, R>, Damage>,
     ) -> Result<R> {
         let order = Order::of_hash(self.hash(key));
         // The bucket is on its way into the cache while the lane is being entered.
@@ -145,24 +184,22 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut lane = self.heap.enter().prepare_to_write();
         let generation = self.generation();
         let result = loop {
-            let place = self.find(order, Edge::Last, |node, node_generation| {
-                Self::is_alive(node_generation, generation)
-                    && has_key::<K, V, M>(self.medium(), node, key)
+            let place = self.find(order, Edge::Last, |node, tag| {
+                Ok(Self::is_alive(tag_generation(tag), generation)
+                    && self.is_entry_of(node, tag, key)?)
             });
+            let place = self.told(place)?;
             if place.overflow {
-                self.unlink_run(&mut lane, &place);
+                lane = self.clear_run(lane, &place)?;
                 continue;
             }
-            let (change, result) = match place.found {
-                None => decide(None),
-                Some(found) => self.value(found).with(|value| decide(Some(value))),
-            };
+            let ((change, result), seen) = self.told(decide(place.found))?;
             let attempt = match (change, place.found) {
                 (Change::Put(value), None) => {
                     self.link(&mut lane, place, order, generation, key, value.borrow())?
                 }
                 (Change::Put(value), Some(found)) if in_place::<V>() => {
-                    self.store_value(found, value.borrow())
+                    self.store_value(found, seen, value.borrow())
                 }
                 (Change::Put(value), Some(found)) => {
                     self.replace(&mut lane, place, found, order, generation, key, value.borrow())?
@@ -173,6 +210,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             if matches!(attempt, Attempt::Done) {
                 break result;
             }
+            // Nothing is exchanged where nothing can be read, however often it is tried.
+            self.heap.verify()?;
         };
         self.finish(lane)?;
         Ok(result)
@@ -197,11 +236,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         lane: &mut Lane<'_, M>,
         place: Place,
         order: Order,
-        generation: u16,
+        generation: u8,
         key: &K,
         value: &V,
     ) -> Result<Attempt> {
-        let node = self.new_node(lane, target(place.next), tag(order, generation), key, value)?;
+        let node = self.new_node(lane, target(place.next), order, generation, key, value)?;
         let mut suspects = self.suspect_run(lane, &place);
         // Flush: the node. Fence: the node and the suspects, before a link can lead to the one and past
         // the others.
@@ -221,12 +260,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Stores a value of at most 8 bytes in place. One fence.
+    /// Stores a value of at most 8 bytes in place of `seen`, or of any. One fence.
     #[inline]
-    fn store_value(&self, found: Found, value: &V) -> Attempt {
+    fn store_value(&self, found: Found, seen: Option<u64>, value: &V) -> Attempt {
         let medium = self.medium();
-        let old = medium.load(found.node + VALUE);
-        let new_link = found.link.with_next_tag();
+        // What was decided by is compared, for the version alone is soon the same again.
+        let old = seen.unwrap_or_else(|| medium.load(found.node + VALUE));
+        let new_link = seal_link(found.node, with_next_version(found.link));
         let dirty = if medium.needs_flush() { Word::DIRTY } else { 0 };
         let exchanged = medium.compare_exchange_pair(
             found.node,
@@ -253,16 +293,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         place: Place,
         found: Found,
         order: Order,
-        generation: u16,
+        generation: u8,
         key: &K,
         value: &V,
     ) -> Result<Attempt> {
-        let node = self.new_node(lane, target(found.link), tag(order, generation), key, value)?;
+        let node = self.new_node(lane, target(found.link), order, generation, key, value)?;
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // Flush: the node. Fence: the node and the suspects, as in `link`.
         let node = lane.fence_with(node.flush());
         let offset = node.offset();
-        let new = redirect(found.link, Word::to(offset)).with_mark();
+        let new = seal_link(found.node, redirect(found.link, Word::to(offset)).with(GONE));
         match Link::at(self.medium(), found.node).publish_as(found.link, node, new) {
             Ok(_) => {
                 self.finish_unlinking(lane, place, suspects, Word::to(offset), found.node, order);
@@ -289,7 +329,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
         // Flush: the suspects. The fence that makes the mark durable makes them so, before unlinking.
         let link = Link::at(medium, found.node);
-        match link.replace_with(found.link, found.link.with_mark(), || lane.flush_noted()) {
+        let gone = seal_link(found.node, found.link.with(GONE));
+        match link.replace_with(found.link, gone, || lane.flush_noted()) {
             Ok(_) => {
                 self.count_out(lane.index());
                 self.finish_unlinking(lane, place, suspects, found.link, found.node, order);
@@ -324,10 +365,28 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // The surroundings changed: the node may be part of another run by now, or another thread has
         // unlinked it and retires it.
         suspects.cancel_run(lane);
-        while let Some(place) = self.find_marked(order, node) {
+        // What damage keeps from being unlinked stays: the entry is gone all the same.
+        for _ in 0..UNLINKINGS_MAX {
+            let Ok(Some(place)) = self.find_marked(order, node) else { break };
+            if lane.suspects_left() < RUN_MAX {
+                break;
+            }
             self.unlink_run(lane, &place);
         }
         suspects.cancel(lane);
+    }
+
+    /// Clears a place that overflows, and enters the heap anew: for room for suspects. One fence.
+    #[cold]
+    pub(super) fn clear_run<'h>(
+        &'h self,
+        mut lane: Lane<'h, M>,
+        place: &Place,
+    ) -> Result<Lane<'h, M>> {
+        self.unlink_run(&mut lane, place);
+        drop(lane);
+        self.heap.verify()?;
+        Ok(self.heap.enter().prepare_to_write())
     }
 
     /// Unlinks the run of marked nodes before a place. One fence.
@@ -364,11 +423,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         &self,
         lane: &mut Lane<'_, M>,
         next: Word,
-        tag: u64,
+        order: Order,
+        generation: u8,
         key: &K,
         value: &V,
     ) -> Result<Fresh<'_, u64, Dirty, M>> {
-        let shape = Shape::new::<K, V>(key.stored_len(), value.stored_len());
+        let mut shape = Shape::new::<K, V>(key.stored_len(), value.stored_len());
         for (what, len) in [("key", shape.key_len), ("value", shape.value_len)] {
             if len > LEN_MAX {
                 return Err(Error::TooLong { what, len, limit: LEN_MAX });
@@ -378,12 +438,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // SAFETY: the block was just allocated: no link leads to it, and only this thread knows it.
         let mut node =
             unsafe { Fresh::<u64, Dirty, M>::from_raw(self.medium(), block.offset, block.len) };
-        node.write_word(0, next.raw());
+        node.write_word(0, seal_link(block.offset, next).raw());
         if in_place::<V>() {
             node.write_word(VALUE, value_word(value));
         }
-        if let Some((at, lengths)) = shape.lengths::<K, V>() {
-            node.write_word(at, lengths);
+        let tag = tag(block.offset, order, generation);
+        if !in_place::<V>() && self.is_summed {
+            shape.sum = value.with_bytes(|bytes| entry_sum(tag, bytes));
+        }
+        for (at, word) in shape.words::<K, V>() {
+            node.write_word(at, word);
         }
         node.write_word(TAG, tag);
         key.with_bytes(|bytes| match K::LEN {
@@ -403,6 +467,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 }
 
+/// The link of an entry whose value changes, without its check.
+#[inline(always)]
+fn with_next_version(link: Word) -> Word {
+    link.with_tag(link.tag().wrapping_add(VERSION))
+}
+
 /// Gives back the block of a node that could not be published.
 fn give_back<M: Medium>(lane: &mut Lane<'_, M>, node: Fresh<'_, u64, Durable, M>) {
     let len = node.len();
@@ -416,6 +486,15 @@ pub(super) enum Value<'m> {
 }
 
 impl Value<'_> {
+    /// The value, when it has at most 8 bytes.
+    #[inline(always)]
+    fn word(&self) -> Option<u64> {
+        match self {
+            Value::Word(bytes) => Some(u64::from_le_bytes(*bytes)),
+            Value::Bytes(_) => None,
+        }
+    }
+
     #[inline(always)]
     pub(super) fn with<V: Stored + ?Sized, R>(&self, use_value: impl FnOnce(&V) -> R) -> R {
         match self {

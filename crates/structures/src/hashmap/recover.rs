@@ -9,19 +9,22 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Link, Medium};
 
 use super::Core;
+use super::course::{Course, Damage};
 use super::iterate::{Sweep, UNKNOWN};
 use super::layout::{
-    COUNT, DUMMY, GENERATION, Order, SEED, SEGMENT_COUNT, SEGMENTS, SWEPT, TAG, dummy_of, redirect,
-    tag_order, target,
+    COUNT, DUMMY, GENERATION, OPTIONS, Order, SEED, SEED_CHECK, SEGMENT_COUNT, SEGMENTS, SUMMED,
+    SWEPT, TAG, redirect, tag_order, target,
 };
+use super::seal::{is_tag, open_word, seal_link, seal_word};
+use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// Version of the layout, part of the root's type: changed with `layout.rs`.
-const LAYOUT: u64 = 1;
+const LAYOUT: u64 = 2;
 
 /// The count in the header when nobody knows it: always while the map is open.
-const COUNT_UNKNOWN: u64 = u64::MAX;
+const COUNT_UNKNOWN: u64 = u64::MAX >> 16;
 
 impl<K, V, M, const MULTI: bool> RootObject<M> for Core<K, V, M, MULTI>
 where
@@ -36,19 +39,52 @@ where
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::create_with(heap, &MapOptions::new())
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let mut core = Self::load(heap)?;
+        // What damage keeps from being found is not known to be free, and kept.
+        core.heap.recover(|block| core.is_linked(block).unwrap_or(true))?;
+        let count_at = core.heap.header() + COUNT;
+        let word = core.medium().load(count_at);
+        // A count that is damaged is not known.
+        let known = open_word(COUNT, word).filter(|&count| count != COUNT_UNKNOWN);
+        if let Some(count) = known {
+            core.base.store(count as i64, Ordering::Relaxed);
+            core.base_estimate = count as i64;
+        }
+        let unknown = seal_word(COUNT, COUNT_UNKNOWN);
+        if word != unknown {
+            core.medium().store(count_at, unknown);
+            // Flush and fence: from the first change on the count in the header is not to be believed.
+            core.medium().persist(count_at, 8);
+        }
+        core.heap.verify()?;
+        Ok(core)
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
+    /// Makes an empty map in a fresh heap.
+    pub(super) fn create_with(heap: Heap<M>, options: &MapOptions) -> Result<Self, PoolError> {
         let medium = heap.medium();
         let header = heap.header();
         // Clients cannot guess the pool's random identity, so they cannot aim at one bucket.
         let seed = xxh3_64_with_seed(&heap.pool().uuid(), u64::from(heap.owner().0));
         medium.store(header + SEED, seed);
-        medium.store(header + GENERATION, 1);
-        medium.store(header + SWEPT, 1);
-        medium.store(header + COUNT, COUNT_UNKNOWN);
+        medium.store(header + SEED_CHECK, seed_check(seed));
+        let stored_options = if options.has_checksums() { SUMMED } else { 0 };
+        let words =
+            [(GENERATION, 1), (SWEPT, 1), (COUNT, COUNT_UNKNOWN), (OPTIONS, stored_options)];
+        for (field, number) in words {
+            medium.store(header + field, seal_word(field, number));
+        }
         let segment = {
             let mut lane = heap.enter().prepare_to_write();
             lane.allocate_zeroed(8 << K::BUCKET_BITS)?.offset
         };
-        medium.store(header + SEGMENTS, segment);
+        medium.store(header + SEGMENTS, seal_word(SEGMENTS, segment));
         // Flush: fenced below, together with the first segment.
         medium.flush(header, SEGMENTS + 8);
         let core = Self::load(heap)?;
@@ -59,41 +95,30 @@ where
         Ok(core)
     }
 
-    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        let mut core = Self::load(heap)?;
-        core.heap.recover(|block| core.is_linked(block))?;
-        let count_at = core.heap.header() + COUNT;
-        let count = core.medium().load(count_at);
-        if count != COUNT_UNKNOWN {
-            core.base.store(count as i64, Ordering::Relaxed);
-            core.base_estimate = count as i64;
-            core.medium().store(count_at, COUNT_UNKNOWN);
-            // Flush and fence: from the first change on the count in the header is not to be believed.
-            core.medium().persist(count_at, 8);
-        }
-        core.heap.verify()?;
-        Ok(core)
-    }
-}
-
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Reads the header.
     fn load(heap: Heap<M>) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
-        let mut segments = [0; SEGMENT_COUNT];
-        for (index, segment) in segments.iter_mut().enumerate() {
-            *segment = medium.load(header + SEGMENTS + index as u64 * 8);
+        let seed = medium.load(header + SEED);
+        if medium.load(header + SEED_CHECK) != seed_check(seed) {
+            let what = "the seed of a hash map's hash does not fit its check";
+            return Err(PoolError::corrupt(header + SEED, what));
         }
-        let count = segments.iter().take_while(|&&segment| segment != 0).count() as u32;
-        if count == 0 {
-            let what = "a hash map's header has no segment of buckets".to_owned();
-            return Err(PoolError::corrupt(header + SEGMENTS, what));
-        }
+        let word = |field: u64| {
+            let what = || format!("byte {field} of a hash map's header does not fit its check");
+            open_word(field, medium.load(header + field))
+                .ok_or_else(|| PoolError::corrupt(header + field, what()))
+        };
+        let (segments, count) = Self::load_segments(&heap)?;
+        let generation = word(GENERATION)?;
+        // What is not known to be swept is swept.
+        let swept = word(SWEPT).unwrap_or(generation.wrapping_sub(1));
+        let is_summed = word(OPTIONS)? & SUMMED != 0;
         let bits = K::BUCKET_BITS + count - 1;
         Ok(Core {
-            seed: medium.load(header + SEED),
-            generation: AtomicU64::new(medium.load(header + GENERATION)),
-            swept: AtomicU64::new(medium.load(header + SWEPT)),
+            seed,
+            is_summed,
+            generation: AtomicU64::new(generation),
+            swept: AtomicU64::new(swept),
             bits: AtomicU32::new(bits),
             segments: segments.map(AtomicU64::new),
             next_group: AtomicU64::new(Self::first_group(bits)),
@@ -109,53 +134,94 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })
     }
 
+    /// Where the segments lie, and how many there are.
+    fn load_segments(heap: &Heap<M>) -> Result<([u64; SEGMENT_COUNT], u32), PoolError> {
+        let mut segments = [0; SEGMENT_COUNT];
+        let mut count = 0;
+        for (index, segment) in segments.iter_mut().enumerate() {
+            let field = SEGMENTS + index as u64 * 8;
+            let at = heap.header() + field;
+            let word = heap.medium().load(at);
+            if word == 0 {
+                continue;
+            }
+            // The first has as many buckets as all before the second, and so on.
+            let len = 8 << (K::BUCKET_BITS + (index as u32).saturating_sub(1));
+            *segment = match open_word(field, word) {
+                Some(offset) if count == index as u32 && heap.has_large(offset, len)? => offset,
+                _ => {
+                    let what =
+                        format!("segment {index} of a hash map's buckets is not where it was");
+                    return Err(PoolError::corrupt(at, what));
+                }
+            };
+            count += 1;
+        }
+        if count == 0 {
+            let what = "a hash map's header has no segment of buckets";
+            return Err(PoolError::corrupt(heap.header() + SEGMENTS, what));
+        }
+        Ok((segments, count))
+    }
+
     /// Whether the list, or the header, leads to `block`, whose content may be garbage. A marked node is
     /// unlinked instead: nobody else will. Every link on the way is flushed: it may lie in the caches alone,
     /// and a link that was lost later would lead to a block that is free, or to none.
-    fn is_linked(&self, block: Block) -> bool {
+    fn is_linked(&self, block: Block) -> Result<bool, Damage> {
         let medium = self.medium();
         // Relaxed: nobody else is here yet.
         if self.segments.iter().any(|s| s.load(Ordering::Relaxed) == block.offset) {
-            return true;
+            return Ok(true);
         }
         let tag = medium.load(block.offset + TAG);
-        if tag == 0 {
-            // Generations begin at 1: no node was ever here.
-            return false;
+        if !is_tag(block.offset, tag) {
+            // No node was ever here.
+            return Ok(false);
         }
-        let order = tag_order(tag);
-        let (_, mut at, mut link) = self.start(order);
+        let (order, bits) = (tag_order(tag), self.bits());
+        let (start, mut at, mut link) = self.start(order, bits)?;
+        let mut course = Course::from_bucket::<K>(start, bits);
         loop {
             // Flush: fenced by the heap, before it forgets that the block was doubtful.
             // Redundant: but where a process was killed before, which the simulator does not know.
             medium.flush(at, 8);
             if link.has(DUMMY) {
-                if Order::of_bucket(dummy_of(link)) > order {
-                    return false;
+                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                if Order::of_bucket(bucket) > order {
+                    return Ok(false);
                 }
-                at = self.slot(dummy_of(link));
-                link = Link::at(medium, at).load();
+                (at, link) = self.enter_slot(bucket, |link| link.load())?;
                 continue;
             }
-            let node = link.offset();
-            if link.is_null() || tag_order(medium.load(node + TAG)) > order {
-                return false;
+            if link.is_null() {
+                self.step_to_end(&course, at)?;
+                return Ok(false);
+            }
+            let (node, node_tag) = self.step_to_node(&mut course, at, link)?;
+            if tag_order(node_tag) > order {
+                return Ok(false);
             }
             let own = Link::at(medium, node).load();
             if node == block.offset {
                 // Flush: as above; the node's own link says whether it is marked.
                 // Redundant: but where a process was killed before, which the simulator does not know.
                 medium.flush(node, 8);
-                if own.is_marked() {
-                    medium.store(at, redirect(link, target(own)).raw());
+                let is_gone = self.is_gone(node, own)?;
+                if is_gone {
+                    medium.store(at, seal_link(at, redirect(link, target(own))).raw());
                     // Flush: as above.
                     medium.flush(at, 8);
                 }
-                return !own.is_marked();
+                return Ok(!is_gone);
             }
             (at, link) = (node, own);
         }
     }
+}
+
+/// What the header holds beside the seed, to tell that it is as it was.
+fn seed_check(seed: u64) -> u64 {
+    xxh3_64(&seed.to_le_bytes())
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
@@ -169,7 +235,7 @@ impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, 
         let delta: i64 =
             self.deltas.iter().map(|delta| delta.entries.load(Ordering::Relaxed)).sum();
         let at = self.heap.header() + COUNT;
-        medium.store(at, (base + delta).max(0) as u64);
+        medium.store(at, seal_word(COUNT, (base + delta).max(0) as u64));
         // Flush and fence: the count, before the pool is marked as closed properly.
         // Redundant: if this is lost, the next `len` counts.
         medium.persist(at, 8);

@@ -1,0 +1,127 @@
+//! Words that say whether they are what was written.
+//!
+//! A few bits of a word are computed from the others and from where it lies. They tell any single bit that has changed,
+//! and but for one in 256 (one in 65,536 in the header) everything else: zeros, garbage, a word of another place.
+
+use remanent_pmem::Word;
+
+use super::layout::READY;
+
+/// Odd, and such that the topmost byte of its product with any single bit is neither 0 nor 255: so the topmost byte of
+/// a product changes with every single bit of the factor.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+/// So that zeros do not fit.
+const TAG_ZERO: u8 = 0xa5;
+const LINK_ZERO: u8 = 0x5a;
+const WORD_ZERO: u16 = 0x35ca;
+
+/// The lowest eight bits of a node's tag.
+const TAG_CHECK: u64 = 0xff;
+/// Where the check of a link lies in its tag, below the hint of a slot or the version of an entry.
+const LINK_CHECK: u64 = 0xff << Word::TAG_SHIFT;
+/// Bits of a link that change without the rest. The second mark of an entry is among them, whose first is not.
+const LINK_OWN: u64 = Word::DIRTY | READY;
+
+/// The tag of the node at `node`, with its check.
+#[inline(always)]
+pub(super) fn seal_tag(node: u64, tag: u64) -> u64 {
+    let tag = tag & !TAG_CHECK;
+    tag | u64::from(top_byte(tag ^ node << 16) ^ TAG_ZERO)
+}
+
+/// Whether the tag of the node at `node` is one.
+#[inline(always)]
+pub(super) fn is_tag(node: u64, tag: u64) -> bool {
+    seal_tag(node, tag) == tag
+}
+
+/// The link at `at`, of a slot or of a node, with its check.
+#[inline(always)]
+pub(super) fn seal_link(at: u64, word: Word) -> Word {
+    let checked = word.raw() & !(LINK_CHECK | LINK_OWN);
+    let check = top_byte(checked ^ at << 3) ^ LINK_ZERO;
+    Word::from_raw(word.raw() & !LINK_CHECK | u64::from(check) << Word::TAG_SHIFT)
+}
+
+/// Whether the word at `at` is a link.
+#[inline(always)]
+pub(super) fn is_link(at: u64, word: Word) -> bool {
+    seal_link(at, word) == word
+}
+
+/// A number below 2^48 as the header's word at `field` holds it.
+pub(super) fn seal_word(field: u64, number: u64) -> u64 {
+    let check = ((number ^ field << 48).wrapping_mul(FACTOR) >> 48) as u16 ^ WORD_ZERO;
+    number & (u64::MAX >> 16) | u64::from(check) << 48
+}
+
+/// The number in the header's word at `field`; `None` when it is not what was written.
+pub(super) fn open_word(field: u64, word: u64) -> Option<u64> {
+    let number = word & (u64::MAX >> 16);
+    (seal_word(field, number) == word).then_some(number)
+}
+
+/// The checksum of a value and of its key, for which its hash stands: the tag of the entry.
+#[inline(always)]
+pub(super) fn entry_sum(tag: u64, value: &[u8]) -> u32 {
+    ((xxhash_rust::xxh3::xxh3_64(value) ^ tag).wrapping_mul(FACTOR) >> 32) as u32
+}
+
+#[inline(always)]
+fn top_byte(word: u64) -> u8 {
+    (word.wrapping_mul(FACTOR) >> 56) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: [u64; 5] = [0, 1 << 20, 0x1234_5678_9abc_def0, u64::MAX, 0x8000_0000_0001_0000];
+
+    #[test]
+    fn every_single_bit_of_a_tag_counts() {
+        for word in WORDS {
+            let tag = seal_tag(0x4_0020, word);
+            assert!(is_tag(0x4_0020, tag));
+            for bit in 0..64 {
+                assert!(!is_tag(0x4_0020, tag ^ 1 << bit), "bit {bit} of {tag:#x}");
+            }
+        }
+        let elsewhere = (1..1_000).filter(|place| is_tag(place * 32, seal_tag(0, 7 << 16)));
+        assert!(elsewhere.count() < 20);
+    }
+
+    #[test]
+    fn every_single_bit_of_a_link_counts_but_those_that_are_set_alone() {
+        for word in WORDS {
+            let slot = seal_link(0x1_0008, Word::from_raw(word));
+            assert!(is_link(0x1_0008, slot));
+            for bit in (0..64).map(|bit| 1 << bit) {
+                let is_own = bit & LINK_OWN != 0;
+                let changed = Word::from_raw(slot.raw() ^ bit);
+                assert_eq!(is_link(0x1_0008, changed), is_own, "bit {bit:#x} of {slot:?}");
+            }
+        }
+        assert!(!is_link(0x1_0008, Word::NULL));
+    }
+
+    #[test]
+    fn every_single_bit_of_a_word_in_the_header_counts() {
+        for number in [0, 1, 77, 1 << 47, u64::MAX >> 16] {
+            let word = seal_word(8, number);
+            assert_eq!(open_word(8, word), Some(number));
+            assert_eq!(open_word(16, word), None);
+            for bit in 0..64 {
+                assert_eq!(open_word(8, word ^ 1 << bit), None, "bit {bit} of {word:#x}");
+            }
+        }
+        assert_eq!(open_word(8, 0), None);
+    }
+
+    #[test]
+    fn a_checksum_is_of_key_and_value() {
+        let sum = entry_sum(5 << 16, b"value");
+        assert_ne!(sum, entry_sum(6 << 16, b"value"));
+        assert_ne!(sum, entry_sum(5 << 16, b"valuf"));
+    }
+}

@@ -1,0 +1,7 @@
+//! Structures in memory that has changed behind their back: each answer is right, or an error, and comes after a bounded
+//! number of steps, which are counted.
+
+#[path = "damage/hashmap.rs"]
+mod hashmap;
+#[path = "damage/memory.rs"]
+mod memory;
