@@ -105,6 +105,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/batch_map/recover.rs", include_str!("batch_map/recover.rs")),
     ("src/batch_map/space.rs", include_str!("batch_map/space.rs")),
     ("src/blink_tree/bulk.rs", include_str!("blink_tree/bulk.rs")),
+    ("src/blink_tree/clear.rs", include_str!("blink_tree/clear.rs")),
     ("src/blink_tree/inner.rs", include_str!("blink_tree/inner.rs")),
     ("src/blink_tree/leaf.rs", include_str!("blink_tree/leaf.rs")),
     ("src/blink_tree/ops.rs", include_str!("blink_tree/ops.rs")),

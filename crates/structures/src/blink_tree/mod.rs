@@ -33,6 +33,7 @@
 
 mod bulk;
 mod check;
+mod clear;
 mod count;
 mod inner;
 mod key;
@@ -182,8 +183,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for BlinkT
         self.core.edit(key, decide)
     }
 
-    /// Removes every entry that is there when it is reached, and says how many there were. Not one step: a crash
-    /// leaves those that were not reached.
+    /// Removes every entry in one pass from the least key to the greatest, and says how many it removed. Not one step:
+    /// what is there throughout is removed, and what other threads insert meanwhile may stay. A crash leaves the
+    /// entries that were not reached.
     fn clear(&self) -> Result<u64> {
         self.core.clear()
     }

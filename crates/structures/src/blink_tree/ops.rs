@@ -9,8 +9,8 @@ use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, with_bytes, word_bytes};
 use super::layout::{
-    HIGH, KEY_LEN_MAX, NEXT, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, free_slot,
-    is_inline, is_word, is_word_value, slots_of,
+    KEY_LEN_MAX, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, free_slot, is_inline,
+    is_word, is_word_value,
 };
 use super::leaf::{Held, Leaf, Sight};
 use crate::stored::{OrderedKey, Stored};
@@ -18,9 +18,6 @@ use crate::{Change, Error, Result};
 
 /// Times that a search begins anew before it gives up: whoever meets a dead leaf finds the way past it from the root.
 const RETRIES_MAX: u32 = 1 << 12;
-
-/// Entries that are taken out of a leaf at a time when all are: an operation finds room for 32 suspects.
-const EMPTIED_AT_ONCE: usize = 24;
 
 /// The steps of a search that bring it no lower. A healthy tree may make it take thousands, where there was no room
 /// to tell the nodes above of new leaves; damage may have leaves lead in a circle.
@@ -227,7 +224,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The leaf where a key belongs, held, and whether the way from the root leads there directly.
     #[inline(always)]
-    fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
+    pub(super) fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
         let mut hops = Hops::default();
         loop {
             let mut range = self.range_at(Goal::At(*probe))?;
@@ -346,62 +343,6 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.count.add(lane.index(), -1);
         (used.count_ones() as usize) < Self::leaf_max() / 4
-    }
-
-    /// Removes every entry, some of a leaf at a time.
-    pub(super) fn clear(&self) -> Result<u64> {
-        let mut count = 0;
-        let mut low = Vec::new();
-        loop {
-            let mut lane = self.heap.enter().prepare_to_write();
-            let probe = Probe::new::<K>(&low);
-            let (held, _) = self.hold_leaf_of(&probe)?;
-            let leaf = held.leaf;
-            if self.used(leaf) != 0 {
-                count += self.empty_some(&mut lane, held);
-                continue;
-            }
-            let medium = self.medium();
-            let next = (medium.load(leaf.0 + NEXT) != 0).then(|| medium.load(leaf.0 + HIGH));
-            let next = next.map(|high| self.with_bound(high, |next| next.bytes.to_vec()));
-            drop(held);
-            self.merge(&mut lane, &probe)?;
-            self.heap.verify()?;
-            match next {
-                Some(next) if next > low => low = next,
-                Some(_) => {
-                    return Err(self.circle(leaf));
-                }
-                None => return Ok(count),
-            }
-        }
-    }
-
-    /// Takes some entries out of a leaf, and says how many. Two fences.
-    fn empty_some(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>) -> u64 {
-        let (medium, leaf) = (self.medium(), held.leaf);
-        let slots: Vec<Slot> = slots_of(self.used(leaf)).take(EMPTIED_AT_ONCE).collect();
-        let mut old = Vec::new();
-        if !is_inline::<K, V>() {
-            for slot in &slots {
-                old.push(lane.suspect(medium.load(leaf.0 + slot.value())));
-            }
-            // Fence: the suspects, before nothing leads to them any more.
-            // Redundant: but where slots are written back before them in the moment before the fence of
-            // `clear_slots`, and a record lies in a chunk that nobody allocates from; no seed has met that.
-            lane.fence();
-        }
-        let bits = slots.iter().fold(0, |bits, slot| bits | 1 << slot.0);
-        held.begin_change();
-        self.clear_slots(leaf, bits);
-        medium.store(leaf.0 + USED, self.used(leaf) & !bits);
-        medium.store(leaf.0 + ORDERED, 0);
-        drop(held);
-        for old in old {
-            lane.retire(old);
-        }
-        self.count.add(lane.index(), -(slots.len() as i64));
-        slots.len() as u64
     }
 
     /// Number of entries.
