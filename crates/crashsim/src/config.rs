@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::fault::Faults;
 use crate::oracle::Oracle;
+use crate::rng::mix;
 use crate::schedule::Schedule;
 use crate::sim::SimOptions;
 
@@ -71,6 +72,17 @@ pub struct Config {
     pub nested: Nested,
     /// Operations that are done, and compared with the model, after each recovery.
     pub after: usize,
+    /// Whether operations may be [refused](crate::Subject::is_refused): else a refusal is a violation, but for one
+    /// after a fault.
+    pub may_refuse: bool,
+    /// Whether the first crash kills the process alone, and the power fails in the life after it.
+    ///
+    /// Recovery then finds everything that was executed, while nothing of it is more durable than it was. Only the
+    /// second crash takes away what neither life has flushed and fenced. One crash point in [`Nested::one_in`] is
+    /// explored so; the medium is of [`Class::Power`](crate::Class::Power).
+    pub killed: bool,
+    /// Mixed into every seed, so that subjects that draw from the same operations do not draw the same ones.
+    pub salt: u64,
     /// Whether images are left out that differ from an explored one only where recovery never looks.
     pub prune: bool,
     /// How threads are switched.
@@ -105,7 +117,10 @@ impl Default for Config {
             full_max: 1 << 12,
             samples: 256,
             nested: Nested::default(),
-            after: 2,
+            after: 4,
+            may_refuse: true,
+            killed: false,
+            salt: 0,
             prune: true,
             schedule: Schedule::default(),
             oracle: Oracle::default(),
@@ -121,16 +136,23 @@ impl Default for Config {
 }
 
 impl Config {
+    /// What everything is drawn from that belongs to a seed: [`Workload::generate`](crate::Workload::generate) is given
+    /// this number for it.
+    pub fn chance(&self, seed: u64) -> u64 {
+        if self.salt == 0 { seed } else { mix(self.salt ^ mix(seed)) }
+    }
+
     /// What a result depends on, in a line.
     pub(crate) fn summary(&self) -> String {
         format!(
-            "setup {}, {} × {} ops, {:?}, {:?}, {:?}, {:?}, {:?}, full {}, samples {}, {:?}, {:?}",
+            "setup {}, {} × {} ops, {:?}, {:?}, {:?}{}, {:?}, {:?}, full {}, samples {}, {:?}, {:?}",
             self.setup,
             self.threads,
             self.ops,
             self.points,
             self.sim.class,
             self.sim.granularity,
+            if self.killed { ", killed first" } else { "" },
             self.oracle,
             self.schedule,
             self.full_max,

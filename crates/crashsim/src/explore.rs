@@ -1,6 +1,6 @@
 //! From a recorded run to its crash points, from a crash point to its images.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -20,6 +20,8 @@ use crate::sim::{Class, Sim};
 use crate::subject::{Subject, Workload};
 use crate::trace::{Event, StoreKind, digest};
 
+mod kill;
+
 /// Runs generated workloads, one for each seed, crashes them, and judges what is left.
 pub fn explore<S: Subject>(subject: &S, config: &Config) -> Report {
     explore_with(subject, config, |_| ControlFlow::Continue(()))
@@ -31,8 +33,10 @@ pub fn explore_with<S: Subject>(
     config: &Config,
     observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
 ) -> Report {
-    let generate =
-        |seed| Workload::generate(subject, seed, config.setup, config.threads.max(1), config.ops);
+    let generate = |seed| {
+        let chance = config.chance(seed);
+        Workload::generate(subject, chance, config.setup, config.threads.max(1), config.ops)
+    };
     explore_each(subject, config, &generate, observer)
 }
 
@@ -103,6 +107,8 @@ struct Explorer<'a, 't, S: Subject> {
     subject: &'a S,
     config: &'a Config,
     seed: u64,
+    /// What everything is drawn from: the seed, and what the configuration mixes into it.
+    chance: u64,
     total: &'a Total<'t>,
     sim: Arc<Sim>,
     report: Report,
@@ -129,10 +135,12 @@ struct Frame {
 /// A run, or a life after a crash, to be crashed everywhere.
 struct Walk<'a> {
     events: &'a [Event],
-    /// Hash of the medium before the first event.
-    hash: u64,
+    /// What is pending before the first event.
+    pending: Pending,
     /// The first crash point.
     first: usize,
+    /// Where there is none: in the preparation.
+    skipped: Range<usize>,
     /// Crashes that may follow in the life after one of these.
     depth: u32,
 }
@@ -144,6 +152,8 @@ struct Crash<'a> {
     choice: &'a Choice,
     hash: u64,
     injected: Option<Injected>,
+    /// Whether the life after it is crashed, too.
+    thorough: bool,
 }
 
 impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
@@ -152,6 +162,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
             subject,
             config,
             seed,
+            chance: config.chance(seed),
             total,
             sim: Arc::new(Sim::new(config.sim.clone())),
             report: Report::default(),
@@ -167,9 +178,9 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
     fn run(mut self, workload: &Workload<S::Op>) {
         self.sim.keep_undo();
         let start = self.sim.mark();
-        let recording = record(self.subject, self.config, self.seed, workload, &self.sim);
+        let recording = record(self.subject, self.config, self.chance, workload, &self.sim);
         self.sim.roll_back(start);
-        let Recording { events, created, calls, failure } = recording;
+        let Recording { events, created, prepared, calls, failure } = recording;
         self.calls = Arc::new(calls);
         self.report.schedules = 1;
         self.report.digest = mix(digest(&events) ^ mix(self.seed));
@@ -177,27 +188,47 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let linearizer = || Linearizer::new(self.subject, self.config.oracle, &calls);
         if let Some(failure) = failure {
             self.violation(Broken::Run, failure, usize::MAX);
+        } else if let Some(refusal) = self.refusal() {
+            self.violation(Broken::Refused, refusal, usize::MAX);
         } else if linearizer().states(usize::MAX).is_empty() {
             let what = "no order of the operations explains their answers".to_owned();
             self.violation(Broken::Linearizability, what, usize::MAX);
         } else {
-            self.crash_run(&events, created, linearizer());
+            self.crash_run(&events, created..prepared, linearizer());
         }
         let deeper = self.deeper.take().filter(|_| self.is_clean);
         self.report.violations.extend(deeper);
         self.report.sites = self.sim.sites();
+        self.report.reached = self.sim.take_reached();
         self.total.add(self.report);
     }
 
+    /// An operation of the run that was refused, though nothing is to be.
+    fn refusal(&self) -> Option<String> {
+        let is_refused = |call: &&Call<S>| {
+            call.ended.as_ref().is_some_and(|(_, ret)| self.subject.is_refused(ret))
+        };
+        let call = self.calls.iter().find(is_refused).filter(|_| !self.config.may_refuse)?;
+        let (_, ret) = call.ended.as_ref()?;
+        Some(format!("{:?} answered {ret:?} although there is room", call.op))
+    }
+
     /// Crashes the recorded run at each of its points.
-    fn crash_run(&mut self, events: &[Event], created: usize, mut linearizer: Linearizer<'_, S>) {
+    fn crash_run(
+        &mut self,
+        events: &[Event],
+        preparation: Range<usize>,
+        mut linearizer: Linearizer<'_, S>,
+    ) {
         let explores_creation = self.config.creation && self.seed == self.config.seeds.start;
-        let first = if explores_creation { 0 } else { created };
-        let walk = Walk { events, hash: 0, first, depth: self.config.nested.depth };
+        let Range { start: created, end: prepared } = preparation;
+        let first = if explores_creation { 0 } else { prepared };
+        let (pending, depth) = (Pending::new(self.sim.options(), 0), self.config.nested.depth);
+        let walk = Walk { events, pending, first, skipped: preparation, depth };
         let calls = Arc::clone(&self.calls);
         let mut met = None;
         let mut allowed = Allowed::new(vec![S::State::default()], true);
-        self.walk(&walk, &mut |position| {
+        self.walk(walk, &mut |position| {
             let begun = calls.iter().filter(|call| call.has_begun(position)).count();
             let ended = calls.iter().filter(|call| call.acknowledged(position).is_some()).count();
             if position >= created && met != Some((begun, ended)) {
@@ -209,16 +240,21 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
     }
 
     /// Follows the events and crashes at each point; `allowed` says what may be found there.
-    fn walk(&mut self, walk: &Walk<'_>, allowed: &mut dyn FnMut(usize) -> Arc<Allowed<S::State>>) {
-        let mut pending = Pending::new(self.sim.options(), walk.hash);
+    fn walk(&mut self, walk: Walk<'_>, allowed: &mut dyn FnMut(usize) -> Arc<Allowed<S::State>>) {
+        let Walk { events, mut pending, first, skipped, depth } = walk;
         let mut written = Written::default();
-        for position in 0..=walk.events.len() {
-            let event = walk.events.get(position);
-            if position >= walk.first && self.is_point(event) && self.is_wanted(position) {
+        for position in 0..=events.len() {
+            let event = events.get(position);
+            let is_explored = position >= first && !skipped.contains(&position);
+            if is_explored && self.is_point(event) && self.is_wanted(position) {
                 let allowed = allowed(position);
                 let written = written.lines();
-                let point = Point { position, event, allowed, depth: walk.depth, written };
-                self.crash_at(&pending, &point);
+                let point = Point { position, event, allowed, depth, written };
+                if self.config.killed && self.frames.is_empty() {
+                    self.kill_at(&pending, &point);
+                } else {
+                    self.crash_at(&pending, &point);
+                }
                 self.tell();
                 if self.is_over() || !self.frames.is_empty() && self.deeper.is_some() {
                     return;
@@ -259,7 +295,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         } else {
             (self.config.full_max, self.config.samples)
         };
-        let sample_seed = mix(self.seed ^ mix(point.position as u64 ^ point.allowed.hash));
+        let sample_seed = mix(self.chance ^ mix(point.position as u64 ^ point.allowed.hash));
         let images = Images::new(pending, &self.sim, full_max, samples, sample_seed);
         self.report.crash_points += 1;
         self.report.sampled_points += u64::from(images.is_sampled());
@@ -289,22 +325,31 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                 }
             };
             let hash = images.hash(&choice, pending.hash, &self.sim);
+            let thorough = injected.as_ref().is_none_or(Injected::may_be_followed)
+                && self.is_followed(hash, number);
             if injected.is_none() && self.wanted().is_none() {
                 if !self.seen.insert(mix(hash ^ point.allowed.hash)) {
                     self.report.duplicates += 1;
                     continue;
                 }
-                if prune.covers(&choice) {
+                if prune.covers(&choice, thorough) {
                     self.report.pruned += 1;
                     continue;
                 }
             }
-            let crash = Crash { position: point.position, number, choice: &choice, hash, injected };
+            let position = point.position;
+            let crash = Crash { position, number, choice: &choice, hash, injected, thorough };
             self.crash(&images, &mut prune, &crash, point);
             if self.is_over() || nested && self.deeper.is_some() {
                 return;
             }
         }
+    }
+
+    /// Whether the life after this image is crashed, too.
+    fn is_followed(&self, hash: u64, number: u64) -> bool {
+        let mut rng = Rng::from_parts(&[self.chance, hash, number, 2]);
+        self.wanted().is_some() || rng.one_in(self.config.nested.one_in)
     }
 
     fn choose_fault(
@@ -333,28 +378,27 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
     ) {
         let before = self.sim.mark();
         images.materialise(crash.choice, &self.sim);
-        let mut rng = Rng::from_parts(&[self.seed, crash.hash, crash.number]);
         if let Some(injected) = &crash.injected {
+            let mut rng = Rng::from_parts(&[self.chance, crash.hash, crash.number]);
             injected.inject(&self.sim, &mut rng);
         }
-        let thorough = crash.injected.as_ref().is_none_or(Injected::may_be_followed)
-            && (self.wanted().is_some() || rng.one_in(self.config.nested.one_in));
+        let thorough = crash.thorough;
         let errors_excused = crash.injected.as_ref().is_some_and(Injected::excuses_errors);
         let after = self.sim.mark();
         let is_pruning = crash.injected.is_none() && self.wanted().is_none();
         if is_pruning {
             prune.watch(&self.sim);
         }
-        let treatment = Treatment { seed: self.seed, errors_excused, thorough };
+        let treatment = Treatment { seed: self.chance, errors_excused, thorough };
         let judgement = judge(self.subject, self.config, &self.sim, &point.allowed, treatment);
         if is_pruning {
-            prune.note(&self.sim, crash.choice);
+            prune.note(&self.sim, crash.choice, false);
         }
         if let Some(injected) = &crash.injected {
             injected.heal(&self.sim);
         }
         self.sim.roll_back(after);
-        self.count(crash, &judgement);
+        self.count(crash.injected.is_some(), &judgement);
         let mut survived = String::new();
         if judgement.failure.is_some() || thorough {
             survived = images.describe(crash.choice);
@@ -370,24 +414,34 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         } else if thorough && point.depth > 0 && self.deeper.is_none() {
             // Garbage is part of the medium's content, and here of its hash.
             let garbage = crash.injected.as_ref().map_or(0, |_| mix(crash.number + 1));
-            self.crash_life(&judgement.life, crash.hash ^ garbage, point);
+            let pending = Pending::new(self.sim.options(), crash.hash ^ garbage);
+            self.crash_life(&judgement.life, pending, point);
+            if is_pruning {
+                // What later recoveries read counts as read here.
+                prune.note(&self.sim, crash.choice, true);
+            }
+        }
+        if is_pruning {
+            prune.end_watch(&self.sim);
         }
         self.frames.pop();
         self.sim.roll_back(before);
     }
 
-    /// Crashes recovery, and what followed it.
-    fn crash_life(&mut self, life: &Life<S::State>, hash: u64, point: &Point<'_, S::State>) {
+    /// Crashes recovery, and what followed it; `pending` is what was not durable when it began.
+    fn crash_life(&mut self, life: &Life<S::State>, pending: Pending, point: &Point<'_, S::State>) {
         // A crash before the first event leaves the image that recovery started from.
-        let walk = Walk { events: &life.events, hash, first: 1, depth: point.depth - 1 };
+        let (events, depth) = (&life.events, point.depth - 1);
+        let walk = Walk { events, pending, first: 1, skipped: 0..0, depth };
         let oracle = self.config.oracle;
-        self.walk(&walk, &mut |position| life.allowed(position, &point.allowed, oracle));
+        let killed = self.config.killed && self.frames.len() == 1;
+        self.walk(walk, &mut |position| life.allowed(position, &point.allowed, oracle, killed));
     }
 
-    fn count(&mut self, crash: &Crash<'_>, judgement: &Judgement<S::State>) {
+    fn count(&mut self, is_faulty: bool, judgement: &Judgement<S::State>) {
         self.report.images += 1;
         self.report.nested_images += u64::from(!self.frames.is_empty());
-        self.report.faulty_images += u64::from(crash.injected.is_some());
+        self.report.faulty_images += u64::from(is_faulty);
         self.report.distinct_states.hashes.extend(judgement.state);
     }
 

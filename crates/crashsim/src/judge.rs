@@ -59,6 +59,8 @@ pub(crate) struct Life<State> {
     pub(crate) events: Vec<Event>,
     /// Events of the recovery.
     opened: usize,
+    /// Events until its state had been observed.
+    observed: usize,
     /// The state that was recovered, and that after each operation.
     states: Vec<State>,
     /// Events before each operation and after it, and whether it makes everything durable.
@@ -72,22 +74,31 @@ impl<State: Clone + Hash> Life<State> {
         Life {
             events: Vec::new(),
             opened: usize::MAX,
+            observed: usize::MAX,
             states: Vec::new(),
             calls: Vec::new(),
             half_done: Vec::new(),
         }
     }
 
-    /// What a crash in this life may leave, when recovery was allowed to find `found`.
+    /// What a crash in this life may leave, when recovery was allowed to find `found`; `killed` when what recovery found
+    /// was not durable.
     pub(crate) fn allowed(
         &self,
         position: usize,
         found: &Arc<Allowed<State>>,
         oracle: Oracle,
+        killed: bool,
     ) -> Arc<Allowed<State>> {
         if position < self.opened || self.states.is_empty() {
             return Arc::clone(found);
         }
+        // What nobody has seen yet may be lost again, and in batches what was seen, until it is safe.
+        let is_open = killed
+            && match oracle {
+                Oracle::Durable => position < self.observed,
+                Oracle::Buffered => !self.calls.iter().any(|call| call.2 && call.1 <= position),
+            };
         let begun = self.calls.iter().filter(|(began, _, _)| *began < position).count();
         let ended = || self.calls.iter().filter(|(_, end, _)| *end <= position);
         let first = match oracle {
@@ -103,6 +114,9 @@ impl<State: Clone + Hash> Life<State> {
         let mut states = self.states[first..=end].to_vec();
         // More than the last one to begin is in question where operations are buffered.
         states.extend(self.half_done[first..end].iter().flatten().cloned());
+        if is_open {
+            states.extend(found.states.iter().cloned());
+        }
         Allowed::new(states, false)
     }
 }
@@ -145,19 +159,23 @@ type Verdict<T = ()> = Result<T, (Broken, String)>;
 
 impl<S: Subject> Judge<'_, S> {
     fn run(&mut self, allowed: &Allowed<S::State>) -> Verdict {
-        let opened = self.subject.open(Arc::clone(self.sim));
-        self.life.opened = self.sim.recorded();
-        let handle = match opened {
+        let handle = match self.subject.open(Arc::clone(self.sim)) {
             Ok(handle) => handle,
-            Err(_) if allowed.may_be_missing || self.treatment.errors_excused => {
+            Err(_) if self.treatment.errors_excused => {
+                self.life.opened = self.sim.recorded();
                 self.life.events = self.sim.take_events();
                 return Ok(());
             }
+            Err(error) if allowed.may_be_missing => self.create_again(&error.to_string())?,
             Err(error) => return Err((Broken::Open, format!("recovery failed: {error}"))),
         };
+        let was_creating = allowed.may_be_missing && !self.treatment.errors_excused;
+        let handle = if was_creating { self.prepare(handle)? } else { handle };
+        self.life.opened = self.sim.recorded();
         let found = self.look(&handle, &allowed.states, Broken::State, "")?;
         let Some(mut state) = found else { return Ok(()) };
         self.state = Some(hash_of(&state));
+        self.life.observed = self.sim.recorded();
         if !self.go_on(&handle, &mut state)? {
             return Ok(());
         }
@@ -167,6 +185,22 @@ impl<S: Subject> Judge<'_, S> {
             self.reopen(&state)?;
         }
         Ok(())
+    }
+
+    /// Creates the structure where a crash met its creation, and `open` said why there is none.
+    fn create_again(&self, refusal: &str) -> Verdict<S::Handle> {
+        self.subject.create(Arc::clone(self.sim)).map_err(|error| {
+            let what = format!("there is no structure ({refusal}), nor can it be created: {error}");
+            (Broken::Creation, what)
+        })
+    }
+
+    /// Checks a structure whose creation a crash met, and goes on with it as after any creation.
+    fn prepare(&self, handle: S::Handle) -> Verdict<S::Handle> {
+        let checked = self.subject.check(&handle);
+        checked.map_err(|error| (Broken::Creation, format!("after a creation: {error}")))?;
+        let prepared = self.subject.prepare(self.sim, handle);
+        prepared.map_err(|error| (Broken::Creation, format!("prepare failed: {error}")))
     }
 
     /// What is observed, when it is one of the right states and sound; `None` when an excused error ends
@@ -208,6 +242,10 @@ impl<S: Subject> Judge<'_, S> {
             if self.subject.is_refused(&ret) {
                 if self.treatment.errors_excused {
                     return Ok(false);
+                }
+                if !self.config.may_refuse {
+                    let what = format!("{op:?} answered {ret:?} although there is room");
+                    return Err((Broken::Refused, what));
                 }
                 if !is_one_step {
                     // How far it came the model does not know.

@@ -51,7 +51,7 @@ struct Waiting {
 }
 
 /// Everything that is not durable for certain at one moment of a trace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Pending {
     class: Class,
     granularity: Granularity,
@@ -159,6 +159,30 @@ impl Pending {
         }
     }
 
+    /// The process was killed. Nobody fences any more for what its threads flushed; what they streamed is durable, since
+    /// buffers of a CPU do not outlive the thread that filled them (assumption 5).
+    pub(crate) fn outlive_process(&mut self, sim: &Sim) {
+        self.waiting.clear();
+        let counts: Vec<_> =
+            self.streams.iter().map(|(&word, streamed)| (word, streamed.len())).collect();
+        for (word, count) in counts {
+            self.settle_streamed(word, count - 1, sim);
+        }
+    }
+
+    /// Writes everything that is pending into `sim`: what the next process finds there.
+    pub(crate) fn show_all(&self, sim: &Sim) {
+        let stores = self.units.values().chain(self.streams.values()).flatten();
+        let mut writes: Vec<(u64, u32, u64)> =
+            stores.map(|stored| (stored.seq, stored.word, stored.value)).collect();
+        for (&page, punched) in &self.punched {
+            let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
+            writes.extend(words.map(|word| (punched.seq, word, 0)));
+        }
+        writes.sort_unstable();
+        sim.poke_all(writes.into_iter().map(|(_, word, value)| (word, value)));
+    }
+
     fn flush(&mut self, line: u32, lines: u32, thread: u16) {
         let (first, end) = match self.granularity {
             Granularity::Line => (line, line + lines),
@@ -218,6 +242,12 @@ impl Pending {
         let Some(last) = streamed.iter().rposition(|stored| stored.thread == thread) else {
             return;
         };
+        self.settle_streamed(word, last, sim);
+    }
+
+    /// Makes the streaming stores to a word durable up to the one of this number.
+    fn settle_streamed(&mut self, word: u32, last: usize, sim: &Sim) {
+        let Some(streamed) = self.streams.get_mut(&word) else { return };
         let Stored { seq, value, .. } = streamed[last];
         streamed.drain(..=last);
         if streamed.is_empty() {

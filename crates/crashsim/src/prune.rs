@@ -1,7 +1,9 @@
 //! Images that need not run, because one that ran looks the same to whoever recovers it.
 //!
 //! A run that never read a line would have gone the same way with any other content of it. So each run
-//! that ends notes which components it read, and stands for all images that agree on those.
+//! that ends notes which components it read, and stands for all images that agree on those. Where the life after
+//! the crash was crashed as well, later recoveries count as readers: such a run stands for others that would be
+//! crashed again, and one whose life was not crashed does not.
 
 use crate::image::Choice;
 use crate::report::Hashes;
@@ -13,18 +15,23 @@ use crate::sim::Sim;
 pub(crate) struct Prune {
     /// By component, its lines; empty to prune nothing.
     lines: Vec<Vec<u32>>,
-    /// Components that some run read, and what they were in those runs.
-    covered: Vec<(Vec<usize>, Hashes)>,
+    /// By components that some run read, what they were in those runs.
+    covered: Covered,
+    /// The same of runs whose life was crashed, with what was read in all lives.
+    covered_deeply: Covered,
 }
+
+type Covered = Vec<(Vec<usize>, Hashes)>;
 
 impl Prune {
     pub(crate) fn new(lines: Vec<Vec<u32>>) -> Self {
-        Prune { lines, covered: Vec::new() }
+        Prune { lines, ..Prune::default() }
     }
 
-    /// Whether an image that ran stands for this one.
-    pub(crate) fn covers(&self, choice: &Choice) -> bool {
-        self.covered.iter().any(|(read, seen)| seen.contains(&digest(read, choice)))
+    /// Whether an image that ran stands for this one, whose life after the crash is to be crashed or not.
+    pub(crate) fn covers(&self, choice: &Choice, deeply: bool) -> bool {
+        let covered = if deeply { &self.covered_deeply } else { &self.covered };
+        covered.iter().any(|(read, seen)| seen.contains(&digest(read, choice)))
     }
 
     /// Starts to note what is read.
@@ -32,21 +39,29 @@ impl Prune {
         sim.watch(self.lines.iter().flatten().copied());
     }
 
-    /// Notes that the image of this choice ran, and what was read of it.
-    pub(crate) fn note(&mut self, sim: &Sim, choice: &Choice) {
+    /// Notes that the image of this choice ran, and what was read of it since it was watched; `deeply` when its life was
+    /// crashed.
+    pub(crate) fn note(&mut self, sim: &Sim, choice: &Choice, deeply: bool) {
         if self.lines.is_empty() {
             return;
         }
         let was_read = |lines: &Vec<u32>| lines.iter().any(|&line| sim.was_read(line));
         let read: Vec<usize> =
             (0..self.lines.len()).filter(|&component| was_read(&self.lines[component])).collect();
-        sim.unmark(self.lines.iter().flatten().copied());
         let seen = digest(&read, choice);
-        match self.covered.iter_mut().find(|(known, _)| *known == read) {
+        let covered = if deeply { &mut self.covered_deeply } else { &mut self.covered };
+        match covered.iter_mut().find(|(known, _)| *known == read) {
             Some((_, hashes)) => {
                 hashes.insert(seen);
             }
-            None => self.covered.push((read, Hashes::from_iter([seen]))),
+            None => covered.push((read, Hashes::from_iter([seen]))),
+        }
+    }
+
+    /// Ends what [`watch`](Prune::watch) began.
+    pub(crate) fn end_watch(&self, sim: &Sim) {
+        if !self.lines.is_empty() {
+            sim.unmark(self.lines.iter().flatten().copied());
         }
     }
 }

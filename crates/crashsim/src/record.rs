@@ -18,13 +18,15 @@ pub(crate) struct Recording<S: Subject> {
     pub(crate) events: Vec<Event>,
     /// Events of the creation.
     pub(crate) created: usize,
+    /// Events of the creation, and of the preparation that follows it.
+    pub(crate) prepared: usize,
     /// In the order in which they began.
     pub(crate) calls: Vec<Call<S>>,
     /// Why the run did not come to its end, if so.
     pub(crate) failure: Option<String>,
 }
 
-/// Runs a workload on a fresh medium: creation, setup, threads, clean close.
+/// Runs a workload on a fresh medium: creation, preparation, setup, threads, clean close.
 pub(crate) fn record<S: Subject>(
     subject: &S,
     config: &Config,
@@ -35,11 +37,14 @@ pub(crate) fn record<S: Subject>(
     sim.begin_run(config.steps_max);
     sim.record();
     let log = Log::new(sim);
-    let mut created = 0;
+    let (mut created, mut prepared) = (0, 0);
     let outcome = panics::catch(|| {
         let handle =
             subject.create(Arc::clone(sim)).map_err(|error| format!("create failed: {error}"))?;
         created = sim.recorded();
+        let handle =
+            subject.prepare(sim, handle).map_err(|error| format!("prepare failed: {error}"))?;
+        prepared = sim.recorded();
         workload.setup.iter().for_each(|op| log.apply(subject, &handle, 0, op));
         run_threads(subject, config, seed, &workload.threads, &handle, &log)?;
         drop(handle);
@@ -51,7 +56,7 @@ pub(crate) fn record<S: Subject>(
     let failure = outcome.unwrap_or_else(Err).err();
     let events = sim.take_events();
     let created = if failure.is_some() && created == 0 { events.len() } else { created };
-    Recording { events, created, calls: log.into_calls(), failure }
+    Recording { events, created, prepared, calls: log.into_calls(), failure }
 }
 
 fn run_threads<S: Subject>(

@@ -1,6 +1,6 @@
 //! What an exploration found.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -16,6 +16,10 @@ use crate::trace::Site;
 pub enum Broken {
     /// The run itself panicked, blocked, did not end, or could not create the structure.
     Run,
+    /// An operation was refused where the configuration leaves room for all.
+    Refused,
+    /// What a crash left of a creation is no structure, and none can be created there.
+    Creation,
     /// The answers of the run contradict each other, before any crash.
     Linearizability,
     /// Something panicked after the crash, or did not end.
@@ -110,6 +114,8 @@ pub struct Report {
     pub distinct_states: States,
     /// Every flush and fence in the source that was called.
     pub sites: BTreeSet<Site>,
+    /// How often the subject came to each of the [events](crate::Sim::reach) that it counts.
+    pub reached: BTreeMap<&'static str, u64>,
     /// What was found.
     pub violations: Vec<Violation>,
     /// What became of each mutant, when flush and fence sites were mutated.
@@ -138,6 +144,9 @@ impl Report {
         self.faulty_images += other.faulty_images;
         self.distinct_states.hashes.extend(other.distinct_states.hashes);
         self.sites.extend(other.sites);
+        for (event, count) in other.reached {
+            *self.reached.entry(event).or_default() += count;
+        }
         self.violations.extend(other.violations);
         self.mutation = self.mutation.take().or(other.mutation);
         // Addition, so that the order in which seeds end does not matter.

@@ -1,6 +1,7 @@
 //! The simulated medium.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
@@ -50,6 +51,8 @@ struct State {
     events: Option<Vec<Event>>,
     /// Every flush and fence seen; one place may occur more than once.
     sites: Vec<(SiteKind, &'static Location<'static>)>,
+    /// How often the subject came to each event.
+    reached: BTreeMap<&'static str, u64>,
 }
 
 const UNMARKED: u8 = 0;
@@ -115,6 +118,12 @@ impl Sim {
             self.marks[line as usize].fetch_or(POISONED, Ordering::Relaxed);
             self.marked.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Counts an event by its name. A subject calls it where it sees that the structure came to something that is to
+    /// be explored; [`Report::reached`](crate::Report::reached) says how often that was.
+    pub fn reach(&self, event: &'static str) {
+        *self.state().reached.entry(event).or_default() += 1;
     }
 
     /// Runs `body` as if by another thread: what it flushes, only its own fence makes durable.

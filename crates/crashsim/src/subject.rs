@@ -29,19 +29,31 @@ pub trait Subject: Sync {
     /// The opened structure with all it needs. Dropping it is a clean close, which is explored too.
     type Handle: Send + Sync;
 
-    /// Makes the structure on a medium of zeros.
+    /// Makes the structure, empty, on a medium of zeros; or on what a crash left of an earlier creation, where
+    /// [`open`](Subject::open) refuses.
+    ///
+    /// # Errors
+    ///
+    /// Any error is a violation: a creation can be repeated.
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle>;
+
+    /// Brings a new structure to the state in which operations begin, which the default of
+    /// [`State`](Subject::State) stands for. Preparation is not crashed.
     ///
     /// # Errors
     ///
     /// Any error ends the run as a violation.
-    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle>;
+    fn prepare(&self, medium: &Arc<Sim>, handle: Self::Handle) -> Outcome<Self::Handle> {
+        let _ = medium;
+        Ok(handle)
+    }
 
     /// Recovers the structure after a crash.
     ///
     /// # Errors
     ///
-    /// An error is right while the structure was not yet created, and when a fault was injected; at any
-    /// other time it is a violation.
+    /// An error is right when a fault was injected, and while the structure was not yet created: then
+    /// [`create`](Subject::create) must succeed on what is there. At any other time it is a violation.
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle>;
 
     /// Does one operation. A panic is a violation.

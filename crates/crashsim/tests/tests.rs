@@ -4,6 +4,7 @@ mod suite {
     mod buffered;
     mod faults;
     mod litmus;
+    mod lives;
     mod log;
     mod medium;
     mod mutation;

@@ -1,6 +1,6 @@
 //! What the explorer does to a medium behind the back of the structure on it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
@@ -65,6 +65,11 @@ impl Sim {
     /// Every flush and fence site that was called so far.
     pub(crate) fn sites(&self) -> BTreeSet<Site> {
         self.state().sites.iter().map(|&(kind, at)| Site::new(kind, at)).collect()
+    }
+
+    /// The events that the subject came to so far.
+    pub(crate) fn take_reached(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.state().reached)
     }
 
     /// The word at an index, unseen by the structure.
