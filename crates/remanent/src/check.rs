@@ -235,6 +235,10 @@ fn of_structure(checked: crate::Result<Vec<Violation>>) -> Found {
         Ok(violations) => Some(violations),
         Err(Error::Pool(PoolError::WrongType { .. })) => None,
         Err(Error::Damaged { violations, .. }) => Some(violations),
+        Err(Error::Corrupt { offset, what, .. }) => Some(vec![Violation::new(offset, what)]),
+        Err(error @ Error::Checksum { offset, .. }) => {
+            Some(vec![Violation::new(offset, error.to_string())])
+        }
         Err(Error::Pool(error)) => Some(vec![of_pool(&error)]),
         Err(error) => Some(vec![Violation::new(NOWHERE, error.to_string())]),
     }
