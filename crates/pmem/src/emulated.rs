@@ -258,6 +258,11 @@ impl Medium for Emulated {
         self.mapped.release(offset, len)
     }
 
+    #[track_caller]
+    fn sync_file(&self) -> Result<()> {
+        self.mapped.sync_file()
+    }
+
     fn prefetch(&self, offset: u64) {
         self.mapped.prefetch(offset);
     }

@@ -18,7 +18,7 @@ use crate::medium::{self, Fault, Frozen, LINE_LEN, Medium, WORD_LEN};
 use crate::order::{self, Method};
 #[cfg(target_arch = "x86_64")]
 use crate::summed;
-use crate::{PAGE_LEN, Result, sigbus};
+use crate::{Error, PAGE_LEN, Result, sigbus};
 
 /// What `flush` and `fence` do on this pool, decided when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,8 @@ pub struct Mapped {
     reserved: u64,
     mapping: Arc<Mapping>,
     policy: Policy,
+    /// Whether the file's length and holes have to survive a loss of power.
+    syncs_file: bool,
     /// First fault, encoded by [`encode_fault`]; boxed because the SIGBUS handler keeps its address.
     fault: Box<AtomicU64>,
     /// Page ranges flushed but not yet written back, under [`Policy::Pages`].
@@ -89,6 +91,7 @@ impl Mapped {
             reserved: mapping.reserved(),
             mapping: Arc::new(mapping),
             policy,
+            syncs_file: durability == Durability::Power,
             fault,
             unsynced: Mutex::new(Vec::new()),
             preparer: OnceLock::new(),
@@ -440,6 +443,19 @@ impl Medium for Mapped {
             preparer.forget(offset, len);
         }
         self.mapping.release(offset, len)
+    }
+
+    #[track_caller]
+    fn sync_file(&self) -> Result<()> {
+        if !self.syncs_file {
+            return Ok(());
+        }
+        self.mapping.sync_file().map_err(|errno| {
+            // What the system still has of it is unknown: a later sync may succeed and have lost this one's.
+            let fault = Fault::WriteBack(0, errno.raw_os_error());
+            self.note_fault(fault);
+            Error::Medium(fault)
+        })
     }
 
     #[inline(always)]

@@ -134,7 +134,7 @@ impl Mapping {
         Ok(stat.st_blocks as u64 * 512)
     }
 
-    /// Lengthens the file to `len` bytes.
+    /// Lengthens the file to `len` bytes; durably after the next [`sync_file`](Mapping::sync_file).
     pub(crate) fn grow(&self, len: u64) -> Result<()> {
         let present = self.len();
         if len <= present {
@@ -151,11 +151,6 @@ impl Mapping {
             Ok(()) => {}
             Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => return Err(full()),
             Err(e) => return Err(Error::io("grow", &self.path, e)),
-        }
-        if self.backing == Backing::Dax {
-            // The length is the file system's to keep: no flush of a line makes it durable.
-            fdatasync(&self.file)
-                .map_err(|e| Error::io("make durable the length of", &self.path, e))?;
         }
         // Release: pairs with the Acquire in `len`.
         self.len.store(len, Ordering::Release);
@@ -178,13 +173,22 @@ impl Mapping {
         }
     }
 
-    /// Punches a hole: the range reads as zero and takes no space.
+    /// Punches a hole: the range reads as zero and takes no space. Durable after the next [`sync_file`](Mapping::sync_file).
     pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
         if self.access == Access::Private {
             return false;
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fallocate(&self.file, flags, offset, len).is_ok()
+    }
+
+    /// Makes durable what the file system keeps of the file: its length, its holes, and which space is allocated.
+    pub(crate) fn sync_file(&self) -> Result<(), Errno> {
+        match fdatasync(&self.file) {
+            // A devdax device has a fixed length and no holes, and refuses to be synced.
+            Err(Errno::INVAL) => Ok(()),
+            synced => synced,
+        }
     }
 
     /// Writes back the pages of a range and waits for them.

@@ -304,6 +304,8 @@ impl<M: Medium> Pool<M> {
         }
         medium.grow(end.offset())?;
         self.commit_metadata(search.end, end)?;
+        // Sync: the length is durable before the superblock counts on it.
+        medium.sync_file()?;
         let first_chunk = search.next.0;
         self.update_superblock(|superblock| {
             superblock.size = end.offset();
@@ -339,9 +341,10 @@ impl<M: Medium> Pool<M> {
         let medium = self.medium();
         let len = u64::from(run) * CHUNK_LEN;
         let punched = run > 1 && medium.release(first.offset(), len);
-        // The zeros are durable with the bodies' state words, and so before the head's: until that one
-        // says free, nobody relies on them.
-        let kind = if punched { ChunkKind::Free } else { ChunkKind::FreeDirty };
+        // `Free` promises zeros. A hole is durable only after a sync of the file, which costs more than to write zeros
+        // when they are asked for: so where flushes are needed, a chunk that was in use never becomes `Free` again.
+        let has_zeros = punched && !medium.needs_flush();
+        let kind = if has_zeros { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
         if run > 1 {
             self.store_own((1..run).map(|index| (ChunkId(first.0 + index).state(), free)));

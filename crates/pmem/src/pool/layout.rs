@@ -125,9 +125,10 @@ impl RootId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkKind {
-    /// Nothing, and its bytes read as zero.
+    /// Nothing, and its bytes read as zero, durably: it was never in use, or only the death of the process is to be
+    /// survived and its storage was given back.
     Free = 0,
-    /// Nothing, but old bytes are still there.
+    /// Nothing; its bytes may be anything, whether or not it has storage.
     FreeDirty = 1,
     /// Blocks of one size class.
     Small = 2,

@@ -155,6 +155,8 @@ impl<M: Medium> Pool<M> {
         // Flush and fence: no old superblock or root survives beside the new ones.
         // Redundant: the fence alone, but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
+        // Sync: the length is durable before the superblock counts on it.
+        medium.sync_file()?;
         let mut superblock = Superblock {
             uuid: format.uuid,
             durability: format.guarantee.durability,
@@ -188,16 +190,10 @@ impl<M: Medium> Pool<M> {
             // Redundant: but where a process was killed before, which the simulator does not know.
             medium.persist(0, CHUNK_LEN);
         }
-        let mut superblock = Superblock::read(&medium)?;
-        if medium.len() < superblock.size {
-            return Err(Error::corrupt(
-                medium.len(),
-                format!(
-                    "the file ends here but has {} bytes by its superblock: it was truncated",
-                    superblock.size
-                ),
-            ));
-        }
+        // Sync: a file's length and holes as a killed process left them, before anything is decided by them.
+        // Redundant: but where a process was killed before, which the simulator does not know.
+        medium.sync_file()?;
+        let mut superblock = Superblock::read_fitting(&medium)?;
         guarantee.write_disturbance |= superblock.write_disturbance;
         twice::recover(&medium, guarantee.write_disturbance);
         let was_clean = superblock.clean;

@@ -11,9 +11,9 @@
 //!      32  durability (u64)        72  medium: bit 0, write disturbance
 //! ```
 
-use crate::medium::Medium;
+use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{
-    CHUNK_LEN, ChunkId, DATA_FIRST, FORMAT_VERSION, SIZE_LIMIT, SUPERBLOCK_B,
+    CHUNK_LEN, ChunkId, ChunkState, DATA_FIRST, FORMAT_VERSION, SIZE_LIMIT, SUPERBLOCK_B,
 };
 use crate::{Durability, Error, Result};
 
@@ -64,8 +64,7 @@ impl Superblock {
                 medium.len()
             )));
         }
-        let copies = [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)];
-        match copies {
+        match Self::copies(medium) {
             [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
             // Before any other: a copy of our version may be a leftover beside that of a later one.
             [Err(Fault::Version(found)), _] | [_, Err(Fault::Version(found))] => {
@@ -78,6 +77,41 @@ impl Superblock {
             [Err(a), Err(b)] => Err(Error::corrupt(
                 0,
                 format!("both superblocks are damaged (at 0: {a:?}, at {SUPERBLOCK_B}: {b:?})"),
+            )),
+        }
+    }
+
+    fn copies<M: Medium>(medium: &M) -> [Result<Self, Fault>; 2] {
+        [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)]
+    }
+
+    /// As [`read`](Superblock::read), for a file that has all the bytes that the superblock counts on.
+    ///
+    /// Where the newer copy counts on more bytes than there are, the file was truncated; or it was about to grow, on a
+    /// system that lost its new length and kept the superblock. In that case the older copy counts: its pool is whole,
+    /// since chunks behind its end are taken only once the newer copy is durable. They have state words, in the part of
+    /// the file that is there, and these are durable before anything refers to their chunks: when all of them say
+    /// that a chunk was never in use, none was.
+    ///
+    /// # Errors
+    ///
+    /// As for `read`, and [`Error::Corrupt`] when the file was truncated.
+    pub(crate) fn read_fitting<M: Medium>(medium: &M) -> Result<Self> {
+        let newer = Self::read(medium)?;
+        if newer.size <= medium.len() {
+            return Ok(newer);
+        }
+        let older = Self::copies(medium).into_iter().flatten().find(|copy| *copy != newer);
+        match older {
+            Some(older) if older.size <= medium.len() && never_used(medium, &older, &newer) => {
+                Ok(older)
+            }
+            _ => Err(Error::corrupt(
+                medium.len(),
+                format!(
+                    "the file ends here but has {} bytes by its superblock: it was truncated",
+                    newer.size
+                ),
             )),
         }
     }
@@ -174,6 +208,15 @@ impl Superblock {
     pub(crate) fn first_data(&self) -> ChunkId {
         ChunkId(self.first_chunk.max(DATA_FIRST)).next_data()
     }
+}
+
+/// Whether every chunk that the newer superblock has and the older one has not was never in use.
+fn never_used<M: Medium>(medium: &M, older: &Superblock, newer: &Superblock) -> bool {
+    let chunks = (older.size / CHUNK_LEN) as u32..(newer.size / CHUNK_LEN) as u32;
+    chunks.map(ChunkId).filter(|chunk| chunk.is_data()).all(|chunk| {
+        let is_there = chunk.state() + WORD_LEN <= medium.len();
+        is_there && medium.load(chunk.state()) == ChunkState::FREE.encode()
+    })
 }
 
 pub(super) fn checksum(bytes: &[u8; LEN]) -> u64 {
