@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::measurement;
 use crate::message::{GO, Job, Message, Order};
-use crate::scenario::{self, Lost};
+use crate::scenario::{self, Lost, Storage};
 
 /// What the guest's init script asks for.
 #[derive(Debug, clap::Subcommand)]
@@ -26,8 +26,8 @@ pub(crate) enum Life {
     Prepare,
 }
 
-/// Where the memory's file system is mounted.
-const MEMORY: &str = "/mnt";
+/// Where the file system is mounted that outlives the machine.
+const PLACE: &str = "/mnt";
 /// The port that leads to the host; the machine has no other.
 const PORT: &str = "/dev/vport0p1";
 
@@ -37,8 +37,8 @@ pub(crate) fn run(life: Life) -> Result<ExitCode> {
     }
     match life {
         Life::Prepare => {
-            if storage::mount(false, MEMORY).is_err() {
-                storage::mount(true, MEMORY)?;
+            if storage::mount_memory(false, PLACE).is_err() {
+                storage::mount_memory(true, PLACE)?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -82,9 +82,9 @@ fn receive_order(lines: &mpsc::Receiver<String>) -> Result<Order> {
 }
 
 fn measure(port: &Port, name: &str, words: &[String]) -> Result<()> {
-    storage::mount(true, MEMORY)?;
+    storage::mount_memory(true, PLACE)?;
     port.tell(&Message::Opening);
-    port.tell(&measurement::named(name)?.run(Path::new(MEMORY), words)?);
+    port.tell(&measurement::named(name)?.run(Path::new(PLACE), words)?);
     Ok(())
 }
 
@@ -122,7 +122,10 @@ impl Guest {
     /// Does the host's job, until the power fails.
     fn serve(&self, lines: &mpsc::Receiver<String>) -> Result<std::convert::Infallible> {
         let scenario = scenario::named(&self.job.scenario).map_err(anyhow::Error::msg)?.0;
-        storage::mount(self.is_first(), MEMORY)?;
+        match scenario.storage() {
+            Storage::Memory => storage::mount_memory(self.is_first(), PLACE)?,
+            Storage::Disk => storage::mount_disk(self.is_first(), PLACE)?,
+        }
         self.port.tell(&Message::Opening);
         let mut past = self.job.past.clone();
         let opened = scenario.open(self, &past)?;
@@ -137,16 +140,16 @@ impl Guest {
         opened.load.run(self, past.round())
     }
 
-    /// Directory on the persistent memory.
+    /// Directory on the scenario's storage.
     pub(crate) fn directory(&self) -> PathBuf {
-        PathBuf::from(MEMORY)
+        PathBuf::from(PLACE)
     }
 
     pub(crate) fn seed(&self) -> u64 {
         self.job.seed
     }
 
-    /// Whether the persistent memory is new.
+    /// Whether the storage is new.
     pub(crate) fn is_first(&self) -> bool {
         self.job.is_first
     }

@@ -19,9 +19,17 @@ const PROGRAMS: [Program; 3] = [
     Program::debian("fsck.ext4", "e2fsprogs"),
 ];
 
-/// For persistent memory, its file system, and the port to the host.
-const MODULES: [&str; 7] =
-    ["libnvdimm", "nfit", "nd_pmem", "crc32c_generic?", "ext4", "virtio_pci?", "virtio_console?"];
+/// For persistent memory, its file system, the port to the host, and a disk.
+const MODULES: [&str; 8] = [
+    "libnvdimm",
+    "nfit",
+    "nd_pmem",
+    "crc32c_generic?",
+    "ext4",
+    "virtio_pci?",
+    "virtio_console?",
+    "virtio_blk?",
+];
 
 /// Where programs lie that are not in `PATH` of an ordinary user.
 const DIRECTORIES: [&str; 6] =

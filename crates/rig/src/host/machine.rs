@@ -12,11 +12,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::disk;
 use super::image::find;
 use crate::message::{GO, Message, Order};
+use crate::random::Random;
 
 /// How often a wait looks whether it has become pointless.
 const GLANCE: Duration = Duration::from_millis(100);
+/// Bytes of the disk.
+const DISK_LEN: u64 = 320 << 20;
 /// Lines of the console that an error repeats.
 const CONSOLE_LINES: usize = 15;
 
@@ -27,14 +31,20 @@ pub(crate) struct Parts {
     /// The file behind the persistent memory, which outlives every machine.
     pub(crate) memory: PathBuf,
     pub(crate) memory_size: u64,
+    /// The file behind the disk, of a machine that has one.
+    pub(crate) disk: Option<PathBuf>,
 }
 
 impl Parts {
-    /// Makes the file behind the memory, empty.
-    pub(crate) fn create_memory(&self) -> Result<()> {
+    /// Makes the files behind the memory and the disk, empty.
+    pub(crate) fn create_storage(&self) -> Result<()> {
         File::create(&self.memory)
             .and_then(|file| file.set_len(self.memory_size))
-            .with_context(|| format!("cannot create {}", self.memory.display()))
+            .with_context(|| format!("cannot create {}", self.memory.display()))?;
+        let Some(disk) = &self.disk else { return Ok(()) };
+        File::create(disk)
+            .and_then(|file| file.set_len(DISK_LEN))
+            .with_context(|| format!("cannot create {}", disk.display()))
     }
 
     /// QEMU with this machine, as yet without a console.
@@ -75,11 +85,25 @@ impl Parts {
             .arg("-initrd")
             .arg(&self.initrd)
             // A kernel that panics ends the machine, and so its emulator.
-            .args(["-append", &format!("console=ttyS0 quiet panic=-1 {kernel_arguments}")])
+            // Where the host is busy, emulated timers are late, and the kernel must not take them for broken.
+            .args([
+                "-append",
+                &format!("console=ttyS0 quiet panic=-1 no_timer_check {kernel_arguments}"),
+            ])
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         Ok(command)
     }
+}
+
+/// A disk with a write cache. QEMU itself keeps nothing: what the guest writes goes to the socket at once, and so does each
+/// flush.
+fn disk_arguments(socket: &str) -> [String; 4] {
+    let node = format!(
+        "driver=nbd,node-name=disk,server.type=unix,server.path={socket},cache.direct=on,cache.no-flush=off"
+    );
+    let device = "virtio-blk-pci,drive=disk,write-cache=on".to_owned();
+    ["-blockdev".to_owned(), node, "-device".to_owned(), device]
 }
 
 /// A running machine; its power fails when it is dropped.
@@ -87,6 +111,7 @@ pub(crate) struct Machine {
     child: Child,
     link: UnixStream,
     messages: Receiver<Message>,
+    disk: Option<disk::Served>,
     console: PathBuf,
     errors: PathBuf,
     /// Holds the socket, whose path must be short.
@@ -104,8 +129,16 @@ impl Machine {
         let console = directory.join(format!("{name}.console"));
         let errors = directory.join(format!("{name}.qemu"));
         let text = |path: &Path| path.to_string_lossy().replace(',', ",,");
-        let mut child = parts
-            .command("")?
+        let mut command = parts.command("")?;
+        let disk = match &parts.disk {
+            Some(file) => {
+                let path = socket.path().join("disk");
+                command.args(disk_arguments(&text(&path)));
+                Some(disk::Served::start(file, &path)?)
+            }
+            None => None,
+        };
+        let mut child = command
             .args(["-chardev", &format!("file,id=console,path={}", text(&console))])
             .args(["-serial", "chardev:console"])
             .args(["-chardev", &format!("socket,id=link,path={}", text(&path))])
@@ -124,7 +157,7 @@ impl Machine {
         };
         link.set_nonblocking(false)?;
         let messages = listen(link.try_clone()?);
-        Ok(Machine { child, link, messages, console, errors, _socket: socket })
+        Ok(Machine { child, link, messages, disk, console, errors, _socket: socket })
     }
 
     /// Hands the guest what it is to do.
@@ -169,12 +202,14 @@ impl Machine {
         }
     }
 
-    /// Lets the power fail: nothing in the machine gets to know. Returns what it had said before.
-    pub(crate) fn cut(mut self) -> Result<Vec<Message>> {
+    /// Lets the power fail: nothing in the machine gets to know. Returns what it had said before, and what became of the
+    /// write cache of its disk, which `random` decides.
+    pub(crate) fn cut(mut self, random: &mut Random) -> Result<(Vec<Message>, Option<disk::Loss>)> {
         self.child.kill().context("cannot kill QEMU")?;
         self.child.wait()?;
+        let loss = self.disk.take().map(|disk| disk.fail(random)).transpose()?;
         // Ends when the socket's other end, which died with QEMU, was read to its end.
-        Ok(self.messages.iter().collect())
+        Ok((self.messages.iter().collect(), loss))
     }
 
     /// What the guest and QEMU printed last, for an error.

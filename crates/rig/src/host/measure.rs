@@ -11,6 +11,7 @@ use super::report::Spinner;
 use super::{BOOT_MAX, Place, build};
 use crate::arguments;
 use crate::message::{Message, Order};
+use crate::random::Random;
 
 /// Some ten times what the longest measurement takes with its defaults, on two idle cores.
 const MEASURE_MAX: Duration = Duration::from_secs(2 * 60 * 60);
@@ -23,7 +24,7 @@ pub(crate) fn measure(arguments: &arguments::Measure) -> Result<ExitCode> {
     let mut needs = Needs::default();
     needs.add(measurement.programs(), measurement.modules());
     let parts = build(&arguments.machine, &place.path, &needs)?;
-    parts.create_memory()?;
+    parts.create_storage()?;
     let spinner = Spinner::new(!arguments.json);
     spinner.say("boots");
     let mut machine = Machine::start(&parts, &place.path, "measurement")?;
@@ -32,7 +33,7 @@ pub(crate) fn measure(arguments: &arguments::Measure) -> Result<ExitCode> {
     spinner.say("measures; some minutes");
     let measured = expect(&mut machine, &Deadline::new(MEASURE_MAX, "it measured"))?;
     drop(spinner);
-    machine.cut()?;
+    machine.cut(&mut Random::of(&[]))?;
     let Message::Measured { table, report } = measured else {
         bail!("the guest measured nothing, and said {measured:?}");
     };

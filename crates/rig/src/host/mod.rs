@@ -1,6 +1,7 @@
 //! The life on the host: machines whose power fails, and what is known about what they acknowledged.
 
 mod cpio;
+mod disk;
 mod image;
 mod kernel;
 mod machine;
@@ -18,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use crate::arguments;
 use crate::message::{Job, Message, Order, Past};
 use crate::random::Random;
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Scenario, Storage};
 use image::Needs;
 use kernel::Kernel;
 use machine::{Deadline, Machine, Parts};
@@ -48,8 +49,9 @@ pub(crate) fn run(arguments: &arguments::Run) -> Result<ExitCode> {
         println!("remanent-rig run {name} --cuts {cuts} --seed {seed} repeats this run");
     }
     let mut place = Place::new(arguments.machine.keep.as_deref())?;
-    let parts = build(&arguments.machine, &place.path, &Needs::of(&[scenario]))?;
-    parts.create_memory()?;
+    let mut parts = build(&arguments.machine, &place.path, &Needs::of(&[scenario]))?;
+    parts.disk = (scenario.storage() == Storage::Disk).then(|| place.path.join("disk"));
+    parts.create_storage()?;
     let mut rig = Rig {
         scenario,
         parts,
@@ -84,7 +86,7 @@ pub(crate) fn shell(arguments: &arguments::Machine) -> Result<ExitCode> {
     let place = Place::new(arguments.keep.as_deref())?;
     let parts = build(arguments, &place.path, &Needs::of(scenario::ALL))?;
     if !parts.memory.exists() {
-        parts.create_memory()?;
+        parts.create_storage()?;
     }
     eprintln!("`exit` ends the machine; so does Ctrl-A x, at once");
     let status = parts
@@ -108,6 +110,7 @@ fn build(arguments: &arguments::Machine, directory: &Path, needs: &Needs) -> Res
         initrd,
         memory: directory.join("memory"),
         memory_size: arguments.memory,
+        disk: None,
     })
 }
 
@@ -225,7 +228,13 @@ impl Rig<'_> {
     }
 
     fn cut(&mut self, machine: Machine) -> Result<()> {
-        for message in machine.cut()? {
+        let mut random = Random::of(&[!self.seed, self.report.cuts().into()]);
+        let (messages, loss) = machine.cut(&mut random)?;
+        if let Some(loss) = loss {
+            self.report.add_fact("sectors_lost", loss.lost as f64);
+            self.report.add_fact("sectors_kept", loss.kept as f64);
+        }
+        for message in messages {
             self.absorb(message)?;
         }
         Ok(())

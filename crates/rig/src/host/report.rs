@@ -26,6 +26,10 @@ impl Report {
         Report { scenario, seed, cuts: 0, cuts_in_opening: 0, acks: 0, losses: Vec::new(), facts }
     }
 
+    pub(crate) fn cuts(&self) -> u32 {
+        self.cuts
+    }
+
     pub(crate) fn count_cut(&mut self, is_in_opening: bool) {
         self.cuts += 1;
         self.cuts_in_opening += u32::from(is_in_opening);

@@ -91,7 +91,7 @@ fn create(path: &Path) -> Result<()> {
 /// A disk that is not whole after a cut, or a block that does not hold what was written, is a loss.
 fn check_disk(path: &Path) -> Result<()> {
     let path = path.to_str().context("the pool's path is not UTF-8")?;
-    check_backing(path)?;
+    check_backing(path, "dax")?;
     let output = output("remanent", &["disk", "check", path])?;
     if !output.status.success() {
         return Err(Lost(vec![format!("remanent disk check: {}", said(&output))]).into());

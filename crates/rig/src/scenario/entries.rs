@@ -12,6 +12,9 @@ const SETS: u64 = 6;
 /// Of the sorted sets, those that are deleted as a whole. The others become longer.
 const SETS_DELETED: u64 = 2;
 const MEMBERS: u64 = 60;
+/// Strings of each writer of long values, and how many of its writes make them more before as many make them fewer.
+const LONG_TEXTS: u64 = 24;
+const PHASE_LEN: u64 = 40;
 /// More writes than can be in flight: a pipeline, and what the port to the host holds.
 const LEAD_MAX: u64 = 5_000;
 /// Keys that a loss names.
@@ -51,9 +54,19 @@ pub(crate) enum Write {
     ZRem(Key, Vec<Vec<u8>>),
 }
 
+/// Which writes a writer makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Of all kinds, mostly to small values.
+    Small,
+    /// Long values that are written, then removed, again and again: storage is taken and given back.
+    Space,
+}
+
 /// Whose write: which writer's, in which round of which seed.
 #[derive(Clone, Copy)]
 pub(crate) struct Source {
+    pub(crate) mix: Mix,
     pub(crate) seed: u64,
     pub(crate) round: u64,
     pub(crate) writer: usize,
@@ -62,7 +75,32 @@ pub(crate) struct Source {
 impl Write {
     /// The write of that number, whose value is unlike all others.
     pub(crate) fn numbered(source: Source, number: u64) -> Write {
-        let Source { seed, round, writer } = source;
+        match source.mix {
+            Mix::Small => Write::small(source, number),
+            Mix::Space => Write::of_space(source, number),
+        }
+    }
+
+    /// One of [`Mix::Space`].
+    fn of_space(source: Source, number: u64) -> Write {
+        let Source { seed, round, writer, .. } = source;
+        let mut random = Random::of(&[seed, round, writer as u64, number]);
+        let key = format!("long:{writer}:{}", random.below(LONG_TEXTS)).into_bytes();
+        let set = format!("set:{writer}:0").into_bytes();
+        let tag = format!("{writer}.{round}.{number}.");
+        let removes = number / PHASE_LEN % 2 == 1;
+        match random.below(16) {
+            0 => Write::ZAdd(set, vec![(member(&mut random), random.below(50) as i64)]),
+            1 => Write::Del(set),
+            2..5 => Write::Set(key, value(&mut random, tag)),
+            5..14 if removes => Write::Del(key),
+            _ => Write::Set(key, long_value(&mut random, tag)),
+        }
+    }
+
+    /// One of [`Mix::Small`].
+    fn small(source: Source, number: u64) -> Write {
+        let Source { seed, round, writer, .. } = source;
         let mut random = Random::of(&[seed, round, writer as u64, number]);
         let mut key = |kind: &str, keys| format!("{kind}:{writer}:{}", random.below(keys));
         let text = key("text", TEXTS).into_bytes();
@@ -238,6 +276,14 @@ fn value(random: &mut Random, tag: String) -> Vec<u8> {
     value
 }
 
+/// From two chunks of the pool to a dozen.
+fn long_value(random: &mut Random, tag: String) -> Vec<u8> {
+    let len = 70_000 + random.below(700_000);
+    let mut value = tag.into_bytes();
+    value.resize(value.len() + len as usize, b'A' + (len % 26) as u8);
+    value
+}
+
 /// How many members a command names besides the first.
 fn few(random: &mut Random) -> u64 {
     match random.below(10) {
@@ -271,7 +317,7 @@ fn shown(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    const SOURCE: Source = Source { seed: 7, round: 2, writer: 1 };
+    const SOURCE: Source = Source { mix: Mix::Small, seed: 7, round: 2, writer: 1 };
 
     fn after(count: u64) -> Entries {
         let mut entries = Entries::new();
@@ -304,6 +350,27 @@ mod tests {
                 let losses = settled(acknowledged, &found);
                 assert!(losses.is_err(), "{acknowledged}");
             }
+        }
+    }
+
+    /// Values become many, and then few again: what a pool takes and gives back.
+    #[test]
+    fn writes_of_space_grow_and_shrink() {
+        let source = Source { mix: Mix::Space, ..SOURCE };
+        let mut entries = Entries::new();
+        let mut lens = Vec::new();
+        for number in 0..8 * PHASE_LEN {
+            Write::numbered(source, number).apply(&mut entries);
+            if (number + 1) % PHASE_LEN == 0 {
+                let len = |value: &Value| match value {
+                    Value::Text(text) => text.len(),
+                    Value::Set(_) => 0,
+                };
+                lens.push(entries.values().map(len).sum::<usize>());
+            }
+        }
+        for phases in lens.chunks(2) {
+            assert!(phases[0] > 4 << 20 && 4 * phases[1] < 3 * phases[0], "{lens:?}");
         }
     }
 

@@ -20,11 +20,14 @@ use crate::message::Past;
 /// All there are.
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &server::HONEST,
+    &server::SPACE,
+    &server::SPACE_ON_DISK,
     &ext4::HONEST,
     &disk::Disk,
     &sqlite::Sqlite,
     &server::TOO_EARLY,
     &ext4::UNSYNCED,
+    &server::SPACE_UNSYNCED,
 ];
 
 /// One thing that is put to the test by power cuts.
@@ -51,12 +54,26 @@ pub(crate) trait Scenario: Sync {
         &[]
     }
 
+    /// What `Guest::directory` lies on.
+    fn storage(&self) -> Storage {
+        Storage::Memory
+    }
+
     /// In the guest, at each boot: starts what is under test, and checks what was there before.
     ///
     /// # Errors
     ///
     /// `Lost` when something acknowledged is gone; anything else means that the rig is at fault.
     fn open(&self, guest: &Guest, past: &Past) -> Result<Opened>;
+}
+
+/// What keeps files when the power fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// The persistent memory, with ext4 mounted for DAX.
+    Memory,
+    /// A disk with ext4, whose write cache is lost with the power.
+    Disk,
 }
 
 /// What a scenario found, and what goes on.

@@ -5,14 +5,15 @@ use std::convert::Infallible;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value as Json;
 
-use super::entries::{Entries, Key, Members, Source, Value, Write, number, settle};
-use super::{Load, Lost, Opened, Program, Scenario, in_threads};
+use super::entries::{Entries, Key, Members, Mix, Source, Value, Write, number, settle};
+use super::{Load, Lost, Opened, Program, Scenario, Storage, in_threads};
 use crate::guest::Guest;
 use crate::guest::process::{output, run, said};
 use crate::guest::resp::{Answer, Client};
@@ -20,13 +21,50 @@ use crate::message::Past;
 use crate::random::Random;
 
 /// The scenario, and the one that must fail.
-pub(crate) const HONEST: Server = Server { is_honest: true };
-pub(crate) const TOO_EARLY: Server = Server { is_honest: false };
+pub(crate) const HONEST: Server = Server {
+    name: "server",
+    about: "remanent serve on a DAX pool: no acknowledged SET, DEL, APPEND, INCR, ZADD, ZREM is lost",
+    is_honest: true,
+    mix: Mix::Small,
+    storage: Storage::Memory,
+    durability: "power",
+};
+pub(crate) const TOO_EARLY: Server = Server {
+    name: "server-too-early",
+    about: "control, must fail: as server, but writes count as acknowledged before they are sent",
+    is_honest: false,
+    ..HONEST
+};
+
+/// Pools that grow and shrink, on both kinds of storage, and the one that must fail.
+pub(crate) const SPACE: Server = Server {
+    name: "space",
+    about: "remanent serve on new DAX pools that grow, give storage back and use it again: as server",
+    mix: Mix::Space,
+    ..HONEST
+};
+pub(crate) const SPACE_ON_DISK: Server = Server {
+    name: "space-on-disk",
+    about: "the same on ext4 on a disk whose write cache is lost with the power",
+    storage: Storage::Disk,
+    ..SPACE
+};
+pub(crate) const SPACE_UNSYNCED: Server = Server {
+    name: "space-unsynced",
+    about: "control, must fail: as space-on-disk, but in pools of durability process",
+    durability: "process",
+    ..SPACE_ON_DISK
+};
 
 /// See `HONEST`.
 pub(crate) struct Server {
+    name: &'static str,
+    about: &'static str,
     /// Whether a write is acknowledged after the server's answer, not before it is sent.
     is_honest: bool,
+    mix: Mix,
+    storage: Storage,
+    durability: &'static str,
 }
 
 const WRITERS: usize = 4;
@@ -37,18 +75,20 @@ const PIPELINE_MAX: u64 = 24;
 const LEAD: Duration = Duration::from_millis(200);
 /// Far more than all keys have at a time.
 const POOL_SIZE: &str = "192M";
+/// Rounds for which a pool of long values lasts: each new one grows from the smallest size.
+const ROUNDS_OF_A_POOL: u64 = 3;
 
 impl Scenario for Server {
     fn name(&self) -> &'static str {
-        if self.is_honest { "server" } else { "server-too-early" }
+        self.name
     }
 
     fn about(&self) -> &'static str {
-        if self.is_honest {
-            "remanent serve on a DAX pool: no acknowledged SET, DEL, APPEND, INCR, ZADD, ZREM is lost"
-        } else {
-            "control, must fail: as server, but writes count as acknowledged before they are sent"
-        }
+        self.about
+    }
+
+    fn storage(&self) -> Storage {
+        self.storage
     }
 
     fn writers(&self) -> usize {
@@ -56,7 +96,11 @@ impl Scenario for Server {
     }
 
     fn acks(&self) -> Range<u64> {
-        if self.is_honest { 100..4_000 } else { 50..300 }
+        match self.mix {
+            Mix::Small if self.is_honest => 100..4_000,
+            Mix::Small => 50..300,
+            Mix::Space => 20..500,
+        }
     }
 
     fn programs(&self) -> &'static [Program] {
@@ -64,27 +108,28 @@ impl Scenario for Server {
     }
 
     fn open(&self, guest: &Guest, past: &Past) -> Result<Opened> {
-        let path = guest.directory().join("server.pool");
-        let path = path.to_str().context("the pool's path is not UTF-8")?;
+        let place = self.pool(guest, past.round());
+        let path = place.to_str().context("the pool's path is not UTF-8")?;
         let mut facts = BTreeMap::new();
-        if guest.is_first() {
-            run(
-                "remanent",
-                &["pool", "create", path, "--size", POOL_SIZE, "--durability", "power"],
-            )?;
+        // The round before may have ended while it made a pool of its own.
+        let is_missing = self.mix == Mix::Space
+            && !place.exists()
+            && past.acknowledged.iter().all(|count| *count == 0);
+        if guest.is_first() || is_missing {
+            self.create_pool(path)?;
         }
         // In every other round the checker recovers the pool, in the rest the server does.
         if past.round().is_multiple_of(2) {
             check_pool(path)?;
         }
-        let server = Process::start(path, &mut facts)?;
-        let (kept, entries) = check(guest, past, &server)?;
+        let server = self.start(path, &mut facts)?;
+        let (kept, entries) = self.check(guest, past, &server)?;
         // Nothing that was read out may lie in the server's own memory.
         drop(server);
         check_pool(path)?;
         // Not before: opening a pool to describe it is the end of what the cut left of it.
-        check_backing(path)?;
-        let server = Process::start(path, &mut BTreeMap::new())?;
+        self.check_backing(path, &mut facts)?;
+        let server = self.start(path, &mut BTreeMap::new())?;
         Ok(Opened {
             kept,
             facts,
@@ -93,16 +138,88 @@ impl Scenario for Server {
     }
 }
 
-/// A pool must be on persistent memory that is mapped as such, or a cut would show nothing.
-pub(super) fn check_backing(path: &str) -> Result<()> {
+impl Server {
+    /// The pool of a round.
+    fn pool(&self, guest: &Guest, round: u64) -> PathBuf {
+        let name = match self.mix {
+            Mix::Small => "server.pool".to_owned(),
+            Mix::Space => format!("space-{}.pool", self.first_round(round)),
+        };
+        guest.directory().join(name)
+    }
+
+    /// The first of the rounds that share the pool of this one.
+    fn first_round(&self, round: u64) -> u64 {
+        match self.mix {
+            Mix::Small => 0,
+            Mix::Space => round - round % ROUNDS_OF_A_POOL,
+        }
+    }
+
+    fn create_pool(&self, path: &str) -> Result<()> {
+        let size = ["--size", POOL_SIZE, "--durability", self.durability];
+        run("remanent", &[&["pool", "create", path][..], &size].concat()).map(drop)
+    }
+
+    fn start(&self, path: &str, facts: &mut BTreeMap<String, f64>) -> Result<Process> {
+        Process::start(path, self.durability, facts)
+    }
+
+    /// A pool must be on what the scenario is about, or a cut would show nothing.
+    fn check_backing(&self, path: &str, facts: &mut BTreeMap<String, f64>) -> Result<()> {
+        let backing = match self.storage {
+            Storage::Memory => "dax",
+            Storage::Disk => "file",
+        };
+        if self.mix == Mix::Small || self.durability == "process" {
+            return if self.durability == "power" { check_backing(path, backing) } else { Ok(()) };
+        }
+        let info = pool_info(path, backing)?;
+        for (fact, field) in [("pool_mib", "size_bytes"), ("pool_backed_mib", "physical_bytes")] {
+            let bytes = info[field].as_f64().with_context(|| format!("the pool has no {field}"))?;
+            facts.insert(fact.to_owned(), bytes / 1_048_576.0);
+        }
+        Ok(())
+    }
+
+    /// For the first of its rounds, makes a new pool in place of the old ones; else makes a disk in the old one, where
+    /// other structures have been.
+    fn renew(&self, guest: &Guest, round: u64) -> Result<()> {
+        let place = self.pool(guest, round);
+        let path = place.to_str().context("the pool's path is not UTF-8")?;
+        if round > self.first_round(round) {
+            let name = format!("disk-{round}");
+            let target = ["disk", "create", path, "--name", &name, "--size", "256K"];
+            return run("remanent", &target).map(drop);
+        }
+        if place.exists() {
+            return Ok(());
+        }
+        for entry in std::fs::read_dir(guest.directory())? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with("space-") {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        self.create_pool(path)
+    }
+}
+
+/// A pool must be on persistent memory that is mapped as such, or on a disk, or a cut would show nothing.
+pub(super) fn check_backing(path: &str, backing: &str) -> Result<()> {
+    pool_info(path, backing).map(drop)
+}
+
+fn pool_info(path: &str, backing: &str) -> Result<Json> {
     let text = run("remanent", &["pool", "info", path, "--json"])?;
     let info: Json = serde_json::from_str(&text).context("pool info prints no JSON")?;
-    for (field, expected) in [("backing", "dax"), ("durability", "power")] {
+    for (field, expected) in [("backing", backing), ("durability", "power")] {
         if info[field] != expected {
             bail!("the pool's {field} is {}, expected {expected:?}", info[field]);
         }
     }
-    Ok(())
+    Ok(info)
 }
 
 /// A pool that is not whole after a cut is a loss.
@@ -114,45 +231,56 @@ pub(super) fn check_pool(path: &str) -> Result<()> {
     Err(Lost(vec![format!("remanent pool check: {}", said(&output))]).into())
 }
 
-/// Compares all that the server holds with what was acknowledged.
-fn check(guest: &Guest, past: &Past, server: &Process) -> Result<(Vec<u64>, Vec<Entries>)> {
-    let mut found = fetch(&mut server.connect()?)?;
-    let (mut kept, mut entries, mut losses) = (Vec::new(), Vec::new(), Vec::new());
-    for writer in 0..WRITERS {
-        let mut expected = replay(guest.seed(), past, writer);
-        let infix = format!(":{writer}:").into_bytes();
-        let is_own = |key: &Key| key.windows(infix.len()).any(|window| window == infix);
-        let own: Entries = found.extract_if(.., |key, _| is_own(key)).collect();
-        let source = Source { seed: guest.seed(), round: past.round(), writer };
-        match past.acknowledged.get(writer) {
-            Some(acknowledged) => match settle(source, *acknowledged, &mut expected, &own) {
-                Ok(count) => kept.push(count),
-                Err(lines) => losses.extend(lines),
-            },
-            None if own.is_empty() => {}
-            None => {
-                losses.push(format!("writer {writer} wrote nothing, and has {} keys", own.len()))
+impl Server {
+    fn source(&self, seed: u64, round: u64, writer: usize) -> Source {
+        Source { mix: self.mix, seed, round, writer }
+    }
+
+    /// Compares all that the server holds with what was acknowledged.
+    fn check(
+        &self,
+        guest: &Guest,
+        past: &Past,
+        server: &Process,
+    ) -> Result<(Vec<u64>, Vec<Entries>)> {
+        let mut found = fetch(&mut server.connect()?)?;
+        let (mut kept, mut entries, mut losses) = (Vec::new(), Vec::new(), Vec::new());
+        for writer in 0..WRITERS {
+            let mut expected = self.replay(guest.seed(), past, writer);
+            let infix = format!(":{writer}:").into_bytes();
+            let is_own = |key: &Key| key.windows(infix.len()).any(|window| window == infix);
+            let own: Entries = found.extract_if(.., |key, _| is_own(key)).collect();
+            let source = self.source(guest.seed(), past.round(), writer);
+            match past.acknowledged.get(writer) {
+                Some(acknowledged) => match settle(source, *acknowledged, &mut expected, &own) {
+                    Ok(count) => kept.push(count),
+                    Err(lines) => losses.extend(lines),
+                },
+                None if own.is_empty() => {}
+                None => losses
+                    .push(format!("writer {writer} wrote nothing, and has {} keys", own.len())),
+            }
+            entries.push(expected);
+        }
+        if !found.is_empty() {
+            let keys: Vec<_> = found.keys().map(|key| key.escape_ascii().to_string()).collect();
+            losses.push(format!("keys that nobody wrote: {}", keys.join(", ")));
+        }
+        if losses.is_empty() { Ok((kept, entries)) } else { Err(Lost(losses).into()) }
+    }
+
+    /// A writer's entries as the rounds left them that were checked, in the present pool.
+    fn replay(&self, seed: u64, past: &Past, writer: usize) -> Entries {
+        let mut entries = Entries::new();
+        let first = self.first_round(past.round());
+        for (round, kept) in (0..).zip(&past.settled).filter(|(round, _)| *round >= first) {
+            let source = self.source(seed, round, writer);
+            for number in 0..kept.get(writer).copied().unwrap_or(0) {
+                Write::numbered(source, number).apply(&mut entries);
             }
         }
-        entries.push(expected);
+        entries
     }
-    if !found.is_empty() {
-        let keys: Vec<_> = found.keys().map(|key| key.escape_ascii().to_string()).collect();
-        losses.push(format!("keys that nobody wrote: {}", keys.join(", ")));
-    }
-    if losses.is_empty() { Ok((kept, entries)) } else { Err(Lost(losses).into()) }
-}
-
-/// A writer's entries as the rounds left them that were checked.
-fn replay(seed: u64, past: &Past, writer: usize) -> Entries {
-    let mut entries = Entries::new();
-    for (round, kept) in past.settled.iter().enumerate() {
-        let source = Source { seed, round: round as u64, writer };
-        for number in 0..kept.get(writer).copied().unwrap_or(0) {
-            Write::numbered(source, number).apply(&mut entries);
-        }
-    }
-    entries
 }
 
 /// Everything that the server holds.
@@ -219,10 +347,10 @@ struct Process {
 
 impl Process {
     /// Starts a server on a free port, and waits until it answers.
-    fn start(path: &str, facts: &mut BTreeMap<String, f64>) -> Result<Process> {
+    fn start(path: &str, durability: &str, facts: &mut BTreeMap<String, f64>) -> Result<Process> {
         let start = Instant::now();
         let mut child = Command::new("remanent")
-            .args(["serve", "--listen", "127.0.0.1:0", "--pool", path, "--durability", "power"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--pool", path, "--durability", durability])
             .args(["--threads", "2"])
             .stdout(Stdio::piped())
             .spawn()
@@ -273,9 +401,19 @@ struct Writers {
 
 impl Load for Writers {
     fn run(self: Box<Self>, guest: &Guest, round: u64) -> Result<Infallible> {
-        let (server, scenario) = (&self.server, &self.scenario);
-        in_threads(guest, self.entries, |writer, entries| {
-            let source = Source { seed: guest.seed(), round, writer };
+        let Writers { mut server, mut entries, scenario } = *self;
+        if scenario.mix == Mix::Space {
+            drop(server);
+            scenario.renew(guest, round)?;
+            let place = scenario.pool(guest, round);
+            let path = place.to_str().context("the pool's path is not UTF-8")?;
+            server = scenario.start(path, &mut BTreeMap::new())?;
+            if round == scenario.first_round(round) {
+                entries.iter_mut().for_each(Entries::clear);
+            }
+        }
+        in_threads(guest, entries, |writer, entries| {
+            let source = scenario.source(guest.seed(), round, writer);
             scenario.write(guest, source, &mut server.connect()?, entries)
         })
     }

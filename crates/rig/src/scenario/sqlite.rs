@@ -163,7 +163,7 @@ impl Database {
                    select round || ' ' || number || ' ' || text from rows order by rowid;";
         let printed = self.run(directory, sql)?;
         check_pool(&pool)?;
-        check_backing(&pool)?;
+        check_backing(&pool, "dax")?;
         let [verdict, last, rows @ ..] = &printed[..] else {
             return Ok(Err(format!("SQLite printed {printed:?}")));
         };
