@@ -31,7 +31,7 @@ mod segments;
 mod stored;
 
 pub use background::{BatchOptions, Lag};
-pub use batch_map::BatchMap;
+pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use bptree::{BpMultiTree, BpTree};
 pub use error::{Error, Result};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
-use remanent_structures::{BatchMap, BatchOptions, Change, Result};
+use remanent_structures::{BatchMap, BatchOptions, Change, Result, Space};
 
 use super::{Answer, Open, TestKey, answer, is_refused, must_be_empty};
 
@@ -26,6 +26,8 @@ pub(super) struct Batched {
     pub(super) lag_bytes: u64,
     /// What operations are drawn from.
     pub(super) mix: Mix,
+    /// Operations that are under way at the same time, where they must leave the log within its bound.
+    pub(super) paced_by: Option<u64>,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
@@ -117,49 +119,12 @@ fn find(map: &TestMap, wanted: u64) -> Result<Option<Option<Content>>> {
     }
 }
 
-impl Subject for Batched {
-    type Op = Op;
-    type Ret = Answer<Content>;
-    type State = BTreeMap<u64, Content>;
-    type Handle = Open<TestMap>;
-
-    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let options = self.options();
-        let create = |pool: &Pool<_>, name: &_| {
-            if self.inherited > 0 {
-                let before = TestMap::create(pool, "before", options)?;
-                for number in 0..self.inherited {
-                    before.put(&TestKey(number), &bytes_of((self.lens[0], u8::MAX)))?;
-                }
-                drop(before);
-                pool.remove_root("before")?;
-            }
-            TestMap::create(pool, name, options)
-        };
-        let open = Open::create(medium, self.size_max, create)?;
-        let len = self.lens.iter().copied().max().unwrap_or(0);
-        for number in 0..self.base {
-            let content = bytes_of((len, number as u8));
-            open.object.put(&TestKey(BASE_FIRST + number), &content)?;
-        }
-        for number in 0..self.churn {
-            let content = bytes_of((len, number as u8));
-            open.object.put(&TestKey(number % 2), &content)?;
-        }
-        for key in 0..2.min(self.churn) {
-            open.object.remove(&TestKey(key))?;
-        }
-        open.object.sync()?;
-        Ok(open)
+impl Batched {
+    fn len_max(&self) -> u64 {
+        self.lens.iter().copied().max().unwrap_or(0)
     }
 
-    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let options = self.options();
-        Open::recover(medium, |pool, name| TestMap::open(pool, name, options))
-    }
-
-    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
-        let map = &open.object;
+    fn apply_to(&self, map: &TestMap, op: &Op) -> Answer<Content> {
         match *op {
             Op::Insert(key, content) => {
                 answer(map.insert(&TestKey(key), &bytes_of(content)), Answer::Bool)
@@ -191,6 +156,60 @@ impl Subject for Batched {
             Op::Len => answer(map.len(), |count| Answer::Value((count, 0))),
             Op::Sync => answer(map.sync(), |()| Answer::None),
             Op::Compact => answer(map.compact(), |()| Answer::None),
+        }
+    }
+}
+
+impl Subject for Batched {
+    type Op = Op;
+    type Ret = Answer<Content>;
+    type State = BTreeMap<u64, Content>;
+    type Handle = Open<TestMap>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        let options = self.options();
+        let create = |pool: &Pool<_>, name: &_| {
+            if self.inherited > 0 {
+                let before = TestMap::create(pool, "before", options)?;
+                for number in 0..self.inherited {
+                    before.put(&TestKey(number), &bytes_of((self.lens[0], u8::MAX)))?;
+                }
+                drop(before);
+                pool.remove_root("before")?;
+            }
+            TestMap::create(pool, name, options)
+        };
+        let open = Open::create(medium, self.size_max, create)?;
+        let len = self.len_max();
+        for number in 0..self.base {
+            let content = bytes_of((len, number as u8));
+            open.object.put(&TestKey(BASE_FIRST + number), &content)?;
+        }
+        for number in 0..self.churn {
+            let content = bytes_of((len, number as u8));
+            open.object.put(&TestKey(number % 2), &content)?;
+        }
+        for key in 0..2.min(self.churn) {
+            open.object.remove(&TestKey(key))?;
+        }
+        open.object.sync()?;
+        Ok(open)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        let options = self.options();
+        Open::recover(medium, |pool, name| TestMap::open(pool, name, options))
+    }
+
+    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
+        let answer = self.apply_to(&open.object, op);
+        let Space { live, segments, bound } = open.object.space();
+        match self.paced_by {
+            // What other operations replace counts as live while they are under way.
+            Some(threads) if segments > bound + 4 * (threads - 1) * self.len_max() => {
+                Answer::Failed(format!("{segments} bytes of segments for {live} live ones"))
+            }
+            _ => answer,
         }
     }
 

@@ -11,6 +11,7 @@ pub(super) fn batch_maps() -> Vec<Scenario> {
     let mut all = small_batch_maps();
     all.extend(filling_batch_maps());
     all.extend(shared_batch_maps());
+    all.extend(paced_batch_maps());
     all
 }
 
@@ -23,6 +24,7 @@ const SMALL: Batched = Batched {
     inherited: 0,
     lag_bytes: 1 << 20,
     mix: Mix::All,
+    paced_by: None,
     size_max: SIZE_MAX,
 };
 /// Three or six of these values fill a segment.
@@ -134,5 +136,40 @@ fn shared_batch_maps() -> Vec<Scenario> {
         scenario("batch_map/threads-compact", "one empties while others write", sparse, emptying),
         scenario("batch_map/threads-process", "the process dies", entries.clone(), process),
         scenario("batch_map/threads-pages", "two threads on a file", entries, in_file),
+    ]
+}
+
+/// So much is dead from the start that the next values make the log too long: what writes has to compact, or to wait.
+fn paced_batch_maps() -> Vec<Scenario> {
+    let paced = |threads| Batched {
+        lens: &[20_000, 60_000],
+        keys: 3,
+        churn: 16,
+        mix: Mix::Entries,
+        paced_by: Some(threads),
+        ..SMALL
+    };
+    let cleared = Batched { mix: Mix::All, ..paced(1) };
+    let long = Batched { lens: &[30, 140_000], churn: 10, ..paced(1) };
+    vec![
+        scenario("batch_map/paced", "writers compact", cleared, prepared(alone(0, 6))),
+        scenario(
+            "batch_map/paced-long",
+            "long values make writers compact",
+            long,
+            prepared(alone(0, 5)),
+        ),
+        scenario(
+            "batch_map/threads-paced",
+            "one compacts, others wait",
+            paced(2),
+            prepared(by_priority(2, 0, 4)),
+        ),
+        scenario(
+            "batch_map/threads-paced-three",
+            "one compacts, others wait or read",
+            paced(3),
+            prepared(together(3, 0, 3)),
+        ),
     ]
 }

@@ -29,15 +29,6 @@ struct Found {
 }
 
 impl<M: Medium> Core<M> {
-    /// Empties one sparse segment, if there is one; whether it did.
-    pub(super) fn compact_one(&self) -> Result<bool> {
-        let _compacting = lock_patiently(&self.compacting, self.medium());
-        match self.log.pick_sparse() {
-            Some(slot) => self.compact(slot).map(|()| true),
-            None => Ok(false),
-        }
-    }
-
     /// How often room was made.
     pub(super) fn relieved(&self) -> u64 {
         self.relieved.load(Ordering::Acquire)
@@ -57,7 +48,7 @@ impl<M: Medium> Core<M> {
         self.log.sync()?;
         let Some(slot) = self.log.pick_emptiest(dead_min) else { return Ok(false) };
         self.log.set_relieving(true);
-        let compacted = self.compact(slot);
+        let compacted = self.compact(&[slot]);
         self.log.set_relieving(false);
         match compacted {
             Err(error) if error.is_full() => Ok(false),
@@ -65,27 +56,49 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// Moves what is live out of a segment at rest, and makes it void. Only by who holds `compacting`.
-    fn compact(&self, slot: Slot) -> Result<()> {
-        if !self.log.is_void(slot) {
-            let mut moved = Ok(());
-            self.visit_segment(slot, |found| {
-                moved = self.move_live(&found);
-                if moved.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
-            moved?;
-            // What was moved, and whatever replaced the rest, is safe before the segment is void.
-            self.log.sync()?;
-            self.require_dead(slot)?;
-            self.visit_segment(slot, |found| {
-                self.count_value_out(&found);
-                ControlFlow::Continue(())
-            });
+    /// Moves what is live out of segments at rest, and makes them void. Only by who holds `compacting`.
+    pub(super) fn compact(&self, slots: &[Slot]) -> Result<()> {
+        let mut emptied = Vec::new();
+        let mut moved = Ok(());
+        for &slot in slots {
+            match self.empty(slot) {
+                Ok(values) => emptied.push((slot, values)),
+                Err(error) => {
+                    moved = Err(error);
+                    break;
+                }
+            }
         }
-        self.log.recycle(slot);
-        // Release: partner of the Acquire in `relieved`.
-        self.relieved.fetch_add(1, Ordering::Release);
-        Ok(self.log.heap.verify()?)
+        if !emptied.is_empty() {
+            // What was moved, and whatever replaced the rest, is safe before the segments are void.
+            self.log.sync()?;
+        }
+        for (slot, values) in emptied {
+            self.require_dead(slot)?;
+            values.iter().for_each(|found| self.count_value_out(found));
+            self.log.recycle(slot);
+            // Release: partner of the Acquire in `relieved`.
+            self.relieved.fetch_add(1, Ordering::Release);
+        }
+        self.log.heap.verify()?;
+        moved
+    }
+
+    /// Moves what is live out of a segment. Returns the values that lie there.
+    fn empty(&self, slot: Slot) -> Result<Vec<Found>> {
+        let mut values = Vec::new();
+        if self.log.is_void(slot) {
+            return Ok(values);
+        }
+        let mut moved = Ok(());
+        self.visit_segment(slot, |found| {
+            moved = self.move_live(&found);
+            if found.head.kind == Kind::Value {
+                values.push(found);
+            }
+            if moved.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        moved.map(|()| values)
     }
 
     /// Refuses to void a segment in which something live was not found: a damaged record hides those behind it.
@@ -147,9 +160,6 @@ impl<M: Medium> Core<M> {
 
     /// A value will be gone with its segment; the tombstone that was needed for its sake is not any more.
     fn count_value_out(&self, found: &Found) {
-        if found.head.kind != Kind::Value {
-            return;
-        }
         let mut shard = self.shard(found.hash);
         let key = Hashed { hash: found.hash, bytes: &found.key };
         let Ok(at) = self.find(&shard.table, key) else { return };

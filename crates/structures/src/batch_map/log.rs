@@ -16,6 +16,7 @@ use super::layout::{
     CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SEED, SEGMENT_LEN,
     SEGMENT_LEN_MAX, SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
 };
+use super::pace::Balance;
 use super::space::Spares;
 use crate::Result;
 use crate::background::{Patience, lock_patiently};
@@ -29,8 +30,9 @@ pub(super) struct Log<M: Medium> {
     pub(super) segment_len: u64,
     /// By slot, the bytes of records that the index leads to.
     pub(super) live: PerSlot,
-    /// By slot, the bytes of all records in a segment that is sealed.
+    /// By slot, where the records end in a segment that is sealed; 0 for others.
     pub(super) filled: PerSlot,
+    pub(super) balance: Balance,
     /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
     pub(super) salt: u64,
     pub(super) spares: PauseMutex<Spares>,
@@ -143,6 +145,7 @@ impl<M: Medium> Log<M> {
             segment_len,
             live: PerSlot::default(),
             filled: PerSlot::default(),
+            balance: Balance::default(),
             salt,
             spares: PauseMutex::new(spares),
             is_low: AtomicBool::new(false),
@@ -164,6 +167,7 @@ impl<M: Medium> Log<M> {
     /// Goes on in a segment that the log was closed in, and has the next one ready if there was one.
     pub(super) fn resume(&self, current: Open, next: Option<Open>) {
         let Open { slot, offset, sequence, used, .. } = current;
+        self.filled.make(slot).store(0, Ordering::Relaxed);
         let end = used - RECORDS;
         let mut tail = self.tail.lock(self.medium());
         tail.runs.push_back(Run { slot, offset, sequence, start: 0 });
@@ -196,13 +200,13 @@ impl<M: Medium> Log<M> {
     pub(super) fn append(&self, record: Record<'_>, purpose: Purpose) -> Result<Place> {
         // What was read to decide on this record, or to make it, may have been zeros for a fault.
         self.heap.verify()?;
-        let reserved = self.reserve(record.head().record_len(), purpose)?;
+        let reserved = self.reserve(record.head(), purpose)?;
         Ok(self.fill(&reserved, record))
     }
 
-    /// A range of `len` bytes at the end of the log.
-    fn reserve(&self, len: u64, purpose: Purpose) -> Result<Reserved> {
-        let medium = self.medium();
+    /// A range for a record at the end of the log.
+    fn reserve(&self, head: Head, purpose: Purpose) -> Result<Reserved> {
+        let (medium, len) = (self.medium(), head.record_len());
         let mut patience = Patience::default();
         loop {
             let mut tail = self.tail.lock(medium);
@@ -215,6 +219,7 @@ impl<M: Medium> Log<M> {
             let sealed = self.make_room(&mut tail, len);
             if tail.has_room(len) {
                 let reserved = tail.take(from, len);
+                self.balance.append(head);
                 drop(tail);
                 sealed.into_iter().for_each(|slot| self.consider(slot));
                 return Ok(reserved);
@@ -259,7 +264,7 @@ impl<M: Medium> Log<M> {
             // Flushed with the records before it, once they are complete.
             self.medium().store(offset + used, end_mark(sequence ^ self.salt, used));
             tail.end += END_LEN;
-            self.filled.make(slot).store(used - RECORDS, Ordering::Relaxed);
+            self.seal(slot, used);
         }
         let Open { slot: next_slot, offset, sequence, .. } = next;
         tail.runs.push_back(Run { slot: next_slot, offset, sequence, start: tail.end });
@@ -410,10 +415,12 @@ impl<M: Medium> Log<M> {
         self.published.store(start, Ordering::Release);
         self.safe.fetch_max(start, Ordering::Release);
         drop(tail);
+        self.balance.clear();
         for (slot, _) in self.segments.slots().filter(|&(slot, _)| slot != opened.slot) {
             self.live.make(slot).store(0, Ordering::Relaxed);
             self.consider(slot);
         }
+        self.compare();
         Ok(self.heap.verify()?)
     }
 
@@ -436,6 +443,16 @@ impl<M: Medium> Log<M> {
     fn sequence(&self, slot: Slot) -> u64 {
         let segment = self.segments.get(slot);
         segment.map_or(0, |segment| self.medium().load(segment.offset + SEQUENCE))
+    }
+
+    /// Segments that are not at rest: those with records that are not safe, the current one and the next.
+    pub(super) fn used_slots(&self) -> Vec<Slot> {
+        let tail = self.tail.lock(self.medium());
+        let next = match tail.next {
+            Next::Ready(next) => Some(next.slot),
+            _ => None,
+        };
+        tail.runs.iter().map(|run| run.slot).chain(next).collect()
     }
 
     /// Whether a segment is at rest: everything in it is safe, and nothing more goes there.

@@ -16,10 +16,10 @@
 //! - **Threads.** Any number read and write. Keys are spread over 256 shards, each under a lock that is held
 //!   for the length of one operation. What a closure is given (`get_with`, `modify`, `scan`) is read in place
 //!   under that lock, so the closure must not use the map.
-//! - **Space** of values that were replaced or removed is reclaimed online: a segment of the log of which less
-//!   than half is live is emptied. So the log takes at most about twice what is live, and each byte is
-//!   written at most about twice, unless the pool is full. Two segments and a part of a thirty-second are kept in
-//!   reserve, so that entries can be removed from a full pool.
+//! - **Space** of values that were replaced or removed is reclaimed online: segments of the log of which little is
+//!   live are emptied. The log never takes more than twice what is live, and 16 segments: whoever finds it longer at the
+//!   end of a write compacts, or waits for whoever does, before the write returns ([`BatchMap::space`]). Two segments and
+//!   a part of a thirty-second are kept in reserve, so that entries can be removed from a full pool.
 //! - **Recovery** reads the log once, to rebuild the index: about 0.12 µs a record (docs/batching.md). Checksums
 //!   are compared in the part alone that may not have been safe.
 //!
@@ -42,6 +42,7 @@ mod layout;
 mod list;
 mod log;
 mod ops;
+mod pace;
 mod recover;
 mod space;
 
@@ -61,6 +62,7 @@ use self::index::SHARD_BITS;
 use self::layout::SEGMENT_LEN_MAX;
 use self::log::Log;
 use self::ops::{Hashed, Shard, When};
+pub use self::pace::Space;
 use crate::background::{Background, BatchOptions, Batches, Lag};
 use crate::iterate::copies;
 use crate::stored::{Key, Stored};
@@ -308,7 +310,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     }
 
     /// Takes all entries away, as one step, and says how many there were. Safe when it returns, with
-    /// everything before it.
+    /// everything before it; and the pool has the room again.
     ///
     /// # Errors
     ///
@@ -370,6 +372,24 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         Lag { bytes: self.core().log.unsafe_bytes() }
     }
 
+    /// What the map's segments take of the pool, and for what.
+    ///
+    /// ```
+    /// # use remanent_pmem::Pool;
+    /// # use remanent_structures::{BatchMap, BatchOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let map: BatchMap<u64, u64> = BatchMap::create(&pool, "map", BatchOptions::default())?;
+    /// map.put(&1, &2)?;
+    /// let space = map.space();
+    /// assert_eq!(space.live, 24 + 8 + 8);
+    /// assert!(space.segments <= space.bound);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn space(&self) -> Space {
+        self.core().log.space()
+    }
+
     /// The options that the map works by.
     pub fn options(&self) -> BatchOptions {
         *self.background.options()
@@ -381,7 +401,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     ///
     /// When the pool is full, or the medium met a fault.
     pub fn compact(&self) -> Result<()> {
-        while self.core().compact_one()? {}
+        while self.core().compact_sparse()? {}
         Ok(())
     }
 
@@ -476,7 +496,7 @@ impl<M: Medium> Batches for Core<M> {
             // Whoever needs the segment will see it, and make room.
             _ => {}
         }
-        match self.compact_one() {
+        match self.compact_sparse() {
             Err(error) if is_full(&error) => Ok(false),
             compacted => compacted,
         }

@@ -219,12 +219,18 @@ impl<M: Medium> Core<M> {
     /// Counts the record that an entry leads to as dead.
     pub(super) fn count_out(&self, entry: Entry) {
         if let Some((_, head)) = self.record(entry) {
-            self.log.kill(entry.place(), head.record_len());
+            self.log.kill(entry.place(), head);
         }
     }
 
     /// Takes all values away; how many there were.
     pub(super) fn clear(&self) -> Result<u64> {
+        let count = self.clear_log()?;
+        self.keep_pace()?;
+        Ok(count)
+    }
+
+    fn clear_log(&self) -> Result<u64> {
         let _compacting = lock_patiently(&self.compacting, self.medium());
         let mut shards: Vec<_> =
             self.shards.iter().map(|shard| shard.0.lock(self.medium())).collect();
@@ -289,7 +295,7 @@ impl<M: Medium> Core<M> {
         ControlFlow::Continue(())
     }
 
-    /// Runs a change, again when the pool was full and room could be made.
+    /// Runs a change, again when the pool was full and room could be made; then compacts if the log has become too long.
     /// A removal is worth any room, however little.
     fn with_room<R>(
         &self,
@@ -306,6 +312,7 @@ impl<M: Medium> Core<M> {
                 Err(error) if error.is_full() && self.relieve(relieved, dead_min())? => {}
                 result => {
                     let result = result?;
+                    self.keep_pace()?;
                     self.log.heap.verify()?;
                     return Ok(result);
                 }

@@ -130,9 +130,12 @@ impl<M: Medium> Core<M> {
                 void.extend((at == RECORDS).then(|| parts[index]));
             }
         }
+        let taken = core.log.segments.slots().map(|(_, segment)| segment.len).sum();
+        core.log.balance.take(taken);
         let unused = void.iter().map(|part| part.slot).chain(odd);
         unused.for_each(|slot| core.log.set_aside(slot));
         core.log.segments.slots().for_each(|(slot, _)| core.log.consider(slot));
+        core.log.compare();
         core.log.heap.verify()?;
         Ok(core)
     }
@@ -204,7 +207,7 @@ impl<M: Medium> Core<M> {
             at += head.record_len();
         };
         self.enter_all(&mut batch);
-        self.log.filled.make(slot).store(at - RECORDS, Ordering::Relaxed);
+        self.log.seal(slot, at);
         if !is_trusted {
             // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
             // Redundant: but where a process was killed before, which the simulator does not know.
@@ -265,6 +268,7 @@ impl<M: Medium> Core<M> {
         }
         // Relaxed: nobody else is here.
         live.fetch_add(head.record_len(), Ordering::Relaxed);
+        self.log.balance.append(head);
     }
 }
 

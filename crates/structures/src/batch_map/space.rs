@@ -1,11 +1,11 @@
 //! Segments taken, set aside, and found worth emptying.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use super::layout::{Place, SEQUENCE, SLOTS_MAX};
+use super::layout::{Head, Place, RECORDS, SEQUENCE, SLOTS_MAX};
 use super::log::{Log, Purpose};
 use crate::Result;
 use crate::segments::{Segment, Slot};
@@ -19,23 +19,47 @@ pub(super) struct Spares {
     pub(super) vacant: Vec<Slot>,
     /// Segments there are, spare ones included.
     pub(super) total: u64,
-    /// Segments of which less than half is live.
-    pub(super) sparse: BTreeSet<Slot>,
-    /// The one taken last: on its way to the log's end, where it is not seen yet.
-    taken: Option<Slot>,
+    /// Sealed segments of which a part is not live, those with the least first: by [`Rank`].
+    sparse: BTreeSet<(Rank, Slot)>,
+    /// What `sparse` has.
+    ranks: HashMap<Slot, Rank>,
 }
+
+/// How many sixteenths of a segment are live.
+type Rank = u64;
+const RANKS: u64 = 16;
+/// Below this, less than half is live.
+pub(super) const SPARSE: Rank = RANKS / 2;
+/// Below this, enough may be dead that emptying gains room.
+pub(super) const DEAD_ENOUGH: Rank = RANKS * 3 / 4;
 
 /// One in so many segments is kept for what makes room: removing needs room too. And at least one for
 /// tombstones, and one to move into what is live.
 const RESERVE_MIN: usize = 2;
 const RESERVE_ONE_IN: u64 = 32;
 /// Spare segments beyond the reserve that are kept; further ones go back to the pool.
-const SPARES_MAX: usize = 2;
+const SPARES_MAX: usize = 4;
 
 impl Spares {
     /// Spare segments that growth may not take.
     fn reserve(&self) -> usize {
         RESERVE_MIN + (self.total / RESERVE_ONE_IN) as usize
+    }
+
+    /// Spare segments that growth may take.
+    fn free(&self) -> u64 {
+        self.slots.len().saturating_sub(self.reserve()) as u64
+    }
+
+    fn rank(&mut self, slot: Slot, rank: Option<Rank>) {
+        let before = match rank {
+            Some(rank) => self.ranks.insert(slot, rank),
+            None => self.ranks.remove(&slot),
+        };
+        if before != rank {
+            before.map(|before| self.sparse.remove(&(before, slot)));
+            rank.map(|rank| self.sparse.insert((rank, slot)));
+        }
     }
 }
 
@@ -43,9 +67,11 @@ impl<M: Medium> Log<M> {
     /// Takes a segment of at least `len` bytes, with sequence 0.
     pub(super) fn take_segment(&self, len: u64, purpose: Purpose) -> Result<(Slot, Segment)> {
         let mut spares = self.spares.lock(self.medium());
-        let taken = self.take_from(&mut spares, len, purpose)?;
-        spares.taken = Some(taken.0);
-        Ok(taken)
+        let taken = self.take_from(&mut spares, len, purpose);
+        self.balance.set_spare(spares.free() * self.segment_len);
+        drop(spares);
+        self.compare();
+        taken
     }
 
     fn take_from(
@@ -101,11 +127,6 @@ impl<M: Medium> Log<M> {
         true
     }
 
-    /// Whether a segment is spare, or about to be used.
-    fn is_idle(spares: &Spares, slot: Slot) -> bool {
-        spares.taken == Some(slot) || spares.slots.contains(&slot)
-    }
-
     fn pop_spare(&self, spares: &mut Spares) -> Option<(Slot, Segment)> {
         let slot = spares.slots.pop()?;
         Some((slot, self.segments.get(slot)?))
@@ -125,6 +146,7 @@ impl<M: Medium> Log<M> {
         })?;
         spares.vacant.retain(|&vacant| vacant != slot);
         spares.total += 1;
+        self.balance.take(segment.len);
         Ok((slot, segment))
     }
 
@@ -146,71 +168,113 @@ impl<M: Medium> Log<M> {
         self.live.make(slot).store(0, Ordering::Relaxed);
         self.filled.make(slot).store(0, Ordering::Relaxed);
         let mut spares = self.spares.lock(self.medium());
-        spares.sparse.remove(&slot);
-        if segment.len == self.segment_len && spares.slots.len() < spares.reserve() + SPARES_MAX {
+        spares.rank(slot, None);
+        if segment.len == self.segment_len {
             spares.slots.push(slot);
-            self.forget_low(&spares);
         } else {
-            self.segments.free(&self.heap, slot);
-            spares.vacant.push(slot);
-            spares.total -= 1;
+            self.give_back(&mut spares, slot, segment);
         }
+        self.trim(&mut spares);
+        self.balance.set_spare(spares.free() * self.segment_len);
+        self.forget_low(&spares);
+    }
+
+    /// Gives back the spare segments that are too many. The reserve shrinks with the log.
+    fn trim(&self, spares: &mut Spares) {
+        while spares.slots.len() > spares.reserve() + SPARES_MAX
+            && let Some((slot, segment)) = self.pop_spare(spares)
+        {
+            self.give_back(spares, slot, segment);
+        }
+    }
+
+    fn give_back(&self, spares: &mut Spares, slot: Slot, segment: Segment) {
+        self.segments.free(&self.heap, slot);
+        spares.vacant.push(slot);
+        spares.total -= 1;
+        self.balance.free(segment.len);
     }
 
     /// Counts a record out of its segment's live bytes.
     #[inline]
-    pub(super) fn kill(&self, place: Place, len: u64) {
-        let slot = place.slot();
-        let before = self.live.make(slot).fetch_sub(len, Ordering::Relaxed);
-        if let Some(segment) = self.segments.get(slot)
-            && self.is_sparse_with(before - len, segment)
-            && !self.is_sparse_with(before, segment)
-        {
-            self.spares.lock(self.medium()).sparse.insert(slot);
+    pub(super) fn kill(&self, place: Place, head: Head) {
+        let (slot, len) = (place.slot(), head.record_len());
+        // SeqCst: before the look at whether the segment is sealed; partner of the store in `seal`. Whoever comes second
+        // sees what the other did, and gives the segment its rank.
+        let before = self.live.make(slot).fetch_sub(len, Ordering::SeqCst);
+        let rank = |live: u64| live / (self.segment_len / RANKS);
+        if rank(before) != rank(before.wrapping_sub(len)) && self.is_sealed(slot) {
+            self.consider(slot);
+        }
+        if self.balance.bury(head, self.segment_len) {
+            self.compare();
         }
     }
 
-    /// Notes the segment as sparse if it is.
+    /// Notes where the records of a segment end, to which nothing more goes.
+    pub(super) fn seal(&self, slot: Slot, end: u64) {
+        // SeqCst: partner of the exchange in `kill`.
+        self.filled.make(slot).store(end, Ordering::SeqCst);
+    }
+
+    fn is_sealed(&self, slot: Slot) -> bool {
+        // SeqCst: as in `seal`.
+        self.filled.make(slot).load(Ordering::SeqCst) != 0
+    }
+
+    /// Notes how much of a sealed segment is live.
     pub(super) fn consider(&self, slot: Slot) {
-        if self.is_sparse(slot) {
-            self.spares.lock(self.medium()).sparse.insert(slot);
-        }
-    }
-
-    /// A sparse segment that is at rest.
-    pub(super) fn pick_sparse(&self) -> Option<Slot> {
         let mut spares = self.spares.lock(self.medium());
-        // A spare segment may have been used again since.
-        spares.sparse.retain(|&slot| self.is_sparse(slot));
-        let sparse: Vec<Slot> =
-            spares.sparse.iter().copied().filter(|&slot| !Self::is_idle(&spares, slot)).collect();
-        drop(spares);
-        sparse.into_iter().find(|&slot| self.is_at_rest(slot) && !self.is_needed_by_void(slot))
+        // Under the lock: who comes later sees no older number.
+        let rank = self.rank(slot);
+        spares.rank(slot, rank);
     }
 
-    fn is_sparse(&self, slot: Slot) -> bool {
-        let live = self.live.make(slot).load(Ordering::Relaxed);
-        self.segments.get(slot).is_some_and(|segment| self.is_sparse_with(live, segment))
-    }
-
-    fn is_sparse_with(&self, live: u64, segment: Segment) -> bool {
+    /// The rank of a segment, if it is sealed and emptying it may gain something.
+    fn rank(&self, slot: Slot) -> Option<Rank> {
+        let segment = self.segments.get(slot).filter(|_| self.is_sealed(slot))?;
+        let live = self.live.make(slot).load(Ordering::SeqCst);
         // One long record is there or not.
-        if segment.len > self.segment_len { live == 0 } else { live * 2 < segment.len }
+        let is_long = segment.len > self.segment_len;
+        let rank = if is_long { live.min(1) * RANKS } else { live / (segment.len / RANKS) };
+        (rank < DEAD_ENOUGH).then_some(rank)
+    }
+
+    /// Sealed segments at rest below a rank, those of which the least is live first: as many as have a segment's worth of
+    /// live records together, or one.
+    pub(super) fn pick(&self, end: Rank) -> Vec<Slot> {
+        let spares = self.spares.lock(self.medium());
+        let used = self.used_slots();
+        let mut left = self.segment_len;
+        let mut picked = Vec::new();
+        for &(rank, slot) in spares.sparse.range(..(end, Slot(0))) {
+            let live = self.live.make(slot).load(Ordering::Relaxed);
+            if !picked.is_empty() && live > left {
+                break;
+            }
+            // Of what is half live, much has to be dead: room that is merely unused cannot be gained.
+            let is_worth = rank < SPARSE || self.dead(slot) * 4 >= self.segment_len;
+            if is_worth && !used.contains(&slot) && !self.is_needed_by_void(slot) {
+                left = left.saturating_sub(live);
+                picked.push(slot);
+            }
+        }
+        picked
+    }
+
+    /// Bytes of dead records in a segment that is sealed.
+    fn dead(&self, slot: Slot) -> u64 {
+        let filled = self.filled.make(slot).load(Ordering::Relaxed).saturating_sub(RECORDS);
+        filled.saturating_sub(self.live.make(slot).load(Ordering::Relaxed))
     }
 
     /// The segment at rest with the most dead bytes, if they are at least `dead_min`.
     pub(super) fn pick_emptiest(&self, dead_min: u64) -> Option<Slot> {
-        let is_idle = |slot| Self::is_idle(&self.spares.lock(self.medium()), slot);
-        let dead = |slot: Slot| {
-            let filled = self.filled.make(slot).load(Ordering::Relaxed);
-            filled.saturating_sub(self.live.make(slot).load(Ordering::Relaxed))
-        };
         self.segments
             .slots()
-            .filter(|&(slot, _)| !is_idle(slot) && self.is_at_rest(slot))
-            .filter(|&(slot, _)| !self.is_needed_by_void(slot))
-            .map(|(slot, _)| (dead(slot), slot))
+            .map(|(slot, _)| (self.dead(slot), slot))
             .filter(|&(dead, _)| dead >= dead_min)
+            .filter(|&(_, slot)| self.is_at_rest(slot) && !self.is_needed_by_void(slot))
             .max()
             .map(|(_, slot)| slot)
     }

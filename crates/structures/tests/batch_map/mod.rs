@@ -1,3 +1,4 @@
 mod basic;
 mod fences;
+mod pace;
 mod space;
