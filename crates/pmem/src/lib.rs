@@ -32,6 +32,7 @@ pub mod order;
 pub mod persistent;
 pub mod pool;
 mod sigbus;
+mod signals;
 #[cfg(target_arch = "x86_64")]
 mod summed;
 pub mod sync;
@@ -48,6 +49,7 @@ pub use off::Off;
 pub use persistent::Persistent;
 pub use pool::{Format, Guarantee, Options, Pool, PoolInfo};
 pub use remanent_macros::Persistent;
+pub use signals::ignore_file_size_signal;
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
