@@ -75,6 +75,14 @@ pub enum Error {
         /// The pool file.
         path: PathBuf,
     },
+    /// The file was to be the caller's alone ([`Options::private`](crate::Options::private)), and is not.
+    #[error("{path} is not yours alone: {reason}; choose another path", path = path.display())]
+    NotPrivate {
+        /// The path.
+        path: PathBuf,
+        /// What others could do.
+        reason: String,
+    },
     /// No room is left for an allocation.
     #[error(
         "pool is full: {needed} bytes asked for, {size} of at most {size_max} bytes in use; \

@@ -2,11 +2,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use super::layout::CHUNK_LEN;
@@ -47,6 +47,7 @@ pub struct Options {
     emulation: Emulation,
     flush_instruction: Option<FlushInstruction>,
     write_disturbance: bool,
+    private: bool,
     wait: Duration,
 }
 
@@ -65,6 +66,7 @@ impl Options {
             emulation: Emulation::None,
             flush_instruction: None,
             write_disturbance: false,
+            private: false,
             wait: Duration::ZERO,
         }
     }
@@ -103,6 +105,17 @@ impl Options {
     /// removing slower.
     pub fn write_disturbance(mut self, declared: bool) -> Self {
         self.write_disturbance = declared;
+        self
+    }
+
+    /// Opens a file of the calling user's own only: a regular file that the path names itself, not through a symbolic
+    /// link, that has no other name, and that nobody else may write. For paths in directories where others may put
+    /// files, such as `/dev/shm`.
+    ///
+    /// What was opened is looked at, not what the path named a moment before. The directory must be one in which
+    /// others cannot rename the caller's files: theirs to write only if it is sticky.
+    pub fn private(mut self, private: bool) -> Self {
+        self.private = private;
         self
     }
 
@@ -251,13 +264,16 @@ impl Options {
         path: &Path,
         wrap: impl FnOnce(Mapped) -> M,
     ) -> Result<Pool<M>> {
-        if is_device(path) {
-            let file = open_file(path, Access::Shared)?;
+        if !self.private && is_device(path) {
+            let file = self.open_file(path, Access::Shared)?;
             self.lock(&file, path, Access::Shared)?;
             let (mapped, guarantee) = self.map(file, path, Access::Shared, 0)?;
             return self.format(wrap(mapped), guarantee);
         }
         check_size_max(self.size_max, path)?;
+        if self.private {
+            check_directory(path)?;
+        }
         // Written under another name and renamed: a crash leaves no half pool under this one.
         let temporary = temporary_path(path);
         let file = OpenOptions::new()
@@ -287,11 +303,14 @@ impl Options {
         access: Access,
         wrap: impl FnOnce(Mapped) -> M,
     ) -> Result<Pool<M>> {
-        let mut file = open_file(path, access)?;
+        if self.private {
+            check_directory(path)?;
+        }
+        let mut file = self.open_file(path, access)?;
         self.lock(&file, path, access)?;
         while !is_still_at(&file, path) {
             // Removed, and perhaps made anew, while the lock was waited for.
-            file = open_file(path, access)?;
+            file = self.open_file(path, access)?;
             self.lock(&file, path, access)?;
         }
         let size_max = stored_size_max(&file, path, access)?;
@@ -338,6 +357,27 @@ impl Options {
         Pool::format(medium, &Format { size_max, uuid: random_uuid(), guarantee })
     }
 
+    fn open_file(&self, path: &Path, access: Access) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(access == Access::Shared);
+        if !self.private {
+            return options.open(path).map_err(|e| Error::io("open", path, e));
+        }
+        // No waiting either, should it be something else than a file.
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = options.custom_flags(flags.bits() as i32).open(path).map_err(|error| {
+            match Errno::from_io_error(&error) {
+                Some(Errno::LOOP) => Error::NotPrivate {
+                    path: path.to_owned(),
+                    reason: "it is a symbolic link, which may lead anywhere".to_owned(),
+                },
+                _ => Error::io("open", path, error),
+            }
+        })?;
+        check_own(&file, path)?;
+        Ok(file)
+    }
+
     /// Takes the lock, waiting as long as allowed: for itself, or together with others who inspect the pool.
     fn lock(&self, file: &File, path: &Path, access: Access) -> Result<()> {
         let operation = match access {
@@ -365,24 +405,57 @@ impl Options {
         if self.durability == Durability::Process {
             return Ok(());
         }
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let synced = File::open(parent).and_then(|directory| directory.sync_all());
+        let synced = File::open(parent(path)).and_then(|directory| directory.sync_all());
         synced.map_err(|e| Error::io("make durable the directory of", path, e))
     }
 }
 
-fn open_file(path: &Path, access: Access) -> Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(access == Access::Shared);
-    options.open(path).map_err(|e| Error::io("open", path, e))
+/// Refuses a file that somebody else made, or could lead us to or change.
+fn check_own(file: &File, path: &Path) -> Result<()> {
+    let metadata = file.metadata().map_err(|e| Error::io("look at", path, e))?;
+    let user = rustix::process::geteuid().as_raw();
+    let reason = if !metadata.is_file() {
+        "it is no regular file".to_owned()
+    } else if metadata.uid() != user {
+        format!("it belongs to user {}, and you are user {user}", metadata.uid())
+    } else if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        format!("others may write it (mode {:03o})", metadata.mode() & 0o777)
+    } else if metadata.nlink() != 1 {
+        format!("it has {} names", metadata.nlink())
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotPrivate { path: path.to_owned(), reason })
+}
+
+/// Refuses a directory in which others may rename and remove what is not theirs.
+fn check_directory(path: &Path) -> Result<()> {
+    let directory = parent(path);
+    let metadata = std::fs::metadata(directory).map_err(|e| Error::io("look at", directory, e))?;
+    let user = rustix::process::geteuid().as_raw();
+    let reason = if metadata.uid() != user && metadata.uid() != 0 {
+        format!("its directory belongs to user {}, and you are user {user}", metadata.uid())
+    } else if metadata.mode() & WRITABLE_BY_OTHERS != 0 && metadata.mode() & STICKY == 0 {
+        "others may rename files in its directory, which is not sticky".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::NotPrivate { path: path.to_owned(), reason })
+}
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// The directory that a file lies in.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
 }
 
 /// Whether `path` still names the file that was opened.
 fn is_still_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
     match (file.metadata(), std::fs::metadata(path)) {
         (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
         _ => false,
@@ -421,7 +494,6 @@ fn name_file(error: Error, path: &Path) -> Error {
 
 /// The process that holds the lock on `file`, as the kernel lists it.
 fn holder(file: &File) -> Option<u32> {
-    use std::os::unix::fs::MetadataExt;
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let wanted = format!("{major:02x}:{minor:02x}:{}", metadata.ino());

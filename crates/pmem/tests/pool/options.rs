@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use remanent_pmem::{Durability, Error, Latency, Pool};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::slots::Slots;
 use super::support::{child_argument, memory_dir, run_as_child};
@@ -209,4 +212,96 @@ fn info_says_what_the_pool_is() {
     assert_eq!(info.created_durability, Durability::Process);
     assert_eq!(info.roots.len(), 1);
     assert_eq!((&*info.roots[0].name, &*info.roots[0].root_type.name), ("slots", "Slots"));
+}
+
+/// Someone who may write to the directory exchanges the file for a link, again and again, while it is opened.
+#[test]
+fn a_private_pool_is_never_opened_through_a_link() {
+    /// How often each of what can happen is to have happened, and for how long that is waited for.
+    const EACH: u32 = 20;
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let dir = memory_dir();
+    let [path, link, foreign] =
+        ["own.pool", "link", "foreign.pool"].map(|name| dir.path().join(name));
+    let create = |path: &PathBuf| {
+        let pool = Pool::options().size_max(64 << 20).create(path).unwrap();
+        pool.info().unwrap().uuid
+    };
+    let (own, others) = (create(&path), create(&foreign));
+    std::os::unix::fs::symlink(&foreign, &link).unwrap();
+    // How often the file itself was opened, what the link leads to, and how often opening was refused.
+    let race = |private: bool| {
+        let (mut opened, mut followed, mut refused) = (0, 0, 0);
+        let start = Instant::now();
+        let is_enough = |other: u32, opened: u32| other >= EACH && opened >= EACH;
+        while !is_enough(if private { refused } else { followed }, opened) {
+            assert!(start.elapsed() < PATIENCE, "no race: {opened}, {followed}, {refused}");
+            match Pool::options().private(private).open(&path) {
+                Ok(pool) => {
+                    let uuid = pool.info().unwrap().uuid;
+                    assert!(uuid == own || uuid == others);
+                    opened += u32::from(uuid == own);
+                    followed += u32::from(uuid == others);
+                }
+                Err(Error::NotPrivate { reason, .. }) => {
+                    assert!(reason.contains("link"), "{reason}");
+                    refused += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        followed
+    };
+    let is_done = AtomicBool::new(false);
+    let (plain, private) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let followed =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (race(false), race(true))));
+        is_done.store(true, Ordering::Relaxed);
+        followed.expect("both races are run")
+    });
+    assert!(plain >= EACH);
+    assert_eq!(private, 0, "a link was followed");
+}
+
+#[test]
+fn a_private_pool_is_a_file_of_its_own_in_a_safe_directory() {
+    let dir = memory_dir();
+    let path = dir.path().join("own.pool");
+    let options = Pool::options().size_max(64 << 20).private(true);
+    let refused = |why: &str| match options.open_or_create(&path).unwrap_err() {
+        Error::NotPrivate { reason, .. } => assert!(reason.contains(why), "{reason}"),
+        error => panic!("{error}"),
+    };
+    let permit =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    drop(options.open_or_create(&path).unwrap());
+    drop(options.open_or_create(&path).unwrap());
+    permit(&path, 0o620);
+    refused("others may write it (mode 620)");
+    permit(&path, 0o644);
+    drop(options.open(&path).unwrap());
+    let second = dir.path().join("second");
+    fs::hard_link(&path, &second).unwrap();
+    refused("it has 2 names");
+    fs::remove_file(&second).unwrap();
+    permit(dir.path(), 0o777);
+    refused("not sticky");
+    permit(dir.path(), 0o1777);
+    drop(options.open(&path).unwrap());
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
+        refused("it belongs to user 12345");
+        std::os::unix::fs::chown(dir.path(), Some(12_345), None).unwrap();
+        refused("its directory belongs to user 12345");
+        std::os::unix::fs::chown(dir.path(), Some(0), None).unwrap();
+    }
+    fs::remove_file(&path).unwrap();
+    rustix::fs::mkfifoat(CWD, &path, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    refused("no regular file");
 }
