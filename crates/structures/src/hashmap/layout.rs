@@ -70,8 +70,8 @@ pub(super) const VALUE: u64 = 8;
 pub(super) const TAG: u64 = 16;
 const DATA: u64 = 24;
 
-/// Longest key and value: 512 MiB, as Redis.
-pub(super) const LEN_MAX: u64 = 512 << 20;
+/// Longest key and value: 512 MiB, as Redis, and what a program may put before them, such as the type of a value.
+pub(super) const LEN_MAX: u64 = (512 << 20) + 64;
 
 /// Place of an entry or a dummy in the list, 48 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
