@@ -4,6 +4,7 @@ use std::fs;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::Exports;
 use super::connection::Connections;
+use crate::net::Spare;
 
 /// Connections that the system keeps for us until we accept them.
 const BACKLOG: i32 = 128;
@@ -190,18 +192,20 @@ impl Drop for EndOnDrop {
 }
 
 async fn accept_tcp(listener: tokio::net::TcpListener, connections: Arc<Connections>) {
+    let mut spare = Spare::new();
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
                 let prepared = socket.into_std().and_then(|socket| prepare_tcp(socket.into()));
                 start(&connections, prepared, address.to_string());
             }
-            Err(error) => pause(&error).await,
+            Err(error) => refuse(&mut spare, &listener, &error).await,
         }
     }
 }
 
 async fn accept_unix(listener: tokio::net::UnixListener, connections: Arc<Connections>) {
+    let mut spare = Spare::new();
     loop {
         match listener.accept().await {
             Ok((socket, _)) => {
@@ -212,14 +216,16 @@ async fn accept_unix(listener: tokio::net::UnixListener, connections: Arc<Connec
                 let prepared = socket.into_std().map(Socket::from);
                 start(&connections, prepared, client);
             }
-            Err(error) => pause(&error).await,
+            Err(error) => refuse(&mut spare, &listener, &error).await,
         }
     }
 }
 
-async fn pause(error: &io::Error) {
-    tracing::warn!(%error, "cannot accept a connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
+/// Closes a connection that no descriptor is left for. NBD has no word for that.
+async fn refuse(spare: &mut Spare, listener: impl AsFd, error: &io::Error) {
+    if !spare.refuse(listener, error, b"") {
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
 }
 
 fn start(connections: &Arc<Connections>, socket: io::Result<Socket>, client: String) {

@@ -1,6 +1,7 @@
 //! The sockets: one thread accepts connections, the others serve them.
 
 mod connection;
+mod spare;
 mod worker;
 
 use std::future::Future;
@@ -15,6 +16,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::StoreError;
 use crate::{Config, Keyspace, Shared, Store};
+pub(crate) use spare::Spare;
 use worker::Worker;
 
 /// Connections that the system keeps for us until we accept them.
@@ -23,8 +25,11 @@ const BACKLOG: i32 = 1024;
 const KEEPALIVE: Duration = Duration::from_secs(300);
 /// Pause after the system refused a connection for want of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Files besides connections that the process may need at a time.
-const OTHER_FILES: u64 = 64;
+/// Files besides connections that the process may need at a time, and for each thread that serves them.
+const OTHER_FILES: u64 = 32;
+const THREAD_FILES: u64 = 4;
+/// What a client is told that cannot be served.
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +42,12 @@ pub enum BindError {
          --unprotected if the network is trusted"
     )]
     Unprotected(SocketAddr),
+    /// A password that everybody knows.
+    #[error(
+        "the password is empty, and would keep nobody out; set another one, or none, with which only clients on this \
+         machine are served"
+    )]
+    EmptyPassword,
     /// The system refused the address.
     #[error("cannot listen on {address}: {source}; choose another address with --listen")]
     Listen {
@@ -74,6 +85,9 @@ impl<S: Store> Server<S> {
     /// When the address cannot be had, or would let strangers in; when the store cannot be read.
     pub fn bind(store: S, mut config: Config) -> Result<Self, BindError> {
         let address = config.listen;
+        if config.password.as_ref().is_some_and(String::is_empty) {
+            return Err(BindError::EmptyPassword);
+        }
         if !address.ip().is_loopback() && config.password.is_none() && !config.unprotected {
             return Err(BindError::Unprotected(address));
         }
@@ -81,7 +95,17 @@ impl<S: Store> Server<S> {
         if let Ok(bound) = listener.local_addr() {
             config.listen = bound;
         }
-        raise_file_limit(config.clients_max as u64 + OTHER_FILES);
+        let others = OTHER_FILES + THREAD_FILES * thread_count(&config) as u64;
+        let allowed = raise_file_limit(config.clients_max as u64 + others);
+        let clients_max = usize::try_from(allowed.saturating_sub(others)).unwrap_or(usize::MAX);
+        if clients_max < config.clients_max {
+            config.clients_max = clients_max.max(1);
+            tracing::warn!(
+                clients = config.clients_max,
+                open_files = allowed,
+                "fewer clients than asked for can be served: see `ulimit -n`"
+            );
+        }
         let shared = Arc::new(Shared::new(Keyspace::open(store)?, config));
         Ok(Server { shared, listener })
     }
@@ -108,11 +132,7 @@ impl<S: Store> Server<S> {
         let (stopper, stopped) = watch::channel(false);
         let shutdown = Arc::new(Notify::new());
         let ending = Ending { stop: stopped, shutdown: Arc::clone(&shutdown) };
-        let threads = match self.shared.config.threads {
-            0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
-            threads => threads,
-        };
-        let workers = (0..threads)
+        let workers = (0..thread_count(&self.shared.config))
             .map(|index| Worker::start(index, Arc::clone(&self.shared), ending.clone()))
             .collect::<io::Result<Vec<_>>>()?;
         let sweeper = Sweeper::start(&self.shared)?;
@@ -137,21 +157,26 @@ impl<S: Store> Server<S> {
     /// Hands each new connection to the worker that has fewest.
     async fn accept(&self, workers: &[Worker]) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
+        let mut spare = Spare::new();
+        // Relaxed: a count for people.
+        let count_rejected = || self.shared.rejected.fetch_add(1, Ordering::Relaxed);
         loop {
             let (socket, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    if spare.refuse(&listener, &error, TOO_MANY) {
+                        count_rejected();
+                    } else {
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                     continue;
                 }
             };
             let connected = workers.iter().map(Worker::connections).sum::<usize>();
             if connected >= self.shared.config.clients_max {
-                // Relaxed: a count for people.
-                self.shared.rejected.fetch_add(1, Ordering::Relaxed);
+                count_rejected();
                 // Best effort: whoever does not take the explanation is closed without it.
-                let _ = socket.try_write(b"-ERR max number of clients reached\r\n");
+                let _ = socket.try_write(TOO_MANY);
                 continue;
             }
             let worker = workers.iter().min_by_key(|worker| worker.connections());
@@ -211,16 +236,22 @@ fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
-/// Asks the system for as many open files as the clients need; it may allow fewer.
-fn raise_file_limit(wanted: u64) {
+/// How many threads serve connections.
+fn thread_count(config: &Config) -> usize {
+    match config.threads {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
+        threads => threads,
+    }
+}
+
+/// Asks the system for as many open files as are wanted; it may allow fewer. Returns how many it does.
+fn raise_file_limit(wanted: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= wanted) {
-        return;
-    }
-    let current = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..limit });
-    if raised.is_err() || current < wanted {
-        tracing::warn!(wanted, allowed = current, "few open files are allowed; see `ulimit -n`");
+    let Some(current) = limit.current.filter(|current| *current < wanted) else { return wanted };
+    let raised = limit.maximum.map_or(wanted, |maximum| maximum.min(wanted));
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(raised), ..limit }) {
+        Ok(()) => raised,
+        Err(_) => current,
     }
 }
