@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::command::Command;
+use tokio::sync::Notify;
+
+use crate::command::{Verb, table};
 
 /// All clients that are connected, in the order in which they came.
 #[derive(Debug, Default)]
@@ -50,6 +52,18 @@ impl Clients {
         self.list().connected.values().cloned().collect()
     }
 
+    /// Closes the client that takes most memory among those that have taken some for as long as `patience`, and returns
+    /// it: it does not read its answers, or does not send the rest of its request.
+    pub(crate) fn close_largest(&self, patience: Duration) -> Option<Arc<Record>> {
+        // Relaxed: estimates, of which the largest is good enough.
+        let taken = |record: &Record| record.memory_len.load(Ordering::Relaxed);
+        let mut records = self.all();
+        records.retain(|record| record.held_memory_for().is_some_and(|time| time >= patience));
+        let largest = records.into_iter().max_by_key(|record| taken(record))?;
+        largest.closing.notify_one();
+        Some(largest)
+    }
+
     /// What was counted since the server was started.
     pub(crate) fn totals(&self) -> Totals {
         let list = self.list();
@@ -77,8 +91,37 @@ pub(crate) struct Record {
     /// Milliseconds after `connected` at which it last sent something.
     pub(crate) last_active_ms: AtomicU64,
     pub(crate) protocol: AtomicU8,
+    /// Number of its socket in this process; negative where it has none.
+    pub(crate) descriptor: AtomicI32,
+    /// Whether it is between `MULTI` and `EXEC`.
+    pub(crate) is_in_transaction: AtomicBool,
+    pub(crate) buffers: Buffers,
+    /// Told when the client is to be closed, because it takes memory that others need.
+    pub(crate) closing: Notify,
+    /// What it did last, as a number of a [`Verb`]; none before its first command.
+    last_verb: AtomicU8,
+    /// Bytes that it takes of the clients' memory.
+    memory_len: AtomicU64,
+    /// Milliseconds after `connected`, and 1, since when it takes some; 0 where it takes none.
+    memory_since_ms: AtomicU64,
     about: Mutex<About>,
 }
+
+/// Bytes in the buffers of a client.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    /// Of requests that were not run yet.
+    pub(crate) query_len: AtomicU64,
+    /// Of room for more of them.
+    pub(crate) query_free: AtomicU64,
+    /// Of room for answers.
+    pub(crate) reply_capacity: AtomicU64,
+    /// Of answers that wait to be sent.
+    pub(crate) reply_len: AtomicU64,
+}
+
+/// Marks a client that has done nothing yet.
+const NOTHING: u8 = u8::MAX;
 
 /// What a client said of itself, and did last.
 #[derive(Clone, Debug, Default)]
@@ -98,8 +141,44 @@ impl Record {
             counters: Counters::default(),
             last_active_ms: AtomicU64::new(0),
             protocol: AtomicU8::new(2),
+            descriptor: AtomicI32::new(-1),
+            is_in_transaction: AtomicBool::new(false),
+            buffers: Buffers::default(),
+            closing: Notify::new(),
+            last_verb: AtomicU8::new(NOTHING),
+            memory_len: AtomicU64::new(0),
+            memory_since_ms: AtomicU64::new(0),
             about: Mutex::default(),
         }
+    }
+
+    fn age_ms(&self) -> u64 {
+        self.connected.elapsed().as_millis() as u64
+    }
+
+    /// Says what the client does.
+    pub(crate) fn set_doing(&self, verb: Verb) {
+        // Relaxed, here and below: what people see of a client may be a moment old.
+        self.last_verb.store(verb as u8, Ordering::Relaxed);
+    }
+
+    /// Says how much of the clients' memory the client takes now.
+    pub(crate) fn set_memory(&self, bytes: u64) {
+        if self.memory_len.load(Ordering::Relaxed) == bytes {
+            return;
+        }
+        self.memory_len.store(bytes, Ordering::Relaxed);
+        if bytes == 0 {
+            self.memory_since_ms.store(0, Ordering::Relaxed);
+        } else if self.memory_since_ms.load(Ordering::Relaxed) == 0 {
+            self.memory_since_ms.store(self.age_ms() + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long it has taken memory without a pause.
+    fn held_memory_for(&self) -> Option<Duration> {
+        let since_ms = self.memory_since_ms.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Duration::from_millis(self.age_ms().saturating_sub(since_ms)))
     }
 
     pub(crate) fn about(&self) -> MutexGuard<'_, About> {
@@ -107,22 +186,34 @@ impl Record {
     }
 
     /// The client's line in `CLIENT LIST`.
-    pub(crate) fn line(&self, doing: &Command) -> String {
+    pub(crate) fn line(&self) -> String {
         let about = self.about().clone();
-        // Relaxed, here and below: what people see of a client may be a moment old.
-        let age_ms = self.connected.elapsed().as_millis() as u64;
-        let idle_ms = age_ms.saturating_sub(self.last_active_ms.load(Ordering::Relaxed));
+        // Relaxed: as in `set_doing`.
+        let number = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let age_ms = self.age_ms();
+        let idle_ms = age_ms.saturating_sub(number(&self.last_active_ms));
+        let (flags, multi) = match self.is_in_transaction.load(Ordering::Relaxed) {
+            true => ("x", 0),
+            false => ("N", -1),
+        };
+        let (query_len, query_free) =
+            (number(&self.buffers.query_len), number(&self.buffers.query_free));
+        let reply_capacity = number(&self.buffers.reply_capacity);
         format!(
-            "id={} addr={} laddr={} fd=-1 name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 \
-             multi=-1 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 \
-             tot-mem=0 events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
+             ssub=0 multi={multi} qbuf={query_len} qbuf-free={query_free} argv-mem=0 multi-mem=0 \
+             rbs={reply_capacity} rbp={reply_capacity} obl={} oll=0 omem=0 tot-mem={} events=r \
+             cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
             self.id,
             self.address,
             self.local,
+            self.descriptor.load(Ordering::Relaxed),
             about.name,
             age_ms / 1000,
             idle_ms / 1000,
-            doing.text,
+            number(&self.buffers.reply_len),
+            query_len + query_free + reply_capacity,
+            table::name_of(self.last_verb.load(Ordering::Relaxed)).unwrap_or("NULL"),
             self.protocol.load(Ordering::Relaxed),
             about.library,
             about.library_version,

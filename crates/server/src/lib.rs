@@ -14,12 +14,15 @@ mod about;
 mod check;
 mod clients;
 mod command;
+mod guard;
 mod keyspace;
+mod memory;
 pub mod nbd;
 mod net;
 pub mod resp;
 mod session;
 mod shared;
+mod statistics;
 pub mod store;
 mod syncs;
 

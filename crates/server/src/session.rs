@@ -2,23 +2,28 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::clients::{Record, Totals};
 use crate::command::{self, Call, Command};
-use crate::resp::{Output, Parser};
+use crate::memory::Share;
+use crate::resp::{Output, Parser, ProtocolError};
+use crate::statistics::{Ended, Tally};
 use crate::syncs::Ticket;
 use crate::{Shared, Store};
 
 /// Bytes of answers after which they are sent before more requests are run.
-const FLUSH_LEN: usize = 64 << 10;
+const FLUSH_LEN: usize = 32 << 10;
 /// Requests after which other connections get a turn.
 const TURN_REQUESTS: usize = 1024;
 /// Bytes of room for a read, at least.
 const READ_LEN: usize = 16 << 10;
 /// Bytes of buffer that an idle connection keeps for each direction, at most.
 const KEPT_LEN: usize = 64 << 10;
+/// Bytes of buffer for each direction that do not count as memory that clients share, so that short requests and answers
+/// have room however much others take: what is kept, and the positions of some arguments.
+const UNCOUNTED: usize = KEPT_LEN + (4 << 10);
 
 /// What a connection needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub enum Progress {
     Read,
     /// Send the answers, let others have a turn, then go on.
     Yield,
+    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a wrong password was given.
+    Wait(Duration),
     /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
     Long,
     /// Send the answers, then close the connection.
@@ -71,6 +78,11 @@ pub struct Session<S: Store> {
     counted: usize,
     parser: Parser,
     output: Output,
+    /// What `input` and the parser take of the clients' memory.
+    share: Share,
+    tally: Tally,
+    /// When the request before was done.
+    clock: Instant,
 }
 
 /// A request that may take long.
@@ -90,6 +102,10 @@ pub(crate) struct Client {
     pub(crate) replies: Replies,
     /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
     pub(crate) end: Option<Progress>,
+    /// Set by a wrong password: how long the present answer waits.
+    pub(crate) delay: Option<Duration>,
+    /// Whether requests are refused because `MULTI` was sent, and neither `EXEC` nor `DISCARD` since.
+    pub(crate) is_in_transaction: bool,
     /// Which syncs make safe all that the long request waits for.
     pub(crate) ticket: Ticket,
     /// Whether the long request has waited for as long as it may.
@@ -118,11 +134,15 @@ impl<S: Store> Session<S> {
             authenticated,
             replies: Replies::All,
             end: None,
+            delay: None,
+            is_in_transaction: false,
             ticket: Ticket::default(),
             is_overdue: false,
             counts: Totals::default(),
         };
-        let output = Output::new(shared.config.output_len_max);
+        let share = Share::new(&shared.memory, UNCOUNTED);
+        let output = Output::sharing(shared.config.output_len_max, share);
+        let share = Share::new(&shared.memory, UNCOUNTED);
         Session {
             shared,
             client,
@@ -132,24 +152,53 @@ impl<S: Store> Session<S> {
             counted: 0,
             parser: Parser::new(limits),
             output,
+            share,
+            tally: Tally::default(),
+            clock: Instant::now(),
         }
+    }
+
+    /// Says which descriptor the socket is, for people who list the clients.
+    pub fn set_descriptor(&mut self, descriptor: i32) {
+        // Relaxed: for people.
+        self.client.record.descriptor.store(descriptor, Ordering::Relaxed);
+    }
+
+    /// What others may see of the client; its `closing` is told when it is to be closed.
+    pub(crate) fn record(&self) -> Arc<Record> {
+        Arc::clone(&self.client.record)
     }
 
     /// Where bytes that were read are to be appended; it has room for some.
     ///
-    /// What was run already is dropped first. Room grows with what has arrived, not with what a
-    /// client announces, so announcing much costs the server nothing.
+    /// Room grows with what has arrived, not with what a client announces, so announcing much costs the server nothing.
     pub fn input(&mut self) -> &mut Vec<u8> {
+        if self.input.capacity() == self.input.len() {
+            // The first read. Should the system have no memory for it, the read will ask for less.
+            let _ = self.input.try_reserve_exact(READ_LEN);
+        }
+        self.counted = self.input.len();
+        &mut self.input
+    }
+
+    /// Drops what was run, and makes room for what the present request wants; false when there is no memory for it.
+    fn make_room(&mut self) -> bool {
         self.input.drain(..self.done);
         self.done = 0;
         let missing = self.parser.wanted().saturating_sub(self.input.len());
         let room = missing.min(self.input.len()).max(READ_LEN);
-        if self.input.len() + room <= KEPT_LEN {
+        let wanted = self.input.len() + room;
+        if wanted <= KEPT_LEN {
             self.input.shrink_to(KEPT_LEN);
         }
-        self.input.reserve_exact(room);
-        self.counted = self.input.len();
-        &mut self.input
+        let positions = self.parser.memory_len();
+        let is_granted = self.share.resize(wanted.max(self.input.capacity()) + positions)
+            && self.input.try_reserve_exact(room).is_ok();
+        if !is_granted {
+            // What it has counts until it is closed, if only as much as there may be.
+            self.share.resize(self.input.capacity() + positions);
+        }
+        is_granted
     }
 
     /// Answers that wait to be sent.
@@ -160,23 +209,39 @@ impl<S: Store> Session<S> {
     /// Forgets the answers: they were sent.
     pub fn sent(&mut self) {
         self.output.clear(KEPT_LEN);
+        self.show_buffers();
     }
 
     /// Runs the requests that are whole, until something else is needed.
     pub fn run(&mut self) -> Progress {
         self.client.counts.bytes_in += (self.input.len() - self.counted) as u64;
         self.counted = self.input.len();
+        self.show_buffers();
+        self.clock = Instant::now();
         let sent_before = self.output.len();
-        let progress = self.run_turn();
+        let mut progress = self.run_turn();
+        if progress == Progress::Read && !self.make_room() {
+            progress = self.refuse_request();
+        }
         self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
         self.report();
         progress
+    }
+
+    /// Answers a request that there is no memory for, and of which more is to come: nothing that follows can be told
+    /// from it, so the connection ends.
+    fn refuse_request(&mut self) -> Progress {
+        self.shared.memory_refused(self.client.record.address);
+        self.output.error(command::NO_MEMORY_FOR_REQUEST);
+        self.client.end = Some(Progress::Close);
+        Progress::Close
     }
 
     /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as
     /// long as it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
     pub fn run_long(&mut self) -> Progress {
         let Some(Long { len, .. }) = self.long.take() else { return Progress::Yield };
+        self.clock = Instant::now();
         let sent_before = self.output.len();
         let request = &mut self.input[self.done..self.done + len];
         let command = command::table::find(self.parser.request(request).get(0));
@@ -218,6 +283,7 @@ impl<S: Store> Session<S> {
             let len = match self.parser.parse(rest) {
                 Ok(Some(len)) => len,
                 Ok(None) => return Progress::Read,
+                Err(ProtocolError::NoMemory) => return self.refuse_request(),
                 Err(error) => {
                     self.output.error(&format!("ERR Protocol error: {error}"));
                     self.client.end = Some(Progress::Close);
@@ -233,12 +299,16 @@ impl<S: Store> Session<S> {
             if let Some(command) = command.filter(|command| command::is_long(command, &request)) {
                 let sync_limit = command::sync_limit(command, &request);
                 // Nobody makes the disk work who may not even ask for it.
-                let sync_limit = sync_limit.filter(|_| self.client.authenticated);
+                let may_sync = self.client.authenticated && !self.client.is_in_transaction;
+                let sync_limit = sync_limit.filter(|_| may_sync);
                 self.long = Some(Long { len, sync_limit });
                 self.client.ticket = self.shared.syncs.ticket();
                 return Progress::Long;
             }
             self.execute(len, command);
+            if let Some(delay) = self.client.delay.take() {
+                return Progress::Wait(delay);
+            }
         }
         Progress::Yield
     }
@@ -254,8 +324,9 @@ impl<S: Store> Session<S> {
             request,
             reply: &mut self.output,
         };
-        call.execute(command);
+        let ended = call.execute(command);
         self.done += len;
+        self.count(ended);
         if replies != Replies::All && self.client.replies != Replies::All {
             self.output.truncate(start);
         }
@@ -263,19 +334,43 @@ impl<S: Store> Session<S> {
             self.client.replies = Replies::All;
         }
         self.parser.set_authenticated(self.client.authenticated);
-        if self.output.overflowed() {
-            tracing::warn!(client = %self.client.record.address, "an answer is too long to send");
-            self.output.truncate(0);
+        if self.output.failure().is_some() {
+            // Not even a short answer has room: the system itself is out of memory.
+            tracing::warn!(client = %self.client.record.address, "no memory for an answer");
+            self.output.truncate(start);
             self.client.end = Some(Progress::Close);
+        }
+    }
+
+    fn count(&mut self, ended: Option<(&'static Command, Ended)>) {
+        let now = Instant::now();
+        let duration = now - std::mem::replace(&mut self.clock, now);
+        if let Some((command, ended)) = ended {
+            self.tally.add(command.verb, ended, duration, &self.shared.statistics);
         }
     }
 
     fn report(&mut self) {
         let record = &self.client.record;
         let active_ms = record.connected.elapsed().as_millis() as u64;
-        // Relaxed: an estimate for people who list the clients.
+        // Relaxed: estimates for people who list the clients.
         record.last_active_ms.store(active_ms, Ordering::Relaxed);
+        record.is_in_transaction.store(self.client.is_in_transaction, Ordering::Relaxed);
         record.counters.report(&mut self.client.counts);
+        self.tally.report(&self.shared.statistics);
+        self.show_buffers();
+    }
+
+    /// Says how long the buffers are, and how much of the clients' memory they take.
+    fn show_buffers(&self) {
+        let buffers = &self.client.record.buffers;
+        let show = |value: &AtomicU64, len: usize| value.store(len as u64, Ordering::Relaxed);
+        // Relaxed: estimates for people who list the clients.
+        show(&buffers.query_len, self.input.len() - self.done);
+        show(&buffers.query_free, self.input.capacity() - self.input.len());
+        show(&buffers.reply_capacity, self.output.capacity());
+        show(&buffers.reply_len, self.output.len());
+        self.client.record.set_memory(self.share.counted() + self.output.counted());
     }
 }
 

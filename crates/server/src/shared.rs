@@ -2,11 +2,14 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::clients::{Clients, Totals};
+use crate::guard::Guard;
+use crate::memory::{Memory, Share};
 use crate::resp::Limits;
+use crate::statistics::Statistics;
 use crate::syncs::{Syncs, Ticket};
 use crate::{Keyspace, Store, store};
 
@@ -26,9 +29,22 @@ pub struct Config {
     pub threads: usize,
     /// What a client may send.
     pub limits: Limits,
-    /// Bytes of answers that may wait for a client to read them; one that needs more is closed.
+    /// Bytes of answers that may wait for a client to read them; a command that needs more is answered by an error.
     pub output_len_max: usize,
+    /// Bytes that requests which arrive, answers that wait to be read, and copies that commands make may take of all
+    /// clients together. What each connection needs for short requests, 136 KiB at most, is not counted.
+    ///
+    /// What would need more is answered by an error that begins with `OOM`. The client that takes most, and has done so
+    /// for ten seconds, is then closed: it does not read, or does not send the rest of a request.
+    pub clients_memory_max: u64,
 }
+
+/// How long a client may take memory that others need.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
+/// How often clients are looked through for one to be closed, and the log says so, at most.
+const MEMORY_REFUSAL_INTERVAL: Duration = Duration::from_millis(200);
+/// Bytes of a command's copies that are not counted.
+const COPIES_UNCOUNTED: usize = 64 << 10;
 
 impl Default for Config {
     fn default() -> Self {
@@ -40,6 +56,7 @@ impl Default for Config {
             threads: 0,
             limits: Limits::default(),
             output_len_max: 1 << 30,
+            clients_memory_max: 1 << 30,
         }
     }
 }
@@ -51,6 +68,13 @@ pub struct Shared<S> {
     pub(crate) config: Config,
     pub(crate) clients: Clients,
     pub(crate) syncs: Syncs,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) guard: Guard,
+    pub(crate) statistics: Statistics,
+    /// Clients that were closed because they took memory that others needed.
+    pub(crate) evicted: AtomicU64,
+    /// When somebody was last refused memory.
+    refused: Mutex<Option<Instant>>,
     /// Totals at the last `CONFIG RESETSTAT`.
     baseline: Mutex<Totals>,
     pub(crate) rejected: AtomicU64,
@@ -64,9 +88,15 @@ impl<S> Shared<S> {
     pub fn new(keys: Keyspace<S>, config: Config) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run_id = format!("{:032x}{:08x}", since_epoch.as_nanos(), std::process::id());
+        let memory = Arc::new(Memory::new(config.clients_memory_max));
         Shared {
             keys,
             config,
+            memory,
+            guard: Guard::default(),
+            statistics: Statistics::default(),
+            evicted: AtomicU64::new(0),
+            refused: Mutex::default(),
             clients: Clients::default(),
             syncs: Syncs::default(),
             baseline: Mutex::default(),
@@ -90,8 +120,39 @@ impl<S> Shared<S> {
     /// Counts from 0 again.
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.clients.totals();
-        // Relaxed: a count for people.
+        self.statistics.reset();
+        // Relaxed: counts for people.
         self.rejected.store(0, Ordering::Relaxed);
+        self.evicted.store(0, Ordering::Relaxed);
+    }
+
+    /// Memory for what a command copies.
+    pub(crate) fn copies(&self) -> Share {
+        Share::new(&self.memory, COPIES_UNCOUNTED)
+    }
+
+    /// Says that a client was refused memory, and closes the one that keeps it from others.
+    pub(crate) fn memory_refused(&self, client: SocketAddr) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.is_some_and(|time| time.elapsed() < MEMORY_REFUSAL_INTERVAL) {
+            return;
+        }
+        *refused = Some(Instant::now());
+        let (taken, max) = (self.memory.taken(), self.memory.max());
+        match self.clients.close_largest(MEMORY_PATIENCE) {
+            Some(largest) => {
+                // Relaxed: a count for people.
+                self.evicted.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(
+                    closed = %largest.address, %client, taken, max,
+                    "clients take all the memory that they may; the one that has taken most for long is closed"
+                );
+            }
+            None => tracing::info!(
+                %client, taken, max,
+                "clients take all the memory that they may; a request was refused"
+            ),
+        }
     }
 
     /// Seconds since the server was started.

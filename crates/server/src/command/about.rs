@@ -1,7 +1,7 @@
 //! `COMMAND`: what the server tells of its commands.
 
 use super::table::{self, COMMANDS, Command};
-use super::{Call, Outcome};
+use super::{Call, Failure, Outcome, glob};
 use crate::resp::Output;
 use crate::store::Store;
 
@@ -21,6 +21,10 @@ pub(super) const HELP: &[&str] = &[
     "    Return documentation details about multiple Redis commands.",
     "    If no command names are given, documentation details for all",
     "    commands are returned.",
+    "GETKEYS <full-command>",
+    "    Return the keys from a full Redis command.",
+    "GETKEYSANDFLAGS <full-command>",
+    "    Return the keys and the access flags from a full Redis command.",
     "HELP",
     "    Prints this help.",
 ];
@@ -32,6 +36,9 @@ fn find(word: &[u8]) -> Option<&'static Command> {
         Some(bar) => table::find(&word[..bar])?.subcommand(&word[bar + 1..]),
     }
 }
+
+/// Decides whether a command is listed.
+type Filter = Box<dyn Fn(&Command) -> bool>;
 
 impl<S: Store> Call<'_, S> {
     pub(super) fn command_all(&mut self) -> Outcome {
@@ -46,9 +53,64 @@ impl<S: Store> Call<'_, S> {
     }
 
     pub(super) fn command_list(&mut self) -> Outcome {
-        self.reply.array(COMMANDS.len());
-        for command in COMMANDS {
-            self.reply.bulk(command.text.as_bytes());
+        let filter = self.listed()?;
+        let subcommands = |command: &'static Command| command.subcommands;
+        let all = COMMANDS
+            .iter()
+            .flat_map(|command| std::iter::once(command).chain(subcommands(command)));
+        let names: Vec<_> = all.filter(|command| filter(command)).map(|c| c.text).collect();
+        self.reply.array(names.len());
+        names.iter().for_each(|name| self.reply.bulk(name.as_bytes()));
+        Ok(())
+    }
+
+    /// Which commands `COMMAND LIST` was asked for.
+    fn listed(&self) -> Result<Filter, Failure> {
+        match self.request.len() {
+            2 => return Ok(Box::new(|_| true)),
+            5 if self.is_word(2, "FILTERBY") => {}
+            _ => return Err(Failure::SYNTAX),
+        }
+        let word = self.request.get(4).to_ascii_lowercase();
+        if self.is_word(3, "PATTERN") {
+            Ok(Box::new(move |command| glob::matches(&word, command.text.as_bytes())))
+        } else if self.is_word(3, "ACLCAT") {
+            let is_named = move |category: &&&str| {
+                category.strip_prefix('@').is_some_and(|name| name.as_bytes() == word)
+            };
+            Ok(Box::new(move |command| command.categories.iter().any(|c| is_named(&c))))
+        } else if self.is_word(3, "MODULE") {
+            Ok(Box::new(|_| false))
+        } else {
+            Err(Failure::SYNTAX)
+        }
+    }
+
+    /// The keys of the command that the arguments from the third on spell.
+    pub(super) fn command_get_keys(&mut self, with_flags: bool) -> Outcome {
+        let count = self.request.len() - 2;
+        let mut command = table::find(self.request.get(2));
+        if let Some(container) = command.filter(|command| !command.subcommands.is_empty()) {
+            command = container.subcommand(self.request.get(3));
+        }
+        let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
+        if command.keys[0] == 0 {
+            return Err(Failure::text("ERR The command has no key arguments"));
+        }
+        if !command.accepts(count) {
+            return Err(Failure::text("ERR Invalid number of arguments specified for command"));
+        }
+        let answers_old = (3..count).any(|index| self.is_word(2 + index, "GET"));
+        let positions: Vec<_> = command.key_positions(count).collect();
+        self.reply.array(positions.len());
+        for position in positions {
+            if with_flags {
+                self.reply.array(2);
+            }
+            self.reply.bulk(self.request.get(2 + position));
+            if with_flags {
+                answer_words(self.reply, command.key_flags(answers_old));
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `CLIENT`: what the server knows of its connections.
 
-use super::{Call, Command, Failure, Outcome};
-use crate::resp::parse_u64;
+use super::{Call, Failure, Outcome};
+use crate::resp::parse_i64;
 use crate::session::Replies;
 use crate::store::Store;
 
@@ -81,17 +81,17 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn client_info(&mut self, command: &Command) -> Outcome {
-        self.reply.text(&self.client.record.line(command));
+    pub(super) fn client_info(&mut self) -> Outcome {
+        self.reply.text(&self.client.record.line());
         Ok(())
     }
 
-    pub(super) fn client_list(&mut self, command: &Command) -> Outcome {
+    pub(super) fn client_list(&mut self) -> Outcome {
         let wanted = self.listed_ids()?;
         let mut lines = String::new();
         for record in self.shared.clients.all() {
             if wanted.as_ref().is_none_or(|ids| ids.contains(&record.id)) {
-                lines.push_str(&record.line(command));
+                lines.push_str(&record.line());
             }
         }
         self.reply.text(&lines);
@@ -114,7 +114,10 @@ impl<S: Store> Call<'_, S> {
                 Err(Failure::text(format!("ERR Unknown client type '{kind}'")))
             }
             4.. if self.is_word(2, "ID") => {
-                let ids = self.request.iter().skip(3).map(parse_u64).collect::<Option<_>>();
+                let ids = self.request.iter().skip(3).map(parse_i64);
+                // No client has a negative one.
+                let ids = ids.map(|id| id.map(|id| u64::try_from(id).unwrap_or(0)));
+                let ids = ids.collect::<Option<_>>();
                 ids.map(Some).ok_or(Failure::text("ERR Invalid client ID"))
             }
             _ => Err(Failure::SYNTAX),

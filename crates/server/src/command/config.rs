@@ -31,6 +31,7 @@ impl<S: Store> Call<'_, S> {
             ("databases", "1".into()),
             ("maxclients", config.clients_max.to_string()),
             ("maxmemory", size_max_bytes.to_string()),
+            ("maxmemory-clients", config.clients_memory_max.to_string()),
             ("maxmemory-policy", "noeviction".into()),
             ("port", config.listen.port().to_string()),
             ("proto-max-bulk-len", config.limits.bulk_len.to_string()),

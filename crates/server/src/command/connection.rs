@@ -1,11 +1,13 @@
 //! Commands about the connection itself: who speaks, and in which protocol.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use subtle::ConstantTimeEq;
 
 use super::{Call, Failure, Outcome, client, wrong_arity};
 use crate::about;
+use crate::guard::Penalty;
 use crate::resp::{Protocol, parse_i64};
 use crate::session::{Progress, Replies};
 use crate::store::Store;
@@ -35,6 +37,9 @@ impl<S: Store> Call<'_, S> {
                 self.reply.simple("OK");
                 Ok(())
             }
+            Some(index) if i32::try_from(index).is_err() => Err(Failure::text(
+                "ERR value is out of range, value must between -2147483648 and 2147483647",
+            )),
             Some(_) => Err(Failure::text("ERR DB index is out of range")),
         }
     }
@@ -50,14 +55,15 @@ impl<S: Store> Call<'_, S> {
         self.client.record.about().name.clear();
         self.client.replies = Replies::All;
         self.client.authenticated = self.shared.config.password.is_none();
+        self.client.is_in_transaction = false;
         self.reply.simple("RESET");
         Ok(())
     }
 
     pub(super) fn auth(&mut self) -> Outcome {
         let (user, password) = match self.request.len() {
-            2 => (USER, self.request.get(1)),
-            3 => (self.request.get(1), self.request.get(2)),
+            2 => (0, 1),
+            3 => (1, 2),
             _ => return Err(Failure::SYNTAX),
         };
         if self.shared.config.password.is_none() && self.request.len() == 2 {
@@ -72,14 +78,25 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Takes the same time for every password of the right length.
-    fn check_password(&self, user: &[u8], password: &[u8]) -> Outcome {
+    /// Compares the password that is argument `password` with the right one, and the user that is argument `user` with the
+    /// only one there is; 0 stands for that one. Takes the same time for every password of the right length.
+    ///
+    /// A wrong one is answered late, and later each time, so that guessing is slow.
+    fn check_password(&mut self, user: usize, password: usize) -> Outcome {
         let right = match &self.shared.config.password {
-            Some(expected) => expected.as_bytes().ct_eq(password).into(),
+            Some(expected) => expected.as_bytes().ct_eq(self.request.get(password)).into(),
             None => true,
         };
-        if user == USER && right {
+        let address = self.client.record.address;
+        if right && (user == 0 || self.request.get(user) == USER) {
+            self.shared.guard.right(address.ip());
             return Ok(());
+        }
+        let Penalty { delay, count } = self.shared.guard.wrong(address.ip(), Instant::now());
+        self.client.delay = Some(delay);
+        // Who guesses is not to fill the log.
+        if count.is_power_of_two() {
+            tracing::warn!(client = %address, attempts = count, "a wrong password was given");
         }
         Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."))
     }
@@ -92,7 +109,7 @@ impl<S: Store> Call<'_, S> {
         while index < self.request.len() {
             let left = self.request.len() - index - 1;
             if self.is_word(index, "AUTH") && left >= 2 {
-                self.check_password(self.request.get(index + 1), self.request.get(index + 2))?;
+                self.check_password(index + 1, index + 2)?;
                 authenticated = true;
                 index += 3;
             } else if self.is_word(index, "SETNAME") && left >= 1 {

@@ -4,35 +4,39 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::table::COMMANDS;
 use super::{Call, Outcome};
 use crate::Shared;
 use crate::about::{REDIS_VERSION, VERSION};
+use crate::statistics::CommandCount;
 use crate::store::Store;
 
-/// What a section is called, and what writes it.
-type Section<S> = (&'static str, fn(&mut Text, &Shared<S>));
+/// What a section is called, whether it is shown without being asked for, and what writes it.
+type Section<S> = (&'static str, bool, fn(&mut Text, &Shared<S>));
 
 impl<S: Store> Call<'_, S> {
     /// The sections, in Redis's order.
-    const SECTIONS: [Section<S>; 8] = [
-        ("Server", server),
-        ("Clients", clients),
-        ("Memory", memory),
-        ("Persistence", persistence),
-        ("Stats", stats),
-        ("Replication", replication),
-        ("Cluster", cluster),
-        ("Keyspace", keyspace),
+    const SECTIONS: [Section<S>; 11] = [
+        ("Server", true, server),
+        ("Clients", true, clients),
+        ("Memory", true, memory),
+        ("Persistence", true, persistence),
+        ("Stats", true, stats),
+        ("Replication", true, replication),
+        ("CPU", true, cpu),
+        ("Commandstats", false, command_stats),
+        ("Errorstats", true, error_stats),
+        ("Cluster", true, cluster),
+        ("Keyspace", true, keyspace),
     ];
 
     pub(super) fn info(&mut self) -> Outcome {
-        let wants_all = self.request.len() == 1
-            || (1..self.request.len()).any(|index| {
-                ["all", "default", "everything"].iter().any(|word| self.is_word(index, word))
-            });
+        let asks_for = |word: &str| (1..self.request.len()).any(|index| self.is_word(index, word));
+        let wants_all = asks_for("all") || asks_for("everything");
+        let wants_default = self.request.len() == 1 || asks_for("default");
         let mut text = Text::default();
-        for (name, write) in Self::SECTIONS {
-            if wants_all || (1..self.request.len()).any(|index| self.is_word(index, name)) {
+        for (name, is_default, write) in Self::SECTIONS {
+            if wants_all || (wants_default && is_default) || asks_for(name) {
                 text.section(name);
                 write(&mut text, self.shared);
             }
@@ -101,6 +105,8 @@ fn server<S>(text: &mut Text, shared: &Shared<S>) {
 fn clients<S>(text: &mut Text, shared: &Shared<S>) {
     text.line("connected_clients", shared.clients.len());
     text.line("maxclients", shared.config.clients_max);
+    text.line("client_memory", shared.memory.taken());
+    text.line("client_memory_max", shared.memory.max());
     text.line("blocked_clients", 0);
 }
 
@@ -120,12 +126,18 @@ fn persistence<S: Store>(text: &mut Text, shared: &Shared<S>) {
     text.line("rdb_last_bgsave_status", "ok");
     text.line("aof_enabled", 0);
     text.line("aof_rewrite_in_progress", 0);
-    text.line("aof_last_write_status", "ok");
+    let is_well = shared.keys.store().fault().is_none();
+    text.line("aof_last_write_status", if is_well { "ok" } else { "err" });
     text.line("pool_path", &description.path);
     text.line("pool_backing", &description.backing);
     text.line("pool_durability", &description.durability);
     text.line("pool_emulation", &description.emulation);
     text.line("pool_opened_clean", u8::from(description.opened_clean));
+    let fault = shared.keys.store().fault();
+    text.line("pool_status", if fault.is_some() { "failed" } else { "ok" });
+    if let Some(fault) = fault {
+        text.line("pool_fault", fault.replace(['\r', '\n'], " "));
+    }
     let Some(lag) = shared.keys.store().lag() else {
         text.line("durability", &description.durability);
         return;
@@ -146,6 +158,8 @@ fn stats<S>(text: &mut Text, shared: &Shared<S>) {
     text.line("rejected_connections", shared.rejected.load(Ordering::Relaxed));
     text.line("expired_keys", 0);
     text.line("evicted_keys", 0);
+    // Relaxed: a count for people.
+    text.line("evicted_clients", shared.evicted.load(Ordering::Relaxed));
     text.line("keyspace_hits", totals.hits);
     text.line("keyspace_misses", totals.misses);
     text.line("total_error_replies", totals.errors);
@@ -154,6 +168,49 @@ fn stats<S>(text: &mut Text, shared: &Shared<S>) {
 fn replication<S>(text: &mut Text, _: &Shared<S>) {
     text.line("role", "master");
     text.line("connected_slaves", 0);
+}
+
+fn cpu<S>(text: &mut Text, _: &Shared<S>) {
+    // Children are not waited for: there are none.
+    let process = cpu_times("/proc/self/stat").unwrap_or_default();
+    let main = cpu_times(&format!("/proc/self/task/{}/stat", std::process::id()));
+    let main = main.unwrap_or_default();
+    for (name, seconds) in [
+        ("used_cpu_sys", process.system_s),
+        ("used_cpu_user", process.user_s),
+        ("used_cpu_sys_children", 0.0),
+        ("used_cpu_user_children", 0.0),
+        ("used_cpu_sys_main_thread", main.system_s),
+        ("used_cpu_user_main_thread", main.user_s),
+    ] {
+        text.line(name, format_args!("{seconds:.6}"));
+    }
+}
+
+fn command_stats<S>(text: &mut Text, shared: &Shared<S>) {
+    let commands = COMMANDS.iter().flat_map(|c| std::iter::once(c).chain(c.subcommands));
+    for command in commands {
+        let CommandCount { calls, duration_ns, rejected, failed } =
+            shared.statistics.of(command.verb);
+        if calls + rejected == 0 {
+            continue;
+        }
+        let us = duration_ns / 1000;
+        let us_per_call = if calls == 0 { 0.0 } else { duration_ns as f64 / 1e3 / calls as f64 };
+        text.line(
+            &format!("cmdstat_{}", command.text),
+            format_args!(
+                "calls={calls},usec={us},usec_per_call={us_per_call:.2},rejected_calls={rejected},\
+                 failed_calls={failed}"
+            ),
+        );
+    }
+}
+
+fn error_stats<S>(text: &mut Text, shared: &Shared<S>) {
+    for (code, count) in shared.statistics.errors() {
+        text.line(&format!("errorstat_{code}"), format_args!("count={count}"));
+    }
 }
 
 fn cluster<S>(text: &mut Text, _: &Shared<S>) {
@@ -165,6 +222,25 @@ fn keyspace<S: Store>(text: &mut Text, shared: &Shared<S>) {
     if keys > 0 {
         text.line("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
     }
+}
+
+/// Time that a process or a thread has had a processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct CpuTimes {
+    user_s: f64,
+    system_s: f64,
+}
+
+/// What the system says in a file like `/proc/self/stat`.
+fn cpu_times(path: &str) -> Option<CpuTimes> {
+    let line = std::fs::read_to_string(path).ok()?;
+    // The name, in parentheses, may contain anything; the state follows it, and the times as the 12th and 13th field.
+    let mut fields = line.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut seconds = || {
+        let ticks = fields.next()?.parse::<f64>().ok()?;
+        Some(ticks / rustix::param::clock_ticks_per_second() as f64)
+    };
+    Some(CpuTimes { user_s: seconds()?, system_s: seconds()? })
 }
 
 /// Memory of this process that is in RAM; 0 where the system does not say.

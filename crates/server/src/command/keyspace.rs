@@ -2,7 +2,7 @@
 
 use super::{Call, Failure, Outcome, glob};
 use crate::keyspace::{Keyspace, Tag};
-use crate::resp::{Output, Request, parse_i64, parse_u64};
+use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Store, StoreError};
 
 /// Entries that `SCAN` looks at when it is not told how many.
@@ -54,28 +54,6 @@ pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
     ScanOptions::parse(request, first).map_or(0, |options| options.count)
 }
 
-/// Keys, encoded, and how many they are: an array's length goes before what is in it.
-struct Found {
-    keys: Output,
-    len: usize,
-}
-
-impl Found {
-    fn new(len_max: usize) -> Self {
-        Found { keys: Output::new(len_max), len: 0 }
-    }
-
-    fn push(&mut self, key: &[u8]) {
-        self.keys.bulk(key);
-        self.len += 1;
-    }
-
-    fn answer(self, reply: &mut Output) {
-        reply.array(self.len);
-        reply.append(&self.keys);
-    }
-}
-
 impl<S: Store> Call<'_, S> {
     pub(super) fn del(&mut self) -> Outcome {
         self.answer_count(Keyspace::remove).map(|_| ())
@@ -125,36 +103,37 @@ impl<S: Store> Call<'_, S> {
 
     pub(super) fn keys(&mut self) -> Outcome {
         let pattern = self.request.get(1);
-        let mut found = Found::new(self.shared.config.output_len_max);
-        let mut cursor = 0;
+        let (start, reply) = (self.reply.len(), &mut *self.reply);
+        let (mut cursor, mut len) = (0, 0);
         loop {
             cursor = self.shared.keys.scan(cursor, KEYS_BATCH, |key, _| {
                 if glob::matches(pattern, key) {
-                    found.push(key);
+                    reply.bulk(key);
+                    len += 1;
                 }
             })?;
-            if cursor == 0 {
+            if cursor == 0 || reply.failure().is_some() {
                 break;
             }
         }
-        found.answer(self.reply);
+        reply.close_array(start, len);
         Ok(())
     }
 
     pub(super) fn scan(&mut self) -> Outcome {
-        let cursor = parse_u64(self.request.get(1));
+        let cursor = parse_cursor(self.request.get(1));
         let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
         let options = ScanOptions::parse(&self.request, 2)?;
         let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
-        let mut found = Found::new(self.shared.config.output_len_max);
+        let (start, reply) = (self.reply.len(), &mut *self.reply);
+        let mut len = 0;
         let next = self.shared.keys.scan(cursor, limit, |key, stored| {
             if options.selects(key, stored) {
-                found.push(key);
+                reply.bulk(key);
+                len += 1;
             }
         })?;
-        self.reply.array(2);
-        self.reply.bulk(itoa::Buffer::new().format(next).as_bytes());
-        found.answer(self.reply);
+        reply.close_scan(start, next, len);
         Ok(())
     }
 }

@@ -11,14 +11,16 @@ mod server;
 mod sorted_set;
 mod string;
 pub(crate) mod table;
+mod transaction;
 mod wait;
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::Shared;
-use crate::resp::{Output, Request};
+use crate::resp::{Output, OutputFailure, Request};
 use crate::session::{Client, Progress};
+use crate::statistics::Ended;
 use crate::store::{Store, StoreError};
 
 pub(crate) use table::{Command, Verb};
@@ -54,6 +56,10 @@ pub(crate) enum Failure {
     Text(Cow<'static, str>),
     /// The store's own reason.
     Store(StoreError),
+    /// The answer has no room.
+    Answer(OutputFailure),
+    /// What the command would copy has no room.
+    NoMemory,
 }
 
 impl Failure {
@@ -76,6 +82,17 @@ impl Failure {
                 Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'.")
             }
             Failure::Store(error) => Cow::Owned(format!("ERR {error}")),
+            Failure::Answer(OutputFailure::TooLong) => Cow::Borrowed(
+                "ERR the answer is longer than what may wait for one client; ask for less at a time",
+            ),
+            Failure::Answer(OutputFailure::NoMemory) => Cow::Borrowed(
+                "OOM the answer needs more memory than clients may take together (see --client-memory); \
+                 ask for less at a time, or try again",
+            ),
+            Failure::NoMemory => Cow::Borrowed(
+                "OOM the command needs more memory than clients may take together (see --client-memory); \
+                 nothing was changed",
+            ),
         }
     }
 }
@@ -89,6 +106,13 @@ impl From<StoreError> for Failure {
 /// Whether a command did what it was asked. Where it did not, what it had answered is taken back.
 pub(crate) type Outcome = Result<(), Failure>;
 
+/// A request that is not run.
+struct Refused {
+    /// The command, if it is known.
+    command: Option<&'static Command>,
+    failure: Failure,
+}
+
 /// One call of a command.
 pub(crate) struct Call<'a, S> {
     pub(crate) shared: &'a Shared<S>,
@@ -97,32 +121,74 @@ pub(crate) struct Call<'a, S> {
     pub(crate) reply: &'a mut Output,
 }
 
+/// What is said to a request that clients' memory has no room for.
+pub(crate) const NO_MEMORY_FOR_REQUEST: &str = "OOM the request needs more memory than clients may \
+    take together (see --client-memory); the connection is closed";
+
 impl<S: Store> Call<'_, S> {
-    /// Runs `command`, which the request's first word named, and answers.
-    pub(crate) fn execute(&mut self, command: Option<&'static Command>) {
+    /// Runs `command`, which the request's first word named, and answers; returns which command it was, and how it ended.
+    pub(crate) fn execute(
+        &mut self,
+        command: Option<&'static Command>,
+    ) -> Option<(&'static Command, Ended)> {
         self.client.counts.commands += 1;
         let start = self.reply.len();
-        if let Err(failure) = self.dispatch(command) {
-            self.client.counts.errors += 1;
-            self.reply.truncate(start);
-            self.reply.error(&failure.to_line());
+        let command = match self.admitted(command) {
+            Ok(command) => command,
+            Err(Refused { command, failure }) => {
+                self.fail(start, &failure);
+                return command.map(|command| (command, Ended::Rejected));
+            }
+        };
+        self.client.record.set_doing(command.verb);
+        let outcome = self.run(command).and_then(|()| match self.reply.failure() {
+            None => Ok(()),
+            Some(reason) => Err(Failure::Answer(reason)),
+        });
+        match outcome {
+            Ok(()) => Some((command, Ended::Done)),
+            Err(failure) => {
+                self.fail(start, &failure);
+                Some((command, Ended::Failed))
+            }
         }
     }
 
-    fn dispatch(&mut self, command: Option<&'static Command>) -> Outcome {
-        let Some(mut command) = command else { return Err(self.unknown_command()) };
+    /// Answers an error in place of what was answered since the output was `start` bytes long.
+    fn fail(&mut self, start: usize, failure: &Failure) {
+        self.client.counts.errors += 1;
+        if matches!(failure, Failure::Answer(OutputFailure::NoMemory) | Failure::NoMemory) {
+            self.shared.memory_refused(self.client.record.address);
+        }
+        let line = failure.to_line();
+        self.shared.statistics.count_error(&line);
+        self.reply.truncate(start);
+        self.reply.error(&line);
+    }
+
+    /// The command that is to run, which may be a subcommand of the one named.
+    fn admitted(&mut self, command: Option<&'static Command>) -> Result<&'static Command, Refused> {
+        let Some(mut command) = command else {
+            let failure = self.unknown_command();
+            return Err(Refused { command: None, failure });
+        };
         if !command.subcommands.is_empty() && self.request.len() > 1 {
-            command = command
-                .subcommand(self.request.get(1))
-                .ok_or_else(|| self.unknown_subcommand(command))?;
+            let subcommand = command.subcommand(self.request.get(1));
+            command = subcommand.ok_or_else(|| {
+                let failure = self.unknown_subcommand(command);
+                Refused { command: None, failure }
+            })?;
         }
-        if !command.accepts(self.request.len()) {
-            return Err(wrong_arity(command.text));
-        }
-        if !self.client.authenticated && !command.needs_no_auth() {
-            return Err(Failure::text("NOAUTH Authentication required."));
-        }
-        self.run(command)
+        let failure = if !command.accepts(self.request.len()) {
+            self.wrong_arity_of(command)
+        } else if !self.client.authenticated && !command.needs_no_auth() {
+            Failure::text("NOAUTH Authentication required.")
+        } else if self.client.is_in_transaction && !command.runs_in_transaction() {
+            Failure::text(transaction::REFUSED)
+        } else {
+            return Ok(command);
+        };
+        Err(Refused { command: Some(command), failure })
     }
 
     fn run(&mut self, command: &'static Command) -> Outcome {
@@ -133,8 +199,8 @@ impl<S: Store> Call<'_, S> {
             Verb::ClientGetName => self.client_get_name(),
             Verb::ClientHelp => self.help(client::HELP),
             Verb::ClientId => self.client_id(),
-            Verb::ClientInfo => self.client_info(command),
-            Verb::ClientList => self.client_list(command),
+            Verb::ClientInfo => self.client_info(),
+            Verb::ClientList => self.client_list(),
             Verb::ClientNoEvict => self.client_no_evict(),
             Verb::ClientReply => self.client_reply(),
             Verb::ClientSetInfo => self.client_set_info(),
@@ -142,6 +208,8 @@ impl<S: Store> Call<'_, S> {
             Verb::Command => self.command_all(),
             Verb::CommandCount => self.command_count(),
             Verb::CommandDocs => self.command_docs(),
+            Verb::CommandGetKeys => self.command_get_keys(false),
+            Verb::CommandGetKeysAndFlags => self.command_get_keys(true),
             Verb::CommandHelp => self.help(about::HELP),
             Verb::CommandInfo => self.command_info(),
             Verb::CommandList => self.command_list(),
@@ -151,10 +219,12 @@ impl<S: Store> Call<'_, S> {
             Verb::ConfigResetStat => self.config_reset_stat(),
             Verb::ConfigSet => self.config_set(),
             Verb::DbSize => self.db_size(),
+            Verb::Discard => self.discard(),
             Verb::Decr => self.add(|_| Ok(-1)),
             Verb::DecrBy => self.decr_by(),
             Verb::Del | Verb::Unlink => self.del(),
             Verb::Echo => self.echo(),
+            Verb::Exec => self.exec(),
             Verb::Exists => self.exists(),
             Verb::FlushAll | Verb::FlushDb => self.flush(),
             Verb::Get => self.get(),
@@ -167,6 +237,7 @@ impl<S: Store> Call<'_, S> {
             Verb::Keys => self.keys(),
             Verb::MGet => self.mget(),
             Verb::MSet => self.mset(),
+            Verb::Multi => self.multi(),
             Verb::Ping => self.ping(),
             Verb::Quit => self.quit(),
             Verb::Reset => self.reset(),
@@ -182,6 +253,17 @@ impl<S: Store> Call<'_, S> {
             Verb::WaitAof => self.wait_aof(),
             on_sorted_set => self.run_on_sorted_set(on_sorted_set),
         }
+    }
+
+    fn wrong_arity_of(&mut self, command: &Command) -> Failure {
+        if command.verb != Verb::Exec {
+            return wrong_arity(command.text);
+        }
+        // It ends what MULTI began even so.
+        self.client.is_in_transaction = false;
+        Failure::text(
+            "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+        )
     }
 
     /// The error for a name that is none, with the beginning of the arguments, as Redis words it.

@@ -17,13 +17,23 @@ impl<S: Store> Call<'_, S> {
 
     /// All ways of ending are one: every acknowledged write is durable, or made so before the end.
     pub(super) fn shutdown(&mut self) -> Outcome {
-        for index in 1..self.request.len() {
-            if self.is_word(index, "ABORT") && self.request.len() == 2 {
-                return Err(Failure::text("ERR No shutdown in progress."));
-            }
-            if !["SAVE", "NOSAVE", "NOW", "FORCE"].iter().any(|word| self.is_word(index, word)) {
-                return Err(Failure::SYNTAX);
-            }
+        let is_known = |word: &[u8]| {
+            ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"]
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
+        };
+        let words = || self.request.iter().skip(1);
+        let has = |known: &str| words().any(|word| word.eq_ignore_ascii_case(known.as_bytes()));
+        let is_abort = |word: &[u8]| word.eq_ignore_ascii_case(b"ABORT");
+        let aborts = words().any(is_abort);
+        if !words().all(is_known)
+            || (has("SAVE") && has("NOSAVE"))
+            || (aborts && !words().all(is_abort))
+        {
+            return Err(Failure::SYNTAX);
+        }
+        if aborts {
+            return Err(Failure::text("ERR No shutdown in progress."));
         }
         self.client.end = Some(Progress::ShutDown);
         Ok(())

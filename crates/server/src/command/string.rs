@@ -1,8 +1,11 @@
 //! Commands on one string, or several.
 
+use std::borrow::Borrow;
+
 use super::{Call, Failure, Outcome, wrong_arity};
 use crate::keyspace::{Keyspace, Tag};
-use crate::resp::{Output, parse_i64};
+use crate::memory::Share;
+use crate::resp::{Output, OutputFailure, parse_i64};
 use crate::store::{Change, Store};
 
 /// The bytes of a stored string.
@@ -13,14 +16,18 @@ fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
     }
 }
 
-/// A string as it is stored.
-fn stored(payloads: [&[u8]; 2]) -> Vec<u8> {
+/// A string as it is stored, of memory that `share` takes for it.
+fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     let [first, second] = payloads;
-    let mut stored = Vec::with_capacity(1 + first.len() + second.len());
+    let len = 1 + first.len() + second.len();
+    let mut stored = Vec::new();
+    if !share.resize(len) || stored.try_reserve_exact(len).is_err() {
+        return Err(Failure::NoMemory);
+    }
     stored.push(Tag::STRING.0);
     stored.extend_from_slice(first);
     stored.extend_from_slice(second);
-    stored
+    Ok(stored)
 }
 
 /// What `SET` was asked besides the key and the value.
@@ -63,6 +70,9 @@ impl<S: Store> Call<'_, S> {
             match self.answer_value(index) {
                 Err(Failure::Text(_)) => self.reply.null(),
                 outcome => outcome?,
+            }
+            if self.reply.failure().is_some() {
+                break;
             }
         }
         Ok(())
@@ -137,17 +147,16 @@ impl<S: Store> Call<'_, S> {
         answering_old(self.reply, &self.shared.keys, self.request.get(1), |old| {
             match (options.only_missing, options.only_present, old) {
                 (true, _, true) | (_, true, false) => Change::Keep,
-                _ => Change::Put(value.to_vec()),
+                _ => Change::Put(value),
             }
         })
         .map(|_| ())
     }
 
     pub(super) fn get_set(&mut self) -> Outcome {
-        let value = stored([self.request.get(2), b""]);
-        let key = self.request.get(1);
-        let found =
-            answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value.clone()))?;
+        self.request.tag(2, Tag::STRING.0);
+        let (key, value) = (self.request.get(1), self.request.tagged(2));
+        let found = answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value))?;
         self.count(found);
         Ok(())
     }
@@ -155,13 +164,14 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn get_del(&mut self) -> Outcome {
         let key = self.request.get(1);
         let found = answering_old(self.reply, &self.shared.keys, key, |old| {
-            if old { Change::Remove } else { Change::Keep }
+            if old { Change::<&[u8]>::Remove } else { Change::Keep }
         })?;
         self.count(found);
         Ok(())
     }
 
-    fn count(&mut self, found: bool) {
+    /// Counts whether a key that was read is there.
+    pub(super) fn count(&mut self, found: bool) {
         match found {
             true => self.client.counts.hits += 1,
             false => self.client.counts.misses += 1,
@@ -202,14 +212,17 @@ impl<S: Store> Call<'_, S> {
     /// Adds to the number at a key and answers the sum.
     pub(super) fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
         let addend = addend(self)?;
-        let sum =
-            self.shared.keys.modify(self.request.get(1), |old| match sum(old, addend) {
-                Ok(sum) => {
-                    let change = stored([itoa::Buffer::new().format(sum).as_bytes(), b""]);
-                    (Change::Put(change), Ok(sum))
-                }
+        let mut share = self.shared.copies();
+        let sum = self.shared.keys.modify(self.request.get(1), |old| {
+            let mut number = itoa::Buffer::new();
+            let changed = sum(old, addend).and_then(|sum| {
+                Ok((stored(&mut share, [number.format(sum).as_bytes(), b""])?, sum))
+            });
+            match changed {
+                Ok((change, sum)) => (Change::Put(change), Ok(sum)),
                 Err(failure) => (Change::Keep, Err(failure)),
-            })??;
+            }
+        })??;
         self.reply.integer(sum);
         Ok(())
     }
@@ -217,16 +230,19 @@ impl<S: Store> Call<'_, S> {
     pub(super) fn append(&mut self) -> Outcome {
         let (key, tail) = (self.request.get(1), self.request.get(2));
         let len_max = self.shared.config.limits.bulk_len;
+        let mut share = self.shared.copies();
         let len = self.shared.keys.modify(key, |old| {
-            let head = match old.map_or(Ok(&b""[..]), payload) {
-                Ok(head) => head,
-                Err(failure) => return (Change::Keep, Err(failure)),
-            };
-            let len = head.len() + tail.len();
-            if len > len_max {
-                return (Change::Keep, Err(Failure::text(TOO_LONG)));
+            let changed = old.map_or(Ok(&b""[..]), payload).and_then(|head| {
+                let len = head.len() + tail.len();
+                if len > len_max {
+                    return Err(Failure::text(TOO_LONG));
+                }
+                Ok((stored(&mut share, [head, tail])?, len))
+            });
+            match changed {
+                Ok((change, len)) => (Change::Put(change), Ok(len)),
+                Err(failure) => (Change::Keep, Err(failure)),
             }
-            (Change::Put(stored([head, tail])), Ok(len))
         })??;
         self.reply.integer(len as i64);
         Ok(())
@@ -246,22 +262,25 @@ fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
 
 /// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is
 /// one; returns that as well.
-fn answering_old<S: Store>(
+fn answering_old<S: Store, T: Borrow<[u8]>>(
     reply: &mut Output,
     keys: &Keyspace<S>,
     key: &[u8],
-    change: impl Fn(bool) -> Change<Vec<u8>>,
+    change: impl Fn(bool) -> Change<T>,
 ) -> Result<bool, Failure> {
     let start = reply.len();
     keys.modify(key, |old| {
         // The store may call again when another client came between.
         reply.truncate(start);
-        match old.map(payload).transpose() {
-            Err(failure) => (Change::Keep, Err(failure)),
-            Ok(payload) => {
-                reply.bulk_or_null(payload);
-                (change(payload.is_some()), Ok(payload.is_some()))
-            }
+        let payload = match old.map(payload).transpose() {
+            Err(failure) => return (Change::Keep, Err(failure)),
+            Ok(payload) => payload,
+        };
+        if !reply.reserve(payload.map_or(0, <[u8]>::len)) {
+            let reason = reply.failure().unwrap_or(OutputFailure::NoMemory);
+            return (Change::Keep, Err(Failure::Answer(reason)));
         }
+        reply.bulk_or_null(payload);
+        (change(payload.is_some()), Ok(payload.is_some()))
     })?
 }

@@ -19,6 +19,8 @@ pub(crate) enum Verb {
     Command,
     CommandCount,
     CommandDocs,
+    CommandGetKeys,
+    CommandGetKeysAndFlags,
     CommandHelp,
     CommandInfo,
     CommandList,
@@ -31,7 +33,9 @@ pub(crate) enum Verb {
     Decr,
     DecrBy,
     Del,
+    Discard,
     Echo,
+    Exec,
     Exists,
     FlushAll,
     FlushDb,
@@ -45,6 +49,7 @@ pub(crate) enum Verb {
     Keys,
     MGet,
     MSet,
+    Multi,
     Ping,
     Quit,
     Reset,
@@ -83,6 +88,18 @@ pub(crate) enum Verb {
     ZScore,
 }
 
+impl Verb {
+    /// How many there are.
+    pub(crate) const COUNT: usize = Verb::ZScore as usize + 1;
+}
+
+/// The name of the command whose verb has this number.
+pub(crate) fn name_of(number: u8) -> Option<&'static str> {
+    let find = |list: &'static [Command]| list.iter().find(|c| c.verb as u8 == number);
+    let subcommand = || COMMANDS.iter().find_map(|command| find(command.subcommands));
+    find(COMMANDS).or_else(subcommand).map(|command| command.text)
+}
+
 /// What is known of a command before it runs.
 #[derive(Debug)]
 pub(crate) struct Command {
@@ -112,6 +129,39 @@ impl Command {
     /// Whether a client may call it before it has authenticated.
     pub(crate) fn needs_no_auth(&self) -> bool {
         matches!(self.verb, Verb::Auth | Verb::Hello | Verb::Quit | Verb::Reset)
+    }
+
+    /// Whether it runs between `MULTI` and `EXEC`, where others are refused.
+    pub(crate) fn runs_in_transaction(&self) -> bool {
+        matches!(self.verb, Verb::Multi | Verb::Exec | Verb::Discard | Verb::Quit | Verb::Reset)
+    }
+
+    /// Where the keys are among so many arguments, the name included.
+    pub(crate) fn key_positions(&self, arguments: usize) -> impl Iterator<Item = usize> + use<> {
+        let [first, last, step] = self.keys.map(isize::from);
+        let last = if last < 0 { arguments as isize + last } else { last };
+        let positions = if first > 0 { first..last + 1 } else { 0..0 };
+        positions.step_by(step.max(1) as usize).map(|position| position as usize)
+    }
+
+    /// What it does to its keys, in the words of `COMMAND GETKEYSANDFLAGS`; `answers_old` is of a `SET` with `GET`.
+    pub(crate) fn key_flags(&self, answers_old: bool) -> &'static [&'static str] {
+        match self.verb {
+            Verb::Append => &["RW", "insert"],
+            Verb::Set if !answers_old => &["OW", "update"],
+            Verb::Set | Verb::GetSet | Verb::ZIncrBy => &["RW", "access", "update"],
+            Verb::Incr | Verb::IncrBy | Verb::Decr | Verb::DecrBy => &["RW", "access", "update"],
+            Verb::SetNx => &["OW", "insert"],
+            Verb::MSet => &["OW", "update"],
+            Verb::Del | Verb::Unlink => &["RM", "delete"],
+            Verb::GetDel | Verb::ZPopMax | Verb::ZPopMin => &["RW", "access", "delete"],
+            Verb::ZAdd => &["RW", "update"],
+            Verb::ZRem | Verb::ZRemRangeByLex | Verb::ZRemRangeByRank | Verb::ZRemRangeByScore => {
+                &["RW", "delete"]
+            }
+            Verb::Exists | Verb::StrLen | Verb::Type | Verb::ZCard => &["RO"],
+            _ => &["RO", "access"],
+        }
     }
 
     /// The subcommand that a word names, in any case.
@@ -205,7 +255,9 @@ const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];
 const KEYSPACE_WIPE: &[&str] = &["@keyspace", "@write", "@slow", "@dangerous"];
 const ADMIN: &[&str] = &["admin", "noscript", "loading", "stale"];
 const ADMIN_DANGEROUS: &[&str] = &["@admin", "@slow", "@dangerous"];
+const ADMIN_CONNECTION: &[&str] = &["@admin", "@slow", "@dangerous", "@connection"];
 const SUBCOMMAND: &[&str] = &["noscript", "loading", "stale"];
+const TRANSACTION: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
 const ANYTIME: &[&str] = &["loading", "stale"];
 const SLOW_CONNECTION: &[&str] = &["@slow", "@connection"];
 
@@ -256,8 +308,12 @@ pub(crate) static COMMANDS: &[Command] = commands! {
         "string" "1.0.0" "O(1)" "Decrement the integer value of a key by the given number";
     Del "del" -2 &["write"], &["@keyspace", "@write", "@slow"], ALL_KEYS,
         "generic" "1.0.0" "O(N) where N is the number of keys" "Delete a key";
+    Discard "discard" 1 TRANSACTION, &["@fast", "@transaction"], NO_KEYS,
+        "transactions" "2.0.0" "O(1)" "End what MULTI began, which is nothing: there are no transactions";
     Echo "echo" 2 &["loading", "stale", "fast"], FAST_CONNECTION, NO_KEYS,
         "connection" "1.0.0" "O(1)" "Echo the given string";
+    Exec "exec" 1 &["noscript", "loading", "stale", "skip_slowlog"], &["@slow", "@transaction"], NO_KEYS,
+        "transactions" "1.2.0" "O(1)" "Fail, and end what MULTI began: there are no transactions";
     Exists "exists" -2 READ, KEYSPACE_READ, ALL_KEYS,
         "generic" "1.0.0" "O(N) where N is the number of keys to check."
         "Determine if a key exists";
@@ -289,6 +345,8 @@ pub(crate) static COMMANDS: &[Command] = commands! {
     MSet "mset" -3 &["write", "denyoom"], STRING_WRITE_SLOW, [1, -1, 2],
         "string" "1.0.1" "O(N) where N is the number of keys to set."
         "Set multiple keys to multiple values";
+    Multi "multi" 1 TRANSACTION, &["@fast", "@transaction"], NO_KEYS,
+        "transactions" "1.2.0" "O(1)" "Fail: there are no transactions. What follows is refused until EXEC or DISCARD";
     Ping "ping" -1 &["fast"], FAST_CONNECTION, NO_KEYS,
         "connection" "1.0.0" "O(1)" "Ping the server";
     Quit "quit" -1 CONNECTION, FAST_CONNECTION, NO_KEYS,
@@ -398,10 +456,10 @@ static CLIENT: &[Command] = commands! {
         "connection" "5.0.0" "O(1)" "Returns the client ID for the current connection";
     ClientInfo "client|info" 2 SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
         "connection" "6.2.0" "O(1)" "Returns information about the current client connection.";
-    ClientList "client|list" -2 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
+    ClientList "client|list" -2 ADMIN, ADMIN_CONNECTION, NO_KEYS,
         "connection" "2.4.0" "O(N) where N is the number of client connections"
         "Get the list of client connections";
-    ClientNoEvict "client|no-evict" 3 ADMIN, ADMIN_DANGEROUS, NO_KEYS,
+    ClientNoEvict "client|no-evict" 3 ADMIN, ADMIN_CONNECTION, NO_KEYS,
         "connection" "7.0.0" "O(1)" "Set client eviction mode for the current connection";
     ClientReply "client|reply" 3 SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
         "connection" "3.2.0" "O(1)" "Instruct the server whether to reply to commands";
@@ -418,12 +476,18 @@ static COMMAND: &[Command] = commands! {
     CommandDocs "command|docs" -2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "7.0.0" "O(N) where N is the number of commands to look up"
         "Get array of specific Redis command documentation";
+    CommandGetKeys "command|getkeys" -4 ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "2.8.13" "O(N) where N is the number of arguments to the command"
+        "Extract keys given a full Redis command";
+    CommandGetKeysAndFlags "command|getkeysandflags" -4 ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "7.0.0" "O(N) where N is the number of arguments to the command"
+        "Extract keys and access flags given a full Redis command";
     CommandHelp "command|help" 2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
     CommandInfo "command|info" -2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "2.8.13" "O(N) where N is the number of commands to look up"
         "Get array of specific Redis command details, or all when no argument is given.";
-    CommandList "command|list" 2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
+    CommandList "command|list" -2 ANYTIME, SLOW_CONNECTION, NO_KEYS,
         "server" "7.0.0" "O(N) where N is the number of commands"
         "Get an array of Redis command names";
 };

@@ -222,6 +222,8 @@ pub(crate) struct Score(f64);
 const SIGN: u64 = 1 << 63;
 
 impl Score {
+    pub(crate) const ZERO: Score = Score(0.0);
+
     /// `None` for what is not a number.
     pub(crate) fn new(value: f64) -> Option<Self> {
         (!value.is_nan()).then_some(Score(value))

@@ -90,6 +90,8 @@ pub(crate) enum KeyError {
     MemberTooLong,
     /// It did something, which could be neither completed nor taken back.
     Undecided(StoreError),
+    /// What it would copy needs more memory than clients may take.
+    NoMemory,
     Store(StoreError),
 }
 

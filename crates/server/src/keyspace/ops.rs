@@ -10,6 +10,7 @@ use super::layout::{MEMBER_LEN_MAX, SetId, intent_key, next_id_key};
 use super::ranks::span;
 use super::view::SetView;
 use super::{KeyError, Keyspace, Need, Score, Shard};
+use crate::memory::Share;
 use crate::store::{Change, Store, StoreError};
 
 /// Numbers of sets that are reserved at a time.
@@ -20,7 +21,14 @@ pub(crate) struct SetEdit<'a, T> {
     /// The set as it was; `None` when there is none.
     view: Option<SetView<'a, T>>,
     changes: BTreeMap<Vec<u8>, Scores>,
+    /// What the changes take of the clients' memory.
+    share: Share,
 }
+
+/// Bytes that a change takes besides the member's, which it copies: in the collection, and in the intent.
+const CHANGE_OVERHEAD: usize = 192;
+/// How many copies of a member there are at a time.
+const MEMBER_COPIES: usize = 3;
 
 /// Whether a change is made, or taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,28 +78,35 @@ impl<'a, T: OrderedMap<[u8], [u8]>> SetEdit<'a, T> {
         if let Some(scores) = self.changes.get_mut(member) {
             scores.new = new;
         } else {
+            if !self.share.grow(MEMBER_COPIES * member.len() + CHANGE_OVERHEAD) {
+                return Err(KeyError::NoMemory);
+            }
             self.changes.insert(member.to_vec(), Scores { old: present, new });
         }
         Ok(())
     }
 
-    fn into_changes(self) -> Vec<MemberChange> {
+    fn into_changes(self) -> (Vec<MemberChange>, Share) {
         let is_change = |scores: &Scores| match (scores.old, scores.new) {
             (Some(old), Some(new)) => !old.is_identical(new),
             (old, new) => old.is_some() || new.is_some(),
         };
         let changes = self.changes.into_iter().filter(|(_, scores)| is_change(scores));
-        changes.map(|(member, Scores { old, new })| MemberChange { member, old, new }).collect()
+        let changes =
+            changes.map(|(member, Scores { old, new })| MemberChange { member, old, new });
+        (changes.collect(), self.share)
     }
 }
 
 impl<S: Store> Keyspace<S> {
     /// Has `edit` collect changes to the set `name`, and makes them all, as one step. A set that is not there begins
-    /// with its first member, and one that has none left ends.
+    /// with its first member, and one that has none left ends. What it copies meanwhile is of the memory that `share`
+    /// takes.
     pub(crate) fn edit_set<R>(
         &self,
         name: &[u8],
         need: Need,
+        share: Share,
         edit: impl FnOnce(&mut SetEdit<'_, S::Tree>) -> Result<R, KeyError>,
     ) -> Result<R, KeyError> {
         let index = self.shard_index(name);
@@ -108,9 +123,10 @@ impl<S: Store> Keyspace<S> {
                 Some(SetView { set, tree: self.tree()?, ranks })
             }
         };
-        let mut collected = SetEdit { view, changes: BTreeMap::new() };
+        let mut collected = SetEdit { view, changes: BTreeMap::new(), share };
         let result = edit(&mut collected)?;
-        let changes = collected.into_changes();
+        // Given back when all is done.
+        let (changes, _share) = collected.into_changes();
         if changes.is_empty() {
             return Ok(result);
         }

@@ -22,7 +22,8 @@ pub(crate) struct SetView<'a, T> {
 pub(crate) enum Range {
     /// Those with a score between two.
     Score(Bound<Score>, Bound<Score>),
-    /// Those between two, where all have the score that the first one has.
+    /// Those between two in their own order. Where scores differ, it is what Redis makes of a short set: from the first
+    /// member in the set's order that is not below the range, up to the next one that is above it.
     Lex(LexLimit, LexLimit),
 }
 
@@ -35,6 +36,41 @@ pub(crate) enum LexLimit {
     Greatest,
     Included(Vec<u8>),
     Excluded(Vec<u8>),
+}
+
+impl LexLimit {
+    /// Whether a range that begins here has `member`, as far as its beginning goes.
+    fn admits_from_below(&self, member: &[u8]) -> bool {
+        match self {
+            LexLimit::Least => true,
+            LexLimit::Greatest => false,
+            LexLimit::Included(limit) => member >= limit.as_slice(),
+            LexLimit::Excluded(limit) => member > limit.as_slice(),
+        }
+    }
+
+    /// Whether a range that ends here has `member`, as far as its end goes.
+    fn admits_from_above(&self, member: &[u8]) -> bool {
+        match self {
+            LexLimit::Least => false,
+            LexLimit::Greatest => true,
+            LexLimit::Included(limit) => member <= limit.as_slice(),
+            LexLimit::Excluded(limit) => member < limit.as_slice(),
+        }
+    }
+}
+
+/// Whether a range between two ends of members can have any.
+fn is_lex_range(low: &LexLimit, high: &LexLimit) -> bool {
+    match (low, high) {
+        (LexLimit::Greatest, _) | (_, LexLimit::Least) => false,
+        (LexLimit::Least, _) | (_, LexLimit::Greatest) => true,
+        (LexLimit::Included(low), LexLimit::Included(high)) => low <= high,
+        (
+            LexLimit::Included(low) | LexLimit::Excluded(low),
+            LexLimit::Included(high) | LexLimit::Excluded(high),
+        ) => low < high,
+    }
 }
 
 /// Which members of a range are wanted, and in what order.
@@ -141,6 +177,13 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
 
     /// Members of a range.
     pub(crate) fn count(&self, range: &Range) -> Result<u64, KeyError> {
+        if let Range::Lex(low, high) = range
+            && !self.has_one_score()?
+        {
+            let mut count = 0;
+            self.visit_lex(low, high, Selection::ALL, |_, _| count += 1)?;
+            return Ok(count);
+        }
         let (start, end) = self.keys(range)?;
         if start >= end {
             return Ok(0);
@@ -167,7 +210,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
                 (self.set.scores_from(start), end)
             }
             Range::Lex(low, high) => {
-                let score = self.first()?;
+                let score = self.outermost(false)?.map_or(Score::ZERO, |(_, score)| score);
                 let key = |member: &[u8]| self.set.score_key(score, member);
                 let behind = |member: &[u8]| {
                     let mut key = key(member);
@@ -191,13 +234,21 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         })
     }
 
-    /// The least score.
-    fn first(&self) -> Result<Score, KeyError> {
-        let mut first = Score::new(0.0).expect("a number");
-        let (start, end) = (self.set.scores_start(), self.set.end());
-        let one = Selection { limit: 1, ..Selection::ALL };
-        self.visit_keys(&start, &end, one, |_, score| first = score)?;
-        Ok(first)
+    /// The first member, or the last one.
+    fn outermost(&self, backwards: bool) -> Result<Option<(Vec<u8>, Score)>, KeyError> {
+        let mut found = None;
+        let one = Selection { backwards, limit: 1, ..Selection::ALL };
+        self.visit_end(one, |member, score| found = Some((member.to_vec(), score)))?;
+        Ok(found)
+    }
+
+    /// Whether all members have the same score, so that they lie in their own order.
+    fn has_one_score(&self) -> Result<bool, KeyError> {
+        let score = |backwards| {
+            let outermost = self.outermost(backwards)?;
+            Ok::<_, KeyError>(outermost.map(|(_, score)| score.to_ordered()))
+        };
+        Ok(score(false)? == score(true)?)
     }
 
     /// Visits members of a range.
@@ -207,8 +258,55 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         selection: Selection,
         visit: impl FnMut(&[u8], Score),
     ) -> Result<(), KeyError> {
+        if let Range::Lex(low, high) = range
+            && !self.has_one_score()?
+        {
+            return self.visit_lex(low, high, selection, visit);
+        }
         let (start, end) = self.keys(range)?;
         self.visit_keys(&start, &end, selection, visit)
+    }
+
+    /// Visits what Redis finds between two members in a short set whose scores differ: it goes through the set in its
+    /// order, skips what is before the range, and stops behind it.
+    fn visit_lex(
+        &self,
+        low: &LexLimit,
+        high: &LexLimit,
+        selection: Selection,
+        mut visit: impl FnMut(&[u8], Score),
+    ) -> Result<(), KeyError> {
+        let (Some((first, _)), Some((last, _))) = (self.outermost(false)?, self.outermost(true)?)
+        else {
+            return Ok(());
+        };
+        let may_have_any = is_lex_range(low, high)
+            && low.admits_from_below(&last)
+            && high.admits_from_above(&first);
+        let Selection { backwards, skip, limit } = selection;
+        if !may_have_any || limit == 0 {
+            return Ok(());
+        }
+        let last = skip.saturating_add(limit);
+        let (mut has_begun, mut passed) = (false, 0);
+        self.walk(&self.set.scores_start(), &self.set.end(), backwards, |member, score| {
+            let (enters, stays) = match backwards {
+                false => (low.admits_from_below(member), high.admits_from_above(member)),
+                true => (high.admits_from_above(member), low.admits_from_below(member)),
+            };
+            has_begun |= enters;
+            if !has_begun {
+                return ControlFlow::Continue(());
+            }
+            if !stays {
+                return ControlFlow::Break(());
+            }
+            passed += 1;
+            if passed > skip {
+                visit(member, score);
+            }
+            if passed < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
     }
 
     /// Visits the least members, or the greatest, and those next to them.
@@ -254,17 +352,32 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         if start >= end || limit == 0 || skip == u64::MAX {
             return Ok(());
         }
-        let (mut passed, mut is_damaged) = (0, false);
+        let mut passed = 0;
         let last = skip.saturating_add(limit);
-        let visit = |key: &[u8], value: &[u8]| {
+        self.walk(start, end, backwards, |member, score| {
             passed += 1;
             if passed > skip {
-                match Entry::read(key, value) {
-                    Some(Entry::Scored(score, member)) => visit(member, score),
-                    _ => is_damaged = true,
-                }
+                visit(member, score);
             }
             if passed < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })
+    }
+
+    /// Visits the members between two keys by score until `visit` has enough.
+    fn walk(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        backwards: bool,
+        mut visit: impl FnMut(&[u8], Score) -> ControlFlow<()>,
+    ) -> Result<(), KeyError> {
+        let mut is_damaged = false;
+        let visit = |key: &[u8], value: &[u8]| match Entry::read(key, value) {
+            Some(Entry::Scored(score, member)) => visit(member, score),
+            _ => {
+                is_damaged = true;
+                ControlFlow::Break(())
+            }
         };
         if backwards {
             self.tree.descend(span(start, end), visit)?;

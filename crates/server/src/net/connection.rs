@@ -12,22 +12,35 @@ use crate::{Progress, Session, Store};
 /// Serves a connection until the client or the server ends it.
 ///
 /// Answers are sent before more is read, so a client that does not read its answers is read from no
-/// more, and costs others nothing.
+/// more. Where it takes memory that others need, it is closed.
 pub(super) async fn serve<S: Store>(
     mut socket: TcpStream,
     mut session: Session<S>,
     mut ending: Ending,
 ) -> io::Result<()> {
+    let record = session.record();
+    let closing = || record.closing.notified();
     let mut progress = Progress::Read;
     let mut abandoned = None;
     loop {
+        if let Progress::Wait(delay) = progress {
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                _ = ending.stop.wait_for(|stop| *stop) => {}
+            }
+            progress = Progress::Yield;
+        }
         if !session.output().is_empty() {
             if progress == Progress::Read {
                 // Others that have something to read go first. Answers then leave together, and a
                 // peer that serves several connections is woken once and not for each.
                 tokio::task::yield_now().await;
             }
-            socket.write_all(session.output()).await?;
+            tokio::select! {
+                biased;
+                sent = socket.write_all(session.output()) => sent?,
+                () = closing() => return Err(closed_for_memory()),
+            }
             session.sent();
         }
         progress = match progress {
@@ -38,13 +51,15 @@ pub(super) async fn serve<S: Store>(
                     biased;
                     received = socket.read_buf(session.input()) => received?,
                     _ = ending.stop.wait_for(|stop| *stop) => 0,
+                    () = closing() => return Err(closed_for_memory()),
                 };
                 if received == 0 {
                     break;
                 }
                 session.run()
             }
-            Progress::Yield => {
+            // It has been waited for above.
+            Progress::Yield | Progress::Wait(_) => {
                 tokio::task::yield_now().await;
                 session.run()
             }
@@ -61,6 +76,10 @@ pub(super) async fn serve<S: Store>(
         };
     }
     socket.shutdown().await
+}
+
+fn closed_for_memory() -> io::Error {
+    io::Error::other("closed, because it took memory that others needed")
 }
 
 /// Runs a long request where it holds nobody up.

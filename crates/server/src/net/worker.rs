@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -123,7 +124,8 @@ async fn connect<S: Store>(
 ) {
     let served = async {
         let socket = tokio::net::TcpStream::from_std(socket)?;
-        let session = Session::new(shared, address, socket.local_addr()?);
+        let mut session = Session::new(shared, address, socket.local_addr()?);
+        session.set_descriptor(socket.as_raw_fd());
         connection::serve(socket, session, ending).await
     };
     if let Err(error) = served.await {

@@ -8,8 +8,8 @@ mod number;
 mod output;
 mod parser;
 
-pub use number::{format_f64, parse_f64, parse_i64, parse_u64};
-pub use output::{Output, Protocol};
+pub use number::{format_f64, parse_cursor, parse_f64, parse_f64_limit, parse_i64, parse_u64};
+pub use output::{Output, OutputFailure, Protocol};
 pub use parser::{Limits, Parser, Request, Span};
 
 use std::io::Write;
@@ -50,6 +50,9 @@ pub enum ProtocolError {
     /// All arguments together are longer than is allowed.
     #[error("too big request")]
     RequestTooBig,
+    /// The system has no memory for the positions of the arguments.
+    #[error("out of memory")]
+    NoMemory,
 }
 
 /// Encodes a request as clients send it, at the end of `bytes`.

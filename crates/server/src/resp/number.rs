@@ -1,4 +1,7 @@
-//! Numbers as Redis reads them: no sign but `-`, no leading zero, no space.
+//! Numbers as Redis reads and writes them.
+//!
+//! Integers take no sign but `-`, no leading zero and no space. Floating-point numbers and cursors are what C's
+//! `strtod` and `strtoul` accept, which is more.
 
 /// The number that `bytes` spell, if they spell one that fits.
 ///
@@ -33,10 +36,166 @@ pub fn parse_u64(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// The floating-point number that `bytes` spell, infinity included; `None` for what is not a number.
+/// The cursor of a scan that `bytes` spell, as C's `strtoul` reads it: signs and leading zeros are accepted, a negative
+/// number counts down from 2⁶⁴, nothing at all is 0, and a NUL ends the text.
+///
+/// ```
+/// use remanent_server::resp::parse_cursor;
+/// assert_eq!(parse_cursor(b"17"), Some(17));
+/// assert_eq!(parse_cursor(b"+007"), Some(7));
+/// assert_eq!(parse_cursor(b"-1"), Some(u64::MAX));
+/// assert_eq!(parse_cursor(b""), Some(0));
+/// assert_eq!(parse_cursor(b" 0"), None);
+/// ```
+pub fn parse_cursor(bytes: &[u8]) -> Option<u64> {
+    let text = until_nul(bytes);
+    if text.is_empty() {
+        return Some(0);
+    }
+    let (is_negative, digits) = split_sign(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let magnitude = digits.iter().try_fold(0u64, |value, byte| {
+        let digit = char::from(*byte).to_digit(10)?;
+        value.checked_mul(10)?.checked_add(digit.into())
+    })?;
+    Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
+}
+
+/// The floating-point number that `bytes` spell, in decimal or hexadecimal notation, infinity included; `None` for
+/// what is not a number, and for a number so large or so small that it would become infinity or 0.
+///
+/// ```
+/// use remanent_server::resp::parse_f64;
+/// assert_eq!(parse_f64(b"-1.5e3"), Some(-1500.0));
+/// assert_eq!(parse_f64(b"0x1.8p1"), Some(3.0));
+/// assert_eq!(parse_f64(b"inf"), Some(f64::INFINITY));
+/// assert_eq!(parse_f64(b"1e400"), None);
+/// assert_eq!(parse_f64(b" 1"), None);
+/// ```
 pub fn parse_f64(bytes: &[u8]) -> Option<f64> {
-    let value: f64 = str::from_utf8(bytes).ok()?.parse().ok()?;
+    let value = strtod(bytes)?;
+    let (_, magnitude) = split_sign(bytes);
+    let (digits, exponent) = match magnitude {
+        [b'0', b'x' | b'X', digits @ ..] => (digits, b'p'),
+        digits => (digits, b'e'),
+    };
+    let mut mantissa = digits.split(|byte| byte.to_ascii_lowercase() == exponent);
+    let mantissa = mantissa.next().unwrap_or(&[]);
+    let was_finite = mantissa.first().is_none_or(|byte| !matches!(byte, b'i' | b'I'));
+    let was_nonzero = mantissa.iter().any(|byte| !matches!(byte, b'0' | b'.'));
+    let is_out_of_range = value.is_infinite() && was_finite || value == 0.0 && was_nonzero;
+    (!is_out_of_range).then_some(value)
+}
+
+/// One end of a range of floating-point numbers, which Redis reads less strictly than [`parse_f64`]: leading spaces are
+/// passed over, a NUL ends the text, nothing at all is 0, and a number that is too large is infinity.
+pub fn parse_f64_limit(bytes: &[u8]) -> Option<f64> {
+    let text = until_nul(bytes);
+    if text.is_empty() {
+        return Some(0.0);
+    }
+    let spaces = text.iter().take_while(|byte| matches!(byte, b'\t'..=b'\r' | b' ')).count();
+    strtod(&text[spaces..])
+}
+
+/// The text that C sees.
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
+}
+
+/// Whether a number begins with `-`, and what follows its sign.
+fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
+    match bytes {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] => (false, rest),
+        _ => (false, bytes),
+    }
+}
+
+/// What C's `strtod` makes of `bytes`, if it takes all of them and they spell a number.
+fn strtod(bytes: &[u8]) -> Option<f64> {
+    let value = match split_sign(bytes) {
+        (is_negative, [b'0', b'x' | b'X', digits @ ..]) => {
+            let magnitude = hexadecimal(digits)?;
+            if is_negative { -magnitude } else { magnitude }
+        }
+        _ => str::from_utf8(bytes).ok()?.parse().ok()?,
+    };
     (!value.is_nan()).then_some(value)
+}
+
+/// Exponents are not counted beyond this: such numbers are infinite, or 0.
+const EXPONENT_MAX: i64 = 1 << 40;
+
+/// The number that hexadecimal digits spell, perhaps with a point and a binary exponent.
+fn hexadecimal(text: &[u8]) -> Option<f64> {
+    let mut parts = text.splitn(2, |byte| byte.eq_ignore_ascii_case(&b'p'));
+    let (digits, exponent) = (parts.next()?, parts.next());
+    let mut exponent = exponent.map_or(Some(0), binary_exponent)?;
+    // The first digits, as many as fit, and whether what was cut off is more than nothing.
+    let (mut mantissa, mut has_rest) = (0u64, false);
+    let (mut count, mut is_fraction) = (0, false);
+    for byte in digits {
+        if *byte == b'.' && !is_fraction {
+            is_fraction = true;
+            continue;
+        }
+        let digit = char::from(*byte).to_digit(16)?;
+        count += 1;
+        let fits = mantissa >> 60 == 0;
+        if fits {
+            mantissa = mantissa << 4 | u64::from(digit);
+        } else {
+            has_rest |= digit != 0;
+        }
+        exponent += match (fits, is_fraction) {
+            (true, true) => -4,
+            (false, false) => 4,
+            _ => 0,
+        };
+    }
+    (count > 0).then(|| scaled(mantissa, has_rest, exponent))
+}
+
+fn binary_exponent(text: &[u8]) -> Option<i64> {
+    let (is_negative, digits) = split_sign(text);
+    if digits.is_empty() {
+        return None;
+    }
+    let magnitude = digits.iter().try_fold(0i64, |value, byte| {
+        let digit = char::from(*byte).to_digit(10)?;
+        Some((value * 10 + i64::from(digit)).min(EXPONENT_MAX))
+    })?;
+    Some(if is_negative { -magnitude } else { magnitude })
+}
+
+/// `mantissa` times two to the `exponent`, rounded to the nearest number, and to the even one between two.
+fn scaled(mantissa: u64, has_rest: bool, exponent: i64) -> f64 {
+    if mantissa == 0 {
+        return 0.0;
+    }
+    let zeros = mantissa.leading_zeros();
+    let mantissa = mantissa << zeros;
+    // The number is 1.… times two to this.
+    let exponent = exponent + 63 - i64::from(zeros);
+    if exponent > 1023 {
+        return f64::INFINITY;
+    }
+    let missing = (-1022 - exponent).max(0);
+    if missing > 53 {
+        return 0.0;
+    }
+    let dropped = 11 + missing as u32;
+    let kept = mantissa.checked_shr(dropped).unwrap_or(0);
+    let half = 1 << (dropped - 1);
+    let rest = mantissa & (half | (half - 1));
+    let rounds_up = rest > half || (rest == half && (has_rest || kept & 1 == 1));
+    // A carry out of the mantissa goes into the exponent, as it should.
+    let rounded = kept + u64::from(rounds_up);
+    let is_normal = missing == 0;
+    f64::from_bits(if is_normal { rounded + (((exponent + 1022) as u64) << 52) } else { rounded })
 }
 
 /// Integers beyond this are written with an exponent.
@@ -114,8 +273,75 @@ mod tests {
             assert_eq!(format_f64(value), text);
             assert_eq!(parse_f64(text.as_bytes()).map(f64::to_bits), Some(value.to_bits()));
         }
-        for text in [&b""[..], b"nan", b"1x", b" 1", b"\xff", b"--1"] {
+        for text in [&b""[..], b"nan", b"1x", b" 1", b"\xff", b"--1", b"1\0"] {
             assert_eq!(parse_f64(text), None);
+        }
+    }
+
+    #[test]
+    fn hexadecimal_numbers_are_read_and_rounded_as_in_c() {
+        for (text, value) in [
+            ("0x10", 16.0),
+            ("0X1P-2", 0.25),
+            ("+0x.8", 0.5),
+            ("-0x1.8p+4", -24.0),
+            ("0xaBc.", 2748.0),
+            ("0x0p99999999999999999999", 0.0),
+            ("0x1p-1074", 5e-324),
+            ("0x1.8p-1075", 5e-324),
+            ("0x1.fffffffffffffp1023", f64::MAX),
+            ("0x1p-1022", f64::MIN_POSITIVE),
+            ("0x0.fffffffffffff8p-1022", f64::MIN_POSITIVE),
+            ("0x20000000000001", 9_007_199_254_740_992.0),
+            ("0x20000000000001.00000000000000000001", 9_007_199_254_740_994.0),
+            ("0x20000000000003", 9_007_199_254_740_996.0),
+            ("0x10000000000000000000p-76", 1.0),
+        ] {
+            assert_eq!(parse_f64(text.as_bytes()), Some(value), "{text}");
+        }
+        for text in ["0x", "0x1p", "0xp1", "0x.", "0x1.2.3", "0x1p1024", "0x1p-1075", "0x1p-99999"]
+        {
+            assert_eq!(parse_f64(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_are_refused_and_end_ranges() {
+        for (text, limit) in [
+            ("1e400", f64::INFINITY),
+            ("-1e400", f64::NEG_INFINITY),
+            ("1e-400", 0.0),
+            ("0x1p1024", f64::INFINITY),
+        ] {
+            assert_eq!(parse_f64(text.as_bytes()), None, "{text}");
+            assert_eq!(parse_f64_limit(text.as_bytes()), Some(limit), "{text}");
+        }
+        for text in ["0", "-0", "0.00e5", "0x0p-5", "inf", "-INFINITY"] {
+            assert!(parse_f64(text.as_bytes()).is_some(), "{text}");
+        }
+        for (text, limit) in [(&b""[..], 0.0), (b" \t1", 1.0), (b"1\0x", 1.0), (b"\0", 0.0)] {
+            assert_eq!(parse_f64_limit(text), Some(limit));
+        }
+        for text in [&b" "[..], b"1 ", b"nan", b"( 1"] {
+            assert_eq!(parse_f64_limit(text), None);
+        }
+    }
+
+    #[test]
+    fn cursors_are_read_as_in_c() {
+        let max = u64::MAX.to_string();
+        for (text, cursor) in [
+            (&b"0"[..], 0),
+            (b"-0", 0),
+            (b"007", 7),
+            (b"5\0x", 5),
+            (b"-18446744073709551615", 1),
+            (max.as_bytes(), u64::MAX),
+        ] {
+            assert_eq!(parse_cursor(text), Some(cursor), "{}", text.escape_ascii());
+        }
+        for text in [&b"18446744073709551616"[..], b"x", b"1x", b"+", b"--1", b"1 ", b"0x1"] {
+            assert_eq!(parse_cursor(text), None, "{}", text.escape_ascii());
         }
     }
 

@@ -1,6 +1,7 @@
 //! Answers of one connection, encoded for the protocol version it speaks.
 
 use super::format_f64;
+use crate::memory::Share;
 
 /// The protocol version that a client chose with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,21 +25,40 @@ impl Protocol {
 
 /// Answers that wait to be sent.
 ///
-/// Beyond the limit given to [`new`](Output::new) bulk strings are dropped and
-/// [`overflowed`](Output::overflowed) says so: what is there is then useless to the client, and the
-/// connection is to be closed.
+/// Where there is no room for an answer, it is dropped and [`failure`](Output::failure) says so: what is there of it is
+/// then useless to the client, and to be taken back by [`truncate`](Output::truncate).
 #[derive(Debug)]
 pub struct Output {
     bytes: Vec<u8>,
     protocol: Protocol,
     len_max: usize,
-    overflowed: bool,
+    /// What the capacity takes of the clients' memory.
+    share: Option<Share>,
+    failure: Option<OutputFailure>,
 }
+
+/// Why an answer is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFailure {
+    /// It is longer than what may wait for one client.
+    TooLong,
+    /// Clients take all the memory that they may take together, or the system has none.
+    NoMemory,
+}
+
+/// Room for a line that has a number in it, or begins an array.
+const LINE_LEN: usize = 32;
 
 impl Output {
     /// No answers yet, and room for `len_max` bytes of them.
     pub fn new(len_max: usize) -> Self {
-        Output { bytes: Vec::new(), protocol: Protocol::Resp2, len_max, overflowed: false }
+        let (bytes, protocol) = (Vec::new(), Protocol::Resp2);
+        Output { bytes, protocol, len_max, share: None, failure: None }
+    }
+
+    /// The same, of memory that others share.
+    pub(crate) fn sharing(len_max: usize, share: Share) -> Self {
+        Output { share: Some(share), ..Output::new(len_max) }
     }
 
     /// The version in which answers are encoded.
@@ -66,53 +86,103 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Whether an answer was too long to keep.
-    pub fn overflowed(&self) -> bool {
-        self.overflowed
+    /// Why the present answer is not there, if it is not.
+    pub fn failure(&self) -> Option<OutputFailure> {
+        self.failure
     }
 
-    /// Takes back what was written since the output was `len` bytes long.
+    /// Takes back what was written since the output was `len` bytes long, and its failure with it.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
+        self.failure = None;
     }
 
     /// Forgets what was sent, and memory beyond `capacity_kept` bytes.
     pub fn clear(&mut self, capacity_kept: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(capacity_kept);
+        self.failure = None;
+        let capacity = self.bytes.capacity();
+        if let Some(share) = &mut self.share {
+            // A share that becomes smaller is never refused.
+            share.resize(capacity);
+        }
+    }
+
+    /// Bytes of the clients' memory that it takes.
+    pub(crate) fn counted(&self) -> u64 {
+        self.share.as_ref().map_or(0, Share::counted)
+    }
+
+    /// Bytes that it has room for without more memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Makes room for an answer that has `payload` bytes; false when there is none, and the answer has failed.
+    ///
+    /// A command that changes something asks before it does, so that its answer is sure to have room.
+    pub(crate) fn reserve(&mut self, payload: usize) -> bool {
+        self.failure.is_none() && self.make_room(payload.saturating_add(2 * LINE_LEN))
+    }
+
+    #[inline]
+    fn make_room(&mut self, additional: usize) -> bool {
+        additional <= self.bytes.capacity() - self.bytes.len() || self.grow(additional)
+    }
+
+    #[cold]
+    fn grow(&mut self, additional: usize) -> bool {
+        let needed = self.bytes.len().saturating_add(additional);
+        if needed > self.len_max.saturating_add(2 * LINE_LEN) {
+            self.failure = Some(OutputFailure::TooLong);
+            return false;
+        }
+        // Twice what there is, so that many small answers are moved rarely; where that cannot be had, what is needed.
+        let doubled = self.bytes.capacity().saturating_mul(2).min(self.len_max).max(needed);
+        for capacity in [doubled, needed] {
+            let is_granted = self.share.as_mut().is_none_or(|share| share.resize(capacity));
+            let missing = capacity - self.bytes.len();
+            if is_granted && self.bytes.try_reserve_exact(missing).is_ok() {
+                return true;
+            }
+        }
+        let capacity = self.bytes.capacity();
+        if let Some(share) = &mut self.share {
+            share.resize(capacity);
+        }
+        self.failure = Some(OutputFailure::NoMemory);
+        false
+    }
+
+    /// Appends all of an answer, or fails.
+    fn push(&mut self, parts: &[&[u8]]) {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if self.failure.is_none() && self.make_room(len) {
+            parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        }
     }
 
     /// `OK` and the like: one line without line breaks.
     pub fn simple(&mut self, text: &str) {
-        self.bytes.push(b'+');
-        self.bytes.extend_from_slice(text.as_bytes());
-        self.end_line();
+        self.push(&[b"+", text.as_bytes(), END]);
     }
 
     /// An error; `text` begins with its code, such as `ERR`. Line breaks in it become spaces.
     pub fn error(&mut self, text: &str) {
-        self.bytes.push(b'-');
-        let flat = text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte });
-        self.bytes.extend(flat);
-        self.end_line();
+        let flat = text.replace(['\r', '\n'], " ");
+        self.push(&[b"-", flat.as_bytes(), END]);
     }
 
     /// A number.
     pub fn integer(&mut self, value: i64) {
-        self.bytes.push(b':');
-        self.bytes.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
-        self.end_line();
+        self.push(&[b":", itoa::Buffer::new().format(value).as_bytes(), END]);
     }
 
     /// A string of any bytes.
     pub fn bulk(&mut self, payload: &[u8]) {
-        if self.bytes.len() + payload.len() > self.len_max {
-            self.overflowed = true;
-            return;
-        }
-        self.header(b'$', payload.len());
-        self.bytes.extend_from_slice(payload);
-        self.end_line();
+        let mut number = itoa::Buffer::new();
+        self.push(&[b"$", number.format(payload.len()).as_bytes(), END, payload, END]);
     }
 
     /// A string, or null.
@@ -129,9 +199,7 @@ impl Output {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
             Protocol::Resp3 => {
                 self.header(b'=', text.len() + 4);
-                self.bytes.extend_from_slice(b"txt:");
-                self.bytes.extend_from_slice(text.as_bytes());
-                self.end_line();
+                self.push(&[b"txt:", text.as_bytes(), END]);
             }
         }
     }
@@ -141,27 +209,23 @@ impl Output {
         let text = format_f64(value);
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
-            Protocol::Resp3 => {
-                self.bytes.push(b',');
-                self.bytes.extend_from_slice(text.as_bytes());
-                self.end_line();
-            }
+            Protocol::Resp3 => self.push(&[b",", text.as_bytes(), END]),
         }
     }
 
     /// Nothing, where a string could have been.
     pub fn null(&mut self) {
-        self.bytes.extend_from_slice(match self.protocol {
-            Protocol::Resp2 => b"$-1\r\n",
-            Protocol::Resp3 => b"_\r\n",
+        self.push(match self.protocol {
+            Protocol::Resp2 => &[b"$-1\r\n"],
+            Protocol::Resp3 => &[b"_\r\n"],
         });
     }
 
     /// Nothing, where an array could have been.
     pub fn null_array(&mut self) {
-        self.bytes.extend_from_slice(match self.protocol {
-            Protocol::Resp2 => b"*-1\r\n",
-            Protocol::Resp3 => b"_\r\n",
+        self.push(match self.protocol {
+            Protocol::Resp2 => &[b"*-1\r\n"],
+            Protocol::Resp3 => &[b"_\r\n"],
         });
     }
 
@@ -186,26 +250,44 @@ impl Output {
         }
     }
 
-    /// Appends answers that were encoded elsewhere.
-    pub(crate) fn append(&mut self, other: &Output) {
-        self.overflowed |= other.overflowed;
-        self.bytes.extend_from_slice(&other.bytes);
+    /// Makes what was written since the output was `start` bytes long the elements of an array of `len`: for arrays whose
+    /// length is known when all is in them.
+    pub(crate) fn close_array(&mut self, start: usize, len: usize) {
+        let mut number = itoa::Buffer::new();
+        self.insert(start, &[b"*", number.format(len).as_bytes(), END].concat());
+    }
+
+    /// The same for the answer to a scan: a cursor, and then the array.
+    pub(crate) fn close_scan(&mut self, start: usize, cursor: u64, len: usize) {
+        self.close_array(start, len);
+        let mut number = itoa::Buffer::new();
+        let cursor = number.format(cursor).as_bytes();
+        let mut head = Output::new(usize::MAX);
+        head.array(2);
+        head.bulk(cursor);
+        self.insert(start, head.as_bytes());
+    }
+
+    fn insert(&mut self, at: usize, bytes: &[u8]) {
+        if self.failure.is_none() && self.make_room(bytes.len()) {
+            self.bytes.splice(at..at, bytes.iter().copied());
+        }
     }
 
     fn header(&mut self, kind: u8, len: usize) {
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
-        self.end_line();
-    }
-
-    fn end_line(&mut self) {
-        self.bytes.extend_from_slice(b"\r\n");
+        self.push(&[&[kind], itoa::Buffer::new().format(len).as_bytes(), END]);
     }
 }
 
+/// What a line ends with.
+const END: &[u8] = b"\r\n";
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::memory::Memory;
 
     fn encoded(protocol: Protocol) -> String {
         let mut output = Output::new(1 << 20);
@@ -239,11 +321,46 @@ mod tests {
 
     #[test]
     fn too_long_an_answer_is_noticed() {
-        let mut output = Output::new(10);
-        output.bulk(b"12345");
-        assert!(!output.overflowed());
-        output.bulk(b"12345");
-        assert!(output.overflowed());
-        assert_eq!(output.as_bytes(), b"$5\r\n12345\r\n");
+        let mut output = Output::new(40);
+        output.bulk(&[b'x'; 80]);
+        assert_eq!(output.failure(), None);
+        let start = output.len();
+        output.array(2);
+        output.bulk(&[b'x'; 80]);
+        output.null();
+        assert_eq!(output.failure(), Some(OutputFailure::TooLong));
+        output.truncate(start);
+        assert_eq!((output.failure(), output.len()), (None, start));
+    }
+
+    #[test]
+    fn answers_share_the_clients_memory() {
+        let memory = Arc::new(Memory::new(1000));
+        let sharing = || Output::sharing(1 << 20, Share::new(&memory, 200));
+        let (mut first, mut second) = (sharing(), sharing());
+        first.bulk(&[b'x'; 900]);
+        assert_eq!((first.failure(), memory.taken()), (None, first.capacity() as u64 - 200));
+        second.simple("OK");
+        second.bulk(&[b'x'; 600]);
+        assert_eq!(second.failure(), Some(OutputFailure::NoMemory));
+        assert_eq!(second.as_bytes(), b"+OK\r\n");
+        assert!(!second.reserve(1), "what was refused stays so until it is taken back");
+        first.clear(0);
+        assert_eq!(memory.taken(), 0);
+        second.truncate(0);
+        assert!(second.reserve(900));
+        drop((first, second));
+        assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn arrays_are_closed_around_what_is_in_them() {
+        let mut output = Output::new(100);
+        output.simple("OK");
+        let start = output.len();
+        output.integer(1);
+        output.integer(2);
+        output.close_array(start, 2);
+        assert_eq!(output.as_bytes(), b"+OK\r\n*2\r\n:1\r\n:2\r\n");
     }
 }

@@ -122,6 +122,9 @@ impl Parser {
             if input.len() < end + 2 {
                 return Ok(None);
             }
+            if self.spans.try_reserve(1).is_err() {
+                return Err(ProtocolError::NoMemory);
+            }
             self.spans.push(Span::new(self.position, len));
             self.missing -= 1;
             self.bulk_len = None;
@@ -139,6 +142,11 @@ impl Parser {
     /// there are while a long argument arrives, else a lower bound.
     pub fn wanted(&self) -> usize {
         self.position + self.bulk_len.map_or(1, |len| len + 2)
+    }
+
+    /// Bytes of memory that the positions of arguments take.
+    pub(crate) fn memory_len(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>()
     }
 
     /// Reads the line that begins a request; false when it is not whole.

@@ -101,6 +101,11 @@ impl<M: Medium> Store for BatchStore<M> {
         })
     }
 
+    fn fault(&self) -> Option<String> {
+        let fault = self.tree.pool().medium().fault()?;
+        Some(remanent_pmem::Error::Medium(fault).to_string())
+    }
+
     fn describe(&self) -> Description {
         Description::of(self.tree.pool())
     }

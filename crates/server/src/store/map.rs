@@ -82,6 +82,11 @@ impl<M: Medium> Store for MapStore<M> {
         Ok(self.map.scan(cursor, limit, visit)?)
     }
 
+    fn fault(&self) -> Option<String> {
+        let fault = self.tree.pool().medium().fault()?;
+        Some(remanent_pmem::Error::Medium(fault).to_string())
+    }
+
     fn describe(&self) -> Description {
         Description::of(self.tree.pool())
     }

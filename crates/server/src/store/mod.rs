@@ -194,6 +194,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// What the medium has met that keeps it from storing, or from reading, in words; it stays until the pool is opened
+    /// again.
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
     /// Where the entries live and what they survive.
     fn describe(&self) -> Description;
 

@@ -2,6 +2,7 @@
 
 mod commands;
 mod fences;
+mod limits;
 mod nbd;
 mod net;
 mod parser;

@@ -45,7 +45,7 @@ impl<S: Store> Connection<S> {
     }
 
     /// Sends bytes and does what the session asks for until it wants to read, or ends.
-    fn exchange_bytes(&mut self, bytes: &[u8]) -> (Vec<u8>, Progress) {
+    pub(crate) fn exchange_bytes(&mut self, bytes: &[u8]) -> (Vec<u8>, Progress) {
         self.session.input().extend_from_slice(bytes);
         let mut answers = Vec::new();
         let mut progress = self.session.run();
@@ -53,7 +53,7 @@ impl<S: Store> Connection<S> {
             answers.extend_from_slice(self.session.output());
             self.session.sent();
             progress = match progress {
-                Progress::Yield => self.session.run(),
+                Progress::Yield | Progress::Wait(_) => self.session.run(),
                 Progress::Long => self.session.run_long(),
                 Progress::Read | Progress::Close | Progress::ShutDown => break,
             };
@@ -154,14 +154,19 @@ fn ends_are_announced() {
 }
 
 #[test]
-fn an_answer_that_is_too_long_ends_the_connection() {
+fn an_answer_that_is_too_long_is_refused() {
     let config = Config { output_len_max: 1_000, ..Config::default() };
     let mut connection = Connection::on(shared(Volatile::new(1 << 20), config));
     let mut set = Vec::new();
     encode_request(&mut set, &["SET", "k", &"x".repeat(600)]);
     assert_eq!(connection.exchange_bytes(&set).1, Progress::Read);
     assert_eq!(connection.exchange_bytes(b"GET k\r\n").1, Progress::Read);
-    assert_eq!(connection.exchange_bytes(b"MGET k k\r\n"), (Vec::new(), Progress::Close));
+    let refused =
+        "-ERR the answer is longer than what may wait for one client; ask for less at a time\r\n";
+    for line in ["MGET k k", "MGET none k k none"] {
+        assert_eq!(connection.exchange(line), refused);
+    }
+    assert_eq!(connection.exchange("STRLEN k"), ":600\r\n");
 }
 
 /// A client that announces much must not make the server reserve much.
@@ -214,4 +219,82 @@ fn clients_are_listed_while_connected() {
     let own = second.exchange("CLIENT LIST ID 2");
     assert!(own.contains("id=2 "), "{own}");
     assert_eq!(second.exchange("CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
+}
+
+/// A client sends all of a transaction before it reads the first answer: nothing of it may happen.
+#[test]
+fn what_follows_multi_is_refused_until_it_ends() {
+    let mut connection = Connection::new();
+    let refused = "-ERR refused: MULTI was sent, and there are no transactions; EXEC or DISCARD ends this\r\n";
+    let (answers, _) = connection.exchange_bytes(
+        b"MULTI\r\nSET a 1\r\nZADD z 1 m\r\nWAITAOF 1 0 1\r\nFLUSHALL\r\nMULTI\r\nCLIENT INFO\r\nEXEC\r\nEXISTS a z\r\n",
+    );
+    let answers = String::from_utf8(answers).unwrap();
+    let first = "-ERR there are no transactions: what follows is refused until EXEC or DISCARD\r\n";
+    let nested = "-ERR MULTI calls can not be nested\r\n";
+    let end = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    let expected = [first, refused, refused, refused, refused, nested, refused, end, ":0\r\n"];
+    assert_eq!(answers, expected.concat());
+    assert_eq!(connection.exchange("EXEC"), "-ERR EXEC without MULTI\r\n");
+    for end in ["DISCARD", "RESET"] {
+        assert_eq!(connection.exchange("MULTI"), first);
+        assert_eq!(connection.exchange("SET a 1"), refused);
+        assert!(connection.exchange(end).starts_with('+'));
+        assert_eq!(connection.exchange("DISCARD"), "-ERR DISCARD without MULTI\r\n");
+    }
+    assert_eq!(connection.exchange("DBSIZE"), ":0\r\n");
+    connection.exchange("MULTI");
+    assert_eq!(connection.exchange_bytes(b"QUIT\r\n").1, Progress::Close);
+}
+
+#[test]
+fn clients_are_listed_with_what_they_did_and_hold() {
+    let shared = shared(Volatile::new(1 << 20), Config::default());
+    let (mut idle, mut busy) =
+        (Connection::on(Arc::clone(&shared)), Connection::on(Arc::clone(&shared)));
+    idle.session.set_descriptor(17);
+    busy.exchange("MULTI");
+    // Half a request.
+    busy.exchange_bytes(b"*2\r\n$3\r\nGET\r\n$10\r\nabc");
+    let list = Connection::on(shared).exchange("CLIENT LIST");
+    let lines: Vec<_> = list.lines().skip(1).collect();
+    let expected = [
+        &["fd=17", "cmd=NULL", "qbuf=0", "flags=N", "multi=-1"][..],
+        &["fd=-1", "cmd=multi", "qbuf=21", "flags=x", "multi=0"],
+        // Its own request counts.
+        &["cmd=client|list", "qbuf=13"],
+    ];
+    for (line, expected) in lines.iter().zip(expected) {
+        for what in expected {
+            assert!(line.split(' ').any(|field| field == *what), "{what} is not in {line}");
+        }
+    }
+}
+
+#[test]
+fn commands_and_errors_are_counted() {
+    let mut connection = Connection::new();
+    for line in
+        ["SET k v", "GET k", "GET k", "INCR k", "SET k", "NOSUCH", "ZADD k 1 m", "CLIENT ID"]
+    {
+        connection.exchange(line);
+    }
+    let info = connection.exchange("INFO commandstats");
+    for (command, calls, rejected, failed) in
+        [("set", 1, 1, 0), ("get", 2, 0, 0), ("incr", 1, 0, 1), ("client|id", 1, 0, 0)]
+    {
+        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
+        let line = line.unwrap_or_else(|| panic!("{command} is not in {info}"));
+        assert!(line.contains(&format!(":calls={calls},usec=")), "{line}");
+        let end = format!(",rejected_calls={rejected},failed_calls={failed}");
+        assert!(line.ends_with(&end), "{line}");
+    }
+    let errors = connection.exchange("INFO errorstats");
+    assert!(
+        errors.contains("errorstat_ERR:count=3\r\nerrorstat_WRONGTYPE:count=1\r\n"),
+        "{errors}"
+    );
+    connection.exchange("CONFIG RESETSTAT");
+    assert!(!connection.exchange("INFO all").contains("errorstat_"));
+    assert!(!connection.exchange("INFO").contains("cmdstat_"), "shown without being asked for");
 }

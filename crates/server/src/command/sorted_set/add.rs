@@ -111,18 +111,20 @@ impl<S: Store> Call<'_, S> {
             let (index, score) = pairs.next().expect("there is one pair");
             return self.increment(options, index + 1, score);
         }
-        let count = self.shared.keys.edit_set(self.request.get(1), Need::Entries, |set| {
-            let mut count = 0;
-            for (index, score) in pairs {
-                let done = options.add(set, self.request.get(index + 1), score)?;
-                count += match done {
-                    Some(Done::Added(_)) => 1,
-                    Some(Done::Changed(_)) => i64::from(options.counts_changes),
-                    _ => 0,
-                };
-            }
-            Ok(count)
-        })?;
+        let copies = self.shared.copies();
+        let count =
+            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+                let mut count = 0;
+                for (index, score) in pairs {
+                    let done = options.add(set, self.request.get(index + 1), score)?;
+                    count += match done {
+                        Some(Done::Added(_)) => 1,
+                        Some(Done::Changed(_)) => i64::from(options.counts_changes),
+                        _ => 0,
+                    };
+                }
+                Ok(count)
+            })?;
         self.reply.integer(count);
         Ok(())
     }
@@ -134,9 +136,11 @@ impl<S: Store> Call<'_, S> {
 
     /// Adds to the score of the member that is argument `member`, and answers the sum.
     fn increment(&mut self, options: AddOptions, member: usize, addend: Score) -> Outcome {
-        let done = self.shared.keys.edit_set(self.request.get(1), Need::Entries, |set| {
-            options.add(set, self.request.get(member), addend)
-        })?;
+        let copies = self.shared.copies();
+        let done =
+            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+                options.add(set, self.request.get(member), addend)
+            })?;
         match done {
             None => return Err(Failure::text("ERR resulting score is not a number (NaN)")),
             Some(Done::Nothing) => self.reply.null(),

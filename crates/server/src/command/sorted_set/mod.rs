@@ -6,7 +6,7 @@ mod remove;
 
 use super::{Call, Failure, Outcome, Verb, glob};
 use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
-use crate::resp::{Output, Protocol, Request, format_f64, parse_f64, parse_i64, parse_u64};
+use crate::resp::{Output, Protocol, Request, format_f64, parse_cursor, parse_f64, parse_i64};
 use crate::store::{Store, StoreError};
 
 use super::keyspace::{ScanOptions, scan_count};
@@ -30,6 +30,7 @@ impl From<KeyError> for Failure {
                      is used again, or at the next start"
                 ))
             }
+            KeyError::NoMemory => Failure::NoMemory,
             KeyError::Store(error) => error.into(),
         }
     }
@@ -37,14 +38,7 @@ impl From<KeyError> for Failure {
 
 /// The score that an argument spells. One that could only be stored as infinity, or as zero, is refused.
 fn score(argument: &[u8]) -> Result<Score, Failure> {
-    let has_come_to = |value: f64| {
-        let digits = argument.split(|byte| byte.eq_ignore_ascii_case(&b'e')).next().unwrap_or(&[]);
-        let least = if value.is_infinite() { b'0' } else { b'1' };
-        let is_extreme = value.is_infinite() || value == 0.0;
-        is_extreme && digits.iter().any(|byte| (least..=b'9').contains(byte))
-    };
-    let value = parse_f64(argument).filter(|value| !has_come_to(*value));
-    value.and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
+    parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
 }
 
 /// How many members a request asks for, as far as its numbers tell; 0 where that depends on the set.
@@ -87,38 +81,37 @@ fn ranks_asked(start: i64, stop: i64) -> i64 {
     if (start < 0) == (stop < 0) { stop.saturating_sub(start).saturating_add(1) } else { 0 }
 }
 
-/// Members and scores, encoded, and how many they are: an array's length goes before what is in it.
-struct Members {
-    entries: Output,
+/// Members and scores that are answered as an array, whose length is known when all are in it.
+struct Members<'a> {
+    reply: &'a mut Output,
+    start: usize,
     len: usize,
     with_scores: bool,
     /// Whether a member and its score are an array of their own.
     nested: bool,
 }
 
-impl Members {
-    fn new(reply: &Output, len_max: usize, with_scores: bool) -> Self {
-        let mut entries = Output::new(len_max);
-        entries.set_protocol(reply.protocol());
+impl<'a> Members<'a> {
+    fn new(reply: &'a mut Output, with_scores: bool) -> Self {
         let nested = with_scores && reply.protocol() == Protocol::Resp3;
-        Members { entries, len: 0, with_scores, nested }
+        let start = reply.len();
+        Members { reply, start, len: 0, with_scores, nested }
     }
 
     fn push(&mut self, member: &[u8], score: Score) {
         self.len += 1;
         if self.nested {
-            self.entries.array(2);
+            self.reply.array(2);
         }
-        self.entries.bulk(member);
+        self.reply.bulk(member);
         if self.with_scores {
-            self.entries.double(score.value());
+            self.reply.double(score.value());
         }
     }
 
-    fn answer(self, reply: &mut Output) {
+    fn finish(self) {
         let flat = self.with_scores && !self.nested;
-        reply.array(if flat { 2 * self.len } else { self.len });
-        reply.append(&self.entries);
+        self.reply.close_array(self.start, if flat { 2 * self.len } else { self.len });
     }
 }
 
@@ -160,10 +153,7 @@ impl<S: Store> Call<'_, S> {
         let request = &self.request;
         let read = |set: &SetView<'_, S::Tree>| read(set, request);
         let found = self.shared.keys.read_set(request.get(1), need, read)?;
-        match found {
-            Some(_) => self.client.counts.hits += 1,
-            None => self.client.counts.misses += 1,
-        }
+        self.count(found.is_some());
         Ok(found)
     }
 
@@ -225,20 +215,20 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn zscan(&mut self) -> Outcome {
-        let cursor = parse_u64(self.request.get(2));
+        let cursor = parse_cursor(self.request.get(2));
         let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
         let options = ScanOptions::parse(&self.request, 3).and_then(|options| {
             if options.type_name.is_some() { Err(Failure::SYNTAX) } else { Ok(options) }
         });
-        let mut entries = Output::new(self.shared.config.output_len_max);
+        let (start, reply) = (self.reply.len(), &mut *self.reply);
         let mut len = 0;
         let found = self.shared.keys.read_set(self.request.get(1), Need::Entries, |set| {
             let Ok(options) = &options else { return Ok(0) };
             let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
             set.scan(cursor, limit, |member, score| {
                 if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
-                    entries.bulk(member);
-                    entries.bulk(format_f64(score.value()).as_bytes());
+                    reply.bulk(member);
+                    reply.bulk(format_f64(score.value()).as_bytes());
                     len += 2;
                 }
             })
@@ -247,10 +237,7 @@ impl<S: Store> Call<'_, S> {
         if found.is_some() {
             options?;
         }
-        self.reply.array(2);
-        self.reply.bulk(itoa::Buffer::new().format(found.unwrap_or(0)).as_bytes());
-        self.reply.array(len);
-        self.reply.append(&entries);
+        reply.close_scan(start, found.unwrap_or(0), len);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use super::{Failure, Members};
 use crate::command::{Call, Outcome, Verb};
 use crate::keyspace::{LexLimit, Need, Range, Score, Selection};
-use crate::resp::{parse_f64, parse_i64};
+use crate::resp::{parse_f64_limit, parse_i64};
 use crate::store::Store;
 
 /// What the ends of a range are.
@@ -63,7 +63,7 @@ fn score_limit(argument: &[u8]) -> Option<Bound<Score>> {
         Some(number) => (Bound::Excluded, number),
         None => (Bound::Included, argument),
     };
-    parse_f64(number).and_then(Score::new).map(bound)
+    parse_f64_limit(number).and_then(Score::new).map(bound)
 }
 
 fn lex_limit(argument: &[u8]) -> Option<LexLimit> {
@@ -107,24 +107,29 @@ impl<S: Store> Call<'_, S> {
 
     pub(super) fn zrange(&mut self, verb: Verb) -> Outcome {
         let query = self.query(verb)?;
-        let len_max = self.shared.config.output_len_max;
-        let mut members = Members::new(self.reply, len_max, query.with_scores);
-        if query.by == By::Rank {
+        let key = self.request.get(1);
+        let found = if query.by == By::Rank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
-            self.read_set(Need::Ranks, |set, _| {
+            let mut members = Members::new(self.reply, query.with_scores);
+            let found = self.shared.keys.read_set(key, Need::Ranks, |set| {
                 let (start, limit) = ranks(start, stop, set.len());
                 set.visit_ranks(start, limit, query.backwards, |member, score| {
                     members.push(member, score);
                 })
             })?;
+            members.finish();
+            found
         } else {
             let (low, high) = if query.backwards { (3, 2) } else { (2, 3) };
             let range = self.range(query.by, low, high)?;
-            self.read_set(Need::Entries, |set, _| {
+            let mut members = Members::new(self.reply, query.with_scores);
+            let found = self.shared.keys.read_set(key, Need::Entries, |set| {
                 set.visit(&range, query.selection(), |member, score| members.push(member, score))
             })?;
-        }
-        members.answer(self.reply);
+            members.finish();
+            found
+        };
+        self.count(found.is_some());
         Ok(())
     }
 

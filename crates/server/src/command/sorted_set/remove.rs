@@ -4,32 +4,69 @@ use super::range::{By, ranks};
 use super::{Failure, Members};
 use crate::command::{Call, Outcome, Verb};
 use crate::keyspace::{KeyError, Need, Score, Selection, SetEdit};
+use crate::memory::Share;
 use crate::resp::{Protocol, parse_u64};
 use crate::store::Store;
 
-/// Takes members away that were just visited.
-fn remove_all<T: remanent_structures::OrderedMap<[u8], [u8]>>(
-    set: &mut SetEdit<'_, T>,
-    members: &[(Vec<u8>, Score)],
-) -> Result<(), KeyError> {
-    for (member, score) in members {
-        set.set(member, Some(*score), None)?;
+/// Members that were visited and are to be taken away.
+struct Collected {
+    members: Vec<(Vec<u8>, Score)>,
+    /// What they take of the clients' memory.
+    share: Share,
+    is_refused: bool,
+}
+
+/// What a member takes in memory besides its bytes.
+const MEMBER_OVERHEAD: usize = 64;
+
+impl Collected {
+    fn new(share: Share) -> Self {
+        Collected { members: Vec::new(), share, is_refused: false }
     }
-    Ok(())
+
+    fn push(&mut self, member: &[u8], score: Score) {
+        let has_room = self.share.grow(member.len() + MEMBER_OVERHEAD);
+        if has_room && self.members.try_reserve(1).is_ok() {
+            self.members.push((member.to_vec(), score));
+        } else {
+            self.is_refused = true;
+        }
+    }
+
+    /// Takes them away, if all are there.
+    fn remove<T: remanent_structures::OrderedMap<[u8], [u8]>>(
+        &self,
+        set: &mut SetEdit<'_, T>,
+    ) -> Result<(), KeyError> {
+        if self.is_refused {
+            return Err(KeyError::NoMemory);
+        }
+        for (member, score) in &self.members {
+            set.set(member, Some(*score), None)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all members, and about what an answer needs besides.
+    fn answer_len(&self) -> usize {
+        self.members.iter().map(|(member, _)| member.len() + MEMBER_OVERHEAD).sum()
+    }
 }
 
 impl<S: Store> Call<'_, S> {
     pub(super) fn zrem(&mut self) -> Outcome {
-        let count = self.shared.keys.edit_set(self.request.get(1), Need::Entries, |set| {
-            let mut count = 0;
-            for member in self.request.iter().skip(2) {
-                if let Some(score) = set.score(member)? {
-                    set.set(member, Some(score), None)?;
-                    count += 1;
+        let copies = self.shared.copies();
+        let count =
+            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+                let mut count = 0;
+                for member in self.request.iter().skip(2) {
+                    if let Some(score) = set.score(member)? {
+                        set.set(member, Some(score), None)?;
+                        count += 1;
+                    }
                 }
-            }
-            Ok(count)
-        })?;
+                Ok(count)
+            })?;
         self.reply.integer(count);
         Ok(())
     }
@@ -43,52 +80,60 @@ impl<S: Store> Call<'_, S> {
             _ => return Err(Failure::SYNTAX),
         };
         let selection = Selection { backwards, skip: 0, limit };
-        let popped = self.shared.keys.edit_set(self.request.get(1), Need::Entries, |set| {
-            let mut members = Vec::new();
-            if let Some(before) = set.before() {
-                before
-                    .visit_end(selection, |member, score| members.push((member.to_vec(), score)))?;
-            }
-            remove_all(set, &members)?;
-            Ok(members)
-        })?;
-        let mut members = Members::new(self.reply, self.shared.config.output_len_max, true);
         // One pair is an array of its own only where several could have been asked for.
-        members.nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
-        for (member, score) in popped {
-            members.push(&member, score);
+        let nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
+        let mut collected = Collected::new(self.shared.copies());
+        let (copies, reply) = (self.shared.copies(), &mut *self.reply);
+        let edited = self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+            if let Some(before) = set.before() {
+                before.visit_end(selection, |member, score| collected.push(member, score))?;
+            }
+            // The answer must have room before anything is taken away.
+            if !reply.reserve(collected.answer_len()) {
+                return Err(KeyError::NoMemory);
+            }
+            collected.remove(set)
+        });
+        if let (Err(KeyError::NoMemory), Some(reason)) = (&edited, self.reply.failure()) {
+            return Err(Failure::Answer(reason));
         }
-        members.answer(self.reply);
+        edited?;
+        let mut members = Members::new(self.reply, true);
+        members.nested = nested;
+        for (member, score) in &collected.members {
+            members.push(member, *score);
+        }
+        members.finish();
         Ok(())
     }
 
     pub(super) fn zremrange(&mut self, verb: Verb) -> Outcome {
-        let mut members = Vec::new();
-        let key = self.request.get(1);
+        let mut collected = Collected::new(self.shared.copies());
+        let (key, copies) = (self.request.get(1), self.shared.copies());
         if verb == Verb::ZRemRangeByRank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
-            self.shared.keys.edit_set(key, Need::Ranks, |set| {
+            self.shared.keys.edit_set(key, Need::Ranks, copies, |set| {
                 if let Some(before) = set.before() {
                     let (start, limit) = ranks(start, stop, before.len());
                     before.visit_ranks(start, limit, false, |member, score| {
-                        members.push((member.to_vec(), score));
+                        collected.push(member, score);
                     })?;
                 }
-                remove_all(set, &members)
+                collected.remove(set)
             })?;
         } else {
             let by = if verb == Verb::ZRemRangeByScore { By::Score } else { By::Lex };
             let range = self.range(by, 2, 3)?;
-            self.shared.keys.edit_set(key, Need::Entries, |set| {
+            self.shared.keys.edit_set(key, Need::Entries, copies, |set| {
                 if let Some(before) = set.before() {
                     before.visit(&range, Selection::ALL, |member, score| {
-                        members.push((member.to_vec(), score));
+                        collected.push(member, score);
                     })?;
                 }
-                remove_all(set, &members)
+                collected.remove(set)
             })?;
         }
-        self.reply.integer(members.len() as i64);
+        self.reply.integer(collected.members.len() as i64);
         Ok(())
     }
 }

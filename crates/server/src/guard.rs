@@ -1,0 +1,100 @@
+//! Who guesses passwords: each wrong one from an address is answered later than the one before.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long the answer to the first wrong password waits; each further one from the same address twice as long.
+const DELAY_FIRST: Duration = Duration::from_millis(100);
+/// How long an answer waits at most, also for those that were asked at the same time.
+const DELAY_MAX: Duration = Duration::from_secs(5);
+/// After so long without a wrong password an address begins anew.
+const MEMORY: Duration = Duration::from_secs(60);
+/// Addresses that are remembered at a time; beyond, strangers wait as long as the worst.
+const ADDRESSES_MAX: usize = 4096;
+
+/// Wrong passwords, by the address that they came from.
+#[derive(Debug, Default)]
+pub(crate) struct Guard(Mutex<HashMap<IpAddr, Guesses>>);
+
+#[derive(Debug)]
+struct Guesses {
+    count: u32,
+    /// When the last answer is given; the next one waits from then on.
+    answered: Instant,
+}
+
+/// What becomes of a wrong password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Penalty {
+    /// How long its answer waits.
+    pub(crate) delay: Duration,
+    /// Wrong passwords from that address lately, this one included.
+    pub(crate) count: u32,
+}
+
+impl Guard {
+    /// Notes a wrong password.
+    pub(crate) fn wrong(&self, address: IpAddr, now: Instant) -> Penalty {
+        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= ADDRESSES_MAX {
+            addresses.retain(|_, guesses| now < guesses.answered + MEMORY);
+        }
+        if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
+            return Penalty { delay: DELAY_MAX, count: 1 };
+        }
+        let guesses = addresses.entry(address).or_insert(Guesses { count: 0, answered: now });
+        if now > guesses.answered + MEMORY {
+            guesses.count = 0;
+        }
+        let delay = DELAY_FIRST.saturating_mul(1 << guesses.count.min(16)).min(DELAY_MAX);
+        guesses.count = guesses.count.saturating_add(1);
+        // One after the other: many connections at once are no quicker than one.
+        guesses.answered = (guesses.answered.max(now) + delay).min(now + DELAY_MAX);
+        Penalty { delay: guesses.answered - now, count: guesses.count }
+    }
+
+    /// Forgets an address: it knows the password.
+    pub(crate) fn right(&self, address: IpAddr) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wrong_password_waits_longer_than_the_one_before() {
+        let (guard, now) = (Guard::default(), Instant::now());
+        let address = IpAddr::from([127, 0, 0, 1]);
+        let delays = |count: u32| -> Vec<_> {
+            (0..count).map(|_| guard.wrong(address, now).delay.as_millis()).collect()
+        };
+        // Asked at the same time, they are answered one after the other.
+        assert_eq!(delays(4), [100, 300, 700, 1500]);
+        assert_eq!(delays(3), [3100, 5000, 5000]);
+        let other = guard.wrong(IpAddr::from([127, 0, 0, 2]), now);
+        assert_eq!(other, Penalty { delay: DELAY_FIRST, count: 1 });
+        let later = now + DELAY_MAX + MEMORY + DELAY_FIRST;
+        assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
+        guard.wrong(address, later);
+        guard.right(address);
+        assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
+    }
+
+    #[test]
+    fn a_bounded_number_of_addresses_is_remembered() {
+        let (guard, now) = (Guard::default(), Instant::now());
+        let address = |number: u32| IpAddr::from(number.to_be_bytes());
+        for number in 0..ADDRESSES_MAX as u32 + 10 {
+            guard.wrong(address(number), now);
+        }
+        assert_eq!(guard.0.lock().unwrap().len(), ADDRESSES_MAX);
+        assert_eq!(guard.wrong(address(u32::MAX), now).delay, DELAY_MAX);
+        let later = now + 2 * MEMORY;
+        assert_eq!(guard.wrong(address(u32::MAX), later).delay, DELAY_FIRST);
+        assert_eq!(guard.0.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,146 @@
+//! What was counted of each command, and of each kind of error.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::command::Verb;
+
+/// Kinds of errors that are counted apart; there are fewer.
+const ERROR_CODES_MAX: usize = 128;
+
+/// Counts of all clients.
+#[derive(Debug)]
+pub(crate) struct Statistics {
+    commands: [Counters; Verb::COUNT],
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+#[derive(Debug)]
+struct Counters {
+    calls: AtomicU64,
+    duration_ns: AtomicU64,
+    rejected: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// What was counted of one command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommandCount {
+    /// Calls that ran.
+    pub(crate) calls: u64,
+    /// How long they took.
+    pub(crate) duration_ns: u64,
+    /// Calls that were refused before they ran.
+    pub(crate) rejected: u64,
+    /// Calls that ran and were answered by an error.
+    pub(crate) failed: u64,
+}
+
+impl Default for Statistics {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        let counters =
+            |_| Counters { calls: zero(), duration_ns: zero(), rejected: zero(), failed: zero() };
+        Statistics { commands: std::array::from_fn(counters), errors: Mutex::default() }
+    }
+}
+
+impl Statistics {
+    /// What was counted of a command.
+    pub(crate) fn of(&self, verb: Verb) -> CommandCount {
+        let counters = &self.commands[verb as usize];
+        // Relaxed, here and below: counts for people.
+        CommandCount {
+            calls: counters.calls.load(Ordering::Relaxed),
+            duration_ns: counters.duration_ns.load(Ordering::Relaxed),
+            rejected: counters.rejected.load(Ordering::Relaxed),
+            failed: counters.failed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn add(&self, verb: Verb, count: CommandCount) {
+        let counters = &self.commands[verb as usize];
+        let pairs = [
+            (&counters.calls, count.calls),
+            (&counters.duration_ns, count.duration_ns),
+            (&counters.rejected, count.rejected),
+            (&counters.failed, count.failed),
+        ];
+        for (counter, count) in pairs.into_iter().filter(|(_, count)| *count > 0) {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an error by its code, the first word of its text.
+    pub(crate) fn count_error(&self, text: &str) {
+        let code = text.split(' ').next().unwrap_or_default();
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < ERROR_CODES_MAX || errors.contains_key(code) {
+            *errors.entry(code.to_owned()).or_default() += 1;
+        }
+    }
+
+    /// Codes of errors, and how many there were of each.
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Counts from 0 again.
+    pub(crate) fn reset(&self) {
+        for counters in &self.commands {
+            for counter in
+                [&counters.calls, &counters.duration_ns, &counters.rejected, &counters.failed]
+            {
+                counter.store(0, Ordering::Relaxed);
+            }
+        }
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// What one connection has counted and not reported yet: of one command, since most requests are like the one before.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    verb: Option<Verb>,
+    count: CommandCount,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Done,
+    Rejected,
+    Failed,
+}
+
+impl Tally {
+    /// Counts a call, and reports what was counted of other commands.
+    pub(crate) fn add(
+        &mut self,
+        verb: Verb,
+        ended: Ended,
+        duration: Duration,
+        statistics: &Statistics,
+    ) {
+        if self.verb != Some(verb) {
+            self.report(statistics);
+            self.verb = Some(verb);
+        }
+        if ended == Ended::Rejected {
+            self.count.rejected += 1;
+            return;
+        }
+        self.count.calls += 1;
+        self.count.duration_ns += duration.as_nanos() as u64;
+        self.count.failed += u64::from(ended == Ended::Failed);
+    }
+
+    /// Adds what was counted to the counts of all clients.
+    pub(crate) fn report(&mut self, statistics: &Statistics) {
+        if let Some(verb) = self.verb.take() {
+            statistics.add(verb, std::mem::take(&mut self.count));
+        }
+    }
+}
