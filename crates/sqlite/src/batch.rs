@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use remanent_blockdev::Transaction;
-use remanent_pmem::Mapped;
+use remanent_blockdev::{Disk, Transaction};
+use remanent_pmem::Medium;
 
 use crate::Result;
 
@@ -85,7 +85,7 @@ impl Batch {
     }
 
     /// Has a transaction do all of it.
-    pub(crate) fn put_into(&self, transaction: &mut Transaction<'_, Mapped>) -> Result<()> {
+    fn put_into<M: Medium>(&self, transaction: &mut Transaction<'_, M>) -> Result<()> {
         for (offset, bytes) in &self.pieces {
             transaction.write(*offset, bytes)?;
         }
@@ -105,6 +105,26 @@ impl Batch {
         before_end.take_while(overlaps).map(|(at, _)| *at).collect()
     }
 }
+
+/// Has a disk do all of these as one step, the later ones over the earlier, and have at least `size` bytes then. Durable
+/// when it returns.
+pub(crate) fn commit<'b, M: Medium>(
+    disk: &Disk<M>,
+    batches: impl IntoIterator<Item = &'b Batch>,
+    size: u64,
+) -> Result<()> {
+    let mut transaction = disk.transaction();
+    if size > disk.size() {
+        transaction.grow(size)?;
+    }
+    for batch in batches {
+        batch.put_into(&mut transaction)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+#[cfg(test)]
+mod crash;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use remanent_blockdev::{Disk, Shape};
 use remanent_pmem::{Error as PoolError, Pool};
 
-use crate::batch::Batch;
+use crate::batch::{self, Batch};
 use crate::content::Content;
 use crate::journals::Journals;
 use crate::locks::{Level, Locks};
@@ -227,15 +227,7 @@ impl DatabaseFile {
         let Some(size) = size else { return Ok(()) };
         // If SQLite has made a journal since, it tells how to take this back.
         self.database.journals.sync(JournalKind::Rollback)?;
-        let disk = &self.database.disk;
-        let mut transaction = disk.transaction();
-        if size > disk.size() {
-            transaction.grow(size)?;
-        }
-        for batch in self.unjournaled.iter().chain(&batch) {
-            batch.put_into(&mut transaction)?;
-        }
-        transaction.commit()?;
+        batch::commit(&self.database.disk, self.unjournaled.iter().chain(&batch), size)?;
         self.unjournaled = None;
         Ok(())
     }
