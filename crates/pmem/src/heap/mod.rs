@@ -43,10 +43,34 @@ pub struct Block {
     pub len: u64,
 }
 
+/// When a heap frees the blocks that are retired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reclamation {
+    /// Retired blocks of a lane that are worth a batch; it costs two fences, however many they are.
+    pub batch: usize,
+    /// Retired blocks between two attempts to free a batch; an attempt may interrupt every thread.
+    pub attempt: usize,
+}
+
+impl Default for Reclamation {
+    /// A batch costs 1/32 fence a block.
+    fn default() -> Self {
+        Reclamation { batch: 64, attempt: 16 }
+    }
+}
+
+impl Reclamation {
+    /// Retired blocks between two attempts to move the epoch on, so that half of a batch can be freed when it is due.
+    fn half_batch(self) -> usize {
+        (self.batch / 2).max(1)
+    }
+}
+
 /// The space of one root.
 #[derive(Debug)]
 pub struct Heap<M: Medium> {
     pool: Pool<M>,
+    reclamation: Reclamation,
     owner: RootId,
     chunk: ChunkId,
     lanes: Box<[LaneSlot]>,
@@ -103,6 +127,8 @@ struct LaneState {
     retired: VecDeque<Retired>,
     /// Retired blocks at which freeing is tried next.
     attempt_at: usize,
+    /// Retired blocks at which the epoch is to move on next.
+    advance_at: usize,
     /// How many of them are runs of chunks.
     retired_large: usize,
     /// Lines to be flushed before the next fence in this lane, whichever thread it is of.
@@ -143,6 +169,7 @@ impl<M: Medium> Heap<M> {
     }
 
     fn new(pool: Pool<M>, owner: RootId, chunk: ChunkId) -> Self {
+        let reclamation = pool.reclamation();
         let lanes = (0..LANE_COUNT).map(|_| LaneSlot {
             announced: AtomicU64::new(0),
             state: UnsafeCell::new(LaneState {
@@ -150,6 +177,7 @@ impl<M: Medium> Heap<M> {
                 free_slots: (0..SUSPECT_COUNT).collect(),
                 retired: VecDeque::new(),
                 attempt_at: 0,
+                advance_at: reclamation.half_batch(),
                 retired_large: 0,
                 unflushed: Vec::new(),
                 large: Vec::new(),
@@ -167,6 +195,7 @@ impl<M: Medium> Heap<M> {
         };
         Heap {
             pool,
+            reclamation,
             owner,
             chunk,
             lanes: lanes.collect(),

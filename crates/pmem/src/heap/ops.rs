@@ -3,18 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use super::layout::{self, Class};
-use super::{Block, Cursor, Heap, HeapChunks, LaneState, Retired};
+use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::chunks::Purpose;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
 use crate::{Error, Fenceable, Result, fence};
 
-/// Retired blocks that are worth a batch: its two fences cost 1/32 fence a block.
-const BATCH: usize = 64;
 /// Epochs that pass from the retiring of a block until nobody can see it.
 const EPOCHS: u64 = 2;
-/// Retired blocks between two attempts to free a batch; an attempt may interrupt every thread.
-const ATTEMPT: usize = 16;
 /// Free suspect slots that an operation finds when it begins; none needs more.
 const SLOTS_RESERVED: usize = 32;
 /// Chunks that one search for a used chunk looks at.
@@ -78,7 +74,8 @@ impl<'h, M: Medium> Lane<'h, M> {
     pub fn prepare_to_write(mut self) -> Self {
         if self.state.retired.len() >= self.state.attempt_at {
             self.reclaim();
-            self.state.attempt_at = BATCH.max(self.state.retired.len() + ATTEMPT);
+            let Reclamation { batch, attempt } = self.heap.reclamation;
+            self.state.attempt_at = batch.max(self.state.retired.len() + attempt);
         }
         // Large blocks do not wait for a batch, they may be gigabytes; nor do we wait for their readers.
         let mut rounds_left = if self.state.retired_large > 0 { EPOCHS } else { 0 };
@@ -272,8 +269,9 @@ impl<'h, M: Medium> Lane<'h, M> {
         if offset.is_multiple_of(CHUNK_LEN) && self.heap.locate(offset).is_none() {
             self.state.retired_large += 1;
         }
-        if self.state.retired.len().is_multiple_of(BATCH / 2) {
+        if self.state.retired.len() >= self.state.advance_at {
             self.heap.try_advance();
+            self.state.advance_at = self.state.retired.len() + self.heap.reclamation.half_batch();
         }
     }
 
@@ -337,6 +335,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
         let freed: Vec<Retired> = self.state.retired.drain(..ready).collect();
+        self.state.advance_at = self.state.retired.len() + self.heap.reclamation.half_batch();
         for retired in &freed {
             match self.heap.locate(retired.offset) {
                 Some((chunk, class, index)) => {

@@ -22,6 +22,7 @@ pub use roots::{RootInfo, RootObject, RootType};
 use self::chunks::Search;
 use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, RootId, SIZE_LIMIT};
 use self::superblock::Superblock;
+use crate::heap::Reclamation;
 use crate::medium::Medium;
 use crate::sync::PauseMutex;
 use crate::{Backing, Durability, Emulation, Error, Mapped, Result};
@@ -64,6 +65,8 @@ struct Inner<M: Medium> {
     registry: PauseMutex<Registry>,
     /// Roots whose heap exists in this process: those that are open, and those that are settling.
     heaps: PauseMutex<HashSet<RootId>>,
+    /// When heaps free what was retired.
+    reclamation: PauseMutex<Reclamation>,
     /// Held while lines of the pool's own are written twice.
     twice: PauseMutex<()>,
     size_max: u64,
@@ -220,6 +223,7 @@ impl<M: Medium> Pool<M> {
             search: PauseMutex::new(Search::new(superblock.first_data(), end)),
             registry: PauseMutex::new(HashMap::new()),
             heaps: PauseMutex::new(HashSet::new()),
+            reclamation: PauseMutex::new(Reclamation::default()),
             twice: PauseMutex::new(()),
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
@@ -257,6 +261,18 @@ impl<M: Medium> Pool<M> {
     /// How often the pool was opened, this time included.
     pub fn opens(&self) -> u64 {
         self.0.superblock.lock(self.medium()).opens
+    }
+
+    /// Sets when blocks that are retired are freed, in the structures that are created and opened from here on. Not
+    /// stored in the pool.
+    ///
+    /// Small batches make every few operations free something: for tests, in which that is to happen.
+    pub fn set_reclamation(&self, reclamation: Reclamation) {
+        *self.0.reclamation.lock(self.medium()) = reclamation;
+    }
+
+    pub(crate) fn reclamation(&self) -> Reclamation {
+        *self.0.reclamation.lock(self.medium())
     }
 
     /// What the pool is and holds.
