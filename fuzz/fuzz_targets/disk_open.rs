@@ -12,7 +12,7 @@ use std::path::Path;
 use arbitrary::Arbitrary;
 use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
-use remanent_blockdev::{Disk, Result, Shape, seal_line};
+use remanent_blockdev::{Disk, Result, Shape};
 use remanent_pmem::Pool;
 
 #[derive(Arbitrary, Debug)]
@@ -50,7 +50,8 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
         let len = (1 + u64::from(stamp) % 8 * 1000).min(SIZE - at) as usize;
         disk.write(at, &vec![stamp; len])?;
     }
-    change(pool.medium(), CHUNKS, &input.changes, seal_line);
+    let lines = disk.lines()?;
+    change(pool.medium(), CHUNKS, &input.changes, |medium, at| lines.seal(medium, at));
     // As a process that died leaves it: a disk that is closed has no record left to be proved.
     let killed = path.with_extension("killed");
     std::fs::copy(path, &killed).expect("room");

@@ -13,7 +13,7 @@ use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
 use remanent_blockdev::file::File;
 use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
-use remanent_blockdev::{Result, seal_line};
+use remanent_blockdev::Result;
 use remanent_pmem::Pool;
 
 #[derive(Arbitrary, Debug)]
@@ -48,13 +48,17 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
         for (at, bytes) in writes {
             file.write(at, &bytes)?;
         }
+        let lines = file.lines();
+        drop(file);
+        change(pool.medium(), CHUNKS, &input.changes, |medium, at| lines.seal(medium, at));
     } else {
         let device = Nvramdisk::create(&pool, "one", SIZE, Policy::P3)?;
         for (at, bytes) in writes {
             device.write(at, &bytes)?;
         }
+        drop(device);
+        change(pool.medium(), CHUNKS, &input.changes, |_, _| {});
     }
-    change(pool.medium(), CHUNKS, &input.changes, seal_line);
     drop(pool);
     let pool = options().open(path)?;
     if input.is_file {

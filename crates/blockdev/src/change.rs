@@ -9,15 +9,16 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use remanent_pmem::Medium;
+use remanent_pmem::{Medium, WORD_LEN};
 use smallvec::SmallVec;
 
 use crate::Result;
 use crate::device::Device;
 use crate::journal::{Change, Changes, Lane, Spares};
-use crate::layout::{BLOCK_LEN, Block, Entry, Lba, place_in_node};
+use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, place_in_node};
 use crate::line::{Line, WORDS};
 use crate::map::load_line;
+use crate::seal::Owner;
 
 /// What becomes of a block.
 #[derive(Clone, Copy, Debug)]
@@ -63,14 +64,34 @@ pub(crate) fn pieces(offset: u64, bytes: &[u8]) -> Pieces<'_> {
 /// All of a block.
 pub(crate) type BlockData = [u8; BLOCK_LEN as usize];
 
-/// Lines of the map, and words in each of them.
-type Places = SmallVec<[(u64, Range<usize>); 12]>;
+/// Where a block's entry is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EntryPlace {
+    /// Pool offset of the line.
+    pub(crate) at: u64,
+    /// The leaf that it is a line of.
+    pub(crate) owner: Owner,
+    pub(crate) word: usize,
+}
+
+impl EntryPlace {
+    /// Pool offset of the entry.
+    #[inline]
+    pub(crate) fn entry(self) -> u64 {
+        self.at + self.word as u64 * WORD_LEN
+    }
+}
+
+/// Lines of the map, by their first entry that is meant, and words in each of them.
+type Places = SmallVec<[(EntryPlace, Range<usize>); 8]>;
 
 /// Content of a block that nobody can reach yet.
 #[derive(Debug)]
 pub(crate) struct Datum<'a> {
     /// Pool offset of the block.
     pub(crate) at: u64,
+    /// Its number on the disk.
+    pub(crate) lba: Lba,
     pub(crate) bytes: Cow<'a, [u8]>,
     /// The change, and the word in it, that is to lead there.
     pub(crate) change: usize,
@@ -116,9 +137,9 @@ impl<M: Medium> Device<M> {
 
     /// As [`change`](Device::change), of one block that is written as a whole, which is what most changes are.
     pub(crate) fn write_block(&self, lba: Lba, block: &BlockData) -> Result<()> {
-        if let Some((at, _)) = self.own_place(lba)? {
+        if let Some(place) = self.own_place(lba)? {
             // On its way to the core while the lane is waited for.
-            self.medium().prefetch(at);
+            self.medium().prefetch(place.at);
         }
         self.in_lane(|lane| {
             self.check_range(lba.offset() + BLOCK_LEN, 0)?;
@@ -143,14 +164,27 @@ impl<M: Medium> Device<M> {
         })
     }
 
-    /// Offset of the line and word of a block's entry, where that is known and can be changed in place.
+    /// Where a block's entry is, if that is known and it can be changed in place.
     #[inline]
-    fn own_place(&self, lba: Lba) -> Result<Option<(u64, usize)>> {
-        let Some(leaf) = self.leaves.get(lba.leaf()).filter(|leaf| self.is_own(*leaf)) else {
-            return Ok(None);
-        };
+    fn own_place(&self, lba: Lba) -> Result<Option<EntryPlace>> {
+        match self.leaves.get(lba.leaf()).filter(|leaf| self.is_own(*leaf)) {
+            Some(leaf) => Ok(Some(self.place_in(leaf, lba)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Where a block's entry is in its leaf.
+    #[inline]
+    pub(crate) fn place_in(&self, leaf: Child, lba: Lba) -> Result<EntryPlace> {
         let (line, word) = place_in_node(lba.place());
-        Ok(Some((self.space.locate(leaf.block, self.meta)? + line, word)))
+        let at = self.space.locate(leaf.block, self.meta)? + line;
+        Ok(EntryPlace { at, owner: Owner::leaf(leaf, lba.leaf()), word })
+    }
+
+    /// The line of an entry, which nobody stores to meanwhile.
+    #[inline]
+    pub(crate) fn line_at(&self, place: EntryPlace) -> Result<Line> {
+        load_line(self.medium(), place.at, self.key.of(place.owner))
     }
 
     /// The lines, and the words in them, of the entries of blocks in a row, as [`own_place`](Device::own_place).
@@ -159,10 +193,10 @@ impl<M: Medium> Device<M> {
         let mut places = Places::new();
         let (mut lba, end) = (first.0, first.0 + count as u64);
         while lba < end {
-            let Some((at, word)) = self.own_place(Lba(lba))? else { return Ok(None) };
-            let words = word..WORDS.min(word + (end - lba) as usize);
+            let Some(place) = self.own_place(Lba(lba))? else { return Ok(None) };
+            let words = place.word..WORDS.min(place.word + (end - lba) as usize);
             lba += words.len() as u64;
-            places.push((at, words));
+            places.push((place, words));
         }
         Ok(Some(places))
     }
@@ -172,9 +206,10 @@ impl<M: Medium> Device<M> {
         if lane.spares.is_empty() || self.has_snapshot() {
             return Ok(false);
         }
-        let Some((at, word)) = self.own_place(lba)? else { return Ok(false) };
+        let Some(place) = self.own_place(lba)? else { return Ok(false) };
+        let EntryPlace { at, owner, word } = place;
         let _held = self.hold_line(at);
-        let mut line = load_line(self.medium(), at)?;
+        let mut line = self.line_at(place)?;
         let old = Entry::decode(line.words[word]).block;
         if old.is_none() {
             return Ok(false);
@@ -186,8 +221,8 @@ impl<M: Medium> Device<M> {
         lane.spares[turn] = old;
         line.words[word] = Entry { block, checksum: 0 }.encode();
         line.version = line.version.wrapping_add(1);
-        let mut changes = [Change { at, line, written: 1 << word }];
-        let data = [Datum { at: at_block, bytes, change: 0, word }];
+        let mut changes = [Change { at, owner, line, written: 1 << word }];
+        let data = [Datum { at: at_block, lba, bytes, change: 0, word }];
         self.commit_at(lane, &mut changes, Vec::new(), &[], &data);
         Ok(true)
     }
@@ -199,15 +234,15 @@ impl<M: Medium> Device<M> {
             return Ok(false);
         }
         let Some(places) = self.own_places(first, blocks.len())? else { return Ok(false) };
-        places.iter().for_each(|(at, _)| self.medium().prefetch(*at));
-        let _held = self.hold_map(places.iter().map(|(at, _)| *at));
+        places.iter().for_each(|(place, _)| self.medium().prefetch(place.at));
+        let _held = self.hold_map(places.iter().map(|(place, _)| place.at));
         let mut changes = Changes::with_capacity(places.len());
         let mut data = Data::with_capacity(blocks.len());
         let mut replaced = Spares::new();
-        for (at, words) in places {
-            let mut line = load_line(self.medium(), at)?;
+        for (place, words) in places {
+            let mut line = self.line_at(place)?;
             line.version = line.version.wrapping_add(1);
-            let mut change = Change::new(at, line);
+            let mut change = Change::of_node(place.at, place.owner, line);
             for word in words {
                 let old = Entry::decode(line.words[word]).block;
                 if old.is_none() {
@@ -220,7 +255,8 @@ impl<M: Medium> Device<M> {
                 change.written |= 1 << word;
                 let at = self.space.locate(block, self.meta)?;
                 let bytes = Cow::Borrowed(&blocks[index][..]);
-                data.push(Datum { at, bytes, change: changes.len(), word });
+                let lba = Lba(first.0 + index as u64);
+                data.push(Datum { at, lba, bytes, change: changes.len(), word });
             }
             changes.push(change);
         }
@@ -266,15 +302,16 @@ impl<M: Medium> Device<M> {
         staged: &Staged,
     ) -> Result<()> {
         let places = self.places(lane, pieces)?;
-        let _held = self.hold_map(places.iter().filter_map(|place| Some((*place)?.0)));
+        let _held = self.hold_map(places.iter().filter_map(|place| Some((*place)?.at)));
         let mut changes = Changes::from_slice(others);
         let mut replaced: SmallVec<[Block; 4]> = SmallVec::with_capacity(pieces.len());
         let mut data = Data::with_capacity(pieces.len());
         for (piece, place) in pieces.iter().zip(places) {
-            let Some((at, word)) = place else { continue };
+            let Some(place) = place else { continue };
+            let EntryPlace { at, owner, word } = place;
             let line = match changes.last() {
                 Some(change) if change.at == at => change.line,
-                _ => load_line(self.medium(), at)?,
+                _ => self.line_at(place)?,
             };
             let old = Entry::decode(line.words[word]);
             if matches!(piece.what, What::Nothing) && old.block.is_none() {
@@ -283,7 +320,7 @@ impl<M: Medium> Device<M> {
             let content = self.content(piece, (old, at))?;
             if changes.last().is_none_or(|change| change.at != at) {
                 let version = line.version.wrapping_add(1);
-                changes.push(Change::new(at, Line { version, ..line }));
+                changes.push(Change::of_node(at, owner, Line { version, ..line }));
             }
             let number = changes.len() - 1;
             let change = &mut changes[number];
@@ -293,7 +330,7 @@ impl<M: Medium> Device<M> {
                 let at = self.space.locate(block, self.meta)?;
                 change.line.words[word] = Entry { block, checksum: 0 }.encode();
                 change.written |= 1 << word;
-                data.push(Datum { at, bytes, change: number, word });
+                data.push(Datum { at, lba: piece.lba, bytes, change: number, word });
             }
             if !old.block.is_none() && !self.has_snapshot_of(piece.lba, old.block)? {
                 replaced.push(old.block);
@@ -323,14 +360,13 @@ impl<M: Medium> Device<M> {
         Ok(Some(Cow::Owned(merged)))
     }
 
-    /// Offset of the line and word of each piece's entry; none where nothing is to be unmapped. Leaves that are missing are
-    /// made, and stay as long as the lane is held.
-    #[expect(clippy::type_complexity, reason = "a place is a line and a word in it")]
+    /// Where each piece's entry is; none where nothing is to be unmapped. Leaves that are missing are made, and stay as long
+    /// as the lane is held.
     pub(crate) fn places(
         &self,
         lane: &mut Lane,
         pieces: &[Piece<'_>],
-    ) -> Result<SmallVec<[Option<(u64, usize)>; 4]>> {
+    ) -> Result<SmallVec<[Option<EntryPlace>; 4]>> {
         let of_leaves = || pieces.chunk_by(|one, other| one.lba.leaf() == other.lba.leaf());
         let mut missing = Vec::new();
         for pieces in of_leaves() {
@@ -346,15 +382,14 @@ impl<M: Medium> Device<M> {
         }
         let mut places = SmallVec::with_capacity(pieces.len());
         for pieces in of_leaves() {
-            let leaf = self.leaf(pieces[0].lba.leaf())?.block;
-            let at = match leaf.is_none() {
-                true => None,
-                false => Some(self.space.locate(leaf, self.meta)?),
-            };
-            places.extend(pieces.iter().map(|piece| {
-                let (line, word) = place_in_node(piece.lba.place());
-                Some((at? + line, word))
-            }));
+            let leaf = self.leaf(pieces[0].lba.leaf())?;
+            for piece in pieces {
+                let place = match leaf.block.is_none() {
+                    true => None,
+                    false => Some(self.place_in(leaf, piece.lba)?),
+                };
+                places.push(place);
+            }
         }
         Ok(places)
     }

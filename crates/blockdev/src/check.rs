@@ -1,29 +1,39 @@
 //! Does a disk contradict itself, and do its data still hold what was written?
 
-use std::collections::{BTreeMap, HashSet};
-use std::ops::ControlFlow;
+use std::collections::HashSet;
+use std::collections::btree_map::{BTreeMap, Entry as Slot};
+use std::ops::{ControlFlow, Range};
 
 use remanent_pmem::heap::Violation;
-use remanent_pmem::{LINE_LEN, Medium};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use crate::device::Device;
-use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_in_node};
-use crate::line::{BITS, Line};
-use crate::map::{leaves, place_word};
+use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line};
+use crate::line::{BITS, Line, WORDS};
+use crate::map::{LINE_DAMAGED, Node, leaves};
 use crate::{Error, Result};
 
-/// Violations that are told; the rest are counted.
+/// Violations that are kept; the rest are counted.
 const TOLD_MAX: usize = 100;
 
-/// What is wrong, as much of it as is told.
+/// How much of a disk is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckScope {
+    /// The map, and what is marked as free. Writers wait meanwhile.
+    Map,
+    /// And all data, against their checksums. Writers do not wait for that.
+    All,
+}
+
+/// The first violations, and how many more there were.
 #[derive(Debug, Default)]
-struct Told {
+pub(crate) struct Told {
     violations: Vec<Violation>,
     untold: u64,
 }
 
 impl Told {
-    fn push(&mut self, violation: Violation) {
+    pub(crate) fn push(&mut self, violation: Violation) {
         if self.violations.len() < TOLD_MAX {
             self.violations.push(violation);
         } else {
@@ -31,7 +41,7 @@ impl Told {
         }
     }
 
-    fn finish(mut self) -> Vec<Violation> {
+    pub(crate) fn finish(mut self) -> Vec<Violation> {
         if self.untold > 0 {
             self.violations.push(Violation::new(0, format!("and {} more", self.untold)));
         }
@@ -39,18 +49,51 @@ impl Told {
     }
 }
 
-impl Extend<Violation> for Told {
-    fn extend<I: IntoIterator<Item = Violation>>(&mut self, found: I) {
-        found.into_iter().for_each(|violation| self.push(violation));
+/// Hands violations on, but one that repeats the last: a line that is damaged is met for each of its entries.
+struct Teller<'t> {
+    tell: &'t mut dyn FnMut(Violation),
+    last: Option<Violation>,
+    count: u64,
+    /// Whether only blocks are told of, since lines were looked at before.
+    is_of_data: bool,
+}
+
+impl<'t> Teller<'t> {
+    fn new(tell: &'t mut dyn FnMut(Violation)) -> Self {
+        Teller { tell, last: None, count: 0, is_of_data: false }
+    }
+
+    fn tell(&mut self, violation: Violation) {
+        if self.last.as_ref() != Some(&violation) {
+            self.count += 1;
+            self.last = Some(violation.clone());
+            (self.tell)(violation);
+        }
+    }
+
+    /// Tells what an error says is wrong with the disk; any other error stays one.
+    fn tell_error(&mut self, error: Error) -> Result<()> {
+        match error {
+            Error::Damaged { .. } if self.is_of_data => {}
+            Error::Damaged { violation } => self.tell(violation),
+            Error::Checksum { at, .. } => self.tell(Violation::new(at, error.to_string())),
+            other => return Err(other),
+        }
+        Ok(())
+    }
+
+    /// Tells what an error says is wrong with the disk; then there is nothing.
+    fn note<T: Default>(&mut self, read: Result<T>) -> Result<T> {
+        read.or_else(|error| self.tell_error(error).map(|()| T::default()))
     }
 }
 
-/// What was found at a block of a tree: to be compared with what is marked as used.
-#[derive(Debug, Default)]
-struct Used {
-    /// What each block is used for.
+/// What the blocks of a disk are used for: to be compared with what is marked as used.
+struct Used<'u, 't> {
     blocks: BTreeMap<Block, Use>,
-    violations: Told,
+    /// Whether a part of the map could not be read: then nobody knows whether a block is in use.
+    is_partial: bool,
+    teller: &'u mut Teller<'t>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +105,21 @@ enum Use {
     Spare,
 }
 
-impl Used {
+impl Used<'_, '_> {
     /// Notes a use. Whether it is the first one of this block.
     fn note(&mut self, block: Block, found: Use, at: u64) -> bool {
-        match self.blocks.insert(block, found) {
-            None => true,
-            // Snapshots share nodes and data, each at its place.
-            Some(known) if known == found && found != Use::Spare => false,
-            Some(known) => {
-                let what = format!("block {} is {found:?}, and {known:?}", block.0);
-                self.violations.push(Violation::new(at, what));
+        match self.blocks.entry(block) {
+            Slot::Vacant(slot) => {
+                slot.insert(found);
+                true
+            }
+            Slot::Occupied(known) => {
+                let known = *known.get();
+                // Snapshots share nodes and data, each at its place.
+                if known != found || found == Use::Spare {
+                    let what = format!("block {} is {found:?}, and {known:?}", block.0);
+                    self.teller.tell(Violation::new(at, what));
+                }
                 false
             }
         }
@@ -79,11 +127,27 @@ impl Used {
 }
 
 impl<M: Medium> Device<M> {
+    /// Tells each violation once, as it is found; `progress` gets the bytes of data read so far, and may break off.
+    pub(crate) fn check(
+        &self,
+        scope: CheckScope,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        tell: &mut dyn FnMut(Violation),
+    ) -> Result<()> {
+        let mut teller = Teller::new(tell);
+        self.check_map(&mut teller)?;
+        if scope == CheckScope::All {
+            teller.is_of_data = teller.count > 0;
+            self.check_data(progress, &mut teller)?;
+        }
+        Ok(())
+    }
+
     /// Proves that the map, its snapshots and what is marked as used agree. Nobody changes anything meanwhile.
-    pub(crate) fn check(&self) -> Result<Vec<Violation>> {
-        let mut violations = self.alone(|lanes| {
+    fn check_map(&self, teller: &mut Teller<'_>) -> Result<()> {
+        self.alone(|lanes| {
             let structure = self.structure.lock(self.medium());
-            let mut used = Used::default();
+            let mut used = Used { blocks: BTreeMap::new(), is_partial: false, teller };
             for index in 0..self.space.slab_count() {
                 used.note(Block((index as u64 * self.space.slab_blocks()) as u32), Use::Bits, 0);
             }
@@ -95,83 +159,108 @@ impl<M: Medium> Device<M> {
             let snapshots = structure.snapshots.sorted();
             let trees = snapshots.iter().map(|snapshot| snapshot.tree);
             for tree in trees.chain([structure.state.tree]) {
-                self.check_node(tree.top, tree.height, 0, &mut used);
+                self.check_node(Node { child: tree.top, level: tree.height, leaf: 0 }, &mut used)?;
             }
             self.check_bits(&mut used);
-            Ok(used.violations)
+            Ok(())
         })?;
-        let extents = note(self.read_extents(), &mut violations)?;
+        let extents = teller.note(self.read_extents())?;
         let (runs, errors) = self.slab_runs();
         for error in errors {
-            violations.push(violation(error)?);
+            teller.tell_error(error)?;
         }
-        let mut violations = violations.finish();
-        violations.extend(self.heap.check([self.meta].into_iter().chain(extents).chain(runs))?);
-        Ok(violations)
+        let found = self.heap.check([self.meta].into_iter().chain(extents).chain(runs))?;
+        found.into_iter().for_each(|violation| teller.tell(violation));
+        Ok(())
     }
 
-    fn check_node(&self, node: Child, level: u32, leaf: u64, used: &mut Used) {
-        if node.block.is_none() {
-            return;
+    fn check_node(&self, node: Node, used: &mut Used<'_, '_>) -> Result<()> {
+        let block = node.child.block;
+        if block.is_none() {
+            return Ok(());
         }
-        let at = match self.space.locate(node.block, self.meta) {
+        let at = match self.space.locate(block, self.meta) {
             Ok(at) => at,
-            Err(error) => return used.violations.extend(violation(error)),
+            Err(error) => {
+                used.is_partial = true;
+                return used.teller.tell_error(error);
+            }
         };
-        if !used.note(node.block, Use::Node(level, leaf), at) {
-            return;
+        let first = node.leaf - node.leaf % leaves(node.level);
+        if !used.note(block, Use::Node(node.level, first), at) {
+            return Ok(());
         }
-        for place in 0..NODE_ENTRIES {
-            let word = match place_word(self.medium(), &self.space, node, place) {
-                Ok(word) => word,
-                Err(error) => {
-                    used.violations.extend(violation(error));
-                    continue;
-                }
+        for line in (0..BLOCK_LEN).step_by(LINE_LEN as usize) {
+            let Some(found) = Line::load(self.medium(), at + line, self.key.of(node.owner()))
+            else {
+                used.is_partial = true;
+                used.teller.tell(Violation::new(at + line, LINE_DAMAGED));
+                continue;
             };
-            if level > 0 {
-                let below = leaf + place * leaves(level - 1);
-                self.check_node(Child::decode(word), level - 1, below, used);
-                continue;
+            for (index, word) in found.words.into_iter().enumerate() {
+                let place = entry_of_line(line, index);
+                let from = at + line + index as u64 * WORD_LEN;
+                match node.level.checked_sub(1) {
+                    Some(level) => {
+                        let (child, leaf) = (Child::decode(word), first + place * leaves(level));
+                        self.check_node(Node { child, level, leaf }, used)?;
+                    }
+                    None => self.check_entry(word, Lba(first * NODE_ENTRIES + place), from, used),
+                }
             }
-            let (entry, lba) = (Entry::decode(word), Lba(leaf * NODE_ENTRIES + place));
-            if entry.block.is_none() {
-                continue;
-            }
-            if self.space.offset(entry.block).is_none() {
-                let what = format!("it leads to block {}, which no slab has", entry.block.0);
-                used.violations.push(Violation::new(at + entry_in_node(place), what));
-                continue;
-            }
-            used.note(entry.block, Use::Data(lba), at + entry_in_node(place));
         }
+        Ok(())
     }
 
-    fn check_bits(&self, used: &mut Used) {
+    fn check_entry(&self, word: u64, lba: Lba, from: u64, used: &mut Used<'_, '_>) {
+        let block = Entry::decode(word).block;
+        if block.is_none() {
+            return;
+        }
+        if self.space.offset(block).is_none() {
+            let what = format!("it leads to block {}, which no slab has", block.0);
+            return used.teller.tell(Violation::new(from, what));
+        }
+        used.note(block, Use::Data(lba), from);
+    }
+
+    fn check_bits(&self, used: &mut Used<'_, '_>) {
         for index in 0..self.space.slab_count() {
             let first = index as u64 * self.space.slab_blocks();
             let Some(slab) = self.space.slab_offset(index) else { continue };
-            for number in 0..self.space.slab_blocks() {
+            for number in (0..self.space.slab_blocks()).step_by(BITS as usize) {
                 let at = slab + number / BITS * LINE_LEN;
-                let Some(line) = Line::load(self.medium(), at) else {
-                    let what = "a line of a slab's bits fails its checksum";
-                    used.violations.push(Violation::new(at, what));
-                    break;
+                let Some(line) = Line::load(self.medium(), at, self.key.of_line()) else {
+                    let what =
+                        "a line of a slab's bits is damaged, or not the one that belongs here";
+                    used.teller.tell(Violation::new(at, what));
+                    continue;
                 };
-                let bit = number % BITS;
-                let is_marked = line.words[(bit / 64) as usize] >> (bit % 64) & 1 == 1;
-                let block = Block((first + number) as u32);
-                let found = used.blocks.get(&block);
-                if is_marked != found.is_some() {
-                    let what = match found {
-                        Some(found) => {
-                            format!("block {} is {found:?}, and marked as free", block.0)
-                        }
-                        None => format!("block {} is marked as used, and no one has it", block.0),
-                    };
-                    used.violations.push(Violation::new(at, what));
-                }
+                let blocks = first + number..first + self.space.slab_blocks().min(number + BITS);
+                self.check_bits_of(&line.words, blocks, at, used);
             }
+        }
+    }
+
+    fn check_bits_of(
+        &self,
+        words: &[u64; WORDS],
+        blocks: Range<u64>,
+        at: u64,
+        used: &mut Used<'_, '_>,
+    ) {
+        for (number, bit) in blocks.zip(0..) {
+            let is_marked = words[bit / 64] >> (bit % 64) & 1 == 1;
+            let what = match used.blocks.get(&Block(number as u32)) {
+                Some(found) if !is_marked => {
+                    format!("block {number} is {found:?}, and marked as free")
+                }
+                None if is_marked && !used.is_partial => {
+                    format!("block {number} is marked as used, and no one has it")
+                }
+                _ => continue,
+            };
+            used.teller.tell(Violation::new(at, what));
         }
     }
 
@@ -181,35 +270,56 @@ impl<M: Medium> Device<M> {
         self.read(lba.offset(), &mut data[..left.min(BLOCK_LEN) as usize])
     }
 
-    /// Reads all data of the disk and its snapshots, and compares checksums. `visit` gets the bytes looked at so far, and
-    /// may break off.
+    /// As [`check_data`](Device::check_data), for who wants to know of nothing else.
     pub(crate) fn scrub(
         &self,
-        mut visit: impl FnMut(u64) -> ControlFlow<()>,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
     ) -> Result<Vec<Violation>> {
-        let mut violations = Told::default();
+        let mut told = Told::default();
+        let mut tell = |violation| told.push(violation);
+        self.check_data(&mut progress, &mut Teller::new(&mut tell))?;
+        Ok(told.finish())
+    }
+
+    /// Reads all data of the disk and its snapshots, and compares checksums. `progress` gets the bytes looked at so far, and
+    /// may break off.
+    fn check_data(
+        &self,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        teller: &mut Teller<'_>,
+    ) -> Result<()> {
         let mut len = 0;
         let mut data = [0; BLOCK_LEN as usize];
         let blocks = self.size().div_ceil(BLOCK_LEN);
         for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
             let lbas = leaf * NODE_ENTRIES..blocks.min((leaf + 1) * NODE_ENTRIES);
             len += (lbas.end - lbas.start) * BLOCK_LEN;
-            if !note(self.leaf(leaf), &mut violations)?.block.is_none() {
+            if !teller.note(self.leaf(leaf))?.block.is_none() {
                 for lba in lbas {
-                    note(self.read_if_there(Lba(lba), &mut data), &mut violations)?;
+                    teller.note(self.read_if_there(Lba(lba), &mut data))?;
                 }
             }
-            if visit(len).is_break() {
-                return Ok(violations.finish());
+            if progress(len).is_break() {
+                return Ok(());
             }
         }
-        // What several snapshots have is read once.
+        self.check_snapshots(len, progress, teller)
+    }
+
+    /// As [`check_data`](Device::check_data), of the snapshots. What several of them have is read once.
+    fn check_snapshots(
+        &self,
+        mut len: u64,
+        progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        teller: &mut Teller<'_>,
+    ) -> Result<()> {
+        let mut data = [0; BLOCK_LEN as usize];
         let mut seen = HashSet::new();
         for (snapshot, _reader) in self.open_snapshots() {
             let blocks = snapshot.size.div_ceil(BLOCK_LEN);
             for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
                 let node = snapshot.tree.leaf(self.medium(), &self.space, leaf);
-                let node = note(node, &mut violations)?;
+                let node = teller.note(node)?;
                 if node.block.is_none() || !seen.insert(node.block) {
                     continue;
                 }
@@ -218,31 +328,14 @@ impl<M: Medium> Device<M> {
                         let is_new = !entry.block.is_none() && seen.insert(entry.block);
                         if is_new { self.read_verified(lba, entry, at, &mut data) } else { Ok(()) }
                     });
-                    note(read, &mut violations)?;
+                    teller.note(read)?;
                     len += BLOCK_LEN;
                 }
-                if visit(len).is_break() {
-                    return Ok(violations.finish());
+                if progress(len).is_break() {
+                    return Ok(());
                 }
             }
         }
-        Ok(violations.finish())
-    }
-}
-
-/// Keeps what an error says is wrong with the disk; then there is nothing.
-fn note<T: Default>(read: Result<T>, violations: &mut Told) -> Result<T> {
-    read.or_else(|error| {
-        violations.push(violation(error)?);
-        Ok(T::default())
-    })
-}
-
-/// What an error says is wrong with the disk; any other error stays one.
-fn violation(error: Error) -> Result<Violation> {
-    match error {
-        Error::Damaged { violation } => Ok(violation),
-        Error::Checksum { at, .. } => Ok(Violation::new(at, error.to_string())),
-        other => Err(other),
+        Ok(())
     }
 }

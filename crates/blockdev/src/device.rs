@@ -14,6 +14,7 @@ use crate::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
 use crate::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State};
 use crate::line::{Line, WORDS};
 use crate::map::{Leaves, Paths, Tree, load_line};
+use crate::seal::Key;
 use crate::snapshot::Snapshots;
 use crate::space::{Bit, Space};
 use crate::{Error, Result};
@@ -35,6 +36,8 @@ pub(crate) struct Device<M: Medium> {
     pub(crate) heap: Heap<M>,
     /// Offset of the meta extent.
     pub(crate) meta: u64,
+    /// What the disk's checksums are made with.
+    pub(crate) key: Key,
     /// Lines that a slot of the journal is to have at most.
     pub(crate) lines_max: usize,
     /// Blocks that a record vouches for at most.
@@ -97,16 +100,17 @@ impl Stripes {
 
 impl<M: Medium> Device<M> {
     /// A device whose volatile part knows nothing yet.
-    pub(crate) fn new(heap: Heap<M>, meta: u64, shape: Shape) -> Self {
+    pub(crate) fn new(heap: Heap<M>, meta: u64, key: Key, shape: Shape) -> Self {
         Device {
             heap,
             meta,
+            key,
             lines_max: shape.lines_max as usize,
             // Less where slots are made small: so that the simulator meets both sides of it.
             vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
             spares_max: shape.spares_max as usize,
-            lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index))).collect(),
-            space: Space::new(shape.slab_blocks),
+            lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index, key))).collect(),
+            space: Space::new(shape.slab_blocks, key),
             leaves: Leaves::new(),
             structure: PauseMutex::default(),
             size: AtomicU64::new(0),
@@ -233,10 +237,15 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// The line at `at` with other words: what a commit changes it to.
+    /// The line at `at`, which is no node's, with other words: what a commit changes it to.
     pub(crate) fn rewrite(&self, at: u64, words: [u64; WORDS]) -> Result<Change> {
-        let version = load_line(self.medium(), at)?.version.wrapping_add(1);
+        let version = self.load_line(at)?.version.wrapping_add(1);
         Ok(Change::new(at, Line { words, version }))
+    }
+
+    /// The line at `at`, which is no node's, and which nobody stores to meanwhile.
+    pub(crate) fn load_line(&self, at: u64) -> Result<Line> {
+        load_line(self.medium(), at, self.key.of_line())
     }
 
     /// The change of the state's line.
@@ -418,7 +427,7 @@ impl<M: Medium> Device<M> {
         let held = self.bit_stripes.hold(self.medium(), bits.iter().map(|(bit, _)| bit.line));
         for part in bits.chunk_by(|(one, _), (other, _)| one.line == other.line) {
             let at = part[0].0.line;
-            let mut line = load_line(self.medium(), at)?;
+            let mut line = self.load_line(at)?;
             for (bit, is_used) in part {
                 let word = &mut line.words[bit.word];
                 if (*word & bit.mask != 0) == *is_used {

@@ -9,10 +9,11 @@ use remanent_pmem::pool::{RootInfo, RootObject};
 use remanent_pmem::{Mapped, Medium, Pool};
 
 use crate::change::{Part, Piece, Pieces, What, pieces};
+use crate::check::Told;
 use crate::device::Device;
 use crate::layout::{BLOCK_LEN, Lba, Shape};
 use crate::map::Tree;
-use crate::{Error, Result};
+use crate::{CheckScope, Error, Result};
 
 /// A block device in a pool, every change of which is whole or was not.
 ///
@@ -283,14 +284,42 @@ impl<M: Medium> Disk<M> {
         self.device.remove_snapshot(name)
     }
 
-    /// Proves that the disk's map and its free space agree. Writers wait meanwhile. Data are not read:
-    /// [`scrub`](Disk::scrub) does that.
+    /// Proves that the disk's map and its free space agree, and compares all data with their checksums. Writers wait while the
+    /// map is looked at. The first 100 violations are the answer; one more says how many others there are.
     ///
     /// # Errors
     ///
     /// When the medium met a fault. What is wrong with the disk is the result, not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
-        self.device.check()
+        let mut told = Told::default();
+        let go_on = |_| ControlFlow::Continue(());
+        self.check_with(CheckScope::All, go_on, |violation| told.push(violation))?;
+        Ok(told.finish())
+    }
+
+    /// As [`check`](Disk::check), of a part of it, and handing out each violation as it is found. `progress` gets the bytes of
+    /// data read so far, and may break off.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Disk::check).
+    pub fn check_with(
+        &self,
+        scope: CheckScope,
+        mut progress: impl FnMut(u64) -> ControlFlow<()>,
+        mut tell: impl FnMut(Violation),
+    ) -> Result<()> {
+        self.device.check(scope, &mut progress, &mut tell)
+    }
+
+    /// Where the disk's lines and blocks are: for tests that damage them.
+    ///
+    /// # Errors
+    ///
+    /// When the map is damaged already.
+    #[doc(hidden)]
+    pub fn lines(&self) -> Result<crate::Lines> {
+        self.device.lines()
     }
 
     /// Reads everything that was written, on the disk and in its snapshots, and compares it with its checksums.

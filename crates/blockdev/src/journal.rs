@@ -27,7 +27,7 @@
 //!      8    sequence number; its lowest bit is the slot's
 //!     16    lines changed (32 bits) | spare blocks (32 bits)
 //!     24    0, or pool offset of the first of the blocks that have the lines
-//!     32    targets, the first 4; or xxh3 of those blocks
+//!     32    targets, the first 2; or xxh3 of those blocks
 //!     64    numbers of the lane's spare blocks, 32 bits each, in whole lines
 //!      …    further targets, in whole lines
 //!      …    images
@@ -35,10 +35,11 @@
 //! block with lines, for records that a slot has no room for
 //! byte 0    0, or pool offset of the next one
 //!      8    lines in it
-//!     64    up to 56 targets
-//!    512    images
+//!     64    up to 50 targets
+//!    896    images
 //!
 //! target    pool offset of a line (lower 56 bits) | which of its words lead to blocks that the record's fence is for
+//!           (8 bits); and in a second word the line's owner, by which its checksum and those of the blocks are compared
 //! ```
 //!
 //! The record of nvramdisk (Table 2) has one field for the new block, and the block's logical number twice, which tells
@@ -49,23 +50,29 @@ use std::collections::{HashMap, HashSet};
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use smallvec::SmallVec;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::change::Datum;
 use crate::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, slot};
 use crate::line::{Line, WORDS, is_newer};
+use crate::seal::{Key, Owner};
 use crate::{Error, Result};
 
 const CHECK_LEN: usize = 8;
 /// Place of the sequence number; no record has 0.
 const SEQUENCE: u64 = 8;
 const HEADER_LEN: usize = LINE_LEN as usize;
-/// Offsets of lines that a record's header has room for.
-const HEADER_TARGETS: usize = 4;
+/// Bytes that say which line is changed, beside its image.
+const TARGET_LEN: usize = 2 * size_of::<u64>();
+/// Place of the targets in the header, and how many it has room for.
+const TARGETS: usize = HEADER_LEN / 2;
+const HEADER_TARGETS: usize = (HEADER_LEN - TARGETS) / TARGET_LEN;
 /// Lines that a block has room for.
-pub(crate) const SPILL_LINES: usize = 56;
+pub(crate) const SPILL_LINES: usize = 50;
 const SPILL_TARGETS: usize = LINE_LEN as usize;
-const SPILL_IMAGES: usize = 512;
+const SPILL_IMAGES: usize = 896;
+const _: () = assert!(SPILL_TARGETS + SPILL_LINES * TARGET_LEN <= SPILL_IMAGES);
+const _: () = assert!(SPILL_IMAGES + SPILL_LINES * LINE_LEN as usize <= BLOCK_LEN as usize);
 
 /// Place of what a target says beside the offset.
 const WRITTEN_SHIFT: u32 = 56;
@@ -82,6 +89,8 @@ const _: () = assert!(record_len(SPARES_MAX / WORDS + 2, SPARES_MAX) as u64 <= S
 pub(crate) struct Change {
     /// Pool offset.
     pub(crate) at: u64,
+    /// The node of the map that it is a line of, if it is one's.
+    pub(crate) owner: Owner,
     /// What it holds then.
     pub(crate) line: Line,
     /// Words, a bit for each, that are entries of blocks which are written by the same operation. They have no checksum
@@ -90,20 +99,31 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// One that leads to nothing that is being written.
+    /// One of a line that is no node's.
     pub(crate) fn new(at: u64, line: Line) -> Self {
-        Change { at, line, written: 0 }
+        Self::of_node(at, Owner::NONE, line)
     }
 
-    fn target(&self, is_vouched: bool) -> u64 {
+    /// One that leads to nothing that is being written.
+    pub(crate) fn of_node(at: u64, owner: Owner, line: Line) -> Self {
+        Change { at, owner, line, written: 0 }
+    }
+
+    fn target(&self, is_vouched: bool) -> [u64; 2] {
         let written = if is_vouched { self.written } else { 0 };
-        self.at | u64::from(written) << WRITTEN_SHIFT
+        [self.at | u64::from(written) << WRITTEN_SHIFT, self.owner.0]
     }
 
-    /// Entries of blocks that were written by the same operation.
-    pub(crate) fn entries_written(&self) -> impl Iterator<Item = Entry> {
+    /// Words that are entries of blocks which were written by the same operation.
+    pub(crate) fn entries_written(&self) -> impl Iterator<Item = (usize, Entry)> {
         let words = self.line.words.into_iter().enumerate();
-        words.filter(|(word, _)| self.written & 1 << word != 0).map(|(_, word)| Entry::decode(word))
+        let written = words.filter(|(word, _)| self.written & 1 << word != 0);
+        written.map(|(word, entry)| (word, Entry::decode(entry)))
+    }
+
+    /// Its line, as it is on the medium; none where that is not whole.
+    pub(crate) fn found<M: Medium>(&self, medium: &M, key: Key) -> Option<Line> {
+        Line::load(medium, self.at, key.of(self.owner))
     }
 }
 
@@ -120,6 +140,8 @@ pub(crate) type Spares = SmallVec<[Block; 16]>;
 #[derive(Debug)]
 pub(crate) struct Lane {
     index: usize,
+    /// What the disk's checksums are made with.
+    key: Key,
     /// That of the last record.
     sequence: u64,
     pub(crate) spares: Spares,
@@ -156,14 +178,15 @@ pub(crate) fn spill_count(changes: usize, spares: usize, lines_max: usize) -> us
 const fn record_len(changes: usize, spares: usize) -> usize {
     let line = LINE_LEN as usize;
     let spares = (spares * size_of::<u32>()).next_multiple_of(line);
-    let targets = changes.saturating_sub(HEADER_TARGETS) * size_of::<u64>();
+    let targets = changes.saturating_sub(HEADER_TARGETS) * TARGET_LEN;
     HEADER_LEN + spares + targets.next_multiple_of(line) + changes * line
 }
 
 impl Lane {
-    pub(crate) fn new(index: usize) -> Self {
+    pub(crate) fn new(index: usize, key: Key) -> Self {
         Lane {
             index,
+            key,
             sequence: 0,
             spares: Spares::new(),
             unflushed: Vec::new(),
@@ -195,6 +218,7 @@ impl Lane {
         self.begin(medium);
         for datum in data {
             let checksum = medium.write_streaming_summed(datum.at, &datum.bytes);
+            let checksum = checksum ^ self.key.mask(datum.lba);
             let entry = &mut changes[datum.change].line.words[datum.word];
             *entry = Entry { checksum, ..Entry::decode(*entry) }.encode();
         }
@@ -203,10 +227,14 @@ impl Lane {
             // Fence: the data, before the record that leads to them.
             medium.fence();
         }
-        let images: Images = changes.iter().map(|change| change.line.encode(change.at)).collect();
+        let key = self.key;
+        let encode = |change: &Change| change.line.encode(change.at, key.of(change.owner));
+        let images: Images = changes.iter().map(encode).collect();
         let spilled_hash = write_spill(medium, changes, &images, spill);
-        self.build(changes, &images, is_vouched, spill.first().map(|&at| (at, spilled_hash)));
-        self.write(medium, meta);
+        let spilled = spill.first().map(|&at| (at, spilled_hash));
+        let slot = meta + slot(self.index, self.sequence);
+        self.build(slot, changes, &images, is_vouched, spilled);
+        self.write(medium, slot);
         // Fence: the record is what makes the operation happen, so it comes before any of its lines; and with it what it
         // vouches for.
         medium.fence();
@@ -227,18 +255,18 @@ impl Lane {
         self.sequence += 1;
     }
 
-    /// Writes the record; durable with the next fence.
-    fn write<M: Medium>(&self, medium: &M, meta: u64) {
-        let at = meta + slot(self.index, self.sequence);
-        medium.write(at, &self.record);
+    /// Writes the record to its slot; durable with the next fence.
+    fn write<M: Medium>(&self, medium: &M, slot: u64) {
+        medium.write(slot, &self.record);
         // Flush: the record, fenced by the caller.
-        medium.flush(at, self.record.len() as u64);
+        medium.flush(slot, self.record.len() as u64);
     }
 
-    /// Makes the record of changes, the lines of which are in blocks from the given one on, with the given checksum, or
-    /// in the record itself.
+    /// Makes the record of changes for the slot at `slot`. Their lines are in blocks from the given one on, with the given
+    /// checksum, or in the record itself.
     fn build(
         &mut self,
+        slot: u64,
         changes: &[Change],
         images: &Images,
         is_vouched: bool,
@@ -255,32 +283,33 @@ impl Lane {
         if spilled.is_some() {
             record.extend_from_slice(&spilled_hash.to_le_bytes());
         }
-        for change in inline.iter().take(HEADER_TARGETS) {
-            record.extend_from_slice(&change.target(is_vouched).to_le_bytes());
+        let targets = inline.iter().map(|change| change.target(is_vouched));
+        for word in targets.clone().take(HEADER_TARGETS).flatten() {
+            record.extend_from_slice(&word.to_le_bytes());
         }
         pad(record);
         for spare in &self.spares {
             record.extend_from_slice(&spare.0.to_le_bytes());
         }
         pad(record);
-        for change in inline.iter().skip(HEADER_TARGETS) {
-            record.extend_from_slice(&change.target(is_vouched).to_le_bytes());
+        for word in targets.skip(HEADER_TARGETS).flatten() {
+            record.extend_from_slice(&word.to_le_bytes());
         }
         pad(record);
         for image in images.iter().take(inline.len()) {
             image.iter().for_each(|word| record.extend_from_slice(&word.to_le_bytes()));
         }
-        let check = xxh3_64(&record[CHECK_LEN..]);
+        let check = xxh3_64_with_seed(&record[CHECK_LEN..], self.key.of_record(slot));
         record[..CHECK_LEN].copy_from_slice(&check.to_le_bytes());
     }
 
     /// Reads a lane's slots as a crash left them.
-    pub(crate) fn find<M: Medium>(medium: &M, meta: u64, index: usize) -> Result<Found> {
+    pub(crate) fn find<M: Medium>(medium: &M, meta: u64, key: Key, index: usize) -> Result<Found> {
         let mut records: Vec<Record> = Vec::new();
         let mut torn = Vec::new();
         for number in 0..SLOTS {
             let at = meta + slot(index, number);
-            match Record::read(medium, at).filter(|record| record.sequence % SLOTS == number) {
+            match Record::read(medium, at, key).filter(|record| record.sequence % SLOTS == number) {
                 Some(record) => records.push(record),
                 None if medium.load(at) == 0 && medium.load(at + SEQUENCE) == 0 => {}
                 None => torn.push(at),
@@ -296,7 +325,7 @@ impl Lane {
         }
         // What is torn is the beginning of a later one, or an older one whose blocks were used anew: this one was completed.
         let doubtful = records.pop_if(|record| torn.is_empty() && record.is_vouched());
-        let mut lane = Lane::new(index);
+        let mut lane = Lane::new(index, key);
         let mut changes = Vec::new();
         for record in records {
             lane.adopt(&record);
@@ -332,8 +361,9 @@ pub(crate) fn settle<'l, M: Medium>(
     for _ in 0..SLOTS {
         for lane in &mut lanes {
             lane.begin(medium);
-            lane.build(&[], &Images::new(), false, None);
-            lane.write(medium, meta);
+            let slot = meta + slot(lane.index, lane.sequence);
+            lane.build(slot, &[], &Images::new(), false, None);
+            lane.write(medium, slot);
         }
         // Fence: the lines of the lanes' last records, before those are overwritten, and then what overwrites them.
         medium.fence();
@@ -347,27 +377,32 @@ pub(crate) fn settle<'l, M: Medium>(
 ///
 /// What is no whole record is made one that nothing can complete: what is written to its slot next may consist of the same
 /// lines, and be interrupted, too.
-pub(crate) fn redo<M: Medium>(medium: &M, changes: impl IntoIterator<Item = Change>, torn: &[u64]) {
+pub(crate) fn redo<M: Medium>(
+    medium: &M,
+    key: Key,
+    changes: impl IntoIterator<Item = Change>,
+    torn: &[u64],
+) {
     for &slot in torn {
         medium.store(slot, 0);
         medium.store(slot + SEQUENCE, 0);
         // Flush: fenced below, before anything is written to the slot.
         medium.flush(slot, LINE_LEN);
     }
-    let mut newest: HashMap<u64, Line> = HashMap::new();
-    for Change { at, line, .. } in changes {
-        let known = newest.entry(at).or_insert(line);
-        if is_newer(line.version, known.version) {
-            *known = line;
+    let mut newest: HashMap<u64, Change> = HashMap::new();
+    for change in changes {
+        let known = newest.entry(change.at).or_insert(change);
+        if is_newer(change.line.version, known.line.version) {
+            *known = change;
         }
     }
-    let mut newest: Vec<(u64, Line)> = newest.into_iter().collect();
-    newest.sort_unstable_by_key(|&(at, _)| at);
-    for (at, line) in newest {
-        let is_durable =
-            Line::load(medium, at).is_some_and(|found| !is_newer(line.version, found.version));
-        if !is_durable {
-            Line::store_encoded(medium, at, &line.encode(at));
+    let mut newest: Vec<Change> = newest.into_values().collect();
+    newest.sort_unstable_by_key(|change| change.at);
+    for change in newest {
+        let Change { at, line, owner, .. } = change;
+        let found = change.found(medium, key);
+        if found.is_none_or(|found| is_newer(line.version, found.version)) {
+            Line::store_encoded(medium, at, &line.encode(at, key.of(owner)));
         }
         // Flush: also lines that look right, which a killed process may have left in the caches. Fenced below.
         medium.flush(at, LINE_LEN);
@@ -392,7 +427,7 @@ impl Record {
     }
 
     /// The record at `at`, if one was written there, and whole.
-    fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
+    fn read<M: Medium>(medium: &M, at: u64, key: Key) -> Option<Self> {
         let mut header = [0; HEADER_LEN];
         medium.read(at, &mut header);
         let [check, sequence, counts, spill, ..] = *words(&header) else { return None };
@@ -407,19 +442,19 @@ impl Record {
         }
         let mut bytes = vec![0; record_len(inline_count, spare_count)];
         medium.read(at, &mut bytes);
-        if xxh3_64(&bytes[CHECK_LEN..]) != check {
+        if xxh3_64_with_seed(&bytes[CHECK_LEN..], key.of_record(at)) != check {
             return None;
         }
         let mut rest = &bytes[HEADER_LEN..];
         let spares = take(&mut rest, spare_count * size_of::<u32>());
         let spares = spares.as_chunks::<4>().0.iter().map(|n| Block(u32::from_le_bytes(*n)));
         let changes = if spill == 0 {
-            let mut targets = words(&header[HEADER_LEN / 2..]).to_vec();
-            let further = count.saturating_sub(HEADER_TARGETS) * size_of::<u64>();
+            let mut targets = words(&header[TARGETS..]).to_vec();
+            let further = count.saturating_sub(HEADER_TARGETS) * TARGET_LEN;
             targets.extend(words(take(&mut rest, further)));
-            decode(targets.into_iter().take(count), rest)?
+            decode(&targets, count, rest, key)?
         } else {
-            read_spill(medium, spill, count, words(&header)[HEADER_TARGETS])?
+            read_spill(medium, (spill, words(&header[TARGETS..])[0]), count, key)?
         };
         Some(Record { sequence, spares: spares.collect(), changes })
     }
@@ -437,7 +472,7 @@ fn write_spill<M: Medium>(medium: &M, changes: &[Change], images: &Images, spill
         let next = spill.get(index + 1).copied().unwrap_or(0);
         let head = [next, changes.len() as u64].into_iter();
         put(&mut block, 0, head);
-        put(&mut block, SPILL_TARGETS, changes.iter().map(|change| change.target(false)));
+        put(&mut block, SPILL_TARGETS, changes.iter().flat_map(|change| change.target(false)));
         put(&mut block, SPILL_IMAGES, images.iter().flatten().copied());
         hash = fold(hash, &block);
         medium.write_streaming(spill[index], &block);
@@ -445,11 +480,12 @@ fn write_spill<M: Medium>(medium: &M, changes: &[Change], images: &Images, spill
     hash
 }
 
+/// Reads lines from the blocks that begin at `first`, and have the checksum `expected`.
 fn read_spill<M: Medium>(
     medium: &M,
-    first: u64,
+    (first, expected): (u64, u64),
     count: usize,
-    expected: u64,
+    key: Key,
 ) -> Option<Vec<Change>> {
     let mut changes = Vec::new();
     let (mut at, mut hash) = (first, 0);
@@ -470,20 +506,21 @@ fn read_spill<M: Medium>(
             return None;
         }
         let targets = words(&block[SPILL_TARGETS..SPILL_IMAGES]);
-        let targets = targets.iter().copied().take(here as usize);
-        changes.extend(decode(targets, &block[SPILL_IMAGES..])?);
+        changes.extend(decode(&targets, here as usize, &block[SPILL_IMAGES..], key)?);
         at = next;
     }
     (changes.len() == count && hash == expected).then_some(changes)
 }
 
-/// Lines from their offsets and images; `None` when an image is not that of a line.
-fn decode(targets: impl Iterator<Item = u64>, images: &[u8]) -> Option<Vec<Change>> {
+/// As many lines, from their targets and images; `None` when an image is not that of a line.
+fn decode(targets: &[u64], count: usize, images: &[u8], key: Key) -> Option<Vec<Change>> {
     let images = images.as_chunks::<{ LINE_LEN as usize }>().0;
-    let changes = targets.zip(images).map(|(target, image)| {
+    let targets = targets.as_chunks::<2>().0.iter().take(count);
+    let changes = targets.zip(images).map(|(&[target, owner], image)| {
         let image = words(image).first_chunk().copied()?;
         let (at, written) = (target & ((1 << WRITTEN_SHIFT) - 1), (target >> WRITTEN_SHIFT) as u8);
-        Some(Change { at, line: Line::decode(image, at)?, written })
+        let owner = Owner(owner);
+        Some(Change { at, owner, line: Line::decode(image, at, key.of(owner))?, written })
     });
     changes.collect()
 }

@@ -5,7 +5,7 @@
 //! ```text
 //! heap header, 2 KiB
 //! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a slot at most,
-//!          spares of a lane at most; it never changes
+//!          spares of a lane at most, the disk's key (see `seal.rs`); it never changes
 //!      1   state: bytes of the disk, top of the map, its height, generation, end of what is to be discarded
 //!      2 … 7   offsets of the extents of the slab directory
 //!
@@ -20,11 +20,12 @@
 //!       1 …    data, or a node of the map
 //!
 //! node of the map, one block: 64 lines of 7 entries
-//! entry of a leaf       block number (32 bits) | CRC32C of its data (32 bits); 0: reads as zeros
+//! entry of a leaf       block number (32 bits) | CRC32C of its data, combined with the mask of the block (32 bits);
+//!                       0: reads as zeros
 //! entry of another node block number of a node (32 bits) | generation it was made in (32 bits)
 //! ```
 
-use remanent_pmem::{LINE_LEN, PAGE_LEN, WORD_LEN};
+use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
 use crate::journal::SPARES_MAX;
 use crate::line::WORDS;
@@ -192,7 +193,8 @@ impl Lba {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) block: Block,
-    /// CRC-32C: of blocks of this length it detects any three flipped bits.
+    /// CRC-32C, combined with the block's [mask](crate::seal::Key::mask): it detects any three flipped bits of a block, and
+    /// data of any other block.
     pub(crate) checksum: u32,
 }
 
@@ -229,10 +231,9 @@ pub(crate) fn place_in_node(place: u64) -> (u64, usize) {
     (place / WORDS as u64 * LINE_LEN, (place % WORDS as u64) as usize)
 }
 
-/// Offset, in a node, of the entry at `place`.
-pub(crate) fn entry_in_node(place: u64) -> u64 {
-    let (line, word) = place_in_node(place);
-    line + word as u64 * WORD_LEN
+/// Place, in a node, of the entry that is a word of the line at this offset in the node.
+pub(crate) fn entry_of_line(line: u64, word: usize) -> u64 {
+    line / LINE_LEN * WORDS as u64 + word as u64
 }
 
 /// Offset of a journal slot in the meta extent.

@@ -16,7 +16,9 @@
 //! | another size | 1; a smaller one 2, and as many as trimming what it cuts off |
 //! | removing a snapshot | 3 |
 //! | opening; closing | 4 to 6; 2; and with both three of the heap |
-//! | where slabs have to be taken from the pool | 4 more for all, up to some 190, that fit into one run of it; 1 more if its file grows |
+//! | where slabs have to be taken from the pool | 4 more for all, up to some 160, that fit into one run of it; 1 more if its file grows |
+//!
+//! Every checksum is made with what it belongs to (`seal.rs`), so data of one block are never handed out as another's.
 //!
 //! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
 //! journal has every line whole that may be on its way to the medium.
@@ -32,6 +34,7 @@
 
 mod change;
 mod check;
+mod damage;
 mod device;
 mod disk;
 mod error;
@@ -44,21 +47,18 @@ pub mod nvramdisk;
 mod read;
 mod recover;
 mod resize;
+mod seal;
 mod slabs;
 mod snapshot;
 mod space;
 
+pub use check::CheckScope;
+#[doc(hidden)]
+pub use damage::{Lines, MapEntry};
 pub use disk::{Disk, DiskInfo, Extent, Snapshot, SnapshotInfo, Transaction};
 pub use error::{Error, Result};
 pub use layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
 pub use snapshot::SNAPSHOT_NAME_LEN;
-
-/// Gives the line at `at` a checksum that fits, whatever it holds: for tests that damage what a checksum would tell.
-#[doc(hidden)]
-pub fn seal_line<M: remanent_pmem::Medium>(medium: &M, at: u64) {
-    let words = std::array::from_fn(|word| medium.load(at + word as u64 * 8));
-    line::Line::store_encoded(medium, at, &line::Line::first(words).encode(at));
-}
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]

@@ -2,15 +2,18 @@
 //!
 //! ```text
 //! byte 0   seven words
-//!      56  version (32 bits) | checksum (32 bits) of the words, the version and the line's own offset
+//!      56  version (32 bits) | checksum (32 bits) of the words, the version, the line's own offset and its seal
 //! ```
 //!
 //! A crash may leave a line with some of its stores, and on a medium with write disturbance with garbage in any
 //! word. Either way the checksum does not fit, and the journal, which has every line that is not durable for
-//! certain, has it whole. The version tells a record of the journal that was overtaken from one that was not.
+//! certain, has it whole. The version tells a record of the journal that was overtaken from one that was not. The
+//! [`Seal`] says whose line it is, so that no line of another disk, or of another node of the map, is taken for it.
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::seal::Seal;
 
 /// Words of a line that carry something.
 pub(crate) const WORDS: usize = 7;
@@ -36,29 +39,29 @@ impl Line {
 
     /// Reads the line at `at`; `None` when it is not whole.
     #[inline]
-    pub(crate) fn load<M: Medium>(medium: &M, at: u64) -> Option<Self> {
+    pub(crate) fn load<M: Medium>(medium: &M, at: u64, seal: Seal) -> Option<Self> {
         let mut image = [0; WORDS + 1];
         let window = medium.window(at, LINE_LEN)?;
         for (word, place) in image.iter_mut().zip(0..) {
             *word = window(place * WORD_LEN);
         }
-        Self::decode(image, at)
+        Self::decode(image, at, seal)
     }
 
     /// The line that `image` is of `at`; `None` when it is not whole.
     #[inline]
-    pub(crate) fn decode(image: [u64; WORDS + 1], at: u64) -> Option<Self> {
+    pub(crate) fn decode(image: [u64; WORDS + 1], at: u64, seal: Seal) -> Option<Self> {
         let [words @ .., tag] = image;
         let line = Line { words, version: tag as u32 };
-        (line.tag(at) == tag).then_some(line)
+        (line.tag(at, seal) == tag).then_some(line)
     }
 
     /// The eight words to be stored at `at`.
     #[inline]
-    pub(crate) fn encode(&self, at: u64) -> [u64; WORDS + 1] {
+    pub(crate) fn encode(&self, at: u64, seal: Seal) -> [u64; WORDS + 1] {
         let mut image = [0; WORDS + 1];
         image[..WORDS].copy_from_slice(&self.words);
-        image[WORDS] = self.tag(at);
+        image[WORDS] = self.tag(at, seal);
         image
     }
 
@@ -73,12 +76,12 @@ impl Line {
     }
 
     #[inline]
-    fn tag(&self, at: u64) -> u64 {
+    fn tag(&self, at: u64, seal: Seal) -> u64 {
         let mut bytes = [0; TAG as usize];
         for (bytes, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words) {
             *bytes = word.to_le_bytes();
         }
-        let checksum = xxh3_64_with_seed(&bytes, at << 16 ^ u64::from(self.version));
+        let checksum = xxh3_64_with_seed(&bytes, at << 16 ^ u64::from(self.version) ^ seal.0);
         checksum << 32 | u64::from(self.version)
     }
 }
@@ -95,15 +98,17 @@ mod tests {
     #[test]
     fn a_line_is_whole_or_is_not_read() {
         let line = Line { words: [1, 2, 3, 0, 0, 6, 7], version: 9 };
-        let image = line.encode(4096);
-        assert_eq!(Line::decode(image, 4096), Some(line));
-        assert_eq!(Line::decode(image, 4160), None, "a line of another place");
+        let seal = Seal(0x1234_5678_9abc_def0);
+        let image = line.encode(4096, seal);
+        assert_eq!(Line::decode(image, 4096, seal), Some(line));
+        assert_eq!(Line::decode(image, 4160, seal), None, "a line of another place");
+        assert_eq!(Line::decode(image, 4096, Seal(1)), None, "a line of another owner");
         for word in 0..=WORDS {
             let mut torn = image;
             torn[word] ^= 1 << (word * 7);
-            assert_eq!(Line::decode(torn, 4096), None, "word {word}");
+            assert_eq!(Line::decode(torn, 4096, seal), None, "word {word}");
         }
-        assert_eq!(Line::decode([0; 8], 0), None, "zeros are no line");
+        assert_eq!(Line::decode([0; 8], 0, Seal::default()), None, "zeros are no line");
     }
 
     #[test]

@@ -10,13 +10,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use remanent_pmem::Medium;
 
 use crate::journal::{Change, Changes};
-use crate::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, entry_in_node, place_in_node};
+use crate::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, place_in_node};
 use crate::line::{Line, WORDS};
+use crate::seal::{Owner, Seal};
 use crate::space::Space;
 use crate::{Error, Result};
 
 /// Lines of a node.
 const NODE_LINES: usize = 64;
+/// What is said of a line that its checksum does not fit.
+pub(crate) const LINE_DAMAGED: &str =
+    "a line of metadata is damaged, or not the one that belongs here";
 /// Leaves of a segment of [`Leaves`].
 const SEGMENT_LEAVES: u64 = 4096;
 /// Leaves of the largest disk.
@@ -30,6 +34,22 @@ pub(crate) struct Tree {
     pub(crate) top: Child,
     /// Levels of nodes above the leaves.
     pub(crate) height: u32,
+}
+
+/// A node of a tree: what leads to it, and which one it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) child: Child,
+    /// Levels above the leaves.
+    pub(crate) level: u32,
+    /// A leaf below it.
+    pub(crate) leaf: u64,
+}
+
+impl Node {
+    pub(crate) fn owner(self) -> Owner {
+        Owner::node(self.child, self.level, self.leaf)
+    }
 }
 
 /// Leaves that a tree of this height has room for.
@@ -64,7 +84,8 @@ impl Tree {
             if child.block.is_none() {
                 break;
             }
-            child = read_child(medium, space, child, place_of(leaf, above))?;
+            let node = Node { child, level: above, leaf };
+            child = read_child(medium, space, node, place_of(leaf, above))?;
         }
         Ok(child)
     }
@@ -74,7 +95,7 @@ impl Tree {
 pub(crate) fn read_child<M: Medium>(
     medium: &M,
     space: &Space,
-    node: Child,
+    node: Node,
     place: u64,
 ) -> Result<Child> {
     Ok(Child::decode(place_word(medium, space, node, place)?))
@@ -84,17 +105,17 @@ pub(crate) fn read_child<M: Medium>(
 pub(crate) fn place_word<M: Medium>(
     medium: &M,
     space: &Space,
-    node: Child,
+    node: Node,
     place: u64,
 ) -> Result<u64> {
     let (line, word) = place_in_node(place);
-    Ok(load_line(medium, space.locate(node.block, 0)? + line)?.words[word])
+    let at = space.locate(node.child.block, 0)? + line;
+    Ok(load_line(medium, at, space.key().of(node.owner()))?.words[word])
 }
 
 /// The line at `at`, which nobody stores to meanwhile.
-pub(crate) fn load_line<M: Medium>(medium: &M, at: u64) -> Result<Line> {
-    Line::load(medium, at)
-        .ok_or_else(|| Error::damaged(at, "a line of metadata fails its checksum"))
+pub(crate) fn load_line<M: Medium>(medium: &M, at: u64, seal: Seal) -> Result<Line> {
+    Line::load(medium, at, seal).ok_or_else(|| Error::damaged(at, LINE_DAMAGED))
 }
 
 /// Where the leaves of the disk's tree lie, as far as it is known; volatile.
@@ -135,6 +156,7 @@ type NodeWords = [[u64; WORDS]; NODE_LINES];
 struct NewNode {
     block: Block,
     at: u64,
+    seal: Seal,
     words: Box<NodeWords>,
 }
 
@@ -154,7 +176,7 @@ impl NewNode {
         let mut bytes = [0; BLOCK_LEN as usize];
         let images = bytes.as_chunks_mut::<64>().0.iter_mut();
         for ((image, &words), line) in images.zip(self.words.iter()).zip(0..) {
-            let encoded = Line::first(words).encode(self.at + line * 64);
+            let encoded = Line::first(words).encode(self.at + line * 64, self.seal);
             let places = image.as_chunks_mut::<8>().0.iter_mut();
             places.zip(encoded).for_each(|(place, word)| *place = word.to_le_bytes());
         }
@@ -163,12 +185,13 @@ impl NewNode {
 }
 
 /// The words of a node; those of an empty one where there is none.
-fn read_node<M: Medium>(medium: &M, space: &Space, node: Child) -> Result<Box<NodeWords>> {
+fn read_node<M: Medium>(medium: &M, space: &Space, node: Node) -> Result<Box<NodeWords>> {
     let mut words = Box::new([[0; WORDS]; NODE_LINES]);
-    if !node.block.is_none() {
-        let from = space.locate(node.block, STATE)?;
+    if !node.child.block.is_none() {
+        let from = space.locate(node.child.block, STATE)?;
+        let seal = space.key().of(node.owner());
         for (words, line) in words.iter_mut().zip(0..) {
-            *words = load_line(medium, from + line * 64)?.words;
+            *words = load_line(medium, from + line * 64, seal)?.words;
         }
     }
     Ok(words)
@@ -196,7 +219,7 @@ pub(crate) struct Paths {
 #[derive(Clone, Copy, Debug)]
 enum Above {
     Tree,
-    Node(Child, u64),
+    Node(Node, u64),
 }
 
 impl Paths {
@@ -226,20 +249,24 @@ impl Paths {
             let below = self.tree.top;
             self.tree.height += 1;
             if !below.block.is_none() {
-                self.tree.top = self.make(medium, space, Child::default(), &mut supply)?;
-                self.set_child(medium, space, Above::Node(self.tree.top, 0), below)?;
+                let none = Node { child: Child::default(), level: self.tree.height, leaf: 0 };
+                let top = self.make(medium, space, none, &mut supply)?;
+                self.tree.top = top.child;
+                self.set_child(medium, space, Above::Node(top, 0), below)?;
             }
         }
         let (mut child, mut above) = (self.tree.top, Above::Tree);
         for level in (0..=self.tree.height).rev() {
+            let mut node = Node { child, level, leaf };
             if !self.is_own(child) {
-                child = self.make(medium, space, child, &mut supply)?;
-                self.set_child(medium, space, above, child)?;
+                node = self.make(medium, space, node, &mut supply)?;
+                self.set_child(medium, space, above, node.child)?;
             }
+            child = node.child;
             if level > 0 {
                 let place = place_of(leaf, level);
-                above = Above::Node(child, place);
-                child = self.child(medium, space, child, place)?;
+                above = Above::Node(node, place);
+                child = self.child(medium, space, node, place)?;
             }
         }
         self.leaves.push((leaf, child));
@@ -251,35 +278,31 @@ impl Paths {
             || !node.block.is_none() && node.generation > self.generations.1
     }
 
-    /// A new node, empty or a copy of `of`.
+    /// A new node, empty or a copy of `of`, in its place.
     fn make<M: Medium>(
         &mut self,
         medium: &M,
         space: &Space,
-        of: Child,
+        of: Node,
         supply: impl FnOnce() -> Result<Block>,
-    ) -> Result<Child> {
+    ) -> Result<Node> {
         // Before a block is taken, which nobody would give back if the node cannot be read.
         let words = read_node(medium, space, of)?;
         let block = supply()?;
         self.index.insert(block, self.nodes.len());
-        self.nodes.push(NewNode { block, at: space.locate(block, STATE)?, words });
-        Ok(Child { block, generation: self.generations.0 })
+        let made = Node { child: Child { block, generation: self.generations.0 }, ..of };
+        let (at, seal) = (space.locate(block, STATE)?, space.key().of(made.owner()));
+        self.nodes.push(NewNode { block, at, seal, words });
+        Ok(made)
     }
 
     /// The child of a node, as it will be.
-    fn child<M: Medium>(
-        &self,
-        medium: &M,
-        space: &Space,
-        node: Child,
-        place: u64,
-    ) -> Result<Child> {
-        if let Some(&made) = self.index.get(&node.block) {
+    fn child<M: Medium>(&self, medium: &M, space: &Space, node: Node, place: u64) -> Result<Child> {
+        if let Some(&made) = self.index.get(&node.child.block) {
             return Ok(self.nodes[made].child(place));
         }
         let (line, word) = place_in_node(place);
-        let at = space.locate(node.block, STATE)? + line;
+        let at = space.locate(node.child.block, STATE)? + line;
         match self.lines.get(&at) {
             Some(&known) => Ok(Child::decode(self.changes[known].line.words[word])),
             None => read_child(medium, space, node, place),
@@ -297,18 +320,19 @@ impl Paths {
             self.tree.top = child;
             return Ok(());
         };
-        if let Some(&made) = self.index.get(&node.block) {
+        if let Some(&made) = self.index.get(&node.child.block) {
             self.nodes[made].set_child(place, child);
             return Ok(());
         }
         let (line, word) = place_in_node(place);
-        let at = space.locate(node.block, STATE)? + line;
+        let at = space.locate(node.child.block, STATE)? + line;
         let known = match self.lines.entry(at) {
             hash_map::Entry::Occupied(known) => *known.get(),
             hash_map::Entry::Vacant(unknown) => {
-                let line = load_line(medium, at)?;
+                let owner = node.owner();
+                let line = load_line(medium, at, space.key().of(owner))?;
                 let version = line.version.wrapping_add(1);
-                self.changes.push(Change::new(at, Line { version, ..line }));
+                self.changes.push(Change::of_node(at, owner, Line { version, ..line }));
                 *unknown.insert(self.changes.len() - 1)
             }
         };
@@ -325,10 +349,4 @@ impl Paths {
     pub(crate) fn blocks(&self) -> Vec<Block> {
         self.nodes.iter().map(|node| node.block).collect()
     }
-}
-
-/// Pool offset of a leaf's entry.
-#[inline]
-pub(crate) fn entry_at(leaf: u64, place: u64) -> u64 {
-    leaf + entry_in_node(place)
 }

@@ -1,8 +1,11 @@
 //! Reading blocks, without a lock.
 //!
 //! A block that is overwritten while it is read may be used anew at once. So what was read is compared with the checksum
-//! in the entry that led there; when it differs and the entry has changed, the reader follows the new one. When it
-//! differs and the entry has not, the data are damaged, and that is what the reader is told.
+//! in the entry that led there; when it differs and the entry's line has changed, the reader follows the new one. When it
+//! differs and the line has not, the data are damaged, and that is what the reader is told.
+//!
+//! The entry's line is compared with its own checksum, too. The entry's says that these are data of this block; the line's,
+//! that this is the entry of the disk, and not of a snapshot, and that there is no entry where there seems to be none.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
@@ -11,9 +14,9 @@ use remanent_pmem::{Medium, crc32c};
 
 use crate::device::Device;
 use crate::disk::Extent;
-use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
+use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE};
 use crate::line::Line;
-use crate::map::{Tree, entry_at, load_line};
+use crate::map::Tree;
 use crate::{Error, Result};
 
 /// Data of a block.
@@ -34,19 +37,14 @@ impl<M: Medium> Device<M> {
                 data.fill(0);
                 return Ok(());
             }
-            let at = entry_at(self.space.locate(leaf.block, self.meta)?, lba.place());
-            let word = medium.load(at);
-            let read = match Entry::decode(word) {
-                // A word that was lost looks like this, too.
-                Entry { block: Block::NONE, .. } if self.is_whole(at) => {
-                    data.fill(0);
-                    Ok(())
-                }
-                Entry { block: Block::NONE, .. } => {
-                    Err(Error::damaged(at, "the line is not whole"))
-                }
-                entry => self.read_verified(lba, entry, at, data),
+            let place = self.place_in(leaf, lba)?;
+            let load = || Line::load(medium, place.at, self.key.of(place.owner));
+            let Some(line) = load() else {
+                // It is damaged, or being stored, or the leaf has become something else.
+                return self.read_held(lba, data);
             };
+            let entry = Entry::decode(line.words[place.word]);
+            let read = self.read_entry(lba, entry, place.at, data);
             // Acquire: what was read comes before the questions whether it was the right thing to read.
             fence(Ordering::Acquire);
             // A leaf that was copied, and lost its snapshot, may be anything by now.
@@ -57,7 +55,7 @@ impl<M: Medium> Device<M> {
             // What was read of a faulty medium says nothing of the disk.
             self.heap.verify()?;
             // Stored by the writer before it lets the block be used anew, so seen if the data are.
-            if is_same_leaf && medium.load(at) == word {
+            if is_same_leaf && load() == Some(line) {
                 return self.read_held(lba, data);
             }
             medium.pause();
@@ -67,21 +65,15 @@ impl<M: Medium> Device<M> {
     /// As [`read_block`](Device::read_block), while nobody changes it: what is wrong now is wrong for good.
     #[cold]
     fn read_held(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
-        let (line, word) = place_in_node(lba.place());
         loop {
             let leaf = self.leaf(lba.leaf())?;
-            let at = self.space.locate(leaf.block, self.meta)? + line;
-            let _held = self.hold_map([at].into_iter());
+            let place = self.place_in(leaf, lba)?;
+            let _held = self.hold_line(place.at);
             if self.leaf(lba.leaf())? == leaf {
-                let entry = Entry::decode(load_line(self.medium(), at)?.words[word]);
-                return self.read_entry(lba, entry, at, data);
+                let entry = Entry::decode(self.line_at(place)?.words[place.word]);
+                return self.read_entry(lba, entry, place.at, data);
             }
         }
-    }
-
-    /// Whether the line with the word at `at` is whole. One that is being stored is not.
-    fn is_whole(&self, at: u64) -> bool {
-        Line::load(self.medium(), at & !63).is_some()
     }
 
     /// Reads what an entry leads to, or zeros.
@@ -109,11 +101,11 @@ impl<M: Medium> Device<M> {
     ) -> Result<()> {
         let at = self.space.locate(entry.block, from)?;
         self.medium().read(at, data);
-        let found = crc32c(data);
-        if found == entry.checksum {
+        let (found, expected) = (crc32c(data), entry.checksum ^ self.key.mask(lba));
+        if found == expected {
             return Ok(());
         }
-        Err(Error::Checksum { offset: lba.offset(), at, found, expected: entry.checksum })
+        Err(Error::Checksum { offset: lba.offset(), at, found, expected })
     }
 
     /// Reads a range of a tree that nobody changes: a snapshot's.
@@ -136,9 +128,8 @@ impl<M: Medium> Device<M> {
         if leaf.block.is_none() {
             return Ok((Entry::default(), self.heap.header() + STATE));
         }
-        let (line, word) = place_in_node(lba.place());
-        let at = self.space.locate(leaf.block, self.meta)? + line;
-        Ok((Entry::decode(load_line(self.medium(), at)?.words[word]), at))
+        let place = self.place_in(leaf, lba)?;
+        Ok((Entry::decode(self.line_at(place)?.words[place.word]), place.at))
     }
 
     /// Visits a range in parts that have data, and parts that have none.
@@ -187,10 +178,10 @@ impl<M: Medium> Device<M> {
             let (is_mapped, next) = if leaf.block.is_none() {
                 (false, Lba((lba.leaf() + 1) * NODE_ENTRIES))
             } else {
-                let place = entry_at(self.space.locate(leaf.block, self.meta)?, lba.place());
-                let entry = Entry::decode(self.medium().load(place));
+                let place = self.place_in(leaf, lba)?;
+                let entry = Entry::decode(self.medium().load(place.entry()));
                 // Of a line that is not whole nobody says that there is nothing: who reads what it leads to is told.
-                let is_mapped = !entry.block.is_none() || !self.is_whole(place);
+                let is_mapped = !entry.block.is_none() || self.line_at(place).is_err();
                 (is_mapped, Lba(lba.0 + 1))
             };
             if find(lba.leaf())? != leaf {

@@ -19,6 +19,7 @@ use crate::layout::{
 };
 use crate::line::{Line, WORDS, is_newer};
 use crate::map::load_line;
+use crate::seal::Key;
 use crate::snapshot::{GENERATION_MAX, Snapshots};
 use crate::{Error, Result};
 
@@ -52,16 +53,20 @@ impl<M: Medium> Device<M> {
         let mut heap_lane = heap.enter().prepare_to_write();
         let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
         drop(heap_lane);
-        let device = Device::new(heap, meta, shape);
-        let medium = device.medium();
+        let device = Device::new(heap, meta, Key::new(header), shape);
+        let (medium, key) = (device.medium(), device.key);
         let mut heap_lane = device.heap.enter().prepare_to_write();
         let directory = device.make_directory(&mut heap_lane)?;
         drop(heap_lane);
         let state = State { size, generation: 1, ..State::default() };
-        let put = |at, words| Line::store_encoded(medium, at, &Line::first(words).encode(at));
+        let seal_and_put = |at, words, key: Key| {
+            Line::store_encoded(medium, at, &Line::first(words).encode(at, key.of_line()));
+        };
+        let put = |at, words| seal_and_put(at, words, key);
         let Shape { slab_blocks, lines_max, spares_max } = shape;
         let lanes = LANE_COUNT as u64;
-        put(header + IDENTITY, [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, spares_max, 0]);
+        let identity = [BLOCK_LEN, slab_blocks, lanes, meta, lines_max, spares_max, key.0];
+        seal_and_put(header + IDENTITY, identity, Key::UNKNOWN);
         put(header + STATE, state.encode());
         for extent in (0..DIRECTORY_EXTENTS).step_by(WORDS) {
             let mut words = [0; WORDS];
@@ -84,8 +89,8 @@ impl<M: Medium> Device<M> {
     /// Opens a disk.
     fn load(heap: Heap<M>) -> Result<Self> {
         let header = heap.header();
-        let identity = load_line(heap.medium(), header + IDENTITY)?;
-        let [block_len, slab_blocks, lane_count, meta, lines_max, spares_max, ..] = identity.words;
+        let identity = load_line(heap.medium(), header + IDENTITY, Key::UNKNOWN.of_line())?;
+        let [block_len, slab_blocks, lane_count, meta, lines_max, spares_max, key] = identity.words;
         let shape = Shape { slab_blocks, lines_max, spares_max };
         let is_known = (block_len, lane_count) == (BLOCK_LEN, LANE_COUNT as u64)
             && shape.check().is_ok()
@@ -94,13 +99,13 @@ impl<M: Medium> Device<M> {
             let what = "a disk of another format, or what says its format is damaged";
             return Err(Error::damaged(header + IDENTITY, what));
         }
-        let device = Device::new(heap, meta, shape);
+        let device = Device::new(heap, meta, Key(key), shape);
         let doubtful = device.recover_lanes()?;
         let extents = device.read_extents()?;
         device.read_slabs(&extents)?;
         device.decide(doubtful)?;
-        let state = State::decode(&load_line(device.medium(), header + STATE)?.words);
-        let snapshots = Snapshots::read(device.medium(), meta)?;
+        let state = State::decode(&device.load_line(header + STATE)?.words);
+        let snapshots = Snapshots::read(device.medium(), meta, device.key)?;
         check_state(&state, &snapshots, header + STATE)?;
         device.heap.recover(|extent| device.is_linked(&extents, extent))?;
         {
@@ -126,7 +131,7 @@ impl<M: Medium> Device<M> {
         let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
         let mut newest: HashMap<u64, u32> = HashMap::new();
         for (index, lane) in self.lanes.iter().enumerate() {
-            let found = Lane::find(medium, self.meta, index)?;
+            let found = Lane::find(medium, self.meta, self.key, index)?;
             let doubtful = found.doubtful.iter().flat_map(|record| &record.changes);
             for Change { at, line, .. } in found.changes.iter().chain(doubtful) {
                 let known = newest.entry(*at).or_insert(line.version);
@@ -140,7 +145,7 @@ impl<M: Medium> Device<M> {
         // What could not be read is not to be taken for a record that was never written.
         self.heap.verify()?;
         let is_complete = |change: &Change| {
-            let found = Line::load(medium, change.at);
+            let found = change.found(medium, self.key);
             is_newer(newest[&change.at], change.line.version)
                 || found.is_some_and(|found| !is_newer(change.line.version, found.version))
         };
@@ -151,7 +156,7 @@ impl<M: Medium> Device<M> {
         });
         // Asked of the lines as they were found, before any of them is stored.
         let doubtful = doubtful.collect();
-        redo(medium, changes, &torn);
+        redo(medium, self.key, changes, &torn);
         self.heap.verify()?;
         Ok(doubtful)
     }
@@ -174,22 +179,26 @@ impl<M: Medium> Device<M> {
         // Fence: the blocks that were found whole, before any line leads to them.
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.fence();
-        redo(medium, changes, &torn);
+        redo(medium, self.key, changes, &torn);
         Ok(self.heap.verify()?)
     }
 
     /// Whether all blocks hold what they were to hold when the record at `from` was made; durable with the next fence.
     fn leads_to_whole(&self, record: &Record, from: u64) -> Result<bool> {
         let mut block = [0; BLOCK_LEN as usize];
-        for entry in record.changes.iter().flat_map(Change::entries_written) {
-            let at = self.space.locate(entry.block, from)?;
-            self.medium().read(at, &mut block);
-            if crc32c(&block) != entry.checksum {
-                return Ok(false);
+        for change in &record.changes {
+            for (word, entry) in change.entries_written() {
+                let lba = change.owner.lba(change.at, word);
+                let lba = lba.ok_or_else(|| Error::damaged(from, "a record writes no leaf"))?;
+                let at = self.space.locate(entry.block, from)?;
+                self.medium().read(at, &mut block);
+                if crc32c(&block) ^ self.key.mask(lba) != entry.checksum {
+                    return Ok(false);
+                }
+                // Flush: as a killed process left it in the caches; fenced before any line leads to it.
+                // Redundant: as that fence.
+                self.medium().flush(at, BLOCK_LEN);
             }
-            // Flush: as a killed process left it in the caches; fenced before any line leads to it.
-            // Redundant: as that fence.
-            self.medium().flush(at, BLOCK_LEN);
         }
         Ok(true)
     }

@@ -15,7 +15,6 @@ use crate::layout::{
     DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_SLABS, SIZE_MAX, SLAB_COUNT_MAX,
 };
 use crate::line::{BITS, Line, WORDS};
-use crate::map::load_line;
 use crate::{Error, Result};
 
 impl<M: Medium> Device<M> {
@@ -50,7 +49,7 @@ impl<M: Medium> Device<M> {
         let lines = first / WORDS..(first + count).div_ceil(WORDS);
         // Before anything is taken: a line that is damaged refuses them.
         let changes = lines.clone().map(|line| {
-            let words = load_line(self.medium(), at(line))?.words;
+            let words = self.load_line(at(line))?.words;
             self.rewrite(at(line), words)
         });
         let mut changes = changes.collect::<Result<Vec<_>>>()?;
@@ -96,7 +95,8 @@ impl<M: Medium> Device<M> {
                 let mut words = [0; WORDS];
                 // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
                 words[0] = u64::from(line == slab);
-                Line::store_encoded(medium, line, &Line::first(words).encode(line));
+                let image = Line::first(words).encode(line, self.key.of_line());
+                Line::store_encoded(medium, line, &image);
             }
             // Flush: fenced below.
             medium.flush(slab, bits_len);
@@ -109,7 +109,7 @@ impl<M: Medium> Device<M> {
     /// Where an extent of the slab directory is, the next one at most; takes it from the pool if it is not there.
     fn directory_extent(&self, lane: &mut Lane, extent: usize) -> Result<u64> {
         let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-        let mut words = load_line(self.medium(), at)?.words;
+        let mut words = self.load_line(at)?.words;
         if words[extent % WORDS] == 0 {
             let mut heap_lane = self.heap.enter().prepare_to_write();
             words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
@@ -124,7 +124,8 @@ impl<M: Medium> Device<M> {
         let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
         for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
             let at = at + line * LINE_LEN;
-            Line::store_encoded(self.medium(), at, &Line::first([0; WORDS]).encode(at));
+            let image = Line::first([0; WORDS]).encode(at, self.key.of_line());
+            Line::store_encoded(self.medium(), at, &image);
         }
         // Flush and fence: before anything leads to it.
         // Redundant: the fence of a disk's first extent, before that of its header; the simulator makes no second one.
@@ -137,7 +138,7 @@ impl<M: Medium> Device<M> {
         let mut extents = Vec::new();
         for extent in 0..DIRECTORY_EXTENTS {
             let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-            let directory = load_line(self.medium(), at)?.words[extent % WORDS];
+            let directory = self.load_line(at)?.words[extent % WORDS];
             if directory == 0 {
                 break;
             }
@@ -156,7 +157,7 @@ impl<M: Medium> Device<M> {
             extents.iter().flat_map(|extent| (0..DIRECTORY_SLABS).map(move |place| (extent, place)))
         {
             let at = directory + (place / WORDS) as u64 * LINE_LEN;
-            let slab = load_line(self.medium(), at)?.words[place % WORDS];
+            let slab = self.load_line(at)?.words[place % WORDS];
             if slab == 0 {
                 break;
             }

@@ -23,7 +23,8 @@ use crate::device::{Device, Structure};
 use crate::journal::Changes;
 use crate::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
 use crate::line::WORDS;
-use crate::map::{Tree, load_line, place_word};
+use crate::map::{Node, Tree, load_line, place_word};
+use crate::seal::Key;
 use crate::{Error, Result};
 
 /// Bytes of a snapshot's name, at most.
@@ -74,10 +75,11 @@ impl Default for Snapshots {
 }
 
 impl Snapshots {
-    pub(crate) fn read<M: Medium>(medium: &M, meta: u64) -> Result<Self> {
+    pub(crate) fn read<M: Medium>(medium: &M, meta: u64, key: Key) -> Result<Self> {
         let mut snapshots = Snapshots::default();
         for (snapshot, number) in snapshots.0.iter_mut().zip(0..) {
-            *snapshot = Snapshot::decode(&load_line(medium, line(meta, number))?.words);
+            let line = load_line(medium, line(meta, number), key.of_line())?;
+            *snapshot = Snapshot::decode(&line.words);
         }
         Ok(snapshots)
     }
@@ -198,6 +200,7 @@ impl<M: Medium> Device<M> {
         leaf: u64,
         freed: &mut Vec<Block>,
     ) -> Result<()> {
+        let node_of = |child| Node { child, level, leaf };
         let mut others = Vec::new();
         for &tree in neighbours {
             others.push(self.node_at(tree, level, leaf)?);
@@ -207,7 +210,7 @@ impl<M: Medium> Device<M> {
         }
         freed.push(node.block);
         for place in 0..NODE_ENTRIES {
-            let word = place_word(self.medium(), &self.space, node, place)?;
+            let word = place_word(self.medium(), &self.space, node_of(node), place)?;
             if level > 0 {
                 let below = leaf + place * crate::map::leaves(level - 1);
                 self.free_node(neighbours, Child::decode(word), level - 1, below, freed)?;
@@ -216,7 +219,7 @@ impl<M: Medium> Device<M> {
             let block = Entry::decode(word).block;
             let mut is_shared = block.is_none();
             for other in others.iter().filter(|other| !other.block.is_none()) {
-                let word = place_word(self.medium(), &self.space, *other, place)?;
+                let word = place_word(self.medium(), &self.space, node_of(*other), place)?;
                 is_shared |= Entry::decode(word).block == block;
             }
             if !is_shared {

@@ -12,6 +12,7 @@ use remanent_pmem::sync::PauseMutex;
 
 use crate::layout::{BLOCK_LEN, Block, DIRECTORY_EXTENTS, DIRECTORY_SLABS};
 use crate::line::{BITS, Line};
+use crate::seal::Key;
 use crate::{Error, Result};
 
 type Segment = OnceLock<Box<[AtomicU64]>>;
@@ -20,6 +21,8 @@ type Segment = OnceLock<Box<[AtomicU64]>>;
 #[derive(Debug)]
 pub(crate) struct Space {
     slab_shift: u32,
+    /// What the disk's checksums are made with.
+    key: Key,
     /// Offset of each slab, in segments as the directory has them.
     slabs: [Segment; DIRECTORY_EXTENTS],
     count: AtomicUsize,
@@ -76,13 +79,20 @@ pub(crate) struct Bit {
 
 impl Space {
     /// No slab yet; each is to have `slab_blocks` blocks, a power of two.
-    pub(crate) fn new(slab_blocks: u64) -> Self {
+    pub(crate) fn new(slab_blocks: u64, key: Key) -> Self {
         Space {
             slab_shift: slab_blocks.trailing_zeros(),
+            key,
             slabs: [const { OnceLock::new() }; DIRECTORY_EXTENTS],
             count: AtomicUsize::new(0),
             free: PauseMutex::default(),
         }
+    }
+
+    /// What the disk's checksums are made with.
+    #[inline]
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     pub(crate) fn slab_blocks(&self) -> u64 {
@@ -222,7 +232,7 @@ impl Space {
         let mut words = vec![0; self.slab_blocks().div_ceil(64) as usize];
         for line in 0..self.slab_blocks().div_ceil(BITS) {
             let at = slab + line * 64;
-            let found = Line::load(medium, at)
+            let found = Line::load(medium, at, self.key.of_line())
                 .ok_or_else(|| Error::damaged(at, "a line of a slab's bits is not whole"))?;
             let places = words[line as usize * found.words.len()..].iter_mut();
             places.zip(found.words).for_each(|(free, used)| *free = !used);

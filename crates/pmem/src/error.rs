@@ -149,7 +149,10 @@ pub enum Error {
         structure: String,
     },
     /// A root was opened as another type than it was created with.
-    #[error("root {name:?} is a {found}, not a {expected}; open it with the type it was made with")]
+    #[error(
+        "root {name:?} is a {found}, not a {expected}; open it with the type it was made with, or, if only \
+         the layouts differ, with the version of the program that made it"
+    )]
     WrongType {
         /// The root's name.
         name: String,

@@ -5,10 +5,15 @@ use remanent_pmem::heap::Violation;
 
 use super::layout::{GROUPS, STATE, place};
 use super::ops::Body;
-use crate::Result;
 use crate::line::WORDS;
+use crate::{Lines, Result};
 
 impl<M: Medium> Body<M> {
+    pub(super) fn lines(&self) -> Lines {
+        let key = self.writing.lock(self.medium()).pair.key();
+        Lines::of_file(key, self.heap.header())
+    }
+
     /// Proves that both lines of each pair are whole and that the extents are the file's own. Nobody writes meanwhile.
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
         let writing = self.writing.lock(self.medium());

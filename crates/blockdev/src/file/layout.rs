@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! heap header, 2 KiB
-//! byte 0       identity, a line that never changes: magic number
+//! byte 0       identity, a line that never changes: magic number | key, which the other lines' checksums are made with
 //!      64      state, a pair: bytes of the file | its marks, bit 0: present
 //!      192     14 pairs of 7 extents each
 //!
@@ -21,7 +21,7 @@ use super::pair::PAIR_LEN;
 use crate::line::WORDS;
 
 /// Changes when anything described here does.
-pub(super) const LAYOUT: u64 = 1;
+pub(super) const LAYOUT: u64 = 2;
 /// "RemaFile".
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"RemaFile");
 

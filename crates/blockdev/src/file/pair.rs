@@ -6,6 +6,7 @@
 use remanent_pmem::{Error, LINE_LEN, Medium, Result};
 
 use crate::line::{Line, WORDS, is_newer};
+use crate::seal::Key;
 
 /// Bytes of a pair.
 pub(super) const PAIR_LEN: u64 = 2 * LINE_LEN;
@@ -15,6 +16,7 @@ pub(super) const PAIR_LEN: u64 = 2 * LINE_LEN;
 pub(super) struct Pair {
     /// Pool offset.
     at: u64,
+    key: Key,
     line: Line,
 }
 
@@ -24,10 +26,10 @@ fn place(at: u64, version: u32) -> u64 {
 
 impl Pair {
     /// Writes both lines of a new pair; the caller flushes and fences.
-    pub(super) fn make<M: Medium>(medium: &M, at: u64, words: [u64; WORDS]) -> Self {
-        let pair = Pair { at, line: Line::first(words) };
-        put(medium, at, pair.line);
-        put(medium, at, pair.older());
+    pub(super) fn make<M: Medium>(medium: &M, at: u64, key: Key, words: [u64; WORDS]) -> Self {
+        let pair = Pair { at, key, line: Line::first(words) };
+        pair.put(medium, pair.line);
+        pair.put(medium, pair.older());
         pair
     }
 
@@ -39,25 +41,25 @@ impl Pair {
     /// # Errors
     ///
     /// When neither line is whole.
-    pub(super) fn recover<M: Medium>(medium: &M, at: u64) -> Result<Self> {
-        let lines = Self::lines(medium, at);
+    pub(super) fn recover<M: Medium>(medium: &M, at: u64, key: Key) -> Result<Self> {
+        let lines = Self::lines(medium, at, key);
         let whole = lines.iter().flatten().copied();
         let newest = whole.reduce(|a, b| if is_newer(a.version, b.version) { a } else { b });
         let Some(line) = newest else {
             let what = "a line of a file's metadata and its copy both fail their checksums";
             return Err(Error::corrupt(at, what));
         };
-        let pair = Pair { at, line };
+        let pair = Pair { at, key, line };
         if pair.lines_missing(&lines) {
-            put(medium, at, pair.older());
+            pair.put(medium, pair.older());
         }
         Ok(pair)
     }
 
     /// The lines, first and second; none where one is not whole.
-    fn lines<M: Medium>(medium: &M, at: u64) -> [Option<Line>; 2] {
+    fn lines<M: Medium>(medium: &M, at: u64, key: Key) -> [Option<Line>; 2] {
         [0, 1].map(|version| {
-            let line = Line::load(medium, place(at, version));
+            let line = Line::load(medium, place(at, version), key.of_line());
             line.filter(|line| line.version % 2 == version)
         })
     }
@@ -71,6 +73,11 @@ impl Pair {
         Line { version: self.line.version.wrapping_sub(1), ..self.line }
     }
 
+    /// What the checksums of its file are made with.
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
     /// What it says.
     pub(super) fn words(&self) -> &[u64; WORDS] {
         &self.line.words
@@ -80,19 +87,19 @@ impl Pair {
     #[track_caller]
     pub(super) fn set<M: Medium>(&mut self, medium: &M, words: [u64; WORDS]) {
         self.line = Line { words, version: self.line.version.wrapping_add(1) };
-        put(medium, self.at, self.line);
+        self.put(medium, self.line);
         // Flush: fenced by the caller, before anything is based on it and before the pair changes again.
         medium.flush(place(self.at, self.line.version), LINE_LEN);
     }
 
     /// Whether the medium has both lines as they are to be.
     pub(super) fn is_whole<M: Medium>(&self, medium: &M) -> bool {
-        let lines = Self::lines(medium, self.at);
+        let lines = Self::lines(medium, self.at, self.key);
         !self.lines_missing(&lines) && lines.contains(&Some(self.line))
     }
-}
 
-fn put<M: Medium>(medium: &M, at: u64, line: Line) {
-    let at = place(at, line.version);
-    Line::store_encoded(medium, at, &line.encode(at));
+    fn put<M: Medium>(&self, medium: &M, line: Line) {
+        let at = place(self.at, line.version);
+        Line::store_encoded(medium, at, &line.encode(at, self.key.of_line()));
+    }
 }

@@ -9,6 +9,7 @@ use super::layout::{EXTENT_COUNT, Extent, GROUPS, IDENTITY, LAYOUT, MAGIC, STATE
 use super::ops::{Body, Writing};
 use super::pair::Pair;
 use crate::line::{Line, WORDS};
+use crate::seal::Key;
 
 impl<M: Medium> RootObject<M> for Body<M> {
     /// Its metadata; content where it is written by whole lines.
@@ -20,11 +21,13 @@ impl<M: Medium> RootObject<M> for Body<M> {
 
     fn create(heap: Heap<M>) -> Result<Self> {
         let (header, medium) = (heap.header(), heap.medium());
-        let identity = Line::first([MAGIC, 0, 0, 0, 0, 0, 0]).encode(header + IDENTITY);
+        let key = Key::new(header);
+        let identity = Line::first([MAGIC, key.0, 0, 0, 0, 0, 0]);
+        let identity = identity.encode(header + IDENTITY, Key::UNKNOWN.of_line());
         Line::store_encoded(medium, header + IDENTITY, &identity);
         let state = State { len: 0, is_present: true };
-        let pair = Pair::make(medium, header + STATE, state.encode());
-        let pairs = groups().map(|at| Pair::make(medium, header + at, [0; WORDS])).collect();
+        let pair = Pair::make(medium, header + STATE, key, state.encode());
+        let pairs = groups().map(|at| Pair::make(medium, header + at, key, [0; WORDS])).collect();
         // Flush and fence: before the root becomes live.
         medium.persist(header, HEADER_LEN);
         heap.verify()?;
@@ -33,14 +36,15 @@ impl<M: Medium> RootObject<M> for Body<M> {
 
     fn open(heap: Heap<M>) -> Result<Self> {
         let (header, medium) = (heap.header(), heap.medium());
-        let identity = Line::load(medium, header + IDENTITY);
-        if identity.is_none_or(|line| line.words[0] != MAGIC) {
+        let identity = Line::load(medium, header + IDENTITY, Key::UNKNOWN.of_line());
+        let Some([MAGIC, key, ..]) = identity.map(|line| line.words) else {
             let what = "a file of another format, or what says its format is damaged";
             return Err(PoolError::corrupt(header + IDENTITY, what));
-        }
-        let pair = Pair::recover(medium, header + STATE)?;
+        };
+        let key = Key(key);
+        let pair = Pair::recover(medium, header + STATE, key)?;
         let pairs: Result<Box<[Pair]>> =
-            groups().map(|at| Pair::recover(medium, header + at)).collect();
+            groups().map(|at| Pair::recover(medium, header + at, key)).collect();
         let writing = Writing::new(pair, pairs?);
         let extents = read_extents(&heap, &writing.groups)?;
         let end = extents.last().map_or(0, |extent| extent.end());

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
-use remanent_blockdev::{Disk, Error, Extent};
+use remanent_blockdev::{CheckScope, Disk, Error, Extent};
+use remanent_pmem::Pool;
 use remanent_pmem::pool::layout::ChunkId;
-use remanent_pmem::{Pool, crc32c};
 
 use super::{TestPool, bytes, header_in};
 
@@ -39,7 +39,13 @@ fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
         "the rest would be lost"
     );
     disk.read(4096, &mut found).expect("the other block is whole");
-    assert_eq!(disk.check().expect("no fault"), [], "the map is whole");
+    let mut of_map = Vec::new();
+    let tell = |violation| of_map.push(violation);
+    disk.check_with(CheckScope::Map, |_| ControlFlow::Continue(()), tell).expect("no fault");
+    assert_eq!(of_map, [], "the map is whole");
+    let told = disk.check().expect("no fault");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].offset, at);
     let told = disk.scrub(|_| ControlFlow::Continue(())).expect("no fault");
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0].offset, at);
@@ -47,14 +53,10 @@ fn a_flipped_bit_of_a_block_is_found_by_reading_and_by_scrub() {
     assert_eq!(disk.scrub(|_| ControlFlow::Continue(())).expect("no fault"), []);
 }
 
-/// Where the file holds an entry of the map that leads to a block with `data`: in its leaf, and in the journal, which is
-/// not looked at any more.
-fn entries_of(pool: &TestPool, data: &[u8]) -> Vec<u64> {
-    let content = std::fs::read(&pool.path).expect("it is ours");
-    let checksum = crc32c(data).to_le_bytes();
-    let words = content.chunks_exact(8).zip(0..);
-    let is_entry = |word: &[u8]| word[4..] == checksum && word[..4] != [0; 4];
-    words.filter(|(word, _)| is_entry(word)).map(|(_, place)| place * 8).collect()
+/// Pool offset of the entry that leads to the block at `offset` of the disk.
+fn entry_of(disk: &Disk, offset: u64) -> u64 {
+    let lines = disk.lines().expect("the map is whole");
+    lines.entries().iter().find(|entry| entry.offset == offset).expect("it was written").at
 }
 
 #[test]
@@ -65,9 +67,7 @@ fn what_a_lost_line_of_the_map_led_to_is_no_hole() {
     disk.write(8192, &data).expect("room");
     disk.snapshot("kept").expect("room");
     let snapshot = disk.open_snapshot("kept").expect("it is there");
-    for entry in entries_of(&pool, &data) {
-        pool.file().write_all_at(&[0; 64], entry & !63).expect("it is ours");
-    }
+    pool.file().write_all_at(&[0; 64], entry_of(&disk, 8192) & !63).expect("it is ours");
     let mut told = Vec::new();
     let mut visit = |extent: Extent| {
         told.push(extent.is_mapped);
@@ -90,11 +90,9 @@ fn writes_that_a_damaged_node_refuses_take_no_space() {
     disk.snapshot("kept").expect("room");
     let allocated = disk.info().allocated;
     let file = pool.file();
-    for entry in entries_of(&pool, &data) {
-        let mut word = [0];
-        file.read_exact_at(&mut word, entry).expect("it is ours");
-        file.write_all_at(&[word[0] ^ 1], entry).expect("it is ours");
-    }
+    let (entry, mut word) = (entry_of(&disk, 0), [0]);
+    file.read_exact_at(&mut word, entry).expect("it is ours");
+    file.write_all_at(&[word[0] ^ 1], entry).expect("it is ours");
     for _ in 0..200 {
         // It is a snapshot's leaf, too, and cannot be copied.
         let refused = disk.write(4096, &data);

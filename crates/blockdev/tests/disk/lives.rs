@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use remanent_blockdev::{Disk, Error, Shape};
 use remanent_crashsim::{Sim, SimOptions};
-use remanent_pmem::Pool;
-use remanent_pmem::pool::Format;
+use remanent_pmem::heap::Heap;
+use remanent_pmem::pool::{Format, RootObject, RootType};
+use remanent_pmem::{Error as PoolError, Mapped, Pool};
 
 use super::{TestPool, bytes, header_in};
 
@@ -342,6 +343,33 @@ fn what_a_lane_replaces_beyond_its_spares_is_free_for_other_lanes() {
         disk.write(0, &bytes(12 * 4096, 42)).expect("room");
         assert_eq!(disk.check().expect("no fault"), []);
     }
+}
+
+/// A disk as an earlier version of this crate made it, as far as its root says.
+#[derive(Debug)]
+struct Earlier;
+
+impl RootObject<Mapped> for Earlier {
+    fn root_type() -> RootType {
+        RootType { name: "Disk".to_owned(), layout: 1 }
+    }
+
+    fn create(_heap: Heap<Mapped>) -> Result<Self, PoolError> {
+        Ok(Earlier)
+    }
+
+    fn open(_heap: Heap<Mapped>) -> Result<Self, PoolError> {
+        Ok(Earlier)
+    }
+}
+
+#[test]
+fn a_disk_of_an_earlier_layout_is_refused_with_what_to_do() {
+    let pool = TestPool::new(64 << 20);
+    pool.pool.create_root::<Earlier>("disk").expect("room");
+    let told = <Disk>::open(&pool.pool, "disk").expect_err("another layout").to_string();
+    assert!(told.contains("(layout 0000000000000001)"), "{told}");
+    assert!(told.contains("with the version of the program that made it"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod budget;
 mod damage;
+mod exchange;
 mod lives;
 mod model;
 mod snapshots;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use remanent::blockdev::CheckScope;
 use remanent::pmem::pool::RootInfo;
 use remanent::pmem::{self, Mapped, Options, Pool};
 use remanent::{Disk as Device, Durability};
@@ -16,6 +17,9 @@ use serde_json::json;
 use super::opening::open_as_made;
 use super::pool::{physical_bytes, progress};
 use super::units::{human_size, parse_duration, parse_size};
+
+/// Violations that a check prints; the rest are counted.
+const TOLD_MAX: usize = 1000;
 
 /// Make, serve, describe, check and resize block devices
 ///
@@ -244,26 +248,41 @@ fn describe(disk: &Device, target: &Target) {
 
 fn check(target: &Target, quick: bool) -> anyhow::Result<ExitCode> {
     let disk = target.inspect()?;
-    let bar = progress("checking the map");
-    let mut violations = disk.check()?;
-    if !quick {
-        bar.set_message("reading all data");
-        bar.set_length(disk.size());
-        violations.extend(disk.scrub(|len| {
-            bar.set_position(len);
-            ControlFlow::Continue(())
-        })?);
-    }
+    let bar = progress("checking");
+    bar.set_length(disk.size());
+    let scope = if quick { CheckScope::Map } else { CheckScope::All };
+    let (mut count, mut violations) = (0_u64, Vec::new());
+    let go_on = |len| {
+        bar.set_position(len);
+        ControlFlow::Continue(())
+    };
+    disk.check_with(scope, go_on, |violation| {
+        count += 1;
+        if violations.len() < TOLD_MAX {
+            violations.push(violation);
+        }
+    })?;
     bar.finish_and_clear();
     if target.json {
         let told = violations.iter().map(|v| json!({"offset": v.offset, "what": v.what}));
         let told: Vec<_> = told.collect();
-        println!("{:#}", json!({"path": target.path, "name": target.name, "violations": told}));
+        println!(
+            "{:#}",
+            json!({
+                "path": target.path,
+                "name": target.name,
+                "violations": told,
+                "violation_count": count,
+            })
+        );
     } else if violations.is_empty() {
         println!("{} in {} is whole", target.name, target.path.display());
     } else {
         violations.iter().for_each(|violation| println!("{violation}"));
-        println!("{} violations in {}", violations.len(), target.name);
+        match count - violations.len() as u64 {
+            0 => println!("{count} violations in {}", target.name),
+            untold => println!("{count} violations in {}, {untold} of them not told", target.name),
+        }
     }
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,0 +1,113 @@
+//! What tests need that damage a disk on purpose: where its lines are, and how to give them checksums that fit.
+
+use std::collections::BTreeMap;
+
+use remanent_pmem::{Medium, WORD_LEN};
+
+use crate::Result;
+use crate::device::Device;
+use crate::layout::{BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
+use crate::line::Line;
+use crate::map::{Node, leaves, place_word};
+use crate::seal::{Key, Owner};
+
+/// The lines of a disk or a file, and what their checksums are made with.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    key: Key,
+    header: u64,
+    /// Owner of the lines of each node, by its offset.
+    nodes: BTreeMap<u64, Owner>,
+    entries: Vec<MapEntry>,
+}
+
+/// An entry of the map that leads to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapEntry {
+    /// First byte of the block on the disk.
+    pub offset: u64,
+    /// Pool offset of the entry.
+    pub at: u64,
+    /// Pool offset of the block.
+    pub block: u64,
+}
+
+impl Lines {
+    /// Those of what has no map.
+    pub(crate) fn of_file(key: Key, header: u64) -> Self {
+        Lines { key, header, nodes: BTreeMap::new(), entries: Vec::new() }
+    }
+
+    /// Gives the line at `at` a checksum that fits, whatever it holds.
+    pub fn seal<M: Medium>(&self, medium: &M, at: u64) {
+        let words = std::array::from_fn(|word| medium.load(at + word as u64 * 8));
+        let owner = self.nodes.get(&(at - at % BLOCK_LEN)).copied().unwrap_or(Owner::NONE);
+        let key = if at == self.header { Key::UNKNOWN } else { self.key };
+        let image = Line::first(words).encode(at, key.of(owner));
+        Line::store_encoded(medium, at, &image);
+    }
+
+    /// Pool offset of the header.
+    pub fn header(&self) -> u64 {
+        self.header
+    }
+
+    /// Pool offset of the state's line.
+    pub fn state(&self) -> u64 {
+        self.header + STATE
+    }
+
+    /// Pool offsets of the nodes of the map, each a block of 64 lines, those of snapshots included.
+    pub fn nodes(&self) -> impl Iterator<Item = u64> {
+        self.nodes.keys().copied()
+    }
+
+    /// Entries of all leaves, those of snapshots included.
+    pub fn entries(&self) -> &[MapEntry] {
+        &self.entries
+    }
+}
+
+impl<M: Medium> Device<M> {
+    /// Where everything is that the map leads to.
+    pub(crate) fn lines(&self) -> Result<Lines> {
+        let header = self.heap.header();
+        let mut lines = Lines::of_file(self.key, header);
+        let structure = self.structure.lock(self.medium());
+        let trees = structure.snapshots.sorted().into_iter().map(|snapshot| snapshot.tree);
+        for tree in trees.chain([structure.state.tree]) {
+            let top = Node { child: tree.top, level: tree.height, leaf: 0 };
+            self.collect_lines(top, &mut lines)?;
+        }
+        Ok(lines)
+    }
+
+    fn collect_lines(&self, node: Node, lines: &mut Lines) -> Result<()> {
+        if node.child.block.is_none() {
+            return Ok(());
+        }
+        let at = self.space.locate(node.child.block, self.meta)?;
+        if lines.nodes.insert(at, node.owner()).is_some() {
+            return Ok(());
+        }
+        for place in 0..NODE_ENTRIES {
+            let word = place_word(self.medium(), &self.space, node, place)?;
+            match node.level.checked_sub(1) {
+                Some(level) => {
+                    let leaf = node.leaf + place * leaves(level);
+                    self.collect_lines(Node { child: Child::decode(word), level, leaf }, lines)?;
+                }
+                None if word != 0 => {
+                    let block = Entry::decode(word).block;
+                    let block = self.space.locate(block, at)?;
+                    let offset = Lba(node.leaf * NODE_ENTRIES + place).offset();
+                    let (line, word) = place_in_node(place);
+                    let at = at + line + word as u64 * WORD_LEN;
+                    lines.entries.push(MapEntry { offset, at, block });
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! Binding checksums to what they are of: a disk, a node of its map, a block's number.
+//!
+//! A checksum over content alone still fits after the content was copied or exchanged, or when an older copy comes back. So
+//! each one is made with where its content belongs:
+//!
+//! | checksum | made with |
+//! |---|---|
+//! | of a line of metadata | the [`Key`] of its disk or file, its pool offset, its version; in the map its [`Owner`] |
+//! | of a block | the key, and the block's number on the disk |
+//! | of a record of the journal | the key, and the offset of its slot |
+//!
+//! Entries of two blocks that are exchanged, or one that is copied over another, therefore never fit: two blocks of a disk
+//! always have different masks. All else passes by chance once in 2³² times.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::SystemTime;
+
+use crate::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line};
+use crate::map::leaves;
+
+/// An odd number without regularities: 2⁶⁴ divided by the golden ratio.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What the checksums of one disk, or file, are made with. No two have the same, nor one that was there before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) u64);
+
+/// What a line's checksum is made with, beside its content, version and offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seal(pub(crate) u64);
+
+impl Key {
+    /// Of the line that says what the key is.
+    pub(crate) const UNKNOWN: Key = Key(0);
+
+    /// One that nobody else has, for what lies at `header`.
+    pub(crate) fn new(header: u64) -> Self {
+        Key(RandomState::new().hash_one((SystemTime::now(), header)))
+    }
+
+    /// That of a line which is no node's.
+    #[inline]
+    pub(crate) fn of_line(self) -> Seal {
+        self.of(Owner::NONE)
+    }
+
+    /// That of a line with this owner.
+    #[inline]
+    pub(crate) fn of(self, owner: Owner) -> Seal {
+        Seal(self.0 ^ owner.0.wrapping_mul(ODD))
+    }
+
+    /// What the checksum of a block is combined with: different for any two blocks of a disk.
+    #[inline]
+    pub(crate) fn mask(self, lba: Lba) -> u32 {
+        // Each step can be undone, so no two numbers end as the same one.
+        let number = (lba.0 as u32 ^ self.0 as u32).wrapping_mul(ODD as u32);
+        number ^ number >> 15 ^ (self.0 >> 32) as u32
+    }
+
+    /// What the checksum of a record in the slot at `at` begins with.
+    pub(crate) fn of_record(self, at: u64) -> u64 {
+        self.0 ^ at.wrapping_mul(ODD)
+    }
+}
+
+/// The node of the map that a line belongs to, as a record of the journal has it: its first leaf (lower 28 bits), how many
+/// levels it lies above the leaves, and one more (4 bits), the generation that it was made in (upper 32 bits). 0 for lines of
+/// anything else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner(pub(crate) u64);
+
+const LEVEL_SHIFT: u32 = 28;
+const GENERATION_SHIFT: u32 = 32;
+const _: () = assert!(NODE_ENTRIES.pow(crate::layout::HEIGHT_MAX) < 1 << LEVEL_SHIFT);
+
+impl Owner {
+    pub(crate) const NONE: Owner = Owner(0);
+
+    /// The node `level` levels above the leaves on the way to a leaf.
+    #[inline]
+    pub(crate) fn node(child: Child, level: u32, leaf: u64) -> Self {
+        let first = leaf - leaf % leaves(level);
+        let level = u64::from(level) + 1;
+        Owner(u64::from(child.generation) << GENERATION_SHIFT | level << LEVEL_SHIFT | first)
+    }
+
+    /// A leaf, by its number.
+    #[inline]
+    pub(crate) fn leaf(child: Child, leaf: u64) -> Self {
+        Owner(u64::from(child.generation) << GENERATION_SHIFT | 1 << LEVEL_SHIFT | leaf)
+    }
+
+    /// The block whose entry is a word of the line at pool offset `at`; `None` if no block has its entry there.
+    pub(crate) fn lba(self, at: u64, word: usize) -> Option<Lba> {
+        let (level, leaf) = (self.0 as u32 >> LEVEL_SHIFT, self.0 & ((1 << LEVEL_SHIFT) - 1));
+        (level == 1).then(|| Lba(leaf * NODE_ENTRIES + entry_of_line(at % BLOCK_LEN, word)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::layout::{Block, place_in_node};
+
+    #[test]
+    fn no_two_blocks_have_the_same_mask() {
+        for key in [Key(0), Key(0x0123_4567_89ab_cdef), Key(u64::MAX)] {
+            let low = (0..1 << 16).map(Lba);
+            let high = (0..1 << 12).map(|number| Lba(number << 20 | 7 << 16));
+            let masks: HashSet<u32> = low.chain(high).map(|lba| key.mask(lba)).collect();
+            assert_eq!(masks.len(), (1 << 16) + (1 << 12));
+        }
+        assert_ne!(Key(1).mask(Lba(5)), Key(2).mask(Lba(5)));
+        assert_ne!(Key(1 << 40).mask(Lba(5)), Key(2 << 40).mask(Lba(5)));
+    }
+
+    #[test]
+    fn an_owner_says_which_blocks_have_their_entries_in_its_lines() {
+        let child = Child { block: Block(9), generation: 77 };
+        for lba in [0, 6, 7, 447, 448, 1000, (1 << 32) - 1].map(Lba) {
+            let owner = Owner::leaf(child, lba.leaf());
+            assert_eq!(owner, Owner::node(child, 0, lba.leaf()));
+            let (line, word) = place_in_node(lba.place());
+            assert_eq!(owner.lba(5 * BLOCK_LEN + line, word), Some(lba));
+            assert_eq!(Owner::node(child, 1, lba.leaf()).lba(line, word), None);
+        }
+        assert_eq!(Owner::NONE.lba(0, 0), None);
+        assert_eq!(Owner::node(child, 1, 449), Owner::node(child, 1, 448));
+        assert_ne!(Owner::node(child, 1, 448), Owner::node(child, 1, 447));
+        assert_ne!(Owner::node(child, 1, 0), Owner::node(child, 0, 0));
+        let later = Child { generation: 78, ..child };
+        assert_ne!(Owner::leaf(child, 0), Owner::leaf(later, 0));
+    }
+}
