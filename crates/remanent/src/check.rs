@@ -3,7 +3,6 @@
 //! [`check_file`] opens each root whose type is known here, lets it recover in private memory
 //! ([`Options::inspect`]), and collects what contradicts itself.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use remanent_blockdev::file::File;
@@ -214,14 +213,7 @@ fn check_list<V: Variant>(pool: &Pool, root: &RootInfo) -> Found {
 
 fn check_disk(pool: &Pool, root: &RootInfo) -> Found {
     let is_one = Disk::<Mapped>::is_one(root);
-    is_one.then(|| of_block(Disk::open(pool, &root.name).and_then(|disk| check_all_of(&disk))))
-}
-
-/// The map and the free space of a disk, and then every block's checksum.
-fn check_all_of(disk: &Disk) -> remanent_blockdev::Result<Vec<Violation>> {
-    let mut violations = disk.check()?;
-    violations.extend(disk.scrub(|_| ControlFlow::Continue(()))?);
-    Ok(violations)
+    is_one.then(|| of_block(Disk::open(pool, &root.name).and_then(|disk| disk.check())))
 }
 
 fn check_plain_file(pool: &Pool, root: &RootInfo) -> Found {

@@ -36,7 +36,7 @@ fn call(client: &mut Client, command: &[&[u8]]) -> Vec<u8> {
         answer.extend_from_slice(client.output());
         client.sent();
         progress = match progress {
-            Progress::Yield => client.run(),
+            Progress::Yield | Progress::Wait(_) => client.run(),
             Progress::Long => client.run_long(),
             Progress::Read | Progress::Close | Progress::ShutDown => return answer,
         };
