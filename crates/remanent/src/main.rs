@@ -3,11 +3,32 @@
 
 mod command;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use command::output;
 
 fn main() -> ExitCode {
+    remanent::pmem::ignore_file_size_signal();
+    start_log();
+    let code = match command::Arguments::try_parse() {
+        Ok(arguments) => arguments.run().unwrap_or_else(|error| {
+            output::complain(format_args!("error: {}", output::describe(&error)));
+            ExitCode::FAILURE
+        }),
+        // Also what `--help` and `--version` print.
+        Err(told) => {
+            output::note(told.print());
+            ExitCode::from(told.exit_code() as u8)
+        }
+    };
+    output::end(code)
+}
+
+/// Writes messages to standard error, in colour where a person reads them.
+fn start_log() {
+    let may_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt()
         .with_env_filter(
             tracing_subscriber::EnvFilter::builder()
@@ -15,13 +36,9 @@ fn main() -> ExitCode {
                 .with_env_var("REMANENT_LOG")
                 .from_env_lossy(),
         )
+        .with_ansi(may_colour && std::io::stderr().is_terminal())
+        // A log that cannot be written, on a full disk for instance, must not end what it tells of.
+        .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();
-    match command::Arguments::parse().run() {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
 }

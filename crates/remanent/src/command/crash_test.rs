@@ -13,6 +13,8 @@ use remanent::crash_test::{SOURCES, Scenario, counterexamples, mutate_in, scenar
 use remanent_crashsim::{Config, Mutation, Only, Report};
 use serde_json::{Value, json};
 
+use super::output::{has_failed, say};
+
 /// Crash the pool, the allocator and the structures everywhere, in simulation
 ///
 /// Runs each structure on a simulated medium, cuts the power (or kills the process) before every flush
@@ -80,7 +82,7 @@ impl CrashTest {
         let chosen = self.chosen()?;
         if self.list {
             for scenario in &chosen {
-                println!("{:<32}  {}", scenario.name, scenario.about);
+                say!("{:<32}  {}", scenario.name, scenario.about);
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -149,13 +151,22 @@ impl CrashTest {
         chosen: &'s [Scenario],
         only: Option<&Only>,
     ) -> Vec<(&'s Scenario, Report)> {
-        println!(
+        say!(
             "{:<32} {:>9} {:>12} {:>10} {:>7} {:>10} {:>7}",
-            "structure", "schedules", "crash points", "images", "states", "violations", "seconds"
+            "structure",
+            "schedules",
+            "crash points",
+            "images",
+            "states",
+            "violations",
+            "seconds"
         );
         let progress = progress();
         let mut results = Vec::new();
         for scenario in chosen {
+            if has_failed() {
+                break;
+            }
             let count = self.seeds * scenario.weight;
             let seeds = self.seed.map_or(0..count, |seed| seed..seed + 1);
             let (jobs, only) = (self.jobs(), only.cloned());
@@ -176,7 +187,7 @@ impl CrashTest {
         let mut total = Report::default();
         results.iter().for_each(|(_, report)| total.merge(report.clone()));
         total.violations.clear();
-        println!("{}", row("total", &total, results.iter().map(|(_, r)| r.violations.len()).sum()));
+        say!("{}", row("total", &total, results.iter().map(|(_, r)| r.violations.len()).sum()));
         results
     }
 
@@ -201,14 +212,14 @@ impl CrashTest {
                 paths.join(" or ")
             );
         }
-        println!("\n{mutation}");
+        say!("\n{mutation}");
         Ok(mutation)
     }
 }
 
 fn print(name: &str, report: &Report) {
-    println!("{}", row(name, report, report.violations.len()));
-    report.violations.iter().for_each(|violation| println!("{violation}"));
+    say!("{}", row(name, report, report.violations.len()));
+    report.violations.iter().for_each(|violation| say!("{violation}"));
 }
 
 fn row(name: &str, report: &Report, violations: usize) -> String {

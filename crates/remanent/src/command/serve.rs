@@ -1,12 +1,13 @@
 //! `remanent serve`: Redis clients on a pool.
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use clap::value_parser;
 use remanent::pmem::{self, Medium, Pool};
 use remanent::structures::BatchOptions;
 use remanent::{Backing, Durability, Emulation};
@@ -14,16 +15,18 @@ use remanent_server::store::{Form, Lag};
 use remanent_server::{BatchStore, Config, MapStore, Server, Store};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::default_pool;
 use super::opening::{self, Opened, Promise};
-use super::units::{human_size, parse_duration, parse_size};
+use super::output::{announce, complain};
+use super::units::{human_size, parse_address, parse_duration, parse_size, parse_size_at_least_1};
+use super::{default_pool, fault};
 
 /// Serve Redis clients from a pool
 ///
 /// Every write is durable, in the pool's class, before it is acknowledged; with --durability batched
 /// it is acknowledged at once and safe within a bound. The server ends on SIGTERM, SIGINT or the
 /// command SHUTDOWN, after it has answered what it has read; a second signal ends it at once. Nothing
-/// is lost either way, nor by SIGKILL.
+/// is lost either way, nor by SIGKILL. SIGHUP is ignored: there is nothing to read anew. The status is 0 unless
+/// something failed, the medium included.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
@@ -32,12 +35,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
 
-    /// Address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    /// Address to listen on, such as localhost:6380; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380", value_parser = parse_address)]
     listen: SocketAddr,
 
     /// Size beyond which a new pool does not grow, such as 512M or 8G
-    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
     size: u64,
 
     /// What an acknowledged write survives: the death of the `process`, or the loss of `power`, or
@@ -76,14 +79,20 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     wait: Duration,
 
-    /// Connections at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
-    max_clients: usize,
+    /// Connections at a time; fewer where the system allows fewer open files (`ulimit -n`)
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
+    max_clients: u32,
+
+    /// Memory for what clients send and do not finish, and for answers that they do not read, of all together. What
+    /// would need more is answered with an error that begins with OOM; a client that takes most of it for ten seconds
+    /// is then closed
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size_at_least_1)]
+    client_memory: u64,
 
     /// Threads that serve connections; 0 takes one a core but one, which is left to the network and
     /// to clients on this machine
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    threads: usize,
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = value_parser!(u32).range(..=1024))]
+    threads: u32,
 }
 
 const EXAMPLES: &str = "\
@@ -98,16 +107,17 @@ Examples:
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let start = Instant::now();
-        let path = match &self.pool {
-            Some(path) => path.clone(),
-            None => default_pool::path()?,
-        };
+        // Before a pool is made for nothing.
+        self.password()?;
+        let path = self.pool.clone().unwrap_or_else(default_pool::path);
         self.refuse_lag_unless(match self.durability {
             Some(promise) => promise == Promise::Batched,
             // It may have been made so.
             None => path.exists(),
         })?;
         let options = Pool::options().size_max(self.size).emulation(self.emulate).wait(self.wait);
+        // Everybody may put files where the default pool lies.
+        let options = options.private(self.pool.is_none());
         match self.emulate {
             Emulation::Latency(_) => {
                 self.serve(opening::open_emulated(&options, &path, self.durability)?, start)
@@ -160,8 +170,7 @@ impl Serve {
                 opened.as_secs_f64() * 1e3,
                 if ready.was_clean { "" } else { " after a crash" },
             ));
-            server.run(stop.wait()).await?;
-            anyhow::Ok(())
+            fault::told(pool, async { Ok(server.run(stop.wait()).await?) }).await
         })
     }
 
@@ -191,14 +200,20 @@ impl Serve {
             listen: self.listen,
             password: self.password()?,
             unprotected: self.unprotected,
-            clients_max: self.max_clients,
-            threads: self.threads,
+            clients_max: self.max_clients as usize,
+            clients_memory_max: self.client_memory,
+            threads: self.threads as usize,
             ..Config::default()
         })
     }
 
     fn password(&self) -> anyhow::Result<Option<String>> {
-        let Some(path) = &self.password_file else { return Ok(self.password.clone()) };
+        let Some(path) = &self.password_file else {
+            if self.password.as_ref().is_some_and(String::is_empty) {
+                bail!("the password given with --password is empty, and would keep nobody out");
+            }
+            return Ok(self.password.clone());
+        };
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the password file {}", path.display()))?;
         match text.lines().next() {
@@ -252,15 +267,12 @@ pub(super) fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
     words.to_owned()
 }
 
-/// A line on standard output; a closed one is no reason to stop.
-pub(super) fn announce(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
-}
-
 /// The signals that end the server.
 pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,
+    /// Caught, and nothing else: a terminal that is closed does not end a server.
+    _hangup: Signal,
 }
 
 impl Stop {
@@ -268,6 +280,7 @@ impl Stop {
         Ok(Stop {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            _hangup: signal(SignalKind::hangup())?,
         })
     }
 
@@ -277,7 +290,9 @@ impl Stop {
         self.received().await;
         tokio::spawn(async move {
             self.received().await;
-            eprintln!("error: stopped by a second signal before all connections had ended");
+            complain(format_args!(
+                "error: stopped by a second signal before all connections had ended"
+            ));
             std::process::exit(1);
         });
     }

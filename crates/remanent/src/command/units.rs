@@ -1,5 +1,6 @@
 //! Sizes and durations as people write them.
 
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// `64G`, `512M`, `1.5T` or plain bytes; units are powers of 1024, with or without `iB` or `B`.
@@ -16,6 +17,34 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     };
     scale(number, (1u64 << shift) as f64)
         .ok_or_else(|| format!("`{text}` is no size; write for example 512M, 8G or 1.5T"))
+}
+
+/// As [`parse_size`], for what cannot be nothing.
+pub(crate) fn parse_size_at_least_1(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("there is no room in 0 bytes; write for example 512M or 8G".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+/// `127.0.0.1:6380`, `[::1]:6380` or `localhost:6380`; of a name with several addresses an IPv4 one is taken first.
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let parts = text.rsplit_once(':');
+    let Some((host, port)) = parts.filter(|(host, _)| !host.is_empty() && !host.contains(':'))
+    else {
+        return Err(format!(
+            "`{text}` is no address; write HOST:PORT, such as localhost:6380 or [::1]:6380"
+        ));
+    };
+    let port =
+        port.parse().map_err(|_| format!("`{port}` is no port, which is a number up to 65535"))?;
+    let found = (host, port).to_socket_addrs();
+    let found = found.map_err(|error| format!("the host `{host}` is not found: {error}"))?;
+    let address = found.min_by_key(SocketAddr::is_ipv6);
+    address.ok_or_else(|| format!("the host `{host}` has no address"))
 }
 
 /// `30s`, `250ms`, `50us`, `5m` or `2h`; a plain number is seconds.
@@ -75,6 +104,40 @@ mod tests {
         }
         for text in ["", "G", "8X", "-1", "1.2.3", "999999999T"] {
             assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_no_size() {
+        assert_eq!(parse_size_at_least_1("1K"), Ok(1024));
+        for text in ["0", "0G", "0.0001"] {
+            assert!(
+                parse_size_at_least_1(text).is_err_and(|why| why.contains("0 bytes")),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn addresses_are_read() {
+        for (text, address) in [
+            ("127.0.0.1:6380", "127.0.0.1:6380"),
+            ("[::1]:0", "[::1]:0"),
+            ("localhost:6380", "127.0.0.1:6380"),
+        ] {
+            assert_eq!(parse_address(text), Ok(address.parse().unwrap()), "{text}");
+        }
+        for (text, why) in [
+            ("localhost", "HOST:PORT"),
+            ("::1", "HOST:PORT"),
+            (":6380", "HOST:PORT"),
+            ("", "HOST:PORT"),
+            ("localhost:65536", "no port"),
+            ("localhost:", "no port"),
+            ("no-such-host.invalid:1", "not found"),
+        ] {
+            let error = parse_address(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 

@@ -113,10 +113,10 @@ fn compare_with(arguments: &[&str], client: impl Fn(SocketAddr) -> String) {
 ///
 /// What Redis has changed since 7.0, which Debian has, is left out of those: Remanent answers as later ones do. They
 /// print a score with the fewest digits that tell it from others, where 7.0 prints 0.1 as 0.10000000000000001; so the
-/// scores here are sums of powers of two. And they know `ZRANK … WITHSCORE`. Left out as well is what Remanent is
-/// stricter in: −0, whose sign Redis keeps in long sets alone; and what is no number, where Redis takes an empty end
-/// of a range for 0, a hexadecimal score, and the cursor -1.
-const TRANSCRIPTS: [&str; 2] = ["strings.redis", "sorted_sets.redis"];
+/// scores here are sums of powers of two. And they know `ZRANK … WITHSCORE`. Left out as well is −0, whose sign Redis
+/// keeps in long sets alone.
+const TRANSCRIPTS: [&str; 4] =
+    ["strings.redis", "sorted_sets.redis", "numbers.redis", "server.redis"];
 
 fn redis_cli(address: SocketAddr, name: &str, arguments: &[&str]) -> String {
     let input = File::open(transcript(name)).expect("the transcript");

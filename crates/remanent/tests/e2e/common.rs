@@ -63,7 +63,28 @@ pub(crate) struct Server {
 impl Server {
     /// Starts a server on a free port of the loopback interface and waits until it is ready.
     pub(crate) fn start(pool: &Path, arguments: &[&str]) -> Server {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_remanent"))
+        Self::spawn(Command::new(env!("CARGO_BIN_EXE_remanent")), pool, arguments)
+    }
+
+    /// The same from a shell that has run `setting` before, such as `ulimit -n 100`; standard error goes to `log`.
+    pub(crate) fn start_after(
+        setting: &str,
+        pool: &Path,
+        arguments: &[&str],
+        log: &Path,
+    ) -> Server {
+        let mut shell = Command::new("sh");
+        shell.args([
+            "-c",
+            &format!("{setting}; exec \"$0\" \"$@\""),
+            env!("CARGO_BIN_EXE_remanent"),
+        ]);
+        shell.stderr(std::fs::File::create(log).expect("a log"));
+        Self::spawn(shell, pool, arguments)
+    }
+
+    fn spawn(mut command: Command, pool: &Path, arguments: &[&str]) -> Server {
+        let mut child = command
             .args(["serve", "--listen", "127.0.0.1:0", "--pool"])
             .arg(pool)
             .args(arguments)
@@ -196,6 +217,14 @@ impl Client {
     /// Says that nothing more will be sent.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection is open");
+    }
+
+    /// What is answered to requests that were sent, without taking it.
+    pub(crate) fn has_answer(&self, patience: Duration) -> bool {
+        self.stream.set_read_timeout(Some(patience)).expect("a socket option");
+        let is_there = matches!(self.stream.peek(&mut [0]), Ok(1));
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        is_there
     }
 
     /// Everything that the server sends until it closes the connection.

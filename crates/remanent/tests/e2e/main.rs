@@ -8,6 +8,8 @@ mod disk;
 #[cfg(feature = "client-tests")]
 mod disk_clients;
 mod kill;
+mod limits;
+mod output;
 mod pool;
 mod server;
 mod writes;

@@ -152,9 +152,59 @@ def server(client):
     show("auth", client.execute_command, "AUTH", "secret")
 
 
+# What both servers know.
+COMMANDS = """append auth client command config dbsize decr decrby del discard echo exec exists flushall flushdb get
+    getdel getset hello incr incrby info keys mget mset multi ping quit reset scan select set setnx shutdown strlen time
+    type unlink wait zadd zcard zcount zincrby zlexcount zmscore zpopmax zpopmin zrange zrangebylex zrangebyscore zrank
+    zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan
+    zscore client|getname client|help client|id client|info client|list client|no-evict client|reply client|setname
+    command|count command|docs command|getkeys command|getkeysandflags command|help command|info command|list
+    config|get config|help config|resetstat config|set""".split()
+
+
+def commands(client):
+    def listed(*arguments):
+        names = client.execute_command("COMMAND LIST", *arguments)
+        return sorted({name.decode() for name in names} & set(COMMANDS))
+
+    show("list", listed)
+    for category in ("read", "write", "string", "sortedset", "keyspace", "connection", "admin", "dangerous",
+                     "transaction", "blocking", "pubsub", "fast", "slow"):
+        show(category, listed, "FILTERBY", "ACLCAT", category)
+    show("pattern", listed, "FILTERBY", "PATTERN", "*get*")
+    show("module", listed, "FILTERBY", "MODULE", "nosuch")
+
+
+def statistics(client):
+    client.flushall()
+    client.execute_command("CONFIG RESETSTAT")
+    for arguments in (["SET", "a", "b"], ["SET", "a"], ["GET", "a"], ["INCR", "a"], ["GET", "a"], ["NOSUCH"],
+                      ["SETNX", "a"], ["ZADD", "a", "1", "m"], ["CLIENT", "GETNAME"], ["CLIENT", "NOSUCH"]):
+        try:
+            client.execute_command(*arguments)
+        except redis.RedisError:
+            pass
+    stats = client.info("commandstats")
+    for name in ("set", "get", "incr", "setnx", "zadd", "client|getname", "nosuch"):
+        stat = stats.get(f"cmdstat_{name}")
+        counts = stat and {key: stat[key] for key in ("calls", "rejected_calls", "failed_calls")}
+        show(name, lambda: counts)
+    show("fields", lambda: list(stats["cmdstat_get"]))
+    show("errors", client.info, "errorstats")
+    show("cpu", lambda: sorted(client.info("cpu")))
+    show("cpu", lambda: all(value >= 0 for value in client.info("cpu").values()))
+    sections = lambda *names: [line for line in client.execute_command("INFO", *names).keys()]
+    show("default", lambda: "cmdstat_get" in sections() or "errorstat_ERR" in sections())
+    show("all", lambda: "cmdstat_get" in sections("all") and "errorstat_ERR" in sections("everything"))
+    own = client.client_info()
+    names = ["flags", "db", "multi", "qbuf", "events", "cmd", "user"]
+    show("client", lambda: {name: own[name] for name in names})
+    show("client", lambda: int(own["fd"]) > 2 and int(own["qbuf-free"]) > 0 and int(own["tot-mem"]) > 0)
+
+
 def main():
     client = redis.Redis(port=int(sys.argv[1]), single_connection_client=True)
-    for part in (strings, counters, pipelines, sorted_sets, long_sorted_set, keyspace, server):
+    for part in (strings, counters, pipelines, sorted_sets, long_sorted_set, keyspace, server, commands, statistics):
         part(client)
 
 

@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use remanent::damage_test::{Subject, subjects};
 use serde_json::json;
 
+use super::output::say;
 use super::pool::progress;
 use super::units::parse_duration;
 use table::Tally;
@@ -77,7 +78,7 @@ impl DamageTest {
         if self.list {
             for subject in &chosen {
                 let unprotected = subject.unprotected().unwrap_or("nothing");
-                println!("{:<20} without a checksum: {unprotected}", subject.name());
+                say!("{:<20} without a checksum: {unprotected}", subject.name());
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -86,7 +87,7 @@ impl DamageTest {
             return Ok(ExitCode::SUCCESS);
         }
         let progress = progress("damaging pools");
-        println!("{}", Tally::HEADINGS);
+        say!("{}", Tally::HEADINGS);
         let mut tallies = Vec::new();
         for subject in &chosen {
             progress.set_message(format!("damaging pools: {}", subject.name()));

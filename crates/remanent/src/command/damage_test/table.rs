@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::worker::{End, Outcome};
+use crate::command::output::say;
 
 /// Pools of one kind, by what became of them.
 #[derive(Debug, Default)]
@@ -80,7 +81,7 @@ impl Tally {
     }
 
     pub(super) fn print(&self, kind: &str, verbose: bool) {
-        println!(
+        say!(
             "{kind:<20} {:>5} {:>6} {:>6} {:>6} {:>6} {:>6} {:>10} {:>9} {:>6} {:>6} {:>6}{}",
             self.pools,
             self.right,
@@ -99,7 +100,7 @@ impl Tally {
         // Without checksums, wrong answers are no news.
         let is_news = verbose || !self.is_sound();
         for (seed, what) in self.remarkable.iter().chain(others).filter(|_| is_news) {
-            println!("  --structure {kind} --seed {seed} --pools 1: {what}");
+            say!("  --structure {kind} --seed {seed} --pools 1: {what}");
         }
     }
 

@@ -15,8 +15,9 @@ use remanent::{Disk as Device, Durability};
 use serde_json::json;
 
 use super::opening::open_as_made;
+use super::output::say;
 use super::pool::{physical_bytes, progress};
-use super::units::{human_size, parse_duration, parse_size};
+use super::units::{human_size, parse_duration, parse_size, parse_size_at_least_1};
 
 /// Violations that a check prints; the rest are counted.
 const TOLD_MAX: usize = 1000;
@@ -46,7 +47,7 @@ enum Subcommand {
         size: u64,
         /// Size beyond which a new pool does not grow; room for snapshots counts. Default: twice the
         /// disk and 1G
-        #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", value_parser = parse_size_at_least_1)]
         pool_size: Option<u64>,
         /// What a write is to survive, in a new pool: the death of the `process`, or the loss of
         /// `power`. Default: `process`
@@ -158,6 +159,13 @@ impl Target {
         pool_size: Option<u64>,
         durability: Option<Durability>,
     ) -> anyhow::Result<Device> {
+        if self.name.is_empty() || self.name.contains('@') {
+            bail!(
+                "a disk cannot be called {:?}: clients ask for it by its name, and for its snapshots as \
+                 DISK@SNAPSHOT; choose a name without @ with --name",
+                self.name
+            );
+        }
         let options = Pool::options().wait(self.wait);
         let pool = if self.path.exists() {
             if pool_size.is_some() || durability.is_some() {
@@ -220,7 +228,7 @@ fn describe(disk: &Device, target: &Target) {
                 "created_unix_s": snapshot.created_unix_s,
             })
         });
-        println!(
+        say!(
             "{:#}",
             json!({
                 "path": target.path,
@@ -233,16 +241,16 @@ fn describe(disk: &Device, target: &Target) {
         );
         return;
     }
-    println!("disk        {} in {}", target.name, target.path.display());
-    println!("size        {} ({} bytes)", human_size(info.size), info.size);
-    println!(
+    say!("disk        {} in {}", target.name, target.path.display());
+    say!("size        {} ({} bytes)", human_size(info.size), info.size);
+    say!(
         "takes       {} of the pool, in slabs of {}; the pool's file takes {}",
         human_size(info.allocated),
         human_size(info.slab_len),
         human_size(physical_bytes(&target.path))
     );
     for snapshot in snapshots {
-        println!("snapshot    {}: {}", snapshot.name, human_size(snapshot.size));
+        say!("snapshot    {}: {}", snapshot.name, human_size(snapshot.size));
     }
 }
 
@@ -266,7 +274,7 @@ fn check(target: &Target, quick: bool) -> anyhow::Result<ExitCode> {
     if target.json {
         let told = violations.iter().map(|v| json!({"offset": v.offset, "what": v.what}));
         let told: Vec<_> = told.collect();
-        println!(
+        say!(
             "{:#}",
             json!({
                 "path": target.path,
@@ -276,12 +284,12 @@ fn check(target: &Target, quick: bool) -> anyhow::Result<ExitCode> {
             })
         );
     } else if violations.is_empty() {
-        println!("{} in {} is whole", target.name, target.path.display());
+        say!("{} in {} is whole", target.name, target.path.display());
     } else {
-        violations.iter().for_each(|violation| println!("{violation}"));
+        violations.iter().for_each(|violation| say!("{violation}"));
         match count - violations.len() as u64 {
-            0 => println!("{count} violations in {}", target.name),
-            untold => println!("{count} violations in {}, {untold} of them not told", target.name),
+            0 => say!("{count} violations in {}", target.name),
+            untold => say!("{count} violations in {}, {untold} of them not told", target.name),
         }
     }
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

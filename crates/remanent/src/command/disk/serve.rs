@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use clap::value_parser;
 use remanent::pmem::{self, Medium, Options, Pool};
 use remanent::{Durability, Emulation};
 use remanent_server::nbd::{Config, DiskExport, Exports, Server, SnapshotExport};
 
-use super::super::serve::{Stop, announce, promise};
-use super::super::units::parse_duration;
+use super::super::fault;
+use super::super::output::announce;
+use super::super::serve::{Stop, promise};
+use super::super::units::{parse_address, parse_duration};
 use super::{disks, open_disk, open_pool};
 
 /// Where clients look first.
@@ -38,8 +41,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     socket: Vec<PathBuf>,
 
-    /// Address to listen on; port 0 takes a free one. Default: 127.0.0.1:10809 without --socket
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address to listen on, such as localhost:10809; port 0 takes a free one. Default: 127.0.0.1:10809 without --socket
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
 
     /// Refuse to change anything
@@ -50,9 +53,9 @@ pub(crate) struct Serve {
     #[arg(long)]
     unprotected: bool,
 
-    /// Connections at a time
-    #[arg(long, value_name = "NUMBER", default_value_t = 64)]
-    max_clients: usize,
+    /// Connections at a time; each has a thread, and up to 66 MiB of buffers
+    #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = value_parser!(u32).range(1..=10_000))]
+    max_clients: u32,
 
     /// How long a connection whose requests come that soon looks for the next one before it sleeps: quicker answers to
     /// clients that send one request at a time, for a core that is busy as long; 0s sleeps at once
@@ -112,8 +115,7 @@ impl Serve {
                 opened.as_secs_f64() * 1e3,
                 promise(pool.guarantee(), None),
             ));
-            server.run(stop.wait()).await?;
-            anyhow::Ok(())
+            fault::told(pool, async { Ok(server.run(stop.wait()).await?) }).await
         })?;
         announce(&format!("stopped; {} is closed", self.path.display()));
         Ok(ExitCode::SUCCESS)
@@ -157,7 +159,7 @@ impl Serve {
         Config {
             tcp,
             unix: self.socket.clone(),
-            connections_max: self.max_clients,
+            connections_max: self.max_clients as usize,
             poll: self.poll,
             unprotected: self.unprotected,
         }

@@ -7,6 +7,7 @@ use remanent_server::store::TREE_ROOT;
 use serde_json::json;
 
 use super::{Target, progress};
+use crate::command::output::{complain, say};
 
 pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     let progress = progress("checking the pool");
@@ -20,13 +21,13 @@ pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     }
     progress.finish_and_clear();
     for root in &report.unchecked {
-        eprintln!(
+        complain(format_args!(
             "warning: the content of root {} was not checked: type {} is known to its program only",
             root.name, root.root_type.name
-        );
+        ));
     }
     if target.json {
-        println!("{:#}", to_json(target, &report));
+        say!("{:#}", to_json(target, &report));
     } else {
         print(target, &report);
     }
@@ -44,11 +45,11 @@ fn check_sorted_sets(target: &Target) -> anyhow::Result<Vec<Contradiction>> {
 fn print(target: &Target, report: &FileReport) {
     let path = target.path.display();
     if report.is_whole() {
-        println!("{path} is whole: {} chunks, {} in use", report.chunks, report.chunks_used);
+        say!("{path} is whole: {} chunks, {} in use", report.chunks, report.chunks_used);
         return;
     }
-    report.contradictions.iter().for_each(|contradiction| println!("{contradiction}"));
-    println!("{} violations in {path}", report.contradictions.len());
+    report.contradictions.iter().for_each(|contradiction| say!("{contradiction}"));
+    say!("{} violations in {path}", report.contradictions.len());
 }
 
 fn to_json(target: &Target, report: &FileReport) -> serde_json::Value {

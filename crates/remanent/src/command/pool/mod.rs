@@ -10,7 +10,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remanent::{Durability, PoolInfo};
 use serde_json::json;
 
-use super::units::{human_size, parse_duration, parse_size};
+use super::output::say;
+use super::units::{human_size, parse_duration, parse_size_at_least_1};
 
 /// Create, describe or check a pool file
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ enum Subcommand {
         #[command(flatten)]
         target: Target,
         /// Size beyond which the pool does not grow, such as 512M or 8G
-        #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size)]
+        #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
         size: u64,
         /// What a write is to survive: the death of the `process`, or the loss of `power`
         #[arg(long, value_name = "CLASS", default_value = "process")]
@@ -101,7 +102,7 @@ fn describe(info: &PoolInfo, target: &Target) {
     if target.json {
         let roots: Vec<_> =
             roots.map(|root| json!({"name": root.name, "type": root.root_type.name})).collect();
-        println!(
+        say!(
             "{:#}",
             json!({
                 "path": target.path,
@@ -121,23 +122,23 @@ fn describe(info: &PoolInfo, target: &Target) {
         );
         return;
     }
-    println!("pool        {}", target.path.display());
-    println!("backing     {}", info.guarantee.backing);
-    println!("durability  {}", info.created_durability);
+    say!("pool        {}", target.path.display());
+    say!("backing     {}", info.guarantee.backing);
+    say!("durability  {}", info.created_durability);
     if info.guarantee.write_disturbance {
-        println!("medium      may leave garbage in what was being written");
+        say!("medium      may leave garbage in what was being written");
     }
-    println!("uuid        {uuid}");
-    println!("format      {}", info.format_version);
-    println!(
+    say!("uuid        {uuid}");
+    say!("format      {}", info.format_version);
+    say!(
         "size        {} of at most {}, {} in use on the medium",
         human_size(info.size),
         human_size(info.size_max),
         human_size(physical)
     );
-    println!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
+    say!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
     for root in roots {
-        println!("root        {}: {}", root.name, root.root_type.name);
+        say!("root        {}: {}", root.name, root.root_type.name);
     }
 }
 
