@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     for _ in 0..=bytes.len() {
         session.sent();
         progress = match progress {
-            Progress::Yield => session.run(),
+            Progress::Yield | Progress::Wait(_) => session.run(),
             Progress::Long => session.run_long(),
             Progress::Read | Progress::Close | Progress::ShutDown => return,
         };

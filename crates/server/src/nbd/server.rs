@@ -197,7 +197,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, connections: Arc<Connecti
         match listener.accept().await {
             Ok((socket, address)) => {
                 let prepared = socket.into_std().and_then(|socket| prepare_tcp(socket.into()));
-                start(&connections, prepared, address.to_string());
+                start(&connections, prepared, address.to_string(), &mut spare);
             }
             Err(error) => refuse(&mut spare, &listener, &error).await,
         }
@@ -214,7 +214,7 @@ async fn accept_unix(listener: tokio::net::UnixListener, connections: Arc<Connec
                     None => "a process".to_owned(),
                 };
                 let prepared = socket.into_std().map(Socket::from);
-                start(&connections, prepared, client);
+                start(&connections, prepared, client, &mut spare);
             }
             Err(error) => refuse(&mut spare, &listener, &error).await,
         }
@@ -228,13 +228,21 @@ async fn refuse(spare: &mut Spare, listener: impl AsFd, error: &io::Error) {
     }
 }
 
-fn start(connections: &Arc<Connections>, socket: io::Result<Socket>, client: String) {
+fn start(
+    connections: &Arc<Connections>,
+    socket: io::Result<Socket>,
+    client: String,
+    spare: &mut Spare,
+) {
     let started = socket.and_then(|socket| {
         socket.set_nonblocking(false)?;
         connections.start(socket, client.clone())
     });
-    if let Err(error) = started {
-        tracing::warn!(%error, %client, "cannot serve a connection");
+    // Whoever connects again and again is not to fill the log.
+    if let Err(error) = started
+        && let Some(count) = spare.count_refusal()
+    {
+        tracing::warn!(%error, %client, refused = count, "cannot serve a connection");
     }
 }
 

@@ -30,7 +30,7 @@ impl Spare {
         error: &std::io::Error,
         text: &[u8],
     ) -> bool {
-        if let Some(count) = self.log.count() {
+        if let Some(count) = self.count_refusal() {
             tracing::warn!(%error, refused = count, "cannot accept connections; see `ulimit -n`");
         }
         let errno = rustix::io::Errno::from_io_error(error);
@@ -47,6 +47,11 @@ impl Spare {
         }
         self.file = open();
         is_refused
+    }
+
+    /// Counts a connection that is refused; how many there were since that was last told, when it is time to tell again.
+    pub(crate) fn count_refusal(&mut self) -> Option<u64> {
+        self.log.count()
     }
 }
 
