@@ -20,6 +20,8 @@
 //!     uri_parameter: ffi::sqlite3_uri_parameter as *const (),
 //!     malloc: ffi::sqlite3_malloc as *const (),
 //!     log: ffi::sqlite3_log as *const (),
+//!     libversion_number: ffi::sqlite3_libversion_number as *const (),
+//!     compileoption_used: ffi::sqlite3_compileoption_used as *const (),
 //! };
 //! // SAFETY: these are the functions of the fields' names, all of the SQLite that rusqlite links.
 //! unsafe { remanent_sqlite::register(&host) }?;

@@ -100,20 +100,39 @@ impl Place {
         }
         Ok(canonical.into())
     }
+
+    /// Whether the way to the pool has a symbolic link in it.
+    pub(crate) fn has_link(path: &Path) -> bool {
+        let Ok(place) = Place::parse(path) else { return false };
+        let Ok(absolute) = std::path::absolute(place.pool) else { return false };
+        absolute.ancestors().any(Path::is_symlink)
+    }
 }
 
-/// The absolute path of a file without symbolic links, whether it exists or is yet to be made.
+/// Symbolic links that lead to each other, at most, as the system has it.
+const LINKS_MAX: usize = 40;
+
+/// The absolute path of a file without symbolic links, whether it exists or is yet to be made. A link to a file that is yet to
+/// be made is followed, too.
 pub(crate) fn canonical_file(path: &Path) -> Result<PathBuf> {
     let io = |source| {
         let path = path.to_owned();
         Error::Pool(remanent_pmem::Error::Io { action: "find the directory of", path, source })
     };
-    if let Ok(found) = path.canonicalize() {
-        return Ok(found);
+    let mut followed = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        if let Ok(found) = followed.canonicalize() {
+            return Ok(found);
+        }
+        let parent = followed.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize().map_err(io)?;
+        let file = parent.join(followed.file_name().unwrap_or_default());
+        match file.read_link() {
+            Ok(target) => followed = parent.join(target),
+            Err(_) => return Ok(file),
+        }
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new(".")).canonicalize().map_err(io)?;
-    Ok(parent.join(path.file_name().unwrap_or_default()))
+    Err(io(std::io::Error::other("its symbolic links lead in a circle")))
 }
 
 /// What the names of a database's journals begin with in a pool for the journals of many: its path, or as much of its end
@@ -171,6 +190,44 @@ mod tests {
             .expect("links are possible");
         assert_eq!(canonical(real.join("alias:x")), real.join("file:x"));
         assert!(Place::canonical(&real.join("missing/p")).is_err());
+    }
+
+    #[test]
+    fn links_to_files_that_are_yet_to_be_made_are_followed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let real = directory.path().canonicalize().expect("it exists");
+        let link = |target: &str, name: &str| {
+            std::os::unix::fs::symlink(target, real.join(name)).expect("links are possible");
+        };
+        let canonical = |name: &str| Place::canonical(&real.join(name));
+        std::fs::create_dir(real.join("deep")).expect("room");
+        link("deep/new", "relative");
+        link("relative", "twice");
+        link(real.join("other").to_str().expect("UTF-8"), "absolute");
+        for name in ["relative", "twice"] {
+            assert_eq!(canonical(name).expect("a pool"), real.join("deep/new"), "{name}");
+        }
+        assert_eq!(canonical("twice:x").expect("a pool"), real.join("deep/new:x"));
+        assert_eq!(canonical("absolute").expect("a pool"), real.join("other"));
+        link("two", "one");
+        link("one", "two");
+        assert!(canonical("one").is_err(), "a circle");
+        link("missing/new", "nowhere");
+        assert!(canonical("nowhere").is_err(), "no such directory");
+    }
+
+    #[test]
+    fn links_on_the_way_to_a_pool_are_seen() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let real = directory.path().canonicalize().expect("it exists");
+        std::os::unix::fs::symlink(&real, real.join("link")).expect("links are possible");
+        std::os::unix::fs::symlink("new", real.join("dangling")).expect("links are possible");
+        for path in ["link", "link/p", "link/p:x", "dangling", "dangling:x", "./link/../p"] {
+            assert!(Place::has_link(&real.join(path)), "{path}");
+        }
+        for path in ["p", "p:x", "./p", "missing/p"] {
+            assert!(!Place::has_link(&real.join(path)), "{path}");
+        }
     }
 
     #[test]

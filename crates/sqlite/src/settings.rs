@@ -55,7 +55,7 @@ impl Settings {
             let reason = "write percent, from 100 on".to_owned();
             Slowdown::parse(&value).ok_or(Error::Parameter { key: "slowdown", value, reason })
         });
-        let is_off = |key| matches!(parameter(key).as_deref(), Some("0" | "no" | "off" | "false"));
+        let is_off = |key| parameter(key).is_some_and(|value| boolean(&value) == Some(false));
         Ok(Settings {
             size: size.transpose()?,
             durability: durability.transpose()?,
@@ -65,6 +65,20 @@ impl Settings {
             slowdown: slowdown.transpose()?.unwrap_or_default(),
             is_without_batches: is_off("batch"),
         })
+    }
+}
+
+/// What SQLite takes for a boolean (`sqlite3_uri_boolean`): words in any case, and numbers, of which it looks at a byte.
+fn boolean(text: &str) -> Option<bool> {
+    let is_one_of = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    let digits = text.split(|char: char| !char.is_ascii_digit()).next().unwrap_or_default();
+    if !digits.is_empty() {
+        return Some(digits.parse::<i32>().unwrap_or(0) as u8 != 0);
+    }
+    match () {
+        _ if is_one_of(&["off", "no", "false"]) => Some(false),
+        _ if is_one_of(&["on", "yes", "true"]) => Some(true),
+        _ => None,
     }
 }
 
@@ -99,7 +113,25 @@ mod tests {
         assert!(read(&[("batch", "0")]).expect("all is well").is_without_batches);
         let emulated = read(&[("emulate", "nvram")]).expect("all is well");
         assert_eq!(emulated.emulation, Emulation::Nvram);
-        assert!(!read(&[("psow", "0")]).expect("all is well").is_overwrite_safe);
+        for (value, is_on) in [
+            ("0", false),
+            ("00", false),
+            ("256", false),
+            ("no", false),
+            ("FALSE", false),
+            ("Off", false),
+            ("nO", false),
+            ("1", true),
+            ("2x", true),
+            ("TRUE", true),
+            ("oN", true),
+            ("", true),
+            ("never", true),
+        ] {
+            let settings = read(&[("psow", value), ("batch", value)]).expect("all is well");
+            assert_eq!(settings.is_overwrite_safe, is_on, "psow={value}");
+            assert_eq!(settings.is_without_batches, !is_on, "batch={value}");
+        }
         assert_eq!(read(&[("size", "70000")]).expect("all is well").size, Some(70_000));
     }
 

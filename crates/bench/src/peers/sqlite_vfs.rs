@@ -119,6 +119,8 @@ fn register() {
             uri_parameter: ffi::sqlite3_uri_parameter as *const (),
             malloc: ffi::sqlite3_malloc as *const (),
             log: ffi::sqlite3_log as *const (),
+            libversion_number: ffi::sqlite3_libversion_number as *const (),
+            compileoption_used: ffi::sqlite3_compileoption_used as *const (),
         };
         // SAFETY: these are the functions of the fields' names, of the one SQLite that this program has.
         let registered = unsafe { remanent_sqlite::register(&host) };

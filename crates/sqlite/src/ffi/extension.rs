@@ -35,6 +35,26 @@ pub(super) unsafe extern "C" fn sqlite3_remanentsqlite_init(
     }
 }
 
+/// Where SQLite begins with each connection that it opens, if this is what `sqlite3_auto_extension` was called with: for
+/// programs that may not load an extension.
+///
+/// # Safety
+///
+/// Only SQLite calls this.
+#[unsafe(no_mangle)]
+pub(super) unsafe extern "C" fn remanent_sqlite_auto_init(
+    connection: *mut c_void,
+    error: *mut *mut c_char,
+    api: *const sqlite3_api_routines,
+) -> c_int {
+    // SAFETY: the arguments are SQLite's.
+    match unsafe { sqlite3_remanentsqlite_init(connection, error, api) } {
+        // Of an extension that it does not load SQLite expects nothing else.
+        codes::OK_LOAD_PERMANENTLY => codes::OK,
+        code => code,
+    }
+}
+
 /// Where SQLite begins if the file has another name.
 ///
 /// # Safety
@@ -54,11 +74,12 @@ pub(super) unsafe extern "C" fn sqlite3_extension_init(
 ///
 /// # Safety
 ///
-/// `api` is SQLite's, and `error` may be written.
+/// `api` is null or SQLite's, and `error` may be written.
 unsafe fn say(error: *mut *mut c_char, api: *const sqlite3_api_routines, text: &str) {
     let Ok(text) = CString::new(text) else { return };
-    // SAFETY: SQLite's routines are static.
-    let malloc = unsafe { &*api }.routines[API_MALLOC];
+    // SAFETY: SQLite's routines are static; null is none.
+    let Some(api) = (unsafe { api.as_ref() }) else { return };
+    let malloc = api.routines[API_MALLOC];
     // SAFETY: the place is that of this function.
     let malloc = unsafe { std::mem::transmute::<*const c_void, Malloc>(malloc) };
     let bytes = text.as_bytes_with_nul();

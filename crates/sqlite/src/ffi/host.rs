@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
 use super::raw::{
-    Log, Malloc, UriParameter, VfsFind, VfsRegister, sqlite3_api_routines, sqlite3_file,
-    sqlite3_vfs,
+    CompileoptionUsed, LibversionNumber, Log, Malloc, UriParameter, VfsFind, VfsRegister,
+    sqlite3_api_routines, sqlite3_file, sqlite3_vfs,
 };
 use super::{raw, vfs};
 use crate::settings::Settings;
@@ -26,6 +26,10 @@ pub struct Host {
     pub malloc: *const (),
     /// `sqlite3_log`
     pub log: *const (),
+    /// `sqlite3_libversion_number`
+    pub libversion_number: *const (),
+    /// `sqlite3_compileoption_used`; null for a SQLite that was built without it, which is not told of batches then.
+    pub compileoption_used: *const (),
 }
 
 /// The same functions, with their types.
@@ -36,6 +40,8 @@ pub(super) struct Sqlite {
     uri_parameter: UriParameter,
     malloc: Malloc,
     log: Log,
+    libversion_number: LibversionNumber,
+    compileoption_used: Option<CompileoptionUsed>,
 }
 
 /// Registers the VFSs `remanent` and `remanent-journal` with the SQLite that a program is linked with. None becomes the
@@ -43,26 +49,19 @@ pub(super) struct Sqlite {
 ///
 /// # Errors
 ///
-/// When SQLite has no default VFS, or refuses.
+/// When SQLite is older than 3.22, has no default VFS, or refuses.
 ///
 /// # Safety
 ///
-/// Each field of `host` is the address of the function of that name, all of one SQLite of version 3.22 or later.
+/// Each field of `host` is the address of the function of that name, all of one SQLite; or null where the field says so.
 pub unsafe fn register(host: &Host) -> Result<()> {
-    let sqlite = Sqlite {
-        // SAFETY: the caller says that it is this function.
-        vfs_find: unsafe { std::mem::transmute::<*const (), VfsFind>(host.vfs_find) },
-        // SAFETY: as above.
-        vfs_register: unsafe { std::mem::transmute::<*const (), VfsRegister>(host.vfs_register) },
-        // SAFETY: as above.
-        uri_parameter: unsafe {
-            std::mem::transmute::<*const (), UriParameter>(host.uri_parameter)
-        },
-        // SAFETY: as above.
-        malloc: unsafe { std::mem::transmute::<*const (), Malloc>(host.malloc) },
-        // SAFETY: as above.
-        log: unsafe { std::mem::transmute::<*const (), Log>(host.log) },
-    };
+    // SAFETY: the caller says so.
+    let sqlite = unsafe { Sqlite::of(host) };
+    let version = sqlite.version();
+    if version < VERSION_MIN {
+        let reason = format!("it is of version {version}, and at least {VERSION_MIN} is needed");
+        return Err(Error::Registration { reason });
+    }
     vfs::register(sqlite)
 }
 
@@ -70,27 +69,22 @@ pub unsafe fn register(host: &Host) -> Result<()> {
 ///
 /// # Safety
 ///
-/// `api` is what SQLite hands to an extension.
+/// `api` is what SQLite hands to an extension: null, if it was built without loading any.
 pub(super) unsafe fn register_with(api: *const sqlite3_api_routines) -> Result<()> {
     // SAFETY: SQLite's routines are static.
-    let api = unsafe { &*api };
-    let routine = |place: usize| api.routines[place].cast::<()>();
-    // SAFETY: the place is that of a function of this type, in all versions of SQLite 3.
-    let version = unsafe {
-        std::mem::transmute::<*const (), raw::LibversionNumber>(routine(raw::API_LIBVERSION_NUMBER))
+    let Some(api) = (unsafe { api.as_ref() }) else {
+        let reason = "it was built without extensions; call `remanent_sqlite::register` from Rust";
+        return Err(Error::Registration { reason: reason.to_owned() });
     };
-    // SAFETY: it takes nothing, and may be called at any time.
-    let version = unsafe { version() };
-    if version < VERSION_MIN {
-        let reason = format!("it is of version {version}, and at least {VERSION_MIN} is needed");
-        return Err(Error::Registration { reason });
-    }
+    let routine = |place: usize| api.routines[place].cast::<()>();
     let host = Host {
         vfs_find: routine(raw::API_VFS_FIND),
         vfs_register: routine(raw::API_VFS_REGISTER),
         uri_parameter: routine(raw::API_URI_PARAMETER),
         malloc: routine(raw::API_MALLOC),
         log: routine(raw::API_LOG),
+        libversion_number: routine(raw::API_LIBVERSION_NUMBER),
+        compileoption_used: routine(raw::API_COMPILEOPTION_USED),
     };
     // SAFETY: the places are those of these functions; a test compares them with SQLite's header.
     unsafe { register(&host) }
@@ -98,18 +92,72 @@ pub(super) unsafe fn register_with(api: *const sqlite3_api_routines) -> Result<(
 
 /// The first SQLite that has all that is used here.
 const VERSION_MIN: c_int = 3_022_000;
+/// The first that knows `SQLITE_OPEN_NOFOLLOW`, and what answers it.
+const VERSION_NOFOLLOW: c_int = 3_031_000;
+
+impl Sqlite {
+    /// # Safety
+    ///
+    /// As for [`register`].
+    unsafe fn of(host: &Host) -> Self {
+        Sqlite {
+            // SAFETY: the caller says that it is this function.
+            vfs_find: unsafe { std::mem::transmute::<*const (), VfsFind>(host.vfs_find) },
+            // SAFETY: as above.
+            vfs_register: unsafe {
+                std::mem::transmute::<*const (), VfsRegister>(host.vfs_register)
+            },
+            // SAFETY: as above.
+            uri_parameter: unsafe {
+                std::mem::transmute::<*const (), UriParameter>(host.uri_parameter)
+            },
+            // SAFETY: as above.
+            malloc: unsafe { std::mem::transmute::<*const (), Malloc>(host.malloc) },
+            // SAFETY: as above.
+            log: unsafe { std::mem::transmute::<*const (), Log>(host.log) },
+            // SAFETY: as above.
+            libversion_number: unsafe {
+                std::mem::transmute::<*const (), LibversionNumber>(host.libversion_number)
+            },
+            // SAFETY: as above; null is none.
+            compileoption_used: unsafe {
+                std::mem::transmute::<*const (), Option<CompileoptionUsed>>(host.compileoption_used)
+            },
+        }
+    }
+
+    fn version(&self) -> c_int {
+        // SAFETY: it takes nothing, and may be called at any time.
+        unsafe { (self.libversion_number)() }
+    }
+
+    /// What tells SQLite that a path has a symbolic link in it.
+    pub(super) fn code_of_link(&self) -> c_int {
+        // An older one takes it for an error.
+        if self.version() < VERSION_NOFOLLOW { codes::OK } else { codes::OK_SYMLINK }
+    }
+
+    /// Whether batches may be used. A SQLite that was built with `SQLITE_ENABLE_ATOMIC_WRITE`, too, does not increment the
+    /// change counter when it commits with one, so other connections would go on with the pages that they have.
+    fn may_batch(&self) -> bool {
+        let option = c"ENABLE_ATOMIC_WRITE".as_ptr();
+        // SAFETY: the name ends with a NUL.
+        self.compileoption_used.is_some_and(|is_used| unsafe { is_used(option) } == 0)
+    }
+}
 
 /// A VFS that is registered, for ever: SQLite may call it until the process ends.
 #[derive(Debug)]
 pub(super) struct Registered {
-    sqlite: Sqlite,
+    pub(super) sqlite: Sqlite,
     /// The default VFS at the time of registration.
     pub(super) default: NonNull<sqlite3_vfs>,
+    may_batch: bool,
 }
 
 impl Registered {
     pub(super) fn new(sqlite: Sqlite, default: NonNull<sqlite3_vfs>) -> Self {
-        Registered { sqlite, default }
+        Registered { sqlite, default, may_batch: sqlite.may_batch() }
     }
 
     /// The one that `vfs` was registered as.
@@ -156,7 +204,7 @@ impl Registered {
     ///
     /// `name` is what SQLite gave to `xOpen` for a main database.
     pub(super) unsafe fn settings(&self, name: *const c_char) -> Result<Settings> {
-        Settings::read(|key| {
+        let settings = Settings::read(|key| {
             let key = CString::new(key).expect("keys have no NUL");
             // SAFETY: the caller says that the name has its parameters behind it.
             let value = unsafe { (self.sqlite.uri_parameter)(name, key.as_ptr()) };
@@ -165,7 +213,9 @@ impl Registered {
             }
             // SAFETY: SQLite ends it with a NUL, and keeps it as long as the name.
             Some(unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned())
-        })
+        })?;
+        let is_without_batches = settings.is_without_batches || !self.may_batch;
+        Ok(Settings { is_without_batches, ..settings })
     }
 
     /// A string for SQLite to free.
@@ -238,17 +288,54 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_panic_becomes_an_answer() {
-        let host = Host {
+    fn host() -> Host {
+        Host {
             vfs_find: ffi::sqlite3_vfs_find as *const (),
             vfs_register: ffi::sqlite3_vfs_register as *const (),
             uri_parameter: ffi::sqlite3_uri_parameter as *const (),
             malloc: ffi::sqlite3_malloc as *const (),
             log: ffi::sqlite3_log as *const (),
-        };
+            libversion_number: ffi::sqlite3_libversion_number as *const (),
+            compileoption_used: ffi::sqlite3_compileoption_used as *const (),
+        }
+    }
+
+    #[test]
+    fn batches_are_offered_where_they_are_known_to_work() {
+        unsafe extern "C" fn has_atomic_writes(option: *const c_char) -> c_int {
+            // SAFETY: the caller hands us a string that ends with a NUL.
+            let option = unsafe { CStr::from_ptr(option) };
+            c_int::from(option == c"ENABLE_ATOMIC_WRITE")
+        }
         // SAFETY: these are the functions of the fields' names.
-        unsafe { register(&host) }.expect("SQLite takes it");
+        let sqlite = unsafe { Sqlite::of(&host()) };
+        assert!(sqlite.may_batch(), "rusqlite's is not built with that option");
+        assert!(!Sqlite { compileoption_used: Some(has_atomic_writes), ..sqlite }.may_batch());
+        assert!(!Sqlite { compileoption_used: None, ..sqlite }.may_batch());
+    }
+
+    #[test]
+    fn links_are_told_to_a_sqlite_that_asks_for_them() {
+        unsafe extern "C" fn old() -> c_int {
+            VERSION_NOFOLLOW - 1
+        }
+        unsafe extern "C" fn too_old() -> c_int {
+            VERSION_MIN - 1
+        }
+        // SAFETY: these are the functions of the fields' names.
+        let sqlite = unsafe { Sqlite::of(&host()) };
+        assert_eq!(sqlite.code_of_link(), codes::OK_SYMLINK);
+        assert_eq!(Sqlite { libversion_number: old, ..sqlite }.code_of_link(), codes::OK);
+        let host = Host { libversion_number: too_old as *const (), ..host() };
+        // SAFETY: these are functions of the fields' types.
+        let refused = unsafe { register(&host) };
+        assert!(matches!(refused, Err(Error::Registration { .. })), "{refused:?}");
+    }
+
+    #[test]
+    fn a_panic_becomes_an_answer() {
+        // SAFETY: these are the functions of the fields' names.
+        unsafe { register(&host()) }.expect("SQLite takes it");
         // SAFETY: it is registered, under a name that ends with a NUL.
         let vfs = unsafe { ffi::sqlite3_vfs_find(vfs::NAME.as_ptr()) };
         // SAFETY: it is ours.

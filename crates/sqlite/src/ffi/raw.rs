@@ -102,6 +102,7 @@ pub(crate) const API_LIBVERSION_NUMBER: usize = 67;
 pub(crate) const API_MALLOC: usize = 68;
 pub(crate) const API_VFS_FIND: usize = 141;
 pub(crate) const API_VFS_REGISTER: usize = 142;
+pub(crate) const API_COMPILEOPTION_USED: usize = 161;
 pub(crate) const API_LOG: usize = 167;
 pub(crate) const API_URI_PARAMETER: usize = 189;
 
@@ -115,6 +116,8 @@ pub(crate) type UriParameter = unsafe extern "C" fn(*const c_char, *const c_char
 pub(crate) type Malloc = unsafe extern "C" fn(c_int) -> *mut c_void;
 /// `sqlite3_log`.
 pub(crate) type Log = unsafe extern "C" fn(c_int, *const c_char, ...);
+/// `sqlite3_compileoption_used`; null in a SQLite that was built without it.
+pub(crate) type CompileoptionUsed = unsafe extern "C" fn(*const c_char) -> c_int;
 /// `sqlite3_libversion_number`.
 pub(crate) type LibversionNumber = unsafe extern "C" fn() -> c_int;
 
@@ -163,6 +166,7 @@ mod tests {
             ("malloc", API_MALLOC),
             ("vfs_find", API_VFS_FIND),
             ("vfs_register", API_VFS_REGISTER),
+            ("compileoption_used", API_COMPILEOPTION_USED),
             ("log", API_LOG),
             ("uri_parameter", API_URI_PARAMETER),
         ];

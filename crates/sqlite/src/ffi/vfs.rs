@@ -394,6 +394,8 @@ unsafe extern "C" fn full_pathname(
     let full = unsafe { bytes_mut(full.cast(), len) };
     registered.answer(codes::CANTOPEN, || {
         let canonical = Place::canonical(path)?;
+        // With SQLITE_OPEN_NOFOLLOW SQLite refuses a path for this answer.
+        let code = if Place::has_link(path) { registered.sqlite.code_of_link() } else { codes::OK };
         let bytes = canonical.as_os_str().as_bytes();
         if bytes.len() >= full.len() {
             let reason = format!("it has more than {} bytes", full.len().saturating_sub(1));
@@ -401,7 +403,7 @@ unsafe extern "C" fn full_pathname(
         }
         full[..bytes.len()].copy_from_slice(bytes);
         full[bytes.len()] = 0;
-        Ok(codes::OK)
+        Ok(code)
     })
 }
 

@@ -2,9 +2,12 @@
 //! `client-tests`, Debian's `sqlite3` and Python, which load this crate as an extension.
 
 #[cfg(feature = "client-tests")]
+mod atomic_writes;
+#[cfg(feature = "client-tests")]
 mod clients;
 mod common;
 mod connections;
 mod damage;
 mod full;
 mod kill;
+mod links;
