@@ -3,7 +3,7 @@
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 use serde::Serialize;
 
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::sim::Sim;
 
 /// Faults to inject, each in so many more images at every crash point of a run.
@@ -22,6 +22,9 @@ pub struct Faults {
     pub poisoned: u64,
     /// The medium ends early, at a page.
     pub truncated: u64,
+    /// The file system is full: of the calls of `grow`, `commit` and `release` that follow the creation, one of the first
+    /// so many fails, another one with each seed; and so does one in each life after a crash. No images of its own.
+    pub full: u64,
 }
 
 /// One fault in one image.
@@ -112,6 +115,17 @@ impl Injected {
 }
 
 impl Faults {
+    /// The call that fails in the run of this seed for want of room, from 1.
+    pub(crate) fn full_at(&self, seed: u64) -> Option<u64> {
+        Some(seed.checked_rem(self.full)? + 1)
+    }
+
+    /// The same in lives after a crash of that run: these are short.
+    pub(crate) fn full_at_again(&self, seed: u64) -> Option<u64> {
+        let number = mix(seed) % self.full.clamp(1, CALLS_OF_A_LIFE);
+        (self.full > 0).then_some(number + 1)
+    }
+
     /// Images that these faults add to a crash point.
     pub(crate) fn images(&self) -> u64 {
         self.disturbed + self.poisoned + self.truncated + self.disturbed_words
@@ -177,6 +191,8 @@ fn choose_words(places: &Places<'_>, rng: &mut Rng) -> Option<Injected> {
     Some(Injected::DisturbedWords { words, are_alike: rng.one_in(3) })
 }
 
+/// Calls for room in the life after a crash, about.
+const CALLS_OF_A_LIFE: u64 = 3;
 /// Words that a description names.
 const SHOWN_MAX: usize = 8;
 

@@ -1,15 +1,17 @@
 //! The images a crash may leave, numbered.
 //!
 //! What is pending falls into components that survive independently of one another: a line (or sector)
-//! with its ordinary stores, a word that was streamed, a page that was given back. Each has a few
+//! with its ordinary stores, a word that was streamed, a page that was given back, the file's length. Each has a few
 //! outcomes; an image chooses one of each. An image is known by its number, so that one can be
 //! asked for again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use remanent_pmem::PAGE_LEN;
+
 use crate::pending::{PAGE_WORDS, Pending, Stored, word_hash};
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
 use crate::sim::Sim;
 use crate::trace::StoreKind;
 
@@ -52,6 +54,9 @@ pub(crate) struct Images {
     writes: Vec<Write>,
     /// Whether a word occurs in two components, so that the later store must win.
     overlap: bool,
+    /// Lengths in pages that the file may have, the durable one first; they are the outcomes of the first component where
+    /// they are several.
+    lens: Vec<u32>,
     seed: u64,
     total: u64,
     sampled: bool,
@@ -82,7 +87,9 @@ impl Images {
         samples: u64,
         seed: u64,
     ) -> Self {
-        let mut images = Images { seed, ..Images::default() };
+        let mut images =
+            Images { seed, lens: vec![sim.words_len() / PAGE_WORDS], ..Images::default() };
+        images.add_lens(&pending.lens);
         for (page, punched) in &pending.punched {
             images.add_page(pending, sim, *page, punched.seq);
         }
@@ -162,18 +169,43 @@ impl Images {
 
     /// The hash of the medium with this image, when that of the durable words is `hash`.
     pub(crate) fn hash(&self, choice: &Choice, hash: u64, sim: &Sim) -> u64 {
-        if self.overlap {
-            return self.final_words(choice).into_iter().fold(hash, |hash, (word, value)| {
+        let pages = self.len(choice);
+        let hash = hash ^ len_hash(pages, sim);
+        if !self.is_simple() {
+            let words = self.cut_off(pages, sim).chain(self.final_words(choice, pages));
+            return words.fold(hash, |hash, (word, value)| {
                 hash ^ word_hash(word, sim.peek(word)) ^ word_hash(word, value)
             });
         }
         self.chosen(choice).fold(hash, |hash, outcome| hash ^ outcome.hash)
     }
 
+    /// Whether the words of what was chosen are those of the image.
+    fn is_simple(&self) -> bool {
+        !self.overlap && self.lens.len() == 1
+    }
+
+    /// Pages of the file in this image.
+    fn len(&self, choice: &Choice) -> u32 {
+        match self.lens[..] {
+            [durable] => durable,
+            _ => self.lens[choice.outcome(0) as usize],
+        }
+    }
+
+    /// Words that a length in pages takes away, as zeros: what is found there when the file grows again.
+    fn cut_off(&self, pages: u32, sim: &Sim) -> impl Iterator<Item = (u32, u64)> {
+        let from = if self.lens.len() == 1 { u32::MAX } else { pages * PAGE_WORDS };
+        sim.used_words(from).map(|word| (word, 0))
+    }
+
     /// Writes the image into the medium.
     pub(crate) fn materialise(&self, choice: &Choice, sim: &Sim) {
-        if self.overlap {
-            sim.poke_all(self.final_words(choice));
+        if !self.is_simple() {
+            let pages = self.len(choice);
+            sim.poke_all(self.cut_off(pages, sim).collect::<Vec<_>>());
+            sim.poke_all(self.final_words(choice, pages));
+            sim.set_len(pages);
             return;
         }
         for outcome in self.chosen(choice) {
@@ -198,7 +230,12 @@ impl Images {
     /// The choice in words: what survives of what.
     pub(crate) fn describe(&self, choice: &Choice) -> String {
         let mut survivors: Vec<String> = Vec::new();
-        for (component, &outcome) in self.components.iter().zip(&choice.outcomes) {
+        let skipped = usize::from(self.lens.len() > 1);
+        if skipped > 0 {
+            survivors.push(format!("a length of {} bytes", u64::from(self.len(choice)) * PAGE_LEN));
+        }
+        let chosen = self.components.iter().zip(&choice.outcomes).skip(skipped);
+        for (component, &outcome) in chosen {
             let last = &self.outcomes[component.outcomes.end - 1];
             let place = self.writes.get(last.writes.start).map_or(0, |write| write.word);
             let of = component.count() - 1;
@@ -219,7 +256,8 @@ impl Images {
         )
     }
 
-    fn final_words(&self, choice: &Choice) -> Vec<(u32, u64)> {
+    /// Words that the image changes, in a file of so many pages.
+    fn final_words(&self, choice: &Choice, pages: u32) -> Vec<(u32, u64)> {
         let mut last: BTreeMap<u32, Write> = BTreeMap::new();
         for write in self.chosen(choice).flat_map(|outcome| &self.writes[outcome.writes.clone()]) {
             let entry = last.entry(write.word).or_insert(*write);
@@ -227,7 +265,18 @@ impl Images {
                 *entry = *write;
             }
         }
-        last.into_values().map(|write| (write.word, write.value)).collect()
+        let is_inside = |write: &Write| write.word / PAGE_WORDS < pages;
+        last.into_values().filter(is_inside).map(|write| (write.word, write.value)).collect()
+    }
+
+    /// The file's length: the durable one, or any that it was given since.
+    fn add_lens(&mut self, lens: &[u32]) {
+        if lens.is_empty() {
+            return;
+        }
+        self.lens.extend(lens);
+        self.outcomes.extend(lens.iter().map(|_| Outcome { writes: 0..0, hash: 0 }));
+        self.components.push(Component { outcomes: 0..lens.len(), full: lens.len() as u32 });
     }
 
     fn add_unit(&mut self, sim: &Sim, stores: &[Stored], overlap: bool) {
@@ -342,6 +391,12 @@ impl<'a> Builder<'a> {
             self.images.components.push(Component { outcomes, full: self.full });
         }
     }
+}
+
+/// What a length in pages contributes to the hash of a medium: nothing when it is the first one.
+fn len_hash(pages: u32, sim: &Sim) -> u64 {
+    let first = sim.options().len.div_ceil(PAGE_LEN);
+    if u64::from(pages) == first { 0 } else { mix(u64::from(pages) << 32) }
 }
 
 /// Components that a description names.

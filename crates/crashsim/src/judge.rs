@@ -130,6 +130,9 @@ pub(crate) fn judge<S: Subject>(
     treatment: Treatment,
 ) -> Judgement<S::State> {
     sim.begin_run(config.steps_max);
+    if let Some(number) = config.faults.full_at_again(treatment.seed) {
+        sim.fail_call(number);
+    }
     if treatment.thorough {
         sim.record();
     }

@@ -1,6 +1,6 @@
-//! Flushes and fences left out, one at a time: does any image show it?
+//! Flushes, fences and syncs left out, one at a time: does any image show it?
 //!
-//! Each flush and fence in the source should be there for a reason. Without it some crash must break
+//! Each of them in the source should be there for a reason. Without it some crash must break
 //! something; if none does, either the exploration is too weak, or the site is redundant.
 
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum Fate {
     Survived,
 }
 
-/// A structure without one of its flushes or fences.
+/// A structure without one of its flushes, fences or syncs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mutant {
     /// The site that was left out.
@@ -101,7 +101,7 @@ impl fmt::Display for Mutation {
 
 /// Source texts in which survivors may be explained.
 ///
-/// A redundant flush or fence is marked where it stands, so that the explanation moves with it:
+/// A redundant flush, fence or sync is marked where it stands, so that the explanation moves with it:
 ///
 /// ```text
 /// // Redundant: the superblock's checksum would tell.
@@ -162,7 +162,7 @@ impl Sources {
     }
 }
 
-/// Explores the subject once for each flush and fence that it calls, with that one left out.
+/// Explores the subject once for each flush, fence and sync that it calls, with that one left out.
 ///
 /// The sites are those that an exploration without mutation meets, in the run and in recovery. When that
 /// exploration finds a violation, nothing is mutated and the report says what was found.

@@ -9,6 +9,8 @@
 //! 5. Streaming stores are ordered by a fence alone; each of their words is on its own.
 //! 6. A locked instruction does not make its own line durable.
 //! 7. With [`Granularity::Page`] the flushed unit is the page and the atomic one a sector of 512 bytes.
+//! 10. Growth and holes are durable after a sync of the file; a hole also once something is durable that was stored to
+//!     its page since.
 //!
 //! [`Pending`] follows a trace and keeps the words of the medium at what is durable *for certain*;
 //! [`image`](crate::image) enumerates what else a crash may leave.
@@ -38,7 +40,6 @@ pub(crate) struct Stored {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Punched {
     pub(crate) seq: u64,
-    thread: u16,
 }
 
 /// What one thread waits for at its next fence.
@@ -47,7 +48,6 @@ struct Waiting {
     /// Units, each with the last store that the flush covered.
     flushed: Vec<(u32, u64)>,
     streamed: Vec<u32>,
-    punched: Vec<u32>,
 }
 
 /// Everything that is not durable for certain at one moment of a trace.
@@ -62,6 +62,8 @@ pub(crate) struct Pending {
     pub(crate) streams: BTreeMap<u32, Vec<Stored>>,
     /// By page.
     pub(crate) punched: BTreeMap<u32, Punched>,
+    /// Lengths in pages, ascending, that the file was given since it was last synced.
+    pub(crate) lens: Vec<u32>,
     waiting: Vec<Waiting>,
     /// Depends on the durable words, and on nothing else.
     pub(crate) hash: u64,
@@ -77,6 +79,7 @@ impl Pending {
             units: BTreeMap::new(),
             streams: BTreeMap::new(),
             punched: BTreeMap::new(),
+            lens: Vec::new(),
             waiting: Vec::new(),
             hash,
         }
@@ -130,7 +133,11 @@ impl Pending {
     pub(crate) fn advance(&mut self, event: &Event, sim: &Sim) {
         self.seq += 1;
         match *event {
-            Event::Grow { pages } => sim.set_len(pages),
+            Event::Grow { pages } if self.class == Class::Process => sim.set_len(pages),
+            Event::Grow { pages } => self.lens.push(pages),
+            // What a crash leaves of an allocation is room, which has no limit here.
+            Event::Commit { .. } => {}
+            Event::Sync { .. } => self.sync(sim),
             Event::Store { word, value, .. } if self.class == Class::Process => {
                 self.make_durable(sim, word, value);
             }
@@ -146,14 +153,9 @@ impl Pending {
             }
             Event::Flush { line, lines, thread, .. } => self.flush(line, lines, thread),
             Event::Fence { thread, .. } | Event::Order { thread } => self.fence(thread, sim),
-            Event::Release { page, pages, thread } => {
+            Event::Release { page, pages, .. } => {
                 for page in page..page + pages {
-                    self.punched.insert(page, Punched { seq: self.seq, thread });
-                    if self.class == Class::Process {
-                        self.settle_page(page, sim);
-                    } else {
-                        self.waiting_mut(thread).punched.push(page);
-                    }
+                    self.punch(page, sim);
                 }
             }
         }
@@ -163,15 +165,22 @@ impl Pending {
     /// buffers of a CPU do not outlive the thread that filled them (assumption 5).
     pub(crate) fn outlive_process(&mut self, sim: &Sim) {
         self.waiting.clear();
-        let counts: Vec<_> =
-            self.streams.iter().map(|(&word, streamed)| (word, streamed.len())).collect();
-        for (word, count) in counts {
-            self.settle_streamed(word, count - 1, sim);
+        for word in self.streams.keys().copied().collect::<Vec<_>>() {
+            let last = self.streams.get(&word).and_then(|streamed| streamed.last()).copied();
+            if let Some(last) = last {
+                self.settle_hole_before(&last, sim);
+            }
+            if let Some(streamed) = self.streams.get(&word) {
+                self.settle_streamed(word, streamed.len() - 1, sim);
+            }
         }
     }
 
     /// Writes everything that is pending into `sim`: what the next process finds there.
     pub(crate) fn show_all(&self, sim: &Sim) {
+        if let Some(&pages) = self.lens.last() {
+            sim.set_len(pages);
+        }
         let stores = self.units.values().chain(self.streams.values()).flatten();
         let mut writes: Vec<(u64, u32, u64)> =
             stores.map(|stored| (stored.seq, stored.word, stored.value)).collect();
@@ -181,6 +190,37 @@ impl Pending {
         }
         writes.sort_unstable();
         sim.poke_all(writes.into_iter().map(|(_, word, value)| (word, value)));
+    }
+
+    /// A page was given back.
+    fn punch(&mut self, page: u32, sim: &Sim) {
+        let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
+        let units = self.unit_of(words.start)..self.unit_of(words.end);
+        let is_blank = !self.punched.contains_key(&page)
+            && self.units.range(units).next().is_none()
+            && self.streams.range(words.clone()).next().is_none()
+            && words.clone().all(|word| sim.peek(word) == 0);
+        // Zeros for certain are zeros with and without the hole.
+        if is_blank {
+            return;
+        }
+        self.punched.insert(page, Punched { seq: self.seq });
+        if self.class == Class::Process {
+            self.settle_page(page, sim);
+        } else {
+            sim.set_punched(page, true);
+        }
+    }
+
+    /// The file was synced: its length and its holes are durable.
+    fn sync(&mut self, sim: &Sim) {
+        if let Some(&pages) = self.lens.last() {
+            sim.set_len(pages);
+        }
+        self.lens.clear();
+        for page in self.punched.keys().copied().collect::<Vec<_>>() {
+            self.settle_page(page, sim);
+        }
     }
 
     fn flush(&mut self, line: u32, lines: u32, thread: u16) {
@@ -196,11 +236,6 @@ impl Pending {
 
     fn fence(&mut self, thread: u16, sim: &Sim) {
         let waiting = std::mem::take(self.waiting_mut(thread));
-        for page in waiting.punched {
-            if self.punched.get(&page).is_some_and(|punched| punched.thread == thread) {
-                self.settle_page(page, sim);
-            }
-        }
         for (unit, seq) in waiting.flushed {
             self.settle_unit(unit, seq, sim);
         }
@@ -218,11 +253,7 @@ impl Pending {
             self.units.remove(&unit);
         }
         for stored in settled {
-            let page = stored.word / PAGE_WORDS;
-            // What was stored to a page after it was given back cannot be durable without that.
-            if self.punched.get(&page).is_some_and(|punched| punched.seq < stored.seq) {
-                self.settle_page(page, sim);
-            }
+            self.settle_hole_before(&stored, sim);
             if stored.is_past {
                 continue;
             }
@@ -236,8 +267,20 @@ impl Pending {
         }
     }
 
+    /// What was stored to a page after it was given back cannot be durable without that.
+    fn settle_hole_before(&mut self, stored: &Stored, sim: &Sim) {
+        let page = stored.word / PAGE_WORDS;
+        if self.punched.get(&page).is_some_and(|punched| punched.seq < stored.seq) {
+            self.settle_page(page, sim);
+        }
+    }
+
     /// Makes the streaming stores that `thread` did to a word durable, and those before them.
     fn settle_stream(&mut self, word: u32, thread: u16, sim: &Sim) {
+        let mut streamed = self.streams.get(&word).into_iter().flatten().rev();
+        if let Some(&last) = streamed.find(|stored| stored.thread == thread) {
+            self.settle_hole_before(&last, sim);
+        }
         let Some(streamed) = self.streams.get_mut(&word) else { return };
         let Some(last) = streamed.iter().rposition(|stored| stored.thread == thread) else {
             return;
@@ -262,7 +305,8 @@ impl Pending {
 
     /// Makes it durable that a page was given back.
     fn settle_page(&mut self, page: u32, sim: &Sim) {
-        let Some(Punched { seq, .. }) = self.punched.remove(&page) else { return };
+        let Some(Punched { seq }) = self.punched.remove(&page) else { return };
+        sim.set_punched(page, false);
         let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
         for word in words.clone() {
             self.make_durable(sim, word, 0);

@@ -45,7 +45,9 @@ impl Prune {
         if self.lines.is_empty() {
             return;
         }
-        let was_read = |lines: &Vec<u32>| lines.iter().any(|&line| sim.was_read(line));
+        // The length has no line, and everybody reads it.
+        let was_read =
+            |lines: &Vec<u32>| lines.is_empty() || lines.iter().any(|&line| sim.was_read(line));
         let read: Vec<usize> =
             (0..self.lines.len()).filter(|&component| was_read(&self.lines[component])).collect();
         let seen = digest(&read, choice);

@@ -45,6 +45,9 @@ pub(crate) fn record<S: Subject>(
         let handle =
             subject.prepare(sim, handle).map_err(|error| format!("prepare failed: {error}"))?;
         prepared = sim.recorded();
+        if let Some(number) = config.faults.full_at(seed) {
+            sim.fail_call(number);
+        }
         workload.setup.iter().for_each(|op| log.apply(subject, &handle, 0, op));
         run_threads(subject, config, seed, &workload.threads, &handle, &log)?;
         drop(handle);

@@ -112,7 +112,7 @@ pub struct Report {
     /// Different states observed after recovery.
     #[serde(serialize_with = "count")]
     pub distinct_states: States,
-    /// Every flush and fence in the source that was called.
+    /// Every flush, fence and sync in the source that was called.
     pub sites: BTreeSet<Site>,
     /// How often the subject came to each of the [events](crate::Sim::reach) that it counts.
     pub reached: BTreeMap<&'static str, u64>,

@@ -1,23 +1,26 @@
 //! The simulated medium.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use remanent_pmem::{Error, Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, Result, WORD_LEN};
 use zerocopy::FromZeros;
 
 use crate::panics;
+use crate::pending::PAGE_WORDS;
 use crate::schedule;
 use crate::trace::{Event, SiteKind, StoreKind};
 
+mod file;
 mod lab;
 mod options;
 
+use file::Room;
 pub use options::{Class, Counters, Granularity, SimOptions};
 
 /// Persistent memory by simulation: a [`Medium`] that counts, and that the explorer can crash.
@@ -34,6 +37,8 @@ pub struct Sim {
     /// Whether any line has a mark.
     marked: AtomicBool,
     len: AtomicU64,
+    /// All words from this one on were never stored to.
+    touched: AtomicU32,
     steps: AtomicU64,
     steps_max: AtomicU64,
     options: SimOptions,
@@ -45,11 +50,16 @@ struct State {
     counters: Vec<Counters>,
     fault: Option<Fault>,
     grows: u64,
+    room: Room,
+    /// Pages that were given back since the file was last synced.
+    punched: BTreeSet<u32>,
+    /// Changes of `punched`: pages, and whether they belonged to it before.
+    punched_undo: Vec<(u32, bool)>,
     /// Words as they were, when the explorer will want them back.
     undo: Option<Vec<(u32, u64)>>,
     /// What happened, while the explorer records.
     events: Option<Vec<Event>>,
-    /// Every flush and fence seen; one place may occur more than once.
+    /// Every flush, fence and sync seen; one place may occur more than once.
     sites: Vec<(SiteKind, &'static Location<'static>)>,
     /// How often the subject came to each event.
     reached: BTreeMap<&'static str, u64>,
@@ -76,6 +86,7 @@ impl Sim {
             marks: marks.expect("memory for the simulated medium"),
             marked: AtomicBool::new(false),
             len: AtomicU64::new(options.len.next_multiple_of(PAGE_LEN)),
+            touched: AtomicU32::new(0),
             steps: AtomicU64::new(0),
             steps_max: AtomicU64::new(u64::MAX),
             options,
@@ -122,8 +133,20 @@ impl Sim {
 
     /// Counts an event by its name. A subject calls it where it sees that the structure came to something that is to
     /// be explored; [`Report::reached`](crate::Report::reached) says how often that was.
+    ///
+    /// The medium itself counts, while it is recorded, `growth`, `allocation`, `release`, `sync`, and `no room`: a call that failed as
+    /// [`Faults::full`](crate::Faults::full) has it.
     pub fn reach(&self, event: &'static str) {
-        *self.state().reached.entry(event).or_default() += 1;
+        self.state().reach(event);
+    }
+
+    /// Whether a range holds nothing but zeros; costs no step.
+    pub fn is_zero(&self, offset: u64, len: u64) -> bool {
+        if len == 0 || !self.reaches(offset, len) {
+            return true;
+        }
+        let end = u64::from(self.touched.load(Ordering::Relaxed)).min((offset + len) / WORD_LEN);
+        (offset / WORD_LEN..end).all(|index| self.get(index as usize) == 0)
     }
 
     /// Runs `body` as if by another thread: what it flushes, only its own fence makes durable.
@@ -215,14 +238,24 @@ impl Sim {
         {
             undo.push((index as u32, old));
         }
+        let is_punched = state.punched.contains(&(index as u32 / PAGE_WORDS));
         if let Some(events) = &mut state.events
-            // An ordinary store of what is there already changes no prefix.
-            && (old != value || kind != StoreKind::Ordinary)
+            // An ordinary store of what is there already changes no prefix, unless a crash may leave something else.
+            && (old != value || kind != StoreKind::Ordinary || is_punched)
         {
             events.push(Event::Store { word: index as u32, thread, kind, value });
         }
+        self.touch(index as u32);
         // Release: pairs with the Acquire in `get`.
         self.words[index].store(value, Ordering::Release);
+    }
+
+    #[inline]
+    fn touch(&self, word: u32) {
+        // Relaxed and not a read-modify-write: under a schedule one thread runs at a time.
+        if word >= self.touched.load(Ordering::Relaxed) {
+            self.touched.store(word + 1, Ordering::Relaxed);
+        }
     }
 
     /// Replaces a word in one step, when `update` gives a new one; the word before.
@@ -282,6 +315,10 @@ impl Sim {
 }
 
 impl State {
+    fn reach(&mut self, event: &'static str) {
+        *self.reached.entry(event).or_default() += 1;
+    }
+
     fn counters_mut(&mut self, thread: u16) -> &mut Counters {
         let thread = usize::from(thread);
         if thread >= self.counters.len() {
@@ -451,14 +488,45 @@ impl Medium for Sim {
         let mut state = self.state();
         state.grows += 1;
         let size_max = self.words.len() as u64 * WORD_LEN;
-        if len > size_max || self.options.grow_fails_at == Some(state.grows) {
+        let fails = state.lacks_room() || self.options.grow_fails_at == Some(state.grows);
+        if len > size_max || fails {
             return Err(Error::Full { needed: len - size, size, size_max });
         }
         let pages = len.div_ceil(PAGE_LEN);
         self.len.store(pages * PAGE_LEN, Ordering::Relaxed);
-        if let Some(events) = &mut state.events {
-            events.push(Event::Grow { pages: pages as u32 });
+        state.record_file("growth", Event::Grow { pages: pages as u32 });
+        Ok(())
+    }
+
+    /// Changes nothing that can be seen: the room that a crash leaves has no limit here.
+    fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        self.count_step();
+        if len == 0 || !self.reaches(offset, len) {
+            return Ok(());
         }
+        let mut state = self.state();
+        if state.lacks_room() {
+            return Err(Error::Full { needed: len, size: self.len(), size_max: self.len() });
+        }
+        let (first, end) = (offset / PAGE_LEN, (offset + len).div_ceil(PAGE_LEN));
+        let pages = (end - first) as u32;
+        state.record_file("allocation", Event::Commit { page: first as u32, pages });
+        Ok(())
+    }
+
+    #[track_caller]
+    fn sync_file(&self) -> Result<()> {
+        let at = Location::caller();
+        self.step();
+        let thread = schedule::seat() as u16;
+        let mut state = self.state();
+        if self.is_cut(&mut state, SiteKind::Sync, at) {
+            return Ok(());
+        }
+        state.counters_mut(thread).syncs += 1;
+        let pages: Vec<u32> = state.punched.iter().copied().collect();
+        pages.into_iter().for_each(|page| state.set_punched(page, false));
+        state.record_file("sync", Event::Sync { thread, at });
         Ok(())
     }
 
@@ -470,11 +538,13 @@ impl Medium for Sim {
             return false;
         }
         let thread = schedule::seat() as u16;
+        let (page, pages) = ((offset / PAGE_LEN) as u32, (len / PAGE_LEN) as u32);
         let mut state = self.state();
-        if let Some(events) = &mut state.events {
-            let (page, pages) = ((offset / PAGE_LEN) as u32, (len / PAGE_LEN) as u32);
-            events.push(Event::Release { page, pages, thread });
+        if state.lacks_room() {
+            return false;
         }
+        state.record_file("release", Event::Release { page, pages, thread });
+        (page..page + pages).for_each(|page| state.set_punched(page, true));
         for index in offset / WORD_LEN..(offset + len) / WORD_LEN {
             self.poke(&mut state, index as u32, 0);
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::rng::mix;
 
-/// Whether a site flushes or fences.
+/// Whether a site flushes, fences, or syncs the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SiteKind {
@@ -15,9 +15,11 @@ pub enum SiteKind {
     Flush,
     /// A call of `fence`, or the fence of a `persist`.
     Fence,
+    /// A call of `sync_file`.
+    Sync,
 }
 
-/// A place in the source that flushes or fences.
+/// A place in the source that flushes, fences, or syncs the file.
 ///
 /// A `persist` is two sites at one place: its flush and its fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -50,6 +52,7 @@ impl fmt::Display for Site {
         let kind = match self.kind {
             SiteKind::Flush => "flush",
             SiteKind::Fence => "fence",
+            SiteKind::Sync => "sync",
         };
         write!(f, "{kind} at {}:{}:{}", self.file, self.line, self.column)
     }
@@ -99,6 +102,14 @@ pub(crate) enum Event {
     Grow {
         pages: u32,
     },
+    Commit {
+        page: u32,
+        pages: u32,
+    },
+    Sync {
+        thread: u16,
+        at: &'static Location<'static>,
+    },
 }
 
 impl Event {
@@ -106,8 +117,13 @@ impl Event {
     pub(crate) fn is_boundary(&self) -> bool {
         match self {
             Event::Flush { at, .. } => at.is_some(),
-            Event::Fence { .. } | Event::Order { .. } => true,
-            Event::Store { .. } | Event::Release { .. } | Event::Grow { .. } => false,
+            Event::Store { .. } => false,
+            Event::Fence { .. }
+            | Event::Order { .. }
+            | Event::Release { .. }
+            | Event::Grow { .. }
+            | Event::Commit { .. }
+            | Event::Sync { .. } => true,
         }
     }
 }
@@ -131,6 +147,11 @@ impl fmt::Display for Event {
                 write!(f, "thread {thread}: release of {pages} pages at offset {offset:#x}")
             }
             Event::Grow { pages } => write!(f, "growth to {} bytes", u64::from(pages) * 4096),
+            Event::Commit { page, pages } => {
+                let offset = u64::from(page) * 4096;
+                write!(f, "allocation of {pages} pages at offset {offset:#x}")
+            }
+            Event::Sync { thread, at } => write!(f, "thread {thread}: sync of the file, {at}"),
         }
     }
 }
@@ -153,6 +174,10 @@ pub(crate) fn digest(events: &[Event]) -> u64 {
                 (u64::from(page) << 24 | u64::from(thread) << 8 | 7, u64::from(pages))
             }
             Event::Grow { pages } => (8, u64::from(pages)),
+            Event::Commit { page, pages } => (u64::from(page) << 24 | 9, u64::from(pages)),
+            Event::Sync { thread, at } => {
+                (u64::from(thread) << 8 | 10, u64::from(at.line()) << 16 | u64::from(at.column()))
+            }
         };
         mix(digest ^ mix(head ^ mix(tail)))
     })

@@ -5,6 +5,7 @@ mod pool {
     mod backing;
     mod damage;
     mod emulated;
+    mod files;
     mod fixture;
     mod growth;
     mod image;

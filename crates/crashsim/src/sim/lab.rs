@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 
+use super::file::Room;
 use super::{SEEN, Sim, State, UNMARKED, WATCHED};
 use crate::trace::{Event, Site};
 
@@ -12,6 +13,7 @@ use crate::trace::{Event, Site};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     undo: usize,
+    punched_undo: usize,
     len: u64,
 }
 
@@ -23,8 +25,10 @@ impl Sim {
 
     /// The present moment.
     pub(crate) fn mark(&self) -> Mark {
-        let undo = self.state().undo.as_ref().map_or(0, Vec::len);
-        Mark { undo, len: self.len.load(Ordering::Relaxed) }
+        let state = self.state();
+        let undo = state.undo.as_ref().map_or(0, Vec::len);
+        let punched_undo = state.punched_undo.len();
+        Mark { undo, punched_undo, len: self.len.load(Ordering::Relaxed) }
     }
 
     /// Undoes every change since `mark`, at a cost that depends on their number alone.
@@ -35,7 +39,20 @@ impl Sim {
                 self.words[word as usize].store(old, Ordering::Relaxed);
             }
         }
+        while state.punched_undo.len() > mark.punched_undo {
+            match state.punched_undo.pop() {
+                Some((page, true)) => state.punched.insert(page),
+                Some((page, false)) => state.punched.remove(&page),
+                None => break,
+            };
+        }
         self.len.store(mark.len, Ordering::Relaxed);
+    }
+
+    /// Says whether a page was given back since the file was last synced: then a store of what can be seen there is
+    /// recorded, since a crash may leave something else.
+    pub(crate) fn set_punched(&self, page: u32, is_punched: bool) {
+        self.state().set_punched(page, is_punched);
     }
 
     /// Starts a run of a structure: no fault yet, and an end after `steps_max` steps.
@@ -43,8 +60,14 @@ impl Sim {
         let mut state = self.state();
         state.fault = None;
         state.grows = 0;
+        state.room = Room::default();
         self.steps.store(0, Ordering::Relaxed);
         self.steps_max.store(steps_max, Ordering::Relaxed);
+    }
+
+    /// From now on the call of this number, from 1, for which the file system needs room or which gives room back, fails.
+    pub(crate) fn fail_call(&self, number: u64) {
+        self.state().room = Room { calls: 0, fails_at: Some(number) };
     }
 
     /// Records events from here.
@@ -91,6 +114,7 @@ impl Sim {
             if let Some(undo) = &mut state.undo {
                 undo.push((word, old));
             }
+            self.touch(word);
             self.words[word as usize].store(value, Ordering::Relaxed);
         }
     }
@@ -98,6 +122,12 @@ impl Sim {
     /// Sets the accessible length, also below what it was.
     pub(crate) fn set_len(&self, pages: u32) {
         self.len.store(u64::from(pages) * PAGE_LEN, Ordering::Relaxed);
+    }
+
+    /// Words from this one on that are not zero, also behind the accessible length.
+    pub(crate) fn used_words(&self, from: u32) -> impl Iterator<Item = u32> {
+        let end = self.touched.load(Ordering::Relaxed);
+        (from..end).filter(|&word| self.peek(word) != 0)
     }
 
     /// Words up to the accessible length.

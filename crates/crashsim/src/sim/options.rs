@@ -45,7 +45,7 @@ pub struct SimOptions {
     pub releases: bool,
     /// The growth, counted from 1 in each run, that fails as if the disk were full.
     pub grow_fails_at: Option<u64>,
-    /// A flush or fence that is left out.
+    /// A flush, fence or sync that is left out.
     pub mutant: Option<Site>,
 }
 
@@ -75,6 +75,8 @@ pub struct Counters {
     pub flushed_lines: u64,
     /// Calls of `fence`.
     pub fences: u64,
+    /// Calls of `sync_file`.
+    pub syncs: u64,
 }
 
 impl Counters {
@@ -83,5 +85,6 @@ impl Counters {
         self.flushes += other.flushes;
         self.flushed_lines += other.flushed_lines;
         self.fences += other.fences;
+        self.syncs += other.syncs;
     }
 }

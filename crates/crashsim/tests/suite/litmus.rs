@@ -106,8 +106,33 @@ const LINES: &[Litmus] = &[
             assert!(m.release(0, 4096));
         },
         left: &[[0, 0, 0, 0], [1, 0, 2, 0]] },
-    Litmus { name: "a fence makes a release durable",
-        program: |m| { m.store(A, 1); m.persist(A, 8); m.release(0, 4096); m.fence(); },
+    Litmus { name: "a fence does not make a release durable",
+        program: |m| { m.store(A, 1); m.persist(A, 8); m.release(0, 4096); m.persist(A, 8); },
+        left: &[[0, 0, 0, 0], [1, 0, 0, 0]] },
+    Litmus { name: "a sync makes a release durable, also another thread's",
+        program: |m| {
+            m.store(A, 1); m.persist(A, 8); m.release(0, 4096);
+            m.as_thread(1, |m| m.sync_file().expect("synced"));
+        },
+        left: &[[0, 0, 0, 0]] },
+    Litmus { name: "a sync makes no store durable",
+        program: |m| { m.store(A, 1); m.flush(A, 8); m.sync_file().expect("synced"); },
+        left: &[[0, 0, 0, 0], [1, 0, 0, 0]] },
+    Litmus { name: "a release comes with what was durably stored to the page since",
+        program: |m| {
+            m.store(A, 1); m.persist(A, 8); m.release(0, 4096); m.store(B, 2); m.persist(B, 8);
+        },
+        left: &[[0, 2, 0, 0]] },
+    Litmus { name: "a release comes with what was durably streamed to the page since",
+        program: |m| {
+            m.store(A, 1); m.persist(A, 8); m.release(0, 4096);
+            m.write_streaming(B, &2u64.to_le_bytes()); m.fence();
+        },
+        left: &[[0, 2, 0, 0]] },
+    Litmus { name: "zeros that are durably stored over a release are zeros",
+        program: |m| {
+            m.store(A, 1); m.persist(A, 8); m.release(0, 4096); m.write_zeros(0, 64); m.persist(0, 64);
+        },
         left: &[[0, 0, 0, 0]] },
     Litmus { name: "what is stored to a released page survives with the release alone",
         program: |m| {
@@ -135,6 +160,29 @@ const SECTORS: &[Litmus] = &[
         left: &[[1, 0, 0, 0]] },
 ];
 
+/// The file begins with one page, so that `D` lies behind its end.
+#[rustfmt::skip]
+const LENGTHS: &[Litmus] = &[
+    Litmus { name: "a length is durable after a sync alone, and what lies behind the old one with it",
+        program: |m| { m.grow(8192).expect("room"); m.store(D, 1); m.persist(D, 8); },
+        left: &[[0, 0, 0, 0], [0, 0, 0, 1]] },
+    Litmus { name: "lines before the old end do not wait for the length",
+        program: |m| { m.grow(8192).expect("room"); m.store(A, 1); m.persist(A, 8); m.store(D, 2); },
+        left: &[[1, 0, 0, 0], [1, 0, 0, 2]] },
+    Litmus { name: "a sync makes the length durable",
+        program: |m| {
+            m.grow(8192).expect("room"); m.sync_file().expect("synced");
+            m.store(D, 1); m.persist(D, 8);
+        },
+        left: &[[0, 0, 0, 1]] },
+    Litmus { name: "each length that the file had may be left",
+        program: |m| {
+            m.grow(8192).expect("room"); m.store(D, 1); m.persist(D, 8);
+            m.grow(16384).expect("room"); m.store(A, 1);
+        },
+        left: &[[0, 0, 0, 0], [0, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 1]] },
+];
+
 fn check(table: &[Litmus], options: &SimOptions) {
     for &Litmus { name, program, left } in table {
         let found = litmus(options, Points::Fences, &[A, B, C, D], program);
@@ -146,6 +194,26 @@ fn check(table: &[Litmus], options: &SimOptions) {
 #[test]
 fn lines() {
     check(LINES, &SimOptions::default());
+}
+
+#[test]
+fn lengths() {
+    let options = SimOptions { len: 4096, capacity: 1 << 20, ..SimOptions::default() };
+    check(LENGTHS, &options);
+    check(LENGTHS, &SimOptions { granularity: Granularity::Page, ..options });
+}
+
+#[test]
+fn the_death_of_a_process_keeps_lengths_and_holes() {
+    let class = Class::Process;
+    let options = SimOptions { len: 4096, capacity: 1 << 20, class, ..SimOptions::default() };
+    let left = litmus(&options, Points::Fences, &[A, D], |medium| {
+        medium.store(A, 1);
+        medium.grow(8192).expect("room");
+        medium.store(D, 2);
+        assert!(medium.release(0, 4096));
+    });
+    assert_eq!(left, [vec![0, 2]].into());
 }
 
 #[test]

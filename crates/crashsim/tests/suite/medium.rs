@@ -45,7 +45,7 @@ fn counters_count_what_was_done() {
     medium.persist(0, 8);
     medium.flush(60, 8);
     medium.as_thread(2, |medium| medium.fence());
-    let all = Counters { stores: 1, flushes: 2, flushed_lines: 3, fences: 2 };
+    let all = Counters { stores: 1, flushes: 2, flushed_lines: 3, fences: 2, syncs: 0 };
     assert_eq!(medium.counters(), all);
     assert_eq!(medium.counters_of(0), Counters { fences: 1, ..all });
     assert_eq!(medium.counters_of(2), Counters { fences: 1, ..Counters::default() });

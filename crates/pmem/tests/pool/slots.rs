@@ -73,6 +73,21 @@ impl<M: Medium> Slots<M> {
         self.replace(lane, index, block.offset)
     }
 
+    /// As [`put`](Slots::put), with content of which the first and the last word alone are written.
+    pub(crate) fn put_sparse(&self, index: u64, len: u64) -> Result<()> {
+        let mut lane = self.heap.enter().prepare_to_write();
+        let medium = self.heap.medium();
+        let block = lane.allocate(CONTENT + len)?;
+        medium.store(block.offset + INDEX, index);
+        medium.store(block.offset + LEN, len);
+        medium.flush(block.offset, CONTENT);
+        for at in [CONTENT, CONTENT + len - 8] {
+            medium.store(block.offset + at, !index);
+            medium.flush(block.offset + at, 8);
+        }
+        self.replace(lane, index, block.offset)
+    }
+
     /// Empties a slot, durably.
     pub(crate) fn clear(&self, index: u64) -> Result<()> {
         self.replace(self.heap.enter().prepare_to_write(), index, 0)
