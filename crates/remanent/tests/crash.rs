@@ -10,6 +10,12 @@
 //! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults` poisons lines
 //! and cuts the file short, and every answer after the fault has to be an error.
 
+#[path = "crash/coverage.rs"]
+mod coverage;
+#[path = "crash/methods.rs"]
+mod methods;
+
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -18,7 +24,7 @@ use remanent::Pool;
 use remanent::crash_test::{Scenario, counterexamples, mutate, mutate_in, scenarios};
 use remanent::pmem::pool::Format;
 use remanent::pmem::pool::layout::{CHUNK_LEN, DATA_FIRST};
-use remanent_crashsim::{Config, Faults, Sim, SimOptions};
+use remanent_crashsim::{Config, Faults, Sim, SimOptions, Site};
 
 /// Scenarios whose name begins so.
 fn of(prefix: &str) -> Vec<Scenario> {
@@ -28,27 +34,39 @@ fn of(prefix: &str) -> Vec<Scenario> {
     chosen
 }
 
-/// Explores them; so many images at least must have been judged, and none may be wrong.
-fn explore(prefix: &str, images_min: u64) {
-    let mut images = 0;
+/// Explores them; so many images at least must have been judged, none may be wrong, and each scenario must have reached
+/// what it states. The flushes and fences that were called.
+fn explore(prefix: &str, images_min: u64) -> BTreeSet<Site> {
+    let (mut images, mut sites) = (0, BTreeSet::new());
     for scenario in of(prefix) {
         let config = Config { seeds: 0..scenario.weight, ..scenario.config.clone() };
         let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
         assert!(report.is_clean(), "{}: {report}", scenario.name);
         assert!(report.images > 0, "{} explored nothing", scenario.name);
+        let missed = scenario.missed(&report);
+        assert!(missed.is_empty(), "{} never reached: {missed:?}", scenario.name);
         images += report.images;
+        sites.extend(report.sites);
     }
     assert!(images >= images_min, "{prefix}: {images} images, less than {images_min}");
+    sites
+}
+
+/// As [`explore`]; every flush and fence of these sources, but for some, must have been called.
+fn explore_all_of(prefix: &str, images_min: u64, sources: &[&str], but: &[&str]) {
+    let sites = explore(prefix, images_min);
+    let missed = coverage::unreached(sources, but, &sites);
+    assert!(missed.is_empty(), "no scenario of {prefix} comes to these: {missed:#?}");
 }
 
 #[test]
 fn pools_survive_every_crash() {
-    explore("pool/", 500);
+    explore_all_of("pool/", 500, &["pmem/src/pool"], &["pmem/src/pool/twice.rs"]);
 }
 
 #[test]
 fn heaps_survive_every_crash() {
-    explore("heap/", 7_000);
+    explore_all_of("heap/", 7_000, &["pmem/src/heap"], &[]);
 }
 
 #[test]
@@ -63,12 +81,12 @@ fn hash_maps_of_bytes_survive_every_crash() {
 
 #[test]
 fn multi_maps_survive_every_crash() {
-    explore("multimap/", 2_000);
+    explore_all_of("multimap/", 2_000, &["structures/src/hashmap/multi.rs"], &[]);
 }
 
 #[test]
 fn line_transactions_survive_every_crash() {
-    explore("line_tx/", 1_500);
+    explore_all_of("line_tx/", 1_500, &["structures/src/line_tx"], &[]);
 }
 
 #[test]
@@ -134,7 +152,7 @@ fn a_missing_flush_or_fence_of_an_nvramdisk_is_noticed() {
 
 #[test]
 fn files_survive_every_crash() {
-    explore("file/", 1_000);
+    explore_all_of("file/", 1_000, &["blockdev/src/file"], &[]);
 }
 
 /// Every flush and fence of files is needed or explained.
@@ -253,7 +271,7 @@ fn a_missing_flush_or_fence_of_a_blink_tree_is_noticed() {
 
 #[test]
 fn bptrees_survive_every_crash() {
-    explore("bptree/", 5_000);
+    explore_all_of("bptree/", 5_000, &["structures/src/bptree"], &[]);
 }
 
 /// Every flush and fence of the tree is needed or explained. Which images have a second life depends on the pool's

@@ -22,8 +22,8 @@ use super::output::{has_failed, say};
 /// what is found with a model. A seed decides what is done and how threads are interleaved, so that
 /// every failure can be shown again by the command that is printed with it.
 ///
-/// Ends with status 1 when something was violated, or when a flush or fence could be left out without
-/// anyone noticing or the source saying why.
+/// Ends with status 1 when something was violated, when a scenario never reached what it is there for, or when a flush
+/// or fence could be left out without anyone noticing or the source saying why.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CrashTest {
@@ -96,7 +96,9 @@ impl CrashTest {
             fs::write(path, format!("{report:#}\n"))
                 .with_context(|| format!("cannot write the report {}", path.display()))?;
         }
-        let is_clean = results.iter().all(|(_, report)| report.is_clean());
+        let is_clean = results.iter().all(|(scenario, report)| {
+            report.is_clean() && self.missed(scenario, report).is_empty()
+        });
         let survives = mutation.is_some_and(|mutation| mutation.survivors().count() > 0);
         Ok(if is_clean && !survives { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -181,6 +183,10 @@ impl CrashTest {
                 ControlFlow::Continue(())
             });
             progress.suspend(|| print(scenario.name, &report));
+            let missed = self.missed(scenario, &report);
+            if !missed.is_empty() {
+                progress.suspend(|| println!("  never reached: {}", missed.join("; ")));
+            }
             results.push((scenario, report));
         }
         progress.finish_and_clear();
@@ -189,6 +195,12 @@ impl CrashTest {
         total.violations.clear();
         say!("{}", row("total", &total, results.iter().map(|(_, r)| r.violations.len()).sum()));
         results
+    }
+
+    /// What a scenario must have reached and has not, when all of it was explored as it is meant to be.
+    fn missed(&self, scenario: &Scenario, report: &Report) -> Vec<&'static str> {
+        let is_whole = self.seed.is_none() && self.threads.is_none() && self.seeds > 0;
+        if is_whole && report.is_clean() { scenario.missed(report) } else { Vec::new() }
     }
 
     fn mutate(&self, chosen: &[Scenario]) -> anyhow::Result<Mutation> {

@@ -56,6 +56,7 @@ pub(super) enum Op {
     Put(u64, Content),
     Update(u64, Content),
     Remove(u64),
+    Discard(u64),
     /// Makes the value the next stamp; removes what comes to a multiple of four.
     Count(u64),
     Get(u64),
@@ -139,6 +140,7 @@ impl Batched {
                 let removed = map.remove(&TestKey(key));
                 answer(removed, |value| found(value.map(|value| content_of(&value))))
             }
+            Op::Discard(key) => answer(map.discard(&TestKey(key)), Answer::Bool),
             Op::Count(key) => {
                 let decide = |value: Option<&[u8]>| {
                     let before = value.map(content_of);
@@ -179,7 +181,10 @@ impl Subject for Batched {
             }
             TestMap::create(pool, name, options)
         };
-        let open = Open::create(medium, self.size_max, create)?;
+        Open::create(medium, self.size_max, create)
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         let len = self.len_max();
         for number in 0..self.base {
             let content = bytes_of((len, number as u8));
@@ -230,6 +235,7 @@ impl Subject for Batched {
                 None => Answer::Bool(false),
             },
             Op::Remove(key) => before(state.remove(&key)),
+            Op::Discard(key) => Answer::Bool(state.remove(&key).is_some()),
             Op::Count(key) => {
                 let value = state.remove(&key);
                 state.extend(value.map_or(Some((1, 1)), counted).map(|next| (key, next)));
@@ -273,8 +279,8 @@ impl Subject for Batched {
         let len = *rng.pick(self.lens);
         let content = (len, if len == 0 { 0 } else { rng.below(200) as u8 });
         let kinds: &[u64] = match self.mix {
-            Mix::All => &[0, 0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10],
-            Mix::Entries => &[0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 9, 9, 10],
+            Mix::All => &[0, 0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 11],
+            Mix::Entries => &[0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 9, 9, 10, 11],
             Mix::Compaction => &[1, 1, 1, 3, 3, 9, 10, 10, 10],
         };
         match *rng.pick(kinds) {
@@ -288,6 +294,7 @@ impl Subject for Batched {
             7 => Op::Clear,
             8 => Op::Len,
             9 => Op::Sync,
+            11 => Op::Discard(key),
             _ => Op::Compact,
         }
     }

@@ -397,7 +397,10 @@ where
             }
             TestTree::<F>::create(pool, name)
         };
-        let open = Open::create(Arc::clone(&medium), self.size_max, create)?;
+        Open::create(medium, self.size_max, create)
+    }
+
+    fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         for key in self.base.clone() {
             open.object.insert(&F::key(key), F::value(base_value(key)).borrow())?;
         }
@@ -413,7 +416,7 @@ where
                 medium.store(COUNT.0, COUNT.1);
                 medium.persist(COUNT.0, 8);
             }
-            return self.open(medium);
+            return self.open(Arc::clone(medium));
         }
         Ok(open)
     }

@@ -166,7 +166,10 @@ impl<V: Value> Subject for Tree<V> {
     type Handle = Open<TestTree<V>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(medium, self.size_max, TestTree::<V>::create)?;
+        Open::create(medium, self.size_max, TestTree::<V>::create)
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         for index in 0..self.base {
             open.object.insert(&base_key_of(index), &V::of(index))?;
         }

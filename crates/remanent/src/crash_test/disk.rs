@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use remanent_blockdev::{BLOCK_LEN, Disk, Error, Result, Shape};
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 
-use super::{Answer, Open, ROOT, is_refused, must_be_empty};
+use super::{Answer, Open, is_refused, must_be_empty};
 
 /// Bytes of a sector, the unit of which a block's content is told.
 pub(super) const SECTOR_LEN: u64 = 512;
@@ -163,6 +162,26 @@ impl Disks {
         Ok(blocks)
     }
 
+    /// Compares what the disk says is mapped with what is there: data lie nowhere else.
+    fn check_extents(&self, disk: &Disk<Arc<Sim>>, blocks: &Blocks) -> Outcome {
+        let (mut at, mut holes) = (0, Vec::new());
+        disk.extents(0, disk.size(), |extent| {
+            if !extent.is_mapped {
+                holes.push(at..at + extent.len);
+            }
+            at += extent.len;
+            std::ops::ControlFlow::Continue(())
+        })?;
+        if at != disk.size() {
+            return Err(format!("extents end at {at} of {} bytes", disk.size()).into());
+        }
+        match blocks.keys().find(|&lba| holes.iter().any(|hole| hole.contains(&(lba * BLOCK_LEN))))
+        {
+            Some(lba) => Err(format!("block {lba} has data and is no extent's").into()),
+            None => Ok(()),
+        }
+    }
+
     fn transact(disk: &Disk<Arc<Sim>>, size_min: u64, blocks: &[(u64, u64)]) -> Result<()> {
         let mut transaction = disk.transaction();
         transaction.grow(size_min * SECTOR_LEN)?;
@@ -171,6 +190,11 @@ impl Disks {
                 0 => transaction.trim(lba * BLOCK_LEN, BLOCK_LEN)?,
                 _ => transaction.write(lba * BLOCK_LEN, &block(stamp))?,
             }
+            // What was written last is what the transaction reads, before anybody else does.
+            let mut bytes = [0; BLOCK_LEN as usize];
+            let len = (transaction.size() - lba * BLOCK_LEN).min(BLOCK_LEN) as usize;
+            transaction.read(lba * BLOCK_LEN, &mut bytes[..len])?;
+            assert_eq!(stamps(&bytes), stamps(&block(stamp)), "block {lba} in a transaction");
         }
         transaction.commit()
     }
@@ -217,12 +241,10 @@ impl Subject for Disks {
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let mut format = Format::new(self.size_max);
         format.guarantee.write_disturbance = self.is_disturbed;
-        let pool = Pool::format(medium, &format)?;
         let size = self.sizes[0] * SECTOR_LEN;
         let Disks { lines_max, spares_max, .. } = *self;
         let shape = Shape { slab_blocks: SLAB_BLOCKS, lines_max, spares_max };
-        let object = Disk::create_with(&pool, ROOT, size, shape)?;
-        Ok(Open { object, pool })
+        Open::create_in(medium, &format, |pool, name| Disk::create_with(pool, name, size, shape))
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
@@ -316,6 +338,7 @@ impl Subject for Disks {
         }
         let read = |offset, bytes: &mut [u8]| disk.read(offset, bytes);
         let blocks = self.blocks(disk.size(), read)?;
+        self.check_extents(disk, &blocks)?;
         let size = disk.size() / SECTOR_LEN;
         Ok(State { resized: (size != self.sizes[0]).then_some(size), blocks, snapshots })
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use remanent_blockdev::file::File;
 use remanent_blockdev::{Error, Result};
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_pmem::Medium;
 use remanent_pmem::pool::Format;
-use remanent_pmem::{Medium, Pool};
 
-use super::{Answer, Open, ROOT, is_refused, must_be_empty};
+use super::{Answer, Open, is_refused, must_be_empty};
 
 const WORD_LEN: u64 = 8;
 const LINE_LEN: u64 = 64;
@@ -184,8 +184,7 @@ impl Subject for Files {
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let mut format = Format::new(self.size_max);
         format.guarantee.write_disturbance = self.is_disturbed;
-        let pool = Pool::format(medium, &format)?;
-        Ok(Open { object: File::create(&pool, ROOT)?, pool })
+        Open::create_in(medium, &format, File::create)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {

@@ -83,7 +83,10 @@ impl Subject for Map {
     type Handle = Open<TestMap>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(Arc::clone(&medium), self.size_max, TestMap::create)?;
+        Open::create(medium, self.size_max, TestMap::create)
+    }
+
+    fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         for index in 0..self.base {
             open.object.insert(&TestKey(BASE_FIRST + index), &index)?;
         }
@@ -100,7 +103,7 @@ impl Subject for Map {
         }
         if self.reopened {
             drop(open);
-            return self.open(medium);
+            return self.open(Arc::clone(medium));
         }
         Ok(open)
     }

@@ -1,11 +1,11 @@
 //! The allocator, under the smallest structure that can use it: a table of slots, each of which leads to
 //! one block.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_pmem::heap::Heap;
+use remanent_pmem::heap::{Heap, Reclamation};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error, Link, Medium, Pool, Result, Word};
 
@@ -20,7 +20,25 @@ pub(super) const LENS: [u64; 7] = [24, 200, 9_000, 21_800, 40_000, 190_000, 600_
 /// A table of slots in a heap of its own.
 pub(super) struct Table {
     heap: Heap<Arc<Sim>>,
+    watch: Mutex<Watch>,
 }
+
+/// What happens to blocks, for the events that a scenario must reach. Volatile; held between accesses of the medium,
+/// never during one.
+#[derive(Debug, Default)]
+struct Watch {
+    /// Blocks that were replaced or taken out, since the table was opened.
+    retired: BTreeSet<u64>,
+    /// By thread, the block that it is about to read.
+    reading: BTreeMap<u64, u64>,
+}
+
+/// A block is allocated that was retired before.
+pub(super) const REUSED: &str = "a block is reused";
+/// A block is retired while another thread is about to read it.
+pub(super) const RETIRED_UNDER_READER: &str = "a block is retired under a reader";
+/// Something else is allocated while a reader of a retired block holds that back.
+pub(super) const HELD_BACK: &str = "a block is held back by its reader";
 
 /// Length and stamp of a block: all that is stored in it.
 pub(super) type Content = (u64, u64);
@@ -32,11 +50,11 @@ impl RootObject<Arc<Sim>> for Table {
 
     fn create(heap: Heap<Arc<Sim>>) -> Result<Self> {
         // An empty table is all zeros, as the heap's header is.
-        Ok(Table { heap })
+        Ok(Table { heap, watch: Mutex::default() })
     }
 
     fn open(heap: Heap<Arc<Sim>>) -> Result<Self> {
-        let table = Table { heap };
+        let table = Table { heap, watch: Mutex::default() };
         table.heap.recover(|block| {
             (0..SLOTS).any(|slot| table.slot(slot).load().offset() == block.offset)
         })?;
@@ -59,6 +77,41 @@ impl Table {
         table.put(SLOTS - 1, (len, 0)).map(drop)
     }
 
+    /// Where the block of a slot lies.
+    pub(super) fn block_at(&self, slot: u64) -> Option<u64> {
+        let word = self.slot(slot).load_durable();
+        (!word.is_null()).then(|| word.offset())
+    }
+
+    fn watch<T>(&self, look: impl FnOnce(&mut Watch) -> T) -> T {
+        look(&mut self.watch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn note_allocated(&self, offset: u64) {
+        let (was_retired, is_held) = self.watch(|watch| {
+            let held = |block| watch.retired.contains(block);
+            (watch.retired.contains(&offset), watch.reading.values().any(held))
+        });
+        let medium = self.heap.medium();
+        if was_retired {
+            medium.reach(REUSED);
+        }
+        if is_held {
+            medium.reach(HELD_BACK);
+        }
+        self.watch(|watch| watch.retired.remove(&offset));
+    }
+
+    fn note_retired(&self, offset: u64) {
+        let is_read = self.watch(|watch| {
+            watch.retired.insert(offset);
+            watch.reading.values().any(|block| *block == offset)
+        });
+        if is_read {
+            self.heap.medium().reach(RETIRED_UNDER_READER);
+        }
+    }
+
     fn slot(&self, slot: u64) -> Link<'_, Arc<Sim>> {
         Link::at(self.heap.medium(), self.heap.header() + slot * 64)
     }
@@ -68,6 +121,7 @@ impl Table {
         let medium = self.heap.medium();
         let mut lane = self.heap.enter().prepare_to_write();
         let block = lane.allocate(len)?;
+        self.note_allocated(block.offset);
         medium.store(block.offset, len);
         medium.store(block.offset + 8, stamp);
         medium.store(block.offset + len - 8, stamp);
@@ -83,6 +137,9 @@ impl Table {
             lane.fence();
             let new = Word::to(block.offset).with_tag(old.with_next_tag().tag());
             if self.slot(slot).replace(old, new).is_ok() {
+                if !old.is_null() {
+                    self.note_retired(old.offset());
+                }
                 suspect.into_iter().for_each(|suspect| lane.retire(suspect));
                 self.heap.verify()?;
                 return Ok(content);
@@ -106,6 +163,9 @@ impl Table {
             lane.fence();
             let new = Word::NULL.with_tag(old.with_next_tag().tag());
             if self.slot(slot).replace(old, new).is_ok() {
+                self.note_retired(old.offset());
+                // It is durable already: as structures do that leave it to the lane's next fence.
+                lane.flush_later(self.heap.header() + slot * 64);
                 lane.retire(suspect);
                 self.heap.verify()?;
                 return Ok(content);
@@ -124,10 +184,16 @@ impl Table {
     }
 
     fn get(&self, slot: u64) -> Result<Option<Content>> {
-        let _lane = self.heap.enter();
-        let content = self.read(self.slot(slot).load_durable())?;
+        let _pin = self.heap.pin();
+        let word = self.slot(slot).load_durable();
+        let thread = self.heap.medium().thread();
+        self.watch(|watch| watch.reading.insert(thread, word.offset()));
+        // Others run, so that the block may be on its way out when it is read.
+        self.heap.medium().pause();
+        let content = self.read(word);
+        self.watch(|watch| watch.reading.remove(&thread));
         self.heap.verify()?;
-        Ok(content)
+        content
     }
 
     /// What the block holds. Called inside a lane, so that the block is not freed meanwhile.
@@ -171,6 +237,10 @@ pub(super) struct Allocator {
     pub(super) lens: &'static [u64],
     /// Blocks that each of so many threads put into slot 0, one over the other, before the start.
     pub(super) churn: (u64, u64),
+    /// Of sixteen operations, so many more read.
+    pub(super) gets: u64,
+    /// When retired blocks are freed.
+    pub(super) reclamation: Reclamation,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
@@ -191,7 +261,13 @@ impl Subject for Allocator {
     type Handle = Open<Arc<Table>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let open = Open::create(medium, self.size_max, Table::create_root)?;
+        Open::create(medium, self.size_max, |pool, name| {
+            pool.set_reclamation(self.reclamation);
+            Table::create_root(pool, name)
+        })
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         let (threads, blocks) = self.churn;
         for thread in 0..threads {
             let churned = open.pool.medium().as_thread(thread, |_| -> Result<()> {
@@ -206,7 +282,10 @@ impl Subject for Allocator {
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, Table::open_root)
+        Open::recover(medium, |pool, name| {
+            pool.set_reclamation(self.reclamation);
+            Table::open_root(pool, name)
+        })
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
@@ -237,11 +316,11 @@ impl Subject for Allocator {
     fn op(&self, rng: &mut Rng) -> Op {
         let slot = rng.below(self.slots);
         let len = *rng.pick(self.lens);
-        match rng.below(10) {
+        match rng.below(10 + self.gets) {
             0..=4 => Op::Put(slot, (len, rng.below(1 << 30))),
             5..=7 => Op::Take(slot),
-            8 => Op::Get(slot),
-            _ => Op::TryOut(len),
+            8 => Op::TryOut(len),
+            _ => Op::Get(slot),
         }
     }
 

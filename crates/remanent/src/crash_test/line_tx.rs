@@ -5,12 +5,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_pmem::Persistent;
 use remanent_pmem::persistent::bytes_of;
 use remanent_pmem::pool::{Format, Guarantee};
-use remanent_pmem::{Persistent, Pool};
 use remanent_structures::TxArray;
 
-use super::{Answer, Open, ROOT, answer, is_refused, must_be_empty};
+use super::{Answer, Open, answer, is_refused, must_be_empty};
 
 /// Objects under one root.
 #[derive(Clone, Debug)]
@@ -85,8 +85,9 @@ impl<T: Bytes> Subject for Objects<T> {
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let guarantee = Guarantee { write_disturbance: self.disturbed, ..Guarantee::default() };
         let format = Format { guarantee, ..Format::new(self.size_max) };
-        let pool = Pool::format(medium, &format)?;
-        Ok(Open { object: TxArray::create(&pool, ROOT, self.count, |_| T::zeros())?, pool })
+        Open::create_in(medium, &format, |pool, name| {
+            TxArray::create(pool, name, self.count, |_| T::zeros())
+        })
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {

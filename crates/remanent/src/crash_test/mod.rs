@@ -9,10 +9,12 @@ mod batch_map;
 mod blink_tree;
 mod bptree;
 mod bytes;
+mod cells;
 mod disk;
 mod file;
 mod hashmap;
 mod heap;
+mod kinds;
 mod lagging_sets;
 mod line_tx;
 mod multimap;
@@ -39,8 +41,9 @@ use std::sync::Arc;
 use remanent_crashsim::{Config, Outcome, Report, Sim, Subject};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::Format;
-use remanent_pmem::{Medium, Pool};
+use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{Error, Key, OrderedKey, Stored};
+use xxhash_rust::xxh3::xxh3_64;
 
 pub use mutation::{Progress, SOURCES, mutate, mutate_in};
 pub use scenarios::scenarios;
@@ -56,6 +59,8 @@ pub struct Scenario {
     pub weight: u64,
     /// How it is explored; seeds, jobs and mutants are for the caller to set.
     pub config: Config,
+    /// Events that the subject must have [come to](Sim::reach) when as many seeds as its weight were explored.
+    pub reaches: &'static [&'static str],
     subject: Box<dyn Explorable>,
 }
 
@@ -67,7 +72,19 @@ impl Scenario {
         mut config: Config,
     ) -> Self {
         config.command = format!("remanent crash-test --structure {name}");
-        Scenario { name, about, weight: 1, config, subject: Box::new(subject) }
+        config.salt = xxh3_64(name.as_bytes());
+        Scenario { name, about, weight: 1, config, reaches: &[], subject: Box::new(subject) }
+    }
+
+    /// States what it must have reached.
+    fn reaching(self, reaches: &'static [&'static str]) -> Self {
+        Scenario { reaches, ..self }
+    }
+
+    /// What it must have reached, and has not by this report.
+    pub fn missed(&self, report: &Report) -> Vec<&'static str> {
+        let is_missed = |event: &&&str| !report.reached.contains_key(**event);
+        self.reaches.iter().filter(is_missed).copied().collect()
     }
 
     fn with_weight(self, weight: u64) -> Self {
@@ -119,9 +136,11 @@ impl<S: Subject<Handle: 'static>> Explorable for S {
     #[cfg(test)]
     fn run(&self, config: &Config, seed: u64, look: &mut dyn FnMut(&dyn std::any::Any)) {
         let Config { setup, threads, ops, .. } = *config;
-        let workload = remanent_crashsim::Workload::generate(self, seed, setup, threads, ops);
-        let handle =
-            self.create(Arc::new(Sim::new(config.sim.clone()))).expect("a medium without faults");
+        let chance = config.chance(seed);
+        let workload = remanent_crashsim::Workload::generate(self, chance, setup, threads, ops);
+        let sim = Arc::new(Sim::new(config.sim.clone()));
+        let handle = self.create(Arc::clone(&sim)).expect("a medium without faults");
+        let handle = self.prepare(&sim, handle).expect("a medium without faults");
         look(&handle);
         for op in workload.setup.iter().chain(workload.threads.iter().flatten()) {
             self.apply(&handle, op);
@@ -148,7 +167,23 @@ impl<T> Open<T> {
     where
         E: std::error::Error + Send + Sync + 'static,
     {
-        let pool = Pool::format(medium, &Format::new(size_max))?;
+        Self::create_in(medium, &Format::new(size_max), create)
+    }
+
+    /// Creates a pool, and the structure in it, or whatever of the two a crash has left out.
+    fn create_in<E>(
+        medium: Arc<Sim>,
+        format: &Format,
+        create: impl FnOnce(&Pool<Arc<Sim>>, &str) -> Result<T, E>,
+    ) -> Outcome<Self>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let pool = create_pool(medium, format)?;
+        let roots = pool.roots()?;
+        if roots.iter().any(|root| root.name == ROOT) {
+            return Err(format!("a structure that does not open is one of {roots:?}").into());
+        }
         Ok(Open { object: create(&pool, ROOT)?, pool })
     }
 
@@ -180,6 +215,21 @@ impl<T> Open<T> {
     }
 }
 
+/// Opens the pool that a crash has left, which must be whole, or creates one where there is none: the superblock comes
+/// last, so what was left before is no pool, or one whose only superblock is torn.
+fn create_pool(medium: Arc<Sim>, format: &Format) -> Outcome<Pool<Arc<Sim>>> {
+    match Pool::recover(Arc::clone(&medium)) {
+        Ok(pool) => {
+            must_be_empty(pool.check()?.violations)?;
+            Ok(pool)
+        }
+        Err(PoolError::NotAPool { .. } | PoolError::Corrupt { offset: 0, .. }) => {
+            Ok(Pool::format(medium, format)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn must_be_empty(violations: Vec<Violation>) -> Outcome {
     let told: Vec<String> = violations.iter().map(Violation::to_string).collect();
     if told.is_empty() { Ok(()) } else { Err(told.join("; ").into()) }
@@ -205,9 +255,7 @@ fn answer<T, V, E: Into<Error>>(
     match result.map_err(Into::into) {
         Ok(value) => map(value),
         Err(error) if error.is_full() => Answer::Refused(error.to_string()),
-        Err(error @ Error::Pool(remanent_pmem::Error::Medium(_))) => {
-            Answer::Refused(error.to_string())
-        }
+        Err(error @ Error::Pool(PoolError::Medium(_))) => Answer::Refused(error.to_string()),
         Err(error) => Answer::Failed(error.to_string()),
     }
 }

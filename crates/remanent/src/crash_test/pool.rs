@@ -1,14 +1,15 @@
 //! The pool: roots that come and go, and the file that grows under them.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::pool::Format;
+use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{Error, Pool, Result};
 
 use super::heap::{Content, Table};
-use super::{Answer, answer, is_refused, must_be_empty};
+use super::{Answer, answer, create_pool, is_refused, must_be_empty};
 
 /// Roots with a table each, opened and closed by every operation.
 #[derive(Clone, Debug)]
@@ -17,11 +18,47 @@ pub(super) struct Roots {
     pub(super) names: u64,
     /// Which lengths of blocks occur.
     pub(super) lens: &'static [u64],
+    /// Whether it is watched which chunks are used again: by one thread, since that opens roots.
+    pub(super) is_watched: bool,
     /// Bytes that are taken from the start, so that the rest of the file is soon full.
     pub(super) ballast: u64,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
+
+/// A pool, and which of its chunks had belonged to roots that were removed since it was opened.
+pub(super) struct Watched {
+    pool: Pool<Arc<Sim>>,
+    dropped: Mutex<BTreeSet<u64>>,
+}
+
+impl Watched {
+    fn new(pool: Pool<Arc<Sim>>) -> Self {
+        Watched { pool, dropped: Mutex::default() }
+    }
+
+    /// The chunk that a root's block lies in, if it has one.
+    fn chunk_of(&self, number: u64) -> Result<Option<u64>> {
+        match self.pool.open_root::<Table>(&name(number)) {
+            Ok(table) => Ok(table.block_at(0).map(|offset| offset / CHUNK_LEN)),
+            Err(Error::NoSuchRoot { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn note_dropped(&self, chunk: u64) {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).insert(chunk);
+    }
+
+    fn note_used(&self, chunk: u64) {
+        if self.dropped.lock().unwrap_or_else(PoisonError::into_inner).remove(&chunk) {
+            self.pool.medium().reach(REUSED);
+        }
+    }
+}
+
+/// Small blocks are allocated in a chunk of a root that was removed.
+pub(super) const REUSED: &str = "a removed root's chunk is reused for small blocks";
 
 /// One operation of the pool.
 #[derive(Clone, Debug)]
@@ -71,23 +108,44 @@ impl Subject for Roots {
     type Ret = Answer<bool>;
     /// Roots by number, with the content of their first slot.
     type State = BTreeMap<u64, Option<Content>>;
-    type Handle = Pool<Arc<Sim>>;
+    type Handle = Watched;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        let pool = Pool::format(medium, &Format::new(self.size_max))?;
-        if self.ballast > 0 {
-            Table::fill(&pool, BALLAST, self.ballast)?;
+        Ok(Watched::new(create_pool(medium, &Format::new(self.size_max))?))
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, watched: Self::Handle) -> Outcome<Self::Handle> {
+        let is_there = watched.pool.roots()?.iter().any(|root| root.name == BALLAST);
+        if self.ballast > 0 && !is_there {
+            Table::fill(&watched.pool, BALLAST, self.ballast)?;
         }
-        Ok(pool)
+        Ok(watched)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Ok(Pool::recover(medium)?)
+        Ok(Watched::new(Pool::recover(medium)?))
     }
 
-    fn apply(&self, pool: &Self::Handle, op: &Op) -> Answer<bool> {
+    fn apply(&self, watched: &Self::Handle, op: &Op) -> Answer<bool> {
+        let pool = &watched.pool;
         match *op {
             Op::Create(number) => answer(Self::create_root(pool, number), Answer::Bool),
+            Op::Remove(number) if self.is_watched => {
+                let removed = watched.chunk_of(number).and_then(|chunk| {
+                    let removed = Self::remove_root(pool, number)?;
+                    chunk.into_iter().for_each(|chunk| watched.note_dropped(chunk));
+                    Ok(removed)
+                });
+                answer(removed, |answer| answer)
+            }
+            Op::Put(number, content) if self.is_watched => {
+                let put = Self::put(pool, number, content).and_then(|answer| {
+                    let chunk = watched.chunk_of(number)?;
+                    chunk.into_iter().for_each(|chunk| watched.note_used(chunk));
+                    Ok(answer)
+                });
+                answer(put, |answer| answer)
+            }
             Op::Remove(number) => answer(Self::remove_root(pool, number), |answer| answer),
             Op::Put(number, content) => answer(Self::put(pool, number, content), |answer| answer),
             Op::Check => answer(pool.info(), |_| Answer::None),
@@ -110,7 +168,7 @@ impl Subject for Roots {
         }
     }
 
-    fn observe(&self, pool: &Self::Handle) -> Outcome<Self::State> {
+    fn observe(&self, Watched { pool, .. }: &Self::Handle) -> Outcome<Self::State> {
         let mut state = BTreeMap::new();
         for root in pool.roots()? {
             let Some(number) = root.name.strip_prefix("table ") else { continue };
@@ -130,7 +188,7 @@ impl Subject for Roots {
         }
     }
 
-    fn check(&self, pool: &Self::Handle) -> Outcome {
+    fn check(&self, Watched { pool, .. }: &Self::Handle) -> Outcome {
         for root in pool.roots()? {
             pool.open_root::<Table>(&root.name)?.check()?;
         }

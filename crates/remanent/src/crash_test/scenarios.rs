@@ -3,10 +3,13 @@
 use std::marker::PhantomData;
 
 use remanent_crashsim::{Class, Config, Faults, Granularity, Nested, Points, Schedule, SimOptions};
+use remanent_pmem::heap::Reclamation;
 
 use super::bytes::Bytes;
+use super::cells::Cells;
 use super::hashmap::{Map, Mix};
-use super::heap::{Allocator, LENS};
+use super::heap::{Allocator, HELD_BACK, LENS, RETIRED_UNDER_READER, REUSED};
+use super::kinds::Kinds;
 use super::line_tx::Objects;
 use super::multimap::MultiMap;
 use super::pool::{Roots, Superblock};
@@ -21,6 +24,7 @@ pub(super) const OVERHEAD: u64 = 265;
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = pools();
     all.extend(heaps());
+    all.extend(reused_heaps());
     all.extend(hash_maps());
     all.extend(concurrent_hash_maps());
     all.extend(contended_hash_maps());
@@ -28,6 +32,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.extend(bytes());
     all.extend(multi_maps());
     all.extend(line_transactions());
+    all.extend(kinds_of_objects());
     all.extend(checked_line_transactions());
     all.extend(super::scenarios_batch_list::batch_lists());
     all.extend(super::scenarios_batch::batch_maps());
@@ -48,6 +53,7 @@ pub(super) fn alone(setup: usize, ops: usize) -> Config {
         ops,
         full_max: 64,
         samples: 16,
+        may_refuse: false,
         sim: SimOptions { len: 64 << 10, capacity: SIZE_MAX, ..SimOptions::default() },
         ..Config::default()
     }
@@ -58,6 +64,17 @@ pub(super) fn alone(setup: usize, ops: usize) -> Config {
 pub(super) fn prepared(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 64, samples: 2 };
     Config { creation: false, full_max: 4, samples: 3, nested, ..config }
+}
+
+/// As `config`, of what has not room for all.
+pub(super) fn refusing(config: Config) -> Config {
+    Config { may_refuse: true, ..config }
+}
+
+/// As `config`; the process is killed, and the power fails in the life that follows.
+pub(super) fn killed(config: Config) -> Config {
+    let nested = Nested { depth: 1, one_in: 4, samples: 12 };
+    Config { killed: true, creation: false, nested, full_max: 16, ..config }
 }
 
 /// Several threads with a few operations each.
@@ -77,7 +94,7 @@ pub(super) fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
         samples: 4,
         nested,
         schedule,
-        after: 1,
+        after: 3,
         ..together(threads, setup, ops)
     }
 }
@@ -97,13 +114,22 @@ pub(super) fn pages(config: Config) -> Config {
 }
 
 fn pools() -> Vec<Scenario> {
-    let roots = Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX };
+    let roots =
+        Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX, is_watched: false };
     // The ballast leaves five chunks of the first growth.
     let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
     let full =
         Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
+    // A root has two chunks, so one that comes soon takes those of one that is gone.
+    let reused = Roots {
+        names: 1,
+        lens: &[24],
+        size_max: (OVERHEAD + 4) << 16,
+        is_watched: true,
+        ..roots.clone()
+    };
     let refused = {
-        let config = alone(1, 6);
+        let config = refusing(alone(1, 6));
         let sim = SimOptions { grow_fails_at: Some(3), ..config.sim };
         Config { sim, ..config }
     };
@@ -118,15 +144,94 @@ fn pools() -> Vec<Scenario> {
         Scenario::new("pool/roots", "roots created, filled, removed", roots.clone(), alone(2, 6)),
         Scenario::new("pool/growth", "the file grows", nearly_full.clone(), alone(2, 5)),
         Scenario::new("pool/growth-fails", "the disk is full", nearly_full, refused),
-        Scenario::new("pool/full", "the pool is full", full, alone(3, 6)),
-        Scenario::new("pool/threads", "roots, by two threads", roots.clone(), together(2, 2, 3)),
-        Scenario::new("pool/pages", "a page-cache file", roots, pages(alone(1, 4))),
+        Scenario::new("pool/full", "the pool is full", full, refusing(alone(3, 6))),
+        // A root that another thread has open is not removed.
+        Scenario::new(
+            "pool/threads",
+            "roots, by two threads",
+            roots.clone(),
+            refusing(together(2, 2, 3)),
+        ),
+        Scenario::new("pool/pages", "a page-cache file", roots.clone(), pages(alone(1, 4))),
+        Scenario::new("pool/killed", "killed, then power lost", roots, killed(alone(2, 6))),
+        Scenario::new(
+            "pool/reused",
+            "chunks of roots that are gone",
+            reused,
+            refusing(Config { full_max: 16, samples: 8, ..alone(16, 10) }),
+        )
+        .with_weight(3)
+        .reaching(&[super::pool::REUSED]),
+        Scenario::new(
+            "pool/kinds",
+            "structures of every kind in each other's memory",
+            Kinds { names: 2, size_max: SIZE_MAX },
+            few_images(alone(2, 5)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "pool/kinds-full",
+            "structures of every kind, where there is room for few",
+            Kinds { names: 2, size_max: (OVERHEAD + 14) << 16 },
+            refusing(few_images(Config { creation: false, ..alone(4, 5) })),
+        )
+        .with_weight(4),
         Scenario::new("pool/disturbed", "garbage in what was being written", Superblock, disturbed),
     ]
 }
 
+/// Blocks of size classes.
+fn small_blocks() -> Allocator {
+    Allocator {
+        slots: 4,
+        lens: &LENS[..4],
+        churn: (1, 0),
+        gets: 1,
+        reclamation: Reclamation::default(),
+        size_max: SIZE_MAX,
+    }
+}
+
+/// Blocks that are soon used again.
+fn reused_heaps() -> Vec<Scenario> {
+    // Three blocks to a chunk, and each is freed as soon as no reader is left.
+    let eager = Reclamation { batch: 1, attempt: 1 };
+    let reused = Allocator {
+        lens: &[21_800],
+        slots: 2,
+        churn: (1, 5),
+        reclamation: eager,
+        size_max: (OVERHEAD + 8) << 16,
+        ..small_blocks()
+    };
+    let shared = Allocator { churn: (4, 5), ..reused.clone() };
+    let read = Allocator { slots: 1, gets: 6, ..shared.clone() };
+    vec![
+        Scenario::new("heap/reused", "blocks are reused", reused.clone(), alone(4, 8))
+            .reaching(&[REUSED]),
+        Scenario::new(
+            "heap/threads-reused",
+            "two threads reuse what the other one has freed",
+            shared,
+            prepared(by_priority(2, 3, 8)),
+        )
+        .with_weight(2)
+        .reaching(&[REUSED]),
+        Scenario::new(
+            "heap/contention-reused",
+            "blocks are reused beside their readers",
+            read,
+            briefly(3, 3, 6),
+        )
+        .with_weight(30)
+        .reaching(&[REUSED, RETIRED_UNDER_READER, HELD_BACK]),
+        Scenario::new("heap/killed", "killed, then power lost", reused, killed(alone(3, 6)))
+            .with_weight(2),
+    ]
+}
+
 fn heaps() -> Vec<Scenario> {
-    let small = Allocator { slots: 4, lens: &LENS[..4], churn: (1, 0), size_max: SIZE_MAX };
+    let small = small_blocks();
     // Freeing a batch empties chunks, which are given back.
     let reclaim = Allocator { lens: &[21_800, 9_000, 24], churn: (1, 31), ..small.clone() };
     let chunks = Allocator { slots: 8, lens: &[21_800], ..small.clone() };
@@ -149,7 +254,7 @@ fn heaps() -> Vec<Scenario> {
             prepared(alone(1, 8)),
         ),
         Scenario::new("heap/chunks", "chunks left behind half full", chunks, prepared(alone(8, 8))),
-        Scenario::new("heap/full", "the pool is full", full, alone(7, 8)),
+        Scenario::new("heap/full", "the pool is full", full, refusing(alone(7, 8))),
         Scenario::new("heap/threads", "two threads", all.clone(), together(2, 2, 4)),
         Scenario::new(
             "heap/threads-reclaim",
@@ -204,6 +309,20 @@ fn hash_maps() -> Vec<Scenario> {
             prepared(alone(2, 8)),
         ),
         Scenario::new("hashmap/recovery", "crashes inside recovery", map(Mix::All), recovery),
+        Scenario::new(
+            "hashmap/killed",
+            "killed, then power lost",
+            map(Mix::All),
+            killed(alone(3, 6)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "hashmap/threads-killed",
+            "two threads killed, then power lost",
+            Map { keys: 0..3, counts: false, ..map(Mix::Entries) },
+            killed(together(2, 3, 4)),
+        )
+        .with_weight(2),
         Scenario::new("hashmap/stores", "between any two stores", map(Mix::All), stores),
         Scenario::new(
             "hashmap/process",
@@ -393,7 +512,13 @@ fn bytes() -> Vec<Scenario> {
             "bytes/full",
             "the pool is full",
             full,
-            Config { samples: 8, full_max: 16, ..alone(7, 5) },
+            refusing(Config { samples: 8, full_max: 16, ..alone(7, 5) }),
+        ),
+        Scenario::new(
+            "bytes/killed",
+            "killed, then power lost",
+            of::<TestKey>(3, &[0, 40, 700, 9_000]),
+            killed(alone(3, 5)),
         ),
         Scenario::new(
             "bytes/threads",
@@ -429,9 +554,46 @@ fn objects<T>(count: u64) -> Objects<T> {
     Objects { count, size_max: SIZE_MAX, disturbed: false, hot: &[], types: PhantomData }
 }
 
+/// As `config`, with a few images of each point, of which there are many.
+fn few_images(config: Config) -> Config {
+    let nested = Nested { depth: 1, one_in: 32, samples: 2 };
+    Config { full_max: 4, samples: 4, nested, ..config }
+}
+
 /// As `config`, with crashes between any two stores.
 pub(super) fn at_stores(config: Config) -> Config {
     Config { points: Points::Stores, ..config }
+}
+
+/// Every kind of transactional object; and what a process leaves that is killed in a transaction.
+fn kinds_of_objects() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "line_tx/cells",
+            "owned, shared, cells and the bounded buffer",
+            Cells { size_max: SIZE_MAX },
+            alone(4, 8),
+        ),
+        Scenario::new(
+            "line_tx/cells-threads",
+            "threads on objects of each kind",
+            Cells { size_max: SIZE_MAX },
+            together(2, 2, 4),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "line_tx/killed",
+            "killed, then power lost",
+            Cells { size_max: SIZE_MAX },
+            killed(alone(3, 6)),
+        ),
+        Scenario::new(
+            "line_tx/killed-copies",
+            "objects of several lines; killed, then power lost",
+            objects::<[u8; 200]>(2),
+            killed(alone(2, 5)),
+        ),
+    ]
 }
 
 fn line_transactions() -> Vec<Scenario> {

@@ -4,7 +4,9 @@ use remanent_crashsim::{Class, Config, Faults, Nested, Oracle, Points, SimOption
 
 use super::Scenario;
 use super::batch_map::{Batched, Mix};
-use super::scenarios::{OVERHEAD, SIZE_MAX, alone, by_priority, class, pages, prepared, together};
+use super::scenarios::{
+    OVERHEAD, SIZE_MAX, alone, by_priority, class, killed, pages, prepared, refusing, together,
+};
 
 /// Scenarios of the batched map.
 pub(super) fn batch_maps() -> Vec<Scenario> {
@@ -62,6 +64,7 @@ fn small_batch_maps() -> Vec<Scenario> {
         scenario("batch_map/eager", "writers make batches safe", eager, alone(3, 7)),
         scenario("batch_map/stores", "between any two stores", SMALL, stores),
         scenario("batch_map/recovery", "crashes inside recovery", SMALL, recovery),
+        scenario("batch_map/killed", "killed, then power lost", SMALL, killed(alone(3, 7))),
         scenario("batch_map/fresh", "lives one after the other", SMALL, fresh),
         scenario("batch_map/faults", "lines that cannot be read", SMALL, faults),
         scenario("batch_map/process", "the process dies", SMALL, process),
@@ -83,7 +86,7 @@ fn filling_batch_maps() -> Vec<Scenario> {
     let size_max = (OVERHEAD + 7) << 16;
     let inherited = Batched { inherited: 1_700, lens: &[40], size_max, ..SMALL };
     let fails = {
-        let config = few(alone(1, 6));
+        let config = refusing(few(alone(1, 6)));
         Config { sim: SimOptions { grow_fails_at: Some(3), ..config.sim }, ..config }
     };
     let in_file = pages(few(alone(1, 6)));
@@ -114,10 +117,10 @@ fn filling_batch_maps() -> Vec<Scenario> {
             "batch_map/inherited",
             "memory that held something else",
             inherited,
-            unpunched(few(alone(0, 4))),
+            unpunched(few(Config { creation: false, ..alone(0, 4) })),
         ),
         scenario("batch_map/long", "values longer than a segment", long, few(alone(1, 6))),
-        scenario("batch_map/full", "the pool is full", full, few(alone(6, 6))),
+        scenario("batch_map/full", "the pool is full", full, refusing(few(alone(6, 6)))),
         scenario("batch_map/growth-fails", "the disk is full", FILLING, fails),
         scenario("batch_map/pages-segments", "segments in a file", FILLING, in_file),
     ]

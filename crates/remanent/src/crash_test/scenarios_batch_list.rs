@@ -7,7 +7,9 @@ use remanent_structures::batch_list::{Append, FlushAlways, Log, Table};
 
 use super::Scenario;
 use super::batch_list::{Lists, Tested};
-use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
+use super::scenarios::{
+    SIZE_MAX, alone, at_stores, briefly, class, killed, pages, prepared, together,
+};
 
 /// All scenarios of a variant, whose names begin alike.
 macro_rules! every_way {
@@ -38,13 +40,28 @@ macro_rules! every_way {
 }
 
 pub(super) fn batch_lists() -> Vec<Scenario> {
+    let mut all = vec![
+        Scenario::new(
+            "batch_list/killed",
+            "killed, then power lost",
+            Lists { hurried: true, ..lists::<Table>(4, &[0, 40, 200]) },
+            Config { oracle: Oracle::Buffered, ..killed(alone(3, 7)) },
+        ),
+        Scenario::new(
+            "batch_list/always-killed",
+            "killed, then power lost",
+            lists::<FlushAlways>(4, &[0, 40, 200]),
+            killed(alone(3, 7)),
+        ),
+    ];
     let variants = [
         every_way!(FlushAlways, Durable, "batch_list/always"),
         every_way!(Append, Buffered, "batch_list/append"),
         every_way!(Log, Buffered, "batch_list/log"),
         every_way!(Table, Buffered, "batch_list/table"),
     ];
-    variants.into_iter().flatten().collect()
+    all.extend(variants.into_iter().flatten());
+    all
 }
 
 /// Writers make their own batches safe when about five elements are not.

@@ -6,7 +6,9 @@ use remanent_crashsim::{Class, Config, Faults, Nested, SimOptions};
 
 use super::Scenario;
 use super::blink_tree::{Form, Mix, THINNED, Texts, Tree, Words};
-use super::scenarios::{SIZE_MAX, alone, at_stores, briefly, class, pages, prepared, together};
+use super::scenarios::{
+    SIZE_MAX, alone, at_stores, briefly, class, killed, pages, prepared, refusing, together,
+};
 
 /// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
 const FULL_BASE: u64 = 48;
@@ -100,9 +102,16 @@ pub(super) fn blink_trees() -> Vec<Scenario> {
     all
 }
 
-/// What clears trees, and loads entries.
+fn killed_tree<F: Form + Clone + Send>(name: &'static str) -> Scenario {
+    let tree = Tree { base: 2..6, ..tree::<F>(Mix::All) };
+    Scenario::new(name, "killed, then power lost", tree, killed(alone(2, 6)))
+}
+
+/// What clears trees, and loads entries; and a process that is killed.
 fn in_steps() -> Vec<Scenario> {
     let mut all = vec![
+        killed_tree::<Words>("blink_tree/killed"),
+        killed_tree::<Texts>("blink_tree/records-killed"),
         cleared::<Words>("blink_tree/cleared"),
         cleared::<Texts>("blink_tree/records-cleared"),
     ];
@@ -243,7 +252,7 @@ fn shapes<F: Form + Clone + Send>(names: [&'static str; 8]) -> Vec<Scenario> {
             full,
             "the pool is full",
             Tree { keys: 0..160, base: 0..FULL_BASE, size_max: F::SIZE_FULL, ..growth() },
-            Config { after: 6, ..prepared(alone(12, 12)) },
+            refusing(Config { after: 6, ..prepared(alone(12, 12)) }),
         ),
         Scenario::new(
             chunks,

@@ -7,7 +7,8 @@ use remanent_crashsim::{Class, Config, Faults, Nested};
 use super::Scenario;
 use super::bptree::{Mix, MultiTree, Tree, Wide};
 use super::scenarios::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, pages, prepared, together,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, killed, pages, prepared,
+    refusing, together,
 };
 
 fn tree<V>(mix: Mix, base: u64) -> Tree<V> {
@@ -62,7 +63,7 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
             narrow(Mix::Growing, 0),
             Config {
                 creation: false,
-                nested: Nested { depth: 2, one_in: 2, samples: 6 },
+                nested: Nested { depth: 2, one_in: 6, samples: 6 },
                 after: 8,
                 ..alone(3, 1)
             },
@@ -74,6 +75,13 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
             narrow(Mix::All, 0),
             class(Class::Process, alone(5, 8)),
         ),
+        Scenario::new(
+            "bptree/killed",
+            "killed, then power lost",
+            narrow(Mix::All, 0),
+            killed(alone(5, 6)),
+        )
+        .with_weight(2),
         Scenario::new("bptree/pages", "a page-cache file", narrow(Mix::All, 0), pages(alone(5, 6))),
         Scenario::new(
             "bptree/faults",
@@ -81,7 +89,7 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
             narrow(Mix::All, 0),
             faults,
         ),
-        Scenario::new("bptree/full", "the pool is full", full, prepared(alone(4, 10))),
+        Scenario::new("bptree/full", "the pool is full", full, refusing(prepared(alone(4, 10)))),
         Scenario::new("bptree/multi", "several entries a key", multi.clone(), alone(5, 8)),
         Scenario::new(
             "bptree/multi-recovery",
@@ -106,7 +114,12 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
             "bptree/shift-wide",
             "entries in two lines make room for others, and crashes follow",
             wide(Mix::Growing, 0),
-            Config { nested: again, after: 6, creation: false, ..at_stores(alone(2, 3)) },
+            Config {
+                nested: Nested { one_in: 48, ..again },
+                after: 6,
+                creation: false,
+                ..at_stores(alone(2, 3))
+            },
         ),
         Scenario::new(
             "bptree/split-wide",

@@ -4,7 +4,9 @@ use remanent_crashsim::{Class, Config, Faults, Nested};
 
 use super::Scenario;
 use super::disk::{Disks, Kind};
-use super::scenarios::{OVERHEAD, SIZE_MAX, alone, briefly, class, pages, prepared, together};
+use super::scenarios::{
+    OVERHEAD, SIZE_MAX, alone, briefly, class, killed, pages, prepared, refusing, together,
+};
 
 /// Blocks of one leaf, few enough that operations meet; some at the edge between two leaves, and the first behind a
 /// node of leaves.
@@ -90,6 +92,7 @@ fn disturbed(config: Config) -> Config {
 
 pub(super) fn disks() -> Vec<Scenario> {
     let mut all = on_memory();
+    all.extend(with_few_spares());
     all.extend(on_other_media());
     all
 }
@@ -137,7 +140,7 @@ fn on_memory() -> Vec<Scenario> {
         ),
         Scenario::new("disk/snapshots", "made and removed", with(SNAPSHOTS), alone(4, 6)),
         Scenario::new("disk/spilled", "records in blocks", spilled, spilled_config).with_weight(4),
-        Scenario::new("disk/full", "the pool is full", full, prepared(alone(12, 6))),
+        Scenario::new("disk/full", "the pool is full", full, refusing(prepared(alone(12, 6)))),
         Scenario::new(
             "disk/threads",
             "three threads on a few blocks",
@@ -153,6 +156,41 @@ fn on_memory() -> Vec<Scenario> {
         .with_weight(6),
         Scenario::new("disk/recovery", "crashes during recovery", with(ALL), nested),
         Scenario::new("disk/recovered", "crashes soon after one", recovered, recovered_config),
+    ]
+}
+
+/// Lanes that keep so few spares that what one frees another one soon uses.
+fn with_few_spares() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "disk/spares",
+            "what is replaced is free at once",
+            Disks { lbas: FEW, mix: WRITES, spares_max: 0, ..DISK },
+            alone(4, 4),
+        ),
+        Scenario::new(
+            "disk/spares-recovery",
+            "what is replaced is free soon, and crashes follow",
+            Disks { lbas: FEW, mix: RECOVERED, spares_max: 1, ..DISK },
+            Config {
+                nested: Nested { depth: 2, one_in: 16, samples: 4 },
+                creation: false,
+                ..alone(5, 3)
+            },
+        ),
+        Scenario::new(
+            "disk/threads-spares",
+            "threads reuse what others have replaced",
+            Disks { lbas: FEW, mix: WRITES, spares_max: 0, ..DISK },
+            together(3, 3, 3),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "disk/spares-killed",
+            "killed, then power lost",
+            Disks { lbas: FEW, mix: ALL, spares_max: 1, ..DISK },
+            killed(alone(3, 5)),
+        ),
     ]
 }
 

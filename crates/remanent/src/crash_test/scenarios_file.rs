@@ -4,7 +4,9 @@ use remanent_crashsim::{Class, Config, Faults, Nested};
 
 use super::Scenario;
 use super::file::{Files, Kind};
-use super::scenarios::{OVERHEAD, SIZE_MAX, alone, briefly, class, pages, prepared, together};
+use super::scenarios::{
+    OVERHEAD, SIZE_MAX, alone, briefly, class, killed, pages, prepared, refusing, together,
+};
 
 /// In one line, in the next ones, and at the end of a page.
 const NEAR: &[u64] = &[0, 8, 64, 136, 4088];
@@ -59,7 +61,7 @@ pub(super) fn files() -> Vec<Scenario> {
             Files { places: FAR, ..FILE },
             alone(0, 6),
         ),
-        Scenario::new("file/full", "the pool is full", full, prepared(alone(2, 8))),
+        Scenario::new("file/full", "the pool is full", full, refusing(prepared(alone(2, 8)))),
         Scenario::new(
             "file/threads",
             "two threads sync what both write",
@@ -81,6 +83,7 @@ pub(super) fn files() -> Vec<Scenario> {
         )
         .with_weight(6),
         Scenario::new("file/recovery", "crashes during recovery", FILE, nested),
+        Scenario::new("file/killed", "killed, then power lost", FILE, killed(alone(3, 6))),
         Scenario::new(
             "file/process",
             "the process dies",

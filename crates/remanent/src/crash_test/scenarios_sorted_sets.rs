@@ -5,7 +5,8 @@ use remanent_crashsim::{Class, Config, Nested};
 use super::Scenario;
 use super::lagging_sets::LaggingKeys;
 use super::scenarios::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, pages, prepared, together,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, killed, pages, prepared,
+    refusing, together,
 };
 use super::sorted_sets::{Keys, Mix};
 
@@ -16,6 +17,13 @@ fn keys(mix: Mix) -> Keys {
 /// Scenarios of sorted sets.
 pub(super) fn sorted_sets() -> Vec<Scenario> {
     let mut all = durable();
+    all.push(full());
+    all.push(Scenario::new(
+        "sorted_sets/killed",
+        "killed, then power lost",
+        keys(Mix::All),
+        Config { nested: Nested { depth: 1, one_in: 64, samples: 3 }, ..killed(alone(2, 4)) },
+    ));
     all.extend(swept());
     all.extend(batched());
     all
@@ -88,9 +96,7 @@ fn batched() -> Vec<Scenario> {
     ]
 }
 
-fn durable() -> Vec<Scenario> {
-    let nested = Nested { depth: 2, one_in: 32, samples: 2 };
-    let with_members = |mix| Keys { base: 3, ..keys(mix) };
+fn full() -> Scenario {
     // The heap's header, the map, the tree's nodes, and chunks of records that the members nearly fill.
     let full = Keys {
         base: 28,
@@ -99,6 +105,12 @@ fn durable() -> Vec<Scenario> {
         size_max: (OVERHEAD + 16) << 16,
         ..keys(Mix::Members)
     };
+    Scenario::new("sorted_sets/full", "the pool is full", full, refusing(prepared(alone(10, 8))))
+}
+
+fn durable() -> Vec<Scenario> {
+    let nested = Nested { depth: 2, one_in: 32, samples: 2 };
+    let with_members = |mix| Keys { base: 3, ..keys(mix) };
     vec![
         Scenario::new(
             "sorted_sets/sequence",
@@ -142,7 +154,6 @@ fn durable() -> Vec<Scenario> {
             keys(Mix::All),
             prepared(pages(alone(2, 3))),
         ),
-        Scenario::new("sorted_sets/full", "the pool is full", full, prepared(alone(10, 8))),
         Scenario::new(
             "sorted_sets/threads",
             "three clients change sets",

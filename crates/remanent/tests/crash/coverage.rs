@@ -1,0 +1,113 @@
+//! What the scenarios of a subject must have executed: every flush and every fence of its sources.
+//!
+//! A call that no scenario comes to stands in code that no crash is explored in. Calls are found by their text, and
+//! compared with the places that the simulator saw. Calls inside of functions with `#[track_caller]` are seen at the
+//! places that those are called from.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use remanent_crashsim::Site;
+
+/// How a call that flushes or fences looks.
+const CALLS: [&str; 5] = [".flush(", ".fence(", ".persist(", ".fence_with(", ".flush_noted("];
+
+/// Calls that no scenario comes to: the end of the file's path, a part of the line, and why.
+const UNREACHED: &[(&str, &str, &str)] = &[(
+    "structures/src/line_tx/recover.rs",
+    "                medium.fence();",
+    "bounds what is flushed at once while more than a thousand objects are created, to which nothing leads yet",
+)];
+
+/// Calls in these files and folders, given from `crates/` on, that are not among `sites` and that nothing explains.
+pub(crate) fn unreached(paths: &[&str], but: &[&str], sites: &BTreeSet<Site>) -> Vec<String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it lies among the crates");
+    let mut files = Vec::new();
+    paths.iter().for_each(|path| collect(&crates.join(path), &mut files));
+    assert!(!files.is_empty(), "no source in {paths:?}");
+    let mut missed = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(crates).expect("found there").display().to_string();
+        if but.iter().any(|path| name.starts_with(path)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).expect("a source file");
+        for (line, code) in calls(&text) {
+            let is_seen = |site: &Site| site.line == line && site.file.ends_with(&name);
+            if !sites.iter().any(is_seen) && reason(&name, code).is_none() {
+                missed.push(format!("{name}:{line}: {}", code.trim()));
+            }
+        }
+    }
+    missed
+}
+
+fn reason(file: &str, code: &str) -> Option<&'static str> {
+    let is_it = |known: &&(&str, &str, &str)| file.ends_with(known.0) && code.contains(known.1);
+    UNREACHED.iter().find(is_it).map(|known| known.2)
+}
+
+fn collect(path: &Path, files: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        let entries = fs::read_dir(path).expect("a folder of sources");
+        let mut entries: Vec<PathBuf> =
+            entries.map(|entry| entry.expect("a folder of sources").path()).collect();
+        entries.sort();
+        entries.iter().for_each(|entry| collect(entry, files));
+    } else if path.extension().is_some_and(|extension| extension == "rs") {
+        files.push(path.to_owned());
+    }
+}
+
+/// Lines with a call, by number, outside of comments, tests, and functions that stand for their callers.
+fn calls(text: &str) -> Vec<(u32, &str)> {
+    let mut found = Vec::new();
+    let mut lines = (1..).zip(text.lines());
+    let mut is_for_caller = false;
+    while let Some((number, line)) = lines.next() {
+        let code = line.trim_start();
+        if code == "#[cfg(test)]" {
+            break;
+        }
+        is_for_caller |= code.starts_with("#[track_caller]");
+        let is_function = code.split_whitespace().take(6).any(|word| word == "fn");
+        if is_for_caller && is_function {
+            is_for_caller = false;
+            let end = format!("{}}}", &line[..line.len() - code.len()]);
+            if !line.trim_end().ends_with('}') {
+                lines.find(|(_, line)| *line == end);
+            }
+            continue;
+        }
+        if !code.starts_with("//") && CALLS.iter().any(|call| code.contains(call)) {
+            found.push((number, line));
+        }
+    }
+    found
+}
+
+#[test]
+fn calls_are_found_outside_of_comments_tests_and_tracked_functions() {
+    let text = "\
+fn a() {
+    // x.flush(1);
+    x.flush(1);
+    x
+        .persist(2);
+}
+
+#[inline]
+#[track_caller]
+fn b() {
+    x.fence();
+}
+
+fn c() { x.fence(); }
+
+#[cfg(test)]
+mod tests { fn d() { x.fence(); } }
+";
+    let lines: Vec<u32> = calls(text).into_iter().map(|(line, _)| line).collect();
+    assert_eq!(lines, [3, 5, 14]);
+}
