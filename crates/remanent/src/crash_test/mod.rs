@@ -41,6 +41,7 @@ use std::sync::Arc;
 use remanent_crashsim::{Config, Outcome, Report, Sim, Subject};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::Format;
+use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, ChunkState};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{Error, Key, OrderedKey, Stored};
 use xxhash_rust::xxh3::xxh3_64;
@@ -211,7 +212,7 @@ impl<T> Open<T> {
     }
 
     fn check(&self) -> Outcome {
-        must_be_empty(self.pool.check()?.violations)
+        check_pool(&self.pool)
     }
 }
 
@@ -228,6 +229,20 @@ fn create_pool(medium: Arc<Sim>, format: &Format) -> Outcome<Pool<Arc<Sim>>> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Checks the pool's own part, and that chunks that are to hold zeros do.
+fn check_pool(pool: &Pool<Arc<Sim>>) -> Outcome {
+    must_be_empty(pool.check()?.violations)?;
+    let medium = pool.medium();
+    let end = (medium.len() / CHUNK_LEN) as u32;
+    for chunk in (0..end).map(ChunkId).filter(|chunk| chunk.is_data()) {
+        let is_free = medium.load(chunk.state()) == ChunkState::FREE.encode();
+        if is_free && !medium.is_zero(chunk.offset(), CHUNK_LEN) {
+            return Err(format!("chunk {} is to hold zeros, and does not", chunk.0).into());
+        }
+    }
+    Ok(())
 }
 
 fn must_be_empty(violations: Vec<Violation>) -> Outcome {

@@ -9,7 +9,7 @@ use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{Error, Pool, Result};
 
 use super::heap::{Content, Table};
-use super::{Answer, answer, create_pool, is_refused, must_be_empty};
+use super::{Answer, answer, check_pool, create_pool, is_refused};
 
 /// Roots with a table each, opened and closed by every operation.
 #[derive(Clone, Debug)]
@@ -192,7 +192,7 @@ impl Subject for Roots {
         for root in pool.roots()? {
             pool.open_root::<Table>(&root.name)?.check()?;
         }
-        must_be_empty(pool.check()?.violations)
+        check_pool(pool)
     }
 
     fn is_refused(&self, answer: &Answer<bool>) -> bool {
@@ -244,6 +244,6 @@ impl Subject for Superblock {
     fn op(&self, _: &mut Rng) {}
 
     fn check(&self, pool: &Self::Handle) -> Outcome {
-        must_be_empty(pool.check()?.violations)
+        check_pool(pool)
     }
 }

@@ -109,6 +109,11 @@ pub(super) fn class(class: Class, config: Config) -> Config {
     Config { sim: SimOptions { class, ..config.sim }, ..config }
 }
 
+/// As `config`, on a file system on which one call for room fails, another one with each seed.
+pub(super) fn without_room(calls: u64, config: Config) -> Config {
+    refusing(Config { faults: Faults { full: calls, ..config.faults }, ..config })
+}
+
 pub(super) fn pages(config: Config) -> Config {
     Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
 }
@@ -118,6 +123,8 @@ fn pools() -> Vec<Scenario> {
         Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX, is_watched: false };
     // The ballast leaves five chunks of the first growth.
     let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
+    // Runs whose first chunk, and whose last, becomes the heap of a root, which is to begin with zeros.
+    let space = Roots { names: 3, lens: &[190_000, 600_000], ..roots.clone() };
     let full =
         Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
     // A root has two chunks, so one that comes soon takes those of one that is gone.
@@ -142,8 +149,41 @@ fn pools() -> Vec<Scenario> {
     };
     vec![
         Scenario::new("pool/roots", "roots created, filled, removed", roots.clone(), alone(2, 6)),
-        Scenario::new("pool/growth", "the file grows", nearly_full.clone(), alone(2, 5)),
-        Scenario::new("pool/growth-fails", "the disk is full", nearly_full, refused),
+        Scenario::new("pool/growth", "the file grows", nearly_full.clone(), alone(2, 5))
+            .reaching(&["growth", "sync"]),
+        Scenario::new("pool/growth-fails", "the disk is full", nearly_full.clone(), refused),
+        Scenario::new(
+            "pool/space",
+            "runs are given back to the file system, and their chunks used again",
+            space.clone(),
+            prepared(alone(4, 8)),
+        )
+        .with_weight(4)
+        .reaching(&["release", "allocation"]),
+        Scenario::new(
+            "pool/space-process",
+            "the same, and the process dies",
+            space.clone(),
+            class(Class::Process, prepared(alone(4, 8))),
+        )
+        .with_weight(2)
+        .reaching(&["release", "allocation"]),
+        Scenario::new(
+            "pool/no-room",
+            "each call for room fails once, while the file grows and shrinks",
+            nearly_full,
+            without_room(6, prepared(alone(2, 5))),
+        )
+        .with_weight(6)
+        .reaching(&["growth", "release", "no room"]),
+        Scenario::new(
+            "pool/space-no-room",
+            "each call for room fails once, while chunks are used again",
+            space,
+            without_room(8, prepared(alone(4, 8))),
+        )
+        .with_weight(8)
+        .reaching(&["release", "no room"]),
         Scenario::new("pool/full", "the pool is full", full, refusing(alone(3, 6))),
         // A root that another thread has open is not removed.
         Scenario::new(
@@ -246,7 +286,16 @@ fn heaps() -> Vec<Scenario> {
     let churned = Allocator { churn: (3, 31), slots: 2, ..reclaim.clone() };
     vec![
         Scenario::new("heap/small", "blocks of size classes", small.clone(), alone(2, 8)),
-        Scenario::new("heap/large", "runs of chunks", large.clone(), alone(2, 6)),
+        Scenario::new("heap/large", "runs of chunks", large.clone(), alone(2, 6))
+            .reaching(&["release"]),
+        Scenario::new(
+            "heap/no-room",
+            "each call for room fails once",
+            all.clone(),
+            without_room(8, prepared(alone(2, 8))),
+        )
+        .with_weight(8)
+        .reaching(&["release", "no room"]),
         Scenario::new(
             "heap/reclaim",
             "batches freed, chunks emptied",
@@ -520,6 +569,14 @@ fn bytes() -> Vec<Scenario> {
             of::<TestKey>(3, &[0, 40, 700, 9_000]),
             killed(alone(3, 5)),
         ),
+        Scenario::new(
+            "bytes/no-room",
+            "each call for room fails once, with values of several chunks",
+            of::<TestKey>(3, &[30, 9_000, 24_000, 70_000]),
+            without_room(6, prepared(alone(2, 7))),
+        )
+        .with_weight(6)
+        .reaching(&["release", "no room"]),
         Scenario::new(
             "bytes/threads",
             "two threads",
