@@ -88,6 +88,11 @@ impl Error {
         matches!(self, Error::Pool(error) if error.is_full())
     }
 
+    /// Whether bytes of the structure are not what was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Error::Checksum { .. } | Error::Corrupt { .. })
+    }
+
     /// The entry at `offset` does not have the checksum that was stored with it. A fault of the medium comes first: what
     /// cannot be read is shown as zeros.
     #[cold]

@@ -11,11 +11,12 @@
 //! level k    64 << k slots
 //! ```
 
+use std::collections::HashSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use remanent_pmem::heap::{Block, Heap};
-use remanent_pmem::pool::layout::CHUNK_LEN;
+use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId};
 use remanent_pmem::{Error, Medium, Result, WORD_LEN};
 
 /// Bytes of an ordinary segment.
@@ -102,12 +103,15 @@ impl Segments {
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.persist(directory, DIRECTORY_LEN);
         let segments = Self::create(directory);
+        let mut blocks = HashSet::from([directory]);
         for level in 0..LEVEL_COUNT {
             let Some(table) = segments.table(medium, level) else { continue };
+            let len = (LEVEL_SLOTS << level) * WORD_LEN;
             if level > 0 {
+                segments.check_table(heap, level, table)?;
                 // Flush and fence: as above.
                 // Redundant: as above.
-                medium.persist(table, (LEVEL_SLOTS << level) * WORD_LEN);
+                medium.persist(table, len);
             }
             for (index, mirrored) in segments.words.level(level).iter().enumerate() {
                 let at = table + index as u64 * WORD_LEN;
@@ -120,12 +124,39 @@ impl Segments {
                     let what = format!("no segment of {len} bytes lies at {offset:#x}");
                     return Err(Error::corrupt(at, what));
                 }
+                if !blocks.insert(offset) {
+                    let what = format!("the segment at {offset:#x} has another slot, too");
+                    return Err(Error::corrupt(at, what));
+                }
                 mirrored.store(word, Ordering::Relaxed);
                 let slot = LEVEL_SLOTS * ((1 << level) - 1) + index as u64;
                 segments.end.fetch_max(slot as u32 + 1, Ordering::Relaxed);
             }
         }
         Ok(segments)
+    }
+
+    /// Refuses what cannot be the table of a level, before it is walked: tables are made one after the other, and
+    /// each lies by itself.
+    fn check_table<M: Medium>(&self, heap: &Heap<M>, level: usize, table: u64) -> Result<()> {
+        let medium = heap.medium();
+        let len_of = |level: usize| (LEVEL_SLOTS << level) * WORD_LEN;
+        let overlaps = |other: u64, len: u64| other < table + len_of(level) && table < other + len;
+        let is_inside = table.is_multiple_of(WORD_LEN)
+            && ChunkId::containing(table).is_data()
+            && table.checked_add(len_of(level)).is_some_and(|end| end <= medium.len());
+        let is_apart = || {
+            !overlaps(self.directory, DIRECTORY_LEN)
+                && (1..level).all(|lower| {
+                    let lower_table = self.table(medium, lower);
+                    lower_table.is_some_and(|table| !overlaps(table, len_of(lower)))
+                })
+        };
+        if is_inside && is_apart() {
+            return Ok(());
+        }
+        let what = format!("no table of level {level} of a directory can lie at {table:#x}");
+        Err(Error::corrupt(self.directory + level as u64 * WORD_LEN, what))
     }
 
     /// One past the highest slot that was ever taken.

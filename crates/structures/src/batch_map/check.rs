@@ -54,11 +54,15 @@ impl<M: Medium> Core<M> {
     ) {
         let slot = entry.place().slot();
         let at = self.log.segments.offset(slot) + entry.place().at();
-        let Some((start, head)) = self.record(entry) else {
+        let Some(record) = self.log.locate(entry.place()) else {
             violations.push(Violation::new(at, "the index leads to no record"));
             return;
         };
+        let (start, head) = (record.start, record.head);
         *live.entry(slot).or_insert(0) += head.record_len();
+        if !self.log.is_whole(&record) {
+            violations.push(Violation::new(start, "a record has changed since it was written"));
+        }
         if self.medium().load(start + HASH) != entry.hash {
             violations.push(Violation::new(start, "the index leads to a record of another hash"));
         }

@@ -5,27 +5,27 @@
 //!
 //! A tombstone is needed as long as an older value of its key lies anywhere in the log. The index counts
 //! those values; with the last of them the tombstone is dropped.
+//!
+//! A record that has changed since it was written is not moved: that would give it a checksum that fits. Its segment
+//! is left as it is, and everything in it can be read as before.
 
-use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::{Error as PoolError, Medium};
+use remanent_pmem::Medium;
 
 use super::Core;
-use super::layout::{HASH, Head, KEY, Kind, Place, RECORDS, SEQUENCE, end_mark};
+use super::layout::{HASH, Kind, RECORDS, end_mark};
 use super::log::{Purpose, Record};
 use super::ops::Hashed;
-use crate::Result;
+use super::record::Located;
 use crate::background::lock_patiently;
 use crate::segments::Slot;
+use crate::{Error, Result};
 
-/// A record in a segment that is emptied.
+/// A value in a segment that is emptied.
 struct Found {
-    place: Place,
-    start: u64,
-    head: Head,
     hash: u64,
-    key: Vec<u8>,
+    key: Box<[u8]>,
 }
 
 impl<M: Medium> Core<M> {
@@ -52,6 +52,8 @@ impl<M: Medium> Core<M> {
         self.log.set_relieving(false);
         match compacted {
             Err(error) if error.is_full() => Ok(false),
+            // Another one is picked next.
+            Err(error) if error.is_damage() => Ok(true),
             compacted => compacted.map(|()| true),
         }
     }
@@ -59,12 +61,15 @@ impl<M: Medium> Core<M> {
     /// Moves what is live out of segments at rest, and makes them void. Only by who holds `compacting`.
     pub(super) fn compact(&self, slots: &[Slot]) -> Result<()> {
         let mut emptied = Vec::new();
-        let mut moved = Ok(());
+        let mut result = Ok(());
         for &slot in slots {
             match self.empty(slot) {
                 Ok(values) => emptied.push((slot, values)),
                 Err(error) => {
-                    moved = Err(error);
+                    if error.is_damage() {
+                        self.log.leave_damaged(slot);
+                    }
+                    result = Err(error);
                     break;
                 }
             }
@@ -74,31 +79,48 @@ impl<M: Medium> Core<M> {
             self.log.sync()?;
         }
         for (slot, values) in emptied {
-            self.require_dead(slot)?;
+            if let Err(error) = self.require_dead(slot) {
+                self.log.leave_damaged(slot);
+                result = Err(error);
+                continue;
+            }
             values.iter().for_each(|found| self.count_value_out(found));
             self.log.recycle(slot);
             // Release: partner of the Acquire in `relieved`.
             self.relieved.fetch_add(1, Ordering::Release);
         }
         self.log.heap.verify()?;
-        moved
+        result
     }
 
     /// Moves what is live out of a segment. Returns the values that lie there.
     fn empty(&self, slot: Slot) -> Result<Vec<Found>> {
         let mut values = Vec::new();
-        if self.log.is_void(slot) {
+        let Some(segment) = self.log.segments.get(slot).filter(|_| !self.log.is_void(slot)) else {
             return Ok(values);
-        }
-        let mut moved = Ok(());
-        self.visit_segment(slot, |found| {
-            moved = self.move_live(&found);
-            if found.head.kind == Kind::Value {
-                values.push(found);
+        };
+        let sequence = self.log.sequence(slot);
+        let mut at = RECORDS;
+        while self.medium().load(segment.offset + at) != end_mark(sequence ^ self.log.salt, at) {
+            let record = self.log.locate_at(slot, at);
+            let record = record.ok_or_else(|| self.no_end(segment.offset + at))?;
+            let hash = self.medium().load(record.start + HASH);
+            let key = self.log.with_bytes(&record, |key, value| {
+                self.log.compare_record(&record, key, value)?;
+                self.move_live(&record, Hashed { hash, bytes: key }, value)?;
+                Ok::<_, Error>(Box::from(key))
+            })?;
+            if record.head.kind == Kind::Value {
+                values.push(Found { hash, key });
             }
-            if moved.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
-        moved.map(|()| values)
+            at += record.head.record_len();
+        }
+        Ok(values)
+    }
+
+    #[cold]
+    fn no_end(&self, at: u64) -> Error {
+        Error::corrupt(&self.log.heap, at, "neither a record nor the end of a segment is here")
     }
 
     /// Refuses to void a segment in which something live was not found: a damaged record hides those behind it.
@@ -109,38 +131,15 @@ impl<M: Medium> Core<M> {
             return Ok(());
         }
         let what = format!("{live} bytes of live records were not found in this segment");
-        Err(PoolError::corrupt(self.log.segments.offset(slot), what).into())
-    }
-
-    fn visit_segment(&self, slot: Slot, mut visit: impl FnMut(Found) -> ControlFlow<()>) {
-        let Some(segment) = self.log.segments.get(slot) else { return };
-        let medium = self.medium();
-        let sequence = medium.load(segment.offset + SEQUENCE);
-        let mut at = RECORDS;
-        while at < segment.len {
-            let start = segment.offset + at;
-            let word = medium.load(start);
-            if word == end_mark(sequence ^ self.log.salt, at) {
-                return;
-            }
-            let Some(head) = Head::from_word(word) else { return };
-            let mut key = vec![0; head.key_len as usize];
-            medium.read(start + KEY, &mut key);
-            let hash = medium.load(start + HASH);
-            if visit(Found { place: Place::new(slot, at), start, head, hash, key }).is_break() {
-                return;
-            }
-            at += head.record_len();
-        }
+        Err(Error::corrupt(&self.log.heap, self.log.segments.offset(slot), what))
     }
 
     /// Appends a record again if the index leads to it.
-    fn move_live(&self, found: &Found) -> Result<()> {
-        let key = Hashed { hash: found.hash, bytes: &found.key };
-        let mut shard = self.shard(found.hash);
-        let Ok(at) = self.find(&shard.table, key) else { return Ok(()) };
+    fn move_live(&self, record: &Located, key: Hashed<'_>, value: &[u8]) -> Result<()> {
+        let mut shard = self.shard(key.hash);
+        let Ok(at) = self.find(&shard.table, key)? else { return Ok(()) };
         let entry = shard.table.get(at);
-        if entry.place() != found.place {
+        if entry.place() != record.place {
             return Ok(());
         }
         if entry.is_tombstone() && entry.stale() == 0 {
@@ -148,11 +147,9 @@ impl<M: Medium> Core<M> {
             shard.table.remove(at);
             return Ok(());
         }
-        let mut value = vec![0; found.head.value_len as usize];
-        self.medium().read(found.start + found.head.value(), &mut value);
-        let Found { head: Head { kind, .. }, hash, ref key, .. } = *found;
-        let record = Record { kind, hash, key, value: &value };
-        let place = self.log.append(record, Purpose::Relief)?;
+        let (kind, hash) = (record.head.kind, key.hash);
+        let moved = Record { kind, hash, key: key.bytes, value };
+        let place = self.log.append(moved, Purpose::Relief)?;
         self.count_out(entry);
         shard.table.set(at, entry.replaced(place, entry.is_tombstone()));
         Ok(())
@@ -162,7 +159,8 @@ impl<M: Medium> Core<M> {
     fn count_value_out(&self, found: &Found) {
         let mut shard = self.shard(found.hash);
         let key = Hashed { hash: found.hash, bytes: &found.key };
-        let Ok(at) = self.find(&shard.table, key) else { return };
+        // Where damage is met, the tombstone stays.
+        let Ok(Ok(at)) = self.find(&shard.table, key) else { return };
         let entry = shard.table.get(at).relieved();
         if entry.is_tombstone() && entry.stale() == 0 {
             self.count_out(entry);

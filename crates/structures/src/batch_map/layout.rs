@@ -3,11 +3,12 @@
 //! ```text
 //! header (in the heap's 2 KiB)              segment, of the map's length or that of one long record
 //! byte   0  seed of the keys' hashes        byte   0  sequence: its place in the log's order;
-//!        8  incarnation: how often the                 0 for a segment that holds nothing
+//!        8  incarnation: how often the                 or the mark of a segment that holds nothing
 //!           map was opened                          8  1 if what earlier segments hold is void
 //!       16  bytes of a segment                     16  sequence below which segments are safe
-//!       24  the incarnation that was closed        64  records, one after the other, then the end mark
-//!           properly last
+//!       24  the incarnation that was closed        24  how far it is known to be safe itself
+//!           properly last                          32  checksum of bytes 0 to 24, and of where it lies
+//!       32  checksum of seed and length            64  records, one after the other, then the end mark
 //!       64  directory of segments
 //!
 //! record, a multiple of 8 bytes
@@ -30,11 +31,14 @@ pub(super) const SEED: u64 = 0;
 pub(super) const INCARNATION: u64 = 8;
 pub(super) const SEGMENT_LEN: u64 = 16;
 pub(super) const CLOSED: u64 = 24;
+pub(super) const HEADER_SUM: u64 = 32;
 pub(super) const DIRECTORY: u64 = 64;
 
 pub(super) const SEQUENCE: u64 = 0;
 pub(super) const CLEARS: u64 = 8;
 pub(super) const TRUSTED_BEFORE: u64 = 16;
+pub(super) const SAFE: u64 = 24;
+pub(super) const SUM: u64 = 32;
 /// Where a segment's records begin: behind the line of its header.
 pub(super) const RECORDS: u64 = 64;
 /// Bytes of the end mark, for which there is always room.
@@ -119,6 +123,39 @@ pub(super) fn end_mark(sequence: u64, at: u64) -> u64 {
     mark(sequence, at) | 0xf
 }
 
+/// What a segment at this offset has for a sequence while it holds nothing: no zeros, which damage may bring.
+pub(super) fn void_mark(salt: u64, offset: u64) -> u64 {
+    mark(salt, offset) | 1 << 63
+}
+
+/// The word that says that a segment of this sequence is safe up to `at`.
+pub(super) fn safe_mark(sequence: u64, at: u64) -> u64 {
+    (at / WORD_LEN) | (mark(sequence, at) & !SAFE_AT)
+}
+
+/// How far a segment of this sequence is safe, if the word says so at all.
+pub(super) fn safe_to(word: u64, sequence: u64) -> Option<u64> {
+    let at = (word & SAFE_AT) * WORD_LEN;
+    (safe_mark(sequence, at) == word).then_some(at)
+}
+
+/// The bits of the word that are the place, in words.
+const SAFE_AT: u64 = u32::MAX as u64;
+
+/// The checksum of what a segment's header says that does not change.
+pub(super) fn segment_sum(salt: u64, offset: u64, words: [u64; 3]) -> u64 {
+    xxh3_64_with_seed(&bytes_of(words), mark(salt, offset))
+}
+
+/// The checksum of what the map's header says that does not change.
+pub(super) fn header_sum(seed: u64, segment_len: u64) -> u64 {
+    xxh3_64_with_seed(&bytes_of([segment_len]), seed)
+}
+
+fn bytes_of<const N: usize>(words: [u64; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
 /// Well-mixed bits that no other place and no other segment has.
 #[inline]
 fn mark(sequence: u64, at: u64) -> u64 {
@@ -192,5 +229,9 @@ mod tests {
         assert_ne!(sum(1, 64), sum(1, 72));
         assert_ne!(sum(1, 64), checksum(1, 64, head, 5, b"k", b"w"));
         assert_eq!(Head::from_word(end_mark(1, 64)), None);
+        assert_eq!(safe_to(safe_mark(7, 72), 7), Some(72));
+        assert_eq!(safe_to(safe_mark(7, 72), 8), None);
+        assert_eq!(safe_to(0, 7), None);
+        assert_ne!(void_mark(1, 1 << 20), void_mark(1, 2 << 20));
     }
 }

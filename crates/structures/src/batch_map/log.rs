@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::sync::PauseMutex;
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::layout::{
-    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SEED, SEGMENT_LEN,
-    SEGMENT_LEN_MAX, SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
+    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SAFE, SEED,
+    SEGMENT_LEN, SEGMENT_LEN_MAX, SEQUENCE, SUM, TRUSTED_BEFORE, checksum, end_mark, safe_mark,
+    segment_sum,
 };
 use super::pace::Balance;
 use super::space::Spares;
@@ -32,6 +33,8 @@ pub(super) struct Log<M: Medium> {
     pub(super) live: PerSlot,
     /// By slot, where the records end in a segment that is sealed; 0 for others.
     pub(super) filled: PerSlot,
+    /// By slot, the sequence of its segment; 0 for one that holds nothing.
+    pub(super) sequences: PerSlot,
     pub(super) balance: Balance,
     /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
     pub(super) salt: u64,
@@ -145,6 +148,7 @@ impl<M: Medium> Log<M> {
             segment_len,
             live: PerSlot::default(),
             filled: PerSlot::default(),
+            sequences: PerSlot::default(),
             balance: Balance::default(),
             salt,
             spares: PauseMutex::new(spares),
@@ -321,7 +325,27 @@ impl<M: Medium> Log<M> {
         // Release: partner of the Acquire in `unsafe_bytes` and `sync`.
         self.safe.fetch_max(target, Ordering::Release);
         self.tail.lock(medium).forget_runs(target);
+        if target > safe {
+            self.note_safe();
+        }
         Ok(())
+    }
+
+    /// Notes on the medium how far the log is safe, so that what has changed up to there is told from what a crash has
+    /// torn.
+    pub(super) fn note_safe(&self) {
+        let medium = self.medium();
+        // Held until it is stored: the segment may be used for something else once it is at rest.
+        let tail = self.tail.lock(medium);
+        // Acquire: partner of the Release in `persist`; what it says is durable.
+        let safe = self.safe.load(Ordering::Acquire);
+        if let Some(&Run { offset, sequence, start, .. }) = tail.runs.front() {
+            let at = RECORDS + safe.saturating_sub(start);
+            medium.store(offset + SAFE, safe_mark(sequence ^ self.salt, at));
+            // Flush: fenced by the next batch, or never.
+            // Redundant: where this is lost, damage of the last batch is taken for its torn end, and no image has any.
+            medium.flush(offset + SAFE, WORD_LEN);
+        }
     }
 
     /// Waits until everything that was appended before the call is safe.
@@ -372,8 +396,13 @@ impl<M: Medium> Log<M> {
             (sequence, if clears { sequence } else { oldest })
         };
         let offset = segment.offset;
+        let sum = segment_sum(self.salt, offset, [sequence, u64::from(clears), trusted_before]);
         medium.store(offset + TRUSTED_BEFORE, trusted_before);
         medium.store(offset + CLEARS, u64::from(clears));
+        medium.store(offset + SAFE, safe_mark(sequence ^ self.salt, RECORDS));
+        medium.store(offset + SUM, sum);
+        // Relaxed: whoever finds a record in it was told of that later.
+        self.sequences.make(slot).store(sequence, Ordering::Relaxed);
         // Release: after the other words, in this line's order of stores.
         medium.store(offset + SEQUENCE, sequence);
         // Flush and fence: the segment has its place before it has a record.
@@ -440,9 +469,11 @@ impl<M: Medium> Log<M> {
                 .any(|(other, _)| (1..cleared_before).contains(&self.sequence(other)))
     }
 
-    fn sequence(&self, slot: Slot) -> u64 {
-        let segment = self.segments.get(slot);
-        segment.map_or(0, |segment| self.medium().load(segment.offset + SEQUENCE))
+    /// The sequence of a slot's segment; 0 when it holds nothing.
+    #[inline]
+    pub(super) fn sequence(&self, slot: Slot) -> u64 {
+        // Relaxed: as in `open_segment`.
+        self.sequences.get(slot).map_or(0, |sequence| sequence.load(Ordering::Relaxed))
     }
 
     /// Segments that are not at rest: those with records that are not safe, the current one and the next.

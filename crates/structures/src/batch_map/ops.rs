@@ -4,11 +4,11 @@ use remanent_pmem::sync::PauseGuard;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 
-use remanent_pmem::{Frozen, Medium};
+use remanent_pmem::Medium;
 
 use super::Core;
 use super::index::{Entry, SHARD_BITS, Table};
-use super::layout::{Head, KEY, KEY_LEN_MAX, Kind, VALUE_LEN_MAX};
+use super::layout::{KEY, KEY_LEN_MAX, Kind, VALUE_LEN_MAX};
 use super::log::{Purpose, Record};
 use crate::background::lock_patiently;
 use crate::{Change, Error, Result};
@@ -48,31 +48,58 @@ impl<M: Medium> Core<M> {
         self.shards[(hash >> (64 - SHARD_BITS)) as usize].0.lock(self.medium())
     }
 
-    /// First byte of the newest record of an entry, and its first word.
+    /// Where the entry of a key is, or would be. Keys of the same hash are told apart by their records.
+    ///
+    /// # Errors
+    ///
+    /// When a record of this hash is damaged: it may be the key's.
     #[inline]
-    pub(super) fn record(&self, entry: Entry) -> Option<(u64, Head)> {
-        let place = entry.place();
-        let start = self.log.segments.offset(place.slot()) + place.at();
-        Some((start, Head::from_word(self.medium().load(start))?))
+    pub(super) fn find(&self, table: &Table, key: Hashed<'_>) -> Result<Found> {
+        let mut damaged = None;
+        let found = self.search(table, key, |other| {
+            if self.is_damaged(other) {
+                damaged = Some(other);
+            }
+        });
+        match damaged {
+            None => Ok(found),
+            Some(entry) => Err(self.damage_of(entry)),
+        }
     }
 
+    /// As [`find`](Core::find), with `meet` for each entry that has the hash and not the key.
     #[inline]
-    pub(super) fn find(&self, table: &Table, key: Hashed<'_>) -> Found {
+    pub(super) fn search(
+        &self,
+        table: &Table,
+        key: Hashed<'_>,
+        mut meet: impl FnMut(Entry),
+    ) -> Found {
         table.find(key.hash, |entry| {
-            self.record(entry).is_some_and(|(start, head)| {
-                head.key_len == key.bytes.len() as u64
-                    && self.medium().equals(start + KEY, key.bytes)
-            })
+            let is_it = self.log.locate(entry.place()).is_some_and(|record| {
+                record.head.key_len == key.bytes.len() as u64
+                    && self.medium().equals(record.start + KEY, key.bytes)
+            });
+            if !is_it {
+                meet(entry);
+            }
+            is_it
         })
     }
 
-    /// The bytes of a record's value, which stay as they are while its shard is held.
-    fn with_value<R>(&self, start: u64, head: Head, read: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: a record that the index leads to is complete and never stored to. Its segment is not
-        // used for anything else before the record was moved, for which its shard is needed; the caller
-        // holds that until the view has ended.
-        let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
-        read(&self.medium().view(value))
+    /// Whether the newest record of an entry has changed. Asked where its key is another than its hash says, for which
+    /// there is hardly any other reason.
+    #[cold]
+    fn is_damaged(&self, entry: Entry) -> bool {
+        self.log.locate(entry.place()).is_none_or(|record| !self.log.is_whole(&record))
+    }
+
+    #[cold]
+    fn damage_of(&self, entry: Entry) -> Error {
+        let what = "a record was whole when it was looked at again";
+        let start = self.log.segments.offset(entry.place().slot()) + entry.place().at();
+        let damage = self.read(entry, |_, _| ()).err();
+        damage.unwrap_or_else(|| Error::corrupt(&self.log.heap, start, what))
     }
 
     /// Lets `read` see the value of a key.
@@ -82,14 +109,24 @@ impl<M: Medium> Core<M> {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         let shard = self.shard(key.hash);
-        let found = self.find(&shard.table, key).ok().map(|at| shard.table.get(at));
-        let value = found.filter(|entry| !entry.is_tombstone());
-        let result = value
-            .and_then(|entry| self.record(entry))
-            .map(|(start, head)| self.with_value(start, head, read));
+        let found = self.find(&shard.table, key)?.ok().map(|at| shard.table.get(at));
+        let result = match found.filter(|entry| !entry.is_tombstone()) {
+            Some(entry) => Some(self.read(entry, |_, value| read(value))?),
+            None => None,
+        };
         drop(shard);
         self.log.heap.verify()?;
         Ok(result)
+    }
+
+    /// Whether a key has a value, which is not looked at.
+    pub(super) fn contains(&self, key: Hashed<'_>) -> Result<bool> {
+        let shard = self.shard(key.hash);
+        let found = self.find(&shard.table, key)?;
+        let is_present = has_value(&shard.table, found);
+        drop(shard);
+        self.log.heap.verify()?;
+        Ok(is_present)
     }
 
     /// Gives a key a value; says whether it had one.
@@ -100,7 +137,7 @@ impl<M: Medium> Core<M> {
             || Purpose::Growth,
             || {
                 let mut shard = self.shard(key.hash);
-                let found = self.find(&shard.table, key);
+                let found = self.find(&shard.table, key)?;
                 let is_present = has_value(&shard.table, found);
                 let is_wanted = match when {
                     When::Always => true,
@@ -115,33 +152,39 @@ impl<M: Medium> Core<M> {
         )
     }
 
-    /// Takes a key's value away; says whether it had one.
+    /// Takes a key's value away, which is not looked at; says whether it had one.
     pub(super) fn remove(&self, key: Hashed<'_>) -> Result<bool> {
-        self.remove_with(key, |_| ()).map(|removed| removed.is_some())
+        self.remove_after(key, |_| Ok(())).map(|removed| removed.is_some())
     }
 
     /// Takes a key's value away after `read` saw it.
     pub(super) fn remove_with<R>(
         &self,
         key: Hashed<'_>,
-        read: impl FnOnce(&[u8]) -> R,
+        read: impl Fn(&[u8]) -> R,
     ) -> Result<Option<R>> {
-        let mut read = Some(read);
+        self.remove_after(key, |entry| self.read(entry, |_, value| read(value)))
+    }
+
+    /// Takes a key's value away, unless `look` at its entry fails.
+    fn remove_after<R>(
+        &self,
+        key: Hashed<'_>,
+        look: impl Fn(Entry) -> Result<R>,
+    ) -> Result<Option<R>> {
         self.with_room(
             || Purpose::Removal,
             || {
                 let mut shard = self.shard(key.hash);
-                let found = self.find(&shard.table, key);
-                if !has_value(&shard.table, found) {
-                    return Ok(None);
+                let found = self.find(&shard.table, key)?;
+                match found.ok().map(|at| shard.table.get(at)).filter(|it| !it.is_tombstone()) {
+                    Some(entry) => {
+                        let seen = look(entry)?;
+                        self.bury(&mut shard, found, key)?;
+                        Ok(Some(seen))
+                    }
+                    None => Ok(None),
                 }
-                let entry = found.ok().map(|at| shard.table.get(at));
-                self.bury(&mut shard, found, key)?;
-                // The record still lies where it was: its segment is not emptied while the shard is held.
-                let old = entry.and_then(|entry| self.record(entry));
-                Ok(old
-                    .zip(read.take())
-                    .map(|((start, head), read)| self.with_value(start, head, read)))
             },
         )
     }
@@ -159,13 +202,11 @@ impl<M: Medium> Core<M> {
             || purpose.get(),
             || {
                 let mut shard = self.shard(key.hash);
-                let found = self.find(&shard.table, key);
+                let found = self.find(&shard.table, key)?;
                 let is_present = has_value(&shard.table, found);
                 let entry = found.ok().filter(|_| is_present).map(|at| shard.table.get(at));
-                let (change, result) = match entry.and_then(|entry| self.record(entry)) {
-                    Some((start, head)) => {
-                        self.with_value(start, head, |value| change(Some(value)))
-                    }
+                let (change, result) = match entry {
+                    Some(entry) => self.read(entry, |_, value| change(Some(value)))?,
                     None => change(None),
                 };
                 match change {
@@ -218,8 +259,9 @@ impl<M: Medium> Core<M> {
 
     /// Counts the record that an entry leads to as dead.
     pub(super) fn count_out(&self, entry: Entry) {
-        if let Some((_, head)) = self.record(entry) {
-            self.log.kill(entry.place(), head);
+        // Where it is damaged, its segment seems to have something live, and is left alone.
+        if let Some(record) = self.log.locate(entry.place()) {
+            self.log.kill(entry.place(), record.head);
         }
     }
 
@@ -261,7 +303,7 @@ impl<M: Medium> Core<M> {
         let mut from = cursor;
         for number in cursor >> (64 - SHARD_BITS)..1 << SHARD_BITS {
             let shard = self.shards[number as usize].0.lock(self.medium());
-            let scanned = self.scan_shard(&shard.table, from, &mut left, &mut visit);
+            let scanned = self.scan_shard(&shard.table, from, &mut left, &mut visit)?;
             drop(shard);
             self.log.heap.verify()?;
             if let ControlFlow::Break(next) = scanned {
@@ -278,21 +320,17 @@ impl<M: Medium> Core<M> {
         from: u64,
         left: &mut usize,
         visit: &mut impl FnMut(&[u8], &[u8]),
-    ) -> ControlFlow<u64> {
+    ) -> Result<ControlFlow<u64>> {
         let mut last = None;
         for entry in table.entries_from(from).filter(|entry| !entry.is_tombstone()) {
             if *left == 0 && last != Some(entry.hash) {
-                return ControlFlow::Break(entry.hash);
+                return Ok(ControlFlow::Break(entry.hash));
             }
-            let Some((start, head)) = self.record(entry) else { continue };
-            // SAFETY: as in `with_value`, which follows; the caller holds the shard.
-            let key = unsafe { Frozen::new(start + KEY, head.key_len) };
-            let key = self.medium().view(key);
-            self.with_value(start, head, |value| visit(&key, value));
+            self.read(entry, &mut *visit)?;
             *left = left.saturating_sub(1);
             last = Some(entry.hash);
         }
-        ControlFlow::Continue(())
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Runs a change, again when the pool was full and room could be made; then compacts if the log has become too long.

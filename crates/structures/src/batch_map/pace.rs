@@ -157,6 +157,8 @@ impl<M: Medium> Core<M> {
                 match self.compact(&picked) {
                     // Whoever needs the room will see it, and make some.
                     Err(error) if error.is_full() => break,
+                    // As when the thread compacts: others can be emptied.
+                    Err(error) if error.is_damage() => {}
                     compacted => compacted?,
                 }
                 (is_synced, has_gained) = (false, true);

@@ -1,25 +1,29 @@
 //! Making a map, and finding it again: how far the log got, and where the newest record of each key lies.
 //!
-//! Segments below `TRUSTED_BEFORE` were safe before the newest segment began, so only what follows them is
-//! held against its checksums: about as much as may be unsafe, and two segments. The first record that is
-//! not whole ends the log. What lies behind it is made void before anything else is written, so that it
-//! can never follow what comes now.
+//! Every record is compared with its checksum. Where one is not whole, the log may end: a crash has torn it, and what
+//! lies behind is made void before anything else is written, so that it can never follow what comes now. But
+//! only what was not safe can be torn. Segments say which ones before them were safe when they began
+//! (`TRUSTED_BEFORE`), and how far they are safe themselves (`SAFE`): since the batch before the last one for certain.
+//! What is not whole up to there has changed since. If that is a value alone, everything else is there, and reading
+//! the value is an error; in any other case entries may be missing, and the map is not opened.
 
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::pool::layout::CHUNK_LEN;
-use remanent_pmem::{Error as PoolError, Frozen, LINE_LEN, Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::Core;
 use super::index::Entry;
 use super::layout::{
-    CHECKSUM, CLEARS, CLOSED, END_LEN, HASH, Head, INCARNATION, KEY, Kind, Place, RECORDS, SEED,
-    SEGMENT_LEN, SEGMENT_LEN_MAX, SEQUENCE, TRUSTED_BEFORE, checksum, end_mark,
+    CLEARS, CLOSED, END_LEN, HASH, HEADER_SUM, INCARNATION, Kind, RECORDS, SAFE, SEED, SEGMENT_LEN,
+    SEGMENT_LEN_MAX, SEQUENCE, SUM, TRUSTED_BEFORE, end_mark, header_sum, safe_to, segment_sum,
+    void_mark,
 };
 use super::log::{Log, Open};
 use super::ops::Hashed;
+use super::record::Located;
 use super::space::Spares;
 use crate::Error;
 use crate::segments::{DIRECTORY_LEN, Segment, Segments, Slot};
@@ -32,9 +36,46 @@ struct Part {
     segment: Segment,
     clears: bool,
     trusted_before: u64,
+    /// How far it is known to be safe.
+    safe_to: u64,
 }
 
 impl Part {
+    /// Reads what a segment says of itself.
+    fn read<M: Medium>(
+        medium: &M,
+        slot: Slot,
+        segment: Segment,
+        salt: u64,
+    ) -> Result<Self, PoolError> {
+        let word = |at| medium.load(segment.offset + at);
+        let words = [SEQUENCE, CLEARS, TRUSTED_BEFORE].map(word);
+        let [sequence, clears, trusted_before] = words;
+        match safe_to(word(SAFE), sequence ^ salt) {
+            Some(safe_to) if word(SUM) == segment_sum(salt, segment.offset, words) => {
+                Ok(Part { sequence, slot, segment, clears: clears != 0, trusted_before, safe_to })
+            }
+            _ => {
+                let what = "what a segment says of its place in the log is not what was written";
+                Err(PoolError::corrupt(segment.offset, what))
+            }
+        }
+    }
+
+    /// What is safe if this segment is right: those before it, and a part of itself.
+    fn says_safe(&self) -> [Safe; 2] {
+        let itself = Safe { sequence: self.sequence, at: self.safe_to };
+        let before = Safe { sequence: self.trusted_before, at: 0 };
+        // Where nothing of it is known to be safe, those before it need not be.
+        [before, if self.safe_to > RECORDS { itself } else { before }]
+    }
+
+    /// Has the log know the segment's sequence.
+    fn note<M: Medium>(&self, log: &Log<M>) {
+        // Relaxed: nobody else is here yet.
+        log.sequences.make(self.slot).store(self.sequence, Ordering::Relaxed);
+    }
+
     /// The segment as one that records go to, from `used` on.
     fn opened(self, used: u64, segment_len: u64) -> Open {
         let Part { slot, segment: Segment { offset, len }, sequence, .. } = self;
@@ -46,10 +87,18 @@ impl Part {
 
 /// A record that was found.
 struct Found {
-    start: u64,
-    head: Head,
+    record: Located,
     hash: u64,
-    place: Place,
+}
+
+/// The hash of a key, from its bytes and the map's seed.
+type HashOf = fn(&[u8], u64) -> u64;
+
+/// What is known to be safe: whole segments below a sequence, and a part of that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Safe {
+    sequence: u64,
+    at: u64,
 }
 
 /// Records whose places in the index are looked up together: about as many loads as can wait at a time.
@@ -74,6 +123,7 @@ impl<M: Medium> Core<M> {
         medium.store(header + SEED, seed);
         medium.store(header + INCARNATION, 1);
         medium.store(header + SEGMENT_LEN, segment_len);
+        medium.store(header + HEADER_SUM, header_sum(seed, segment_len));
         // Flush: fenced when the first segment is taken, below, and so before the root becomes live.
         medium.flush(header, LINE_LEN + DIRECTORY_LEN);
         let segments = Segments::create(Log::directory(&heap));
@@ -85,7 +135,7 @@ impl<M: Medium> Core<M> {
     }
 
     /// Finds the map that a crash may have interrupted.
-    pub(super) fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+    pub(super) fn open(heap: Heap<M>, hash_of: HashOf) -> Result<Self, PoolError> {
         let header = heap.header();
         let segments = Segments::open(&heap, Log::directory(&heap))?;
         // Nothing is decided, and nothing made void, by what could not be read.
@@ -94,30 +144,36 @@ impl<M: Medium> Core<M> {
         let medium = heap.medium();
         let seed = medium.load(header + SEED);
         let segment_len = medium.load(header + SEGMENT_LEN);
-        if !is_segment_len(segment_len) {
-            let what = format!("segments of {segment_len} bytes");
-            return Err(PoolError::corrupt(header + SEGMENT_LEN, what));
+        let is_written = medium.load(header + HEADER_SUM) == header_sum(seed, segment_len);
+        if !is_written || !is_segment_len(segment_len) {
+            let what = format!(
+                "a map of seed {seed:#x} and segments of {segment_len} bytes was not written"
+            );
+            return Err(PoolError::corrupt(header, what));
         }
-        let is_closed = medium.load(header + CLOSED) == medium.load(header + INCARNATION);
-        let incarnation = medium.load(header + INCARNATION) + 1;
+        let (mut parts, odd, spares) = read_segments(&heap, &segments, segment_len, seed)?;
+        heap.verify()?;
+        let incarnation = medium.load(header + INCARNATION);
+        let is_closed = medium.load(header + CLOSED) == incarnation;
+        check_order(&heap, &parts, incarnation)?;
+        let incarnation = incarnation + 1;
         medium.store(header + INCARNATION, incarnation);
         // Flush and fence: no segment gets a sequence that one had before, and what is written from now on is
         // not taken for properly closed.
         // Redundant: the fence alone, but where a record survives that was not safe, in a segment whose sequence
         // the next incarnation uses again; no seed has met that.
         medium.persist(header + INCARNATION, WORD_LEN);
-        let (mut parts, odd, spares) = read_segments(&heap, &segments, segment_len);
-        heap.verify()?;
         let first = parts.iter().rposition(|part| part.clears).unwrap_or(0);
         // What was cleared is void for good before the segment that says so may be.
         let mut void: Vec<Part> = parts.drain(..first).collect();
-        make_void(medium, &void);
+        make_void(medium, seed, &void);
         let core = Core::new(Log::new(heap, segments, spares, first_sequence(incarnation)), seed);
-        let end = core.rebuild(&parts)?;
+        parts.iter().for_each(|part| part.note(&core.log));
+        let end = core.rebuild(&parts, hash_of)?;
         core.log.heap.verify()?;
         if let Some((index, at)) = end {
             let behind: Vec<Part> = parts.drain(index + 1..).collect();
-            if is_closed {
+            if is_closed && behind.len() <= 1 {
                 // Nothing was lost, so the log goes on where it is.
                 core.log.resume(
                     parts[index].opened(at, segment_len),
@@ -142,14 +198,14 @@ impl<M: Medium> Core<M> {
 
     /// Has the index lead to the newest records. Where the log ends: in which part, and where in that;
     /// `None` when the last part has an end mark, or there is none.
-    fn rebuild(&self, parts: &[Part]) -> Result<Option<(usize, u64)>, PoolError> {
-        let trusted = parts.iter().map(|part| part.trusted_before).max().unwrap_or(0);
+    fn rebuild(&self, parts: &[Part], hash_of: HashOf) -> Result<Option<(usize, u64)>, PoolError> {
+        let safe =
+            parts.iter().flat_map(Part::says_safe).max().unwrap_or(Safe { sequence: 0, at: 0 });
         for (index, part) in parts.iter().enumerate() {
-            let is_trusted = part.sequence < trusted;
-            match self.read_part(part, is_trusted) {
+            match self.read_part(part, safe, hash_of) {
                 End::Mark => {}
-                End::Cut(at) if is_trusted => {
-                    let what = format!("segment {:#x} is safe but has no end here", part.sequence);
+                End::Cut(at) if (Safe { sequence: part.sequence, at }) < safe => {
+                    let what = "something has changed that was safe here, and entries behind it may be missing";
                     return Err(PoolError::corrupt(part.segment.offset + at, what));
                 }
                 End::Cut(at) => return Ok(Some((index, at))),
@@ -162,9 +218,9 @@ impl<M: Medium> Core<M> {
     fn end_log(&self, behind: &[Part], last: Part, at: u64) {
         let medium = self.medium();
         // Until that is durable, the log ends here for want of a record.
-        make_void(medium, behind);
+        make_void(medium, self.seed, behind);
         if at == RECORDS {
-            return make_void(medium, &[last]);
+            return make_void(medium, self.seed, &[last]);
         }
         let end = last.segment.offset + at;
         medium.store(end, end_mark(last.sequence ^ self.log.salt, at));
@@ -175,40 +231,31 @@ impl<M: Medium> Core<M> {
     }
 
     /// Has the index lead to the records of a segment, as far as they go.
-    fn read_part(&self, part: &Part, is_trusted: bool) -> End {
+    fn read_part(&self, part: &Part, safe: Safe, hash_of: HashOf) -> End {
         let medium = self.medium();
         let Part { slot, segment, sequence, .. } = *part;
         let mut batch = Vec::with_capacity(BATCH);
         let mut at = RECORDS;
         let end = loop {
-            if at + END_LEN > segment.len {
-                break End::Cut(at);
-            }
-            let start = segment.offset + at;
-            let word = medium.load(start);
-            if word == end_mark(sequence ^ self.log.salt, at) {
+            if self.is_end(part, at) {
                 break End::Mark;
             }
-            let Some(head) = Head::from_word(word) else { break End::Cut(at) };
-            if at + head.record_len() + END_LEN > segment.len
-                || !is_trusted && !self.is_whole(start, sequence, at, head)
-            {
+            let Some(record) = self.log.locate_at(slot, at) else { break End::Cut(at) };
+            let is_safe = Safe { sequence, at } < safe;
+            let is_readable = self.log.is_whole(&record)
+                || is_safe && self.is_value_alone_changed(part, &record, safe, hash_of);
+            if !is_readable {
                 break End::Cut(at);
             }
-            batch.push(Found {
-                start,
-                head,
-                hash: medium.load(start + HASH),
-                place: Place::new(slot, at),
-            });
+            batch.push(Found { record, hash: medium.load(record.start + HASH) });
             if batch.len() == BATCH {
                 self.enter_all(&mut batch);
             }
-            at += head.record_len();
+            at += record.head.record_len();
         };
         self.enter_all(&mut batch);
         self.log.seal(slot, at);
-        if !is_trusted {
+        if sequence >= safe.sequence {
             // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
             // Redundant: but where a process was killed before, which the simulator does not know.
             medium.persist(segment.offset, (at + END_LEN).min(segment.len));
@@ -216,23 +263,30 @@ impl<M: Medium> Core<M> {
         end
     }
 
-    /// Whether the bytes at `start` are the record that was written there in this use of the segment.
-    fn is_whole(&self, start: u64, sequence: u64, at: u64, head: Head) -> bool {
-        let medium = self.medium();
-        // SAFETY: nobody writes while the map is being opened.
-        let key = unsafe { Frozen::new(start + KEY, head.key_len) };
-        // SAFETY: as above.
-        let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
-        let hash = medium.load(start + HASH);
-        let computed = checksum(
-            sequence ^ self.log.salt,
-            at,
-            head,
-            hash,
-            &medium.view(key),
-            &medium.view(value),
-        );
-        medium.load(start + CHECKSUM) == computed
+    fn is_end(&self, part: &Part, at: u64) -> bool {
+        let mark = end_mark(part.sequence ^ self.log.salt, at);
+        at + END_LEN <= part.segment.len && self.medium().load(part.segment.offset + at) == mark
+    }
+
+    /// Whether a record that is not whole has its key and its length, so that nothing else is lost with it: the key has
+    /// its hash; the log goes on behind the record, and nowhere within.
+    fn is_value_alone_changed(
+        &self,
+        part: &Part,
+        record: &Located,
+        safe: Safe,
+        hash_of: HashOf,
+    ) -> bool {
+        let (from, end) = (record.place.at(), record.place.at() + record.head.record_len());
+        let hash = self.medium().load(record.start + HASH);
+        let has_key = self.log.with_bytes(record, |key, _| hash_of(key, self.seed) == hash);
+        let is_whole_at =
+            |at| self.log.locate_at(part.slot, at).is_some_and(|record| self.log.is_whole(&record));
+        let goes_on = self.is_end(part, end)
+            || is_whole_at(end)
+            || safe == Safe { sequence: part.sequence, at: end };
+        let within = || (from..end.min(SEGMENT_LEN_MAX)).step_by(WORD_LEN as usize).skip(1);
+        has_key && goes_on && !within().any(|at| self.is_end(part, at) || is_whole_at(at))
     }
 
     /// Has the index lead to records, in their order.
@@ -242,14 +296,13 @@ impl<M: Medium> Core<M> {
     }
 
     /// Has the index lead to a record that is newer than all before.
-    fn enter(&self, Found { start, head, hash, place }: Found) {
-        let medium = self.medium();
-        // SAFETY: nobody writes while the map is being opened.
-        let key = unsafe { Frozen::new(start + KEY, head.key_len) };
-        let key = medium.view(key);
+    fn enter(&self, Found { record, hash }: Found) {
+        let (head, place) = (record.head, record.place);
         let is_tombstone = head.kind == Kind::Tombstone;
         let mut shard = self.shard(hash);
-        let found = self.find(&shard.table, Hashed { hash, bytes: &key });
+        let found = self.log.with_bytes(&record, |key, _| {
+            self.search(&shard.table, Hashed { hash, bytes: key }, |_| {})
+        });
         let live = self.log.live.make(place.slot());
         match found {
             Ok(at) => {
@@ -281,9 +334,10 @@ fn pool_error(error: Error) -> PoolError {
 }
 
 /// Takes segments out of the log, durably.
-fn make_void<M: Medium>(medium: &M, parts: &[Part]) {
+fn make_void<M: Medium>(medium: &M, salt: u64, parts: &[Part]) {
     for part in parts {
-        medium.store(part.segment.offset + SEQUENCE, 0);
+        let offset = part.segment.offset;
+        medium.store(offset + SEQUENCE, void_mark(salt, offset));
         // Flush: fenced below.
         medium.flush(part.segment.offset, LINE_LEN);
     }
@@ -303,6 +357,7 @@ impl<M: Medium> Core<M> {
     pub(super) fn leave(&self) -> crate::Result<()> {
         self.log.sync()?;
         let (medium, header) = (self.medium(), self.log.heap.header());
+        self.log.note_safe();
         medium.store(header + CLOSED, medium.load(header + INCARNATION));
         // Flush and fence: before the pool is marked as closed properly.
         // Redundant: if this is lost, the next opening ends the log here, and begins another segment.
@@ -311,43 +366,40 @@ impl<M: Medium> Core<M> {
     }
 }
 
+/// The bits of a sequence below its incarnation.
+const INCARNATION_SHIFT: u32 = 32;
+/// More often than any map will ever be opened.
+const INCARNATION_MAX: u64 = 1 << 31;
+
 /// The first sequence of an incarnation.
 fn first_sequence(incarnation: u64) -> u64 {
-    incarnation << 32 | 1
+    incarnation << INCARNATION_SHIFT | 1
 }
+
+/// What a map has of segments.
+type Read = (Vec<Part>, Vec<Slot>, Spares);
 
 /// The segments of the log in its order, and those that hold nothing: of another length, and ordinary ones.
 fn read_segments<M: Medium>(
     heap: &Heap<M>,
     segments: &Segments,
     segment_len: u64,
-) -> (Vec<Part>, Vec<Slot>, Spares) {
+    salt: u64,
+) -> Result<Read, PoolError> {
     let medium = heap.medium();
-    let mut odd = Vec::new();
-    let mut spares = Spares::default();
-    let mut parts = Vec::new();
+    let (mut parts, mut odd, mut spares) = Read::default();
     for (slot, segment) in segments.slots() {
-        let offset = segment.offset;
         // Flush: fenced below.
         // Redundant: but where a process was killed before, which the simulator does not know.
-        medium.flush(offset, LINE_LEN);
-        let sequence = medium.load(offset + SEQUENCE);
+        medium.flush(segment.offset, LINE_LEN);
         spares.total += 1;
-        if sequence == 0 {
-            if segment.len == segment_len {
-                spares.slots.push(slot)
-            } else {
-                odd.push(slot)
-            }
-            continue;
+        if medium.load(segment.offset + SEQUENCE) != void_mark(salt, segment.offset) {
+            parts.push(Part::read(medium, slot, segment, salt)?);
+        } else if segment.len == segment_len {
+            spares.slots.push(slot);
+        } else {
+            odd.push(slot);
         }
-        parts.push(Part {
-            sequence,
-            slot,
-            segment,
-            clears: medium.load(offset + CLEARS) != 0,
-            trusted_before: medium.load(offset + TRUSTED_BEFORE),
-        });
     }
     // Fence: what the segments say of each other, before any of them is made void by it.
     // Redundant: but where a process was killed before, which the simulator does not know.
@@ -355,5 +407,24 @@ fn read_segments<M: Medium>(
     let used = |slot: &Slot| segments.get(*slot).is_none();
     spares.vacant = (0..segments.end().0).map(Slot).filter(used).collect();
     parts.sort_unstable_by_key(|part| part.sequence);
-    (parts, odd, spares)
+    Ok((parts, odd, spares))
+}
+
+/// Refuses segments of which two have one place in the log, or one has a place that was not given away yet.
+fn check_order<M: Medium>(
+    heap: &Heap<M>,
+    parts: &[Part],
+    incarnation: u64,
+) -> Result<(), PoolError> {
+    if let Some(pair) = parts.windows(2).find(|pair| pair[0].sequence == pair[1].sequence) {
+        let what = format!("another segment has the sequence {:#x}, too", pair[0].sequence);
+        return Err(PoolError::corrupt(pair[1].segment.offset, what));
+    }
+    let last = parts.last().map_or(0, |part| part.sequence);
+    if incarnation == 0 || incarnation >= INCARNATION_MAX || last >> INCARNATION_SHIFT > incarnation
+    {
+        let what = format!("opened {incarnation} times, but a segment has the sequence {last:#x}");
+        return Err(PoolError::corrupt(heap.header() + INCARNATION, what));
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use super::layout::{Head, Place, RECORDS, SEQUENCE, SLOTS_MAX};
+use super::layout::{Head, Place, RECORDS, SEQUENCE, SLOTS_MAX, void_mark};
 use super::log::{Log, Purpose};
 use crate::Result;
 use crate::segments::{Segment, Slot};
@@ -13,7 +13,7 @@ use crate::segments::{Segment, Slot};
 /// Segments that hold nothing, and those that hold little.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
-    /// Ordinary segments with sequence 0.
+    /// Ordinary segments that hold nothing.
     pub(super) slots: Vec<Slot>,
     /// Slots below the directory's end that have no segment.
     pub(super) vacant: Vec<Slot>,
@@ -23,6 +23,8 @@ pub(super) struct Spares {
     sparse: BTreeSet<(Rank, Slot)>,
     /// What `sparse` has.
     ranks: HashMap<Slot, Rank>,
+    /// Segments with damaged records, which are left alone.
+    damaged: BTreeSet<Slot>,
 }
 
 /// How many sixteenths of a segment are live.
@@ -64,7 +66,7 @@ impl Spares {
 }
 
 impl<M: Medium> Log<M> {
-    /// Takes a segment of at least `len` bytes, with sequence 0.
+    /// Takes a segment of at least `len` bytes that holds nothing.
     pub(super) fn take_segment(&self, len: u64, purpose: Purpose) -> Result<(Slot, Segment)> {
         let mut spares = self.spares.lock(self.medium());
         let taken = self.take_from(&mut spares, len, purpose);
@@ -140,7 +142,7 @@ impl<M: Medium> Log<M> {
         }
         let medium = self.medium();
         let segment = self.segments.take(&self.heap, slot, len, |offset| {
-            medium.store(offset + SEQUENCE, 0);
+            medium.store(offset + SEQUENCE, void_mark(self.salt, offset));
             // Flush: fenced by `take`, before the directory leads here.
             medium.flush(offset, LINE_LEN);
         })?;
@@ -154,7 +156,7 @@ impl<M: Medium> Log<M> {
     pub(super) fn recycle(&self, slot: Slot) {
         let Some(segment) = self.segments.get(slot) else { return };
         let medium = self.medium();
-        medium.store(segment.offset + SEQUENCE, 0);
+        medium.store(segment.offset + SEQUENCE, void_mark(self.salt, segment.offset));
         // Flush and fence: void before a segment with a tombstone is, which the values in here made necessary.
         // Redundant: the fence alone, but where that segment is emptied next, and nothing has to be moved out
         // of it; no seed has met that.
@@ -167,8 +169,10 @@ impl<M: Medium> Log<M> {
         let Some(segment) = self.segments.get(slot) else { return };
         self.live.make(slot).store(0, Ordering::Relaxed);
         self.filled.make(slot).store(0, Ordering::Relaxed);
+        self.sequences.make(slot).store(0, Ordering::Relaxed);
         let mut spares = self.spares.lock(self.medium());
         spares.rank(slot, None);
+        spares.damaged.remove(&slot);
         if segment.len == self.segment_len {
             spares.slots.push(slot);
         } else {
@@ -254,12 +258,27 @@ impl<M: Medium> Log<M> {
             }
             // Of what is half live, much has to be dead: room that is merely unused cannot be gained.
             let is_worth = rank < SPARSE || self.dead(slot) * 4 >= self.segment_len;
-            if is_worth && !used.contains(&slot) && !self.is_needed_by_void(slot) {
+            let is_kept = used.contains(&slot) || spares.damaged.contains(&slot);
+            if is_worth && !is_kept && !self.is_needed_by_void(slot) {
                 left = left.saturating_sub(live);
                 picked.push(slot);
             }
         }
         picked
+    }
+
+    /// Leaves a segment alone from now on, since a record in it has changed.
+    pub(super) fn leave_damaged(&self, slot: Slot) {
+        self.spares.lock(self.medium()).damaged.insert(slot);
+    }
+
+    /// Has damaged segments looked at again.
+    pub(super) fn forget_damaged(&self) {
+        self.spares.lock(self.medium()).damaged.clear();
+    }
+
+    fn is_damaged(&self, slot: Slot) -> bool {
+        self.spares.lock(self.medium()).damaged.contains(&slot)
     }
 
     /// Bytes of dead records in a segment that is sealed.
@@ -274,7 +293,8 @@ impl<M: Medium> Log<M> {
             .slots()
             .map(|(slot, _)| (self.dead(slot), slot))
             .filter(|&(dead, _)| dead >= dead_min)
-            .filter(|&(_, slot)| self.is_at_rest(slot) && !self.is_needed_by_void(slot))
+            .filter(|&(_, slot)| self.is_at_rest(slot) && !self.is_damaged(slot))
+            .filter(|&(_, slot)| !self.is_needed_by_void(slot))
             .max()
             .map(|(_, slot)| slot)
     }

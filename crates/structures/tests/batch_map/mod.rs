@@ -1,4 +1,5 @@
 mod basic;
+mod damage;
 mod fences;
 mod pace;
 mod space;

@@ -1,0 +1,121 @@
+//! Records as they lie in segments: found within bounds, and compared with their checksums.
+
+use remanent_pmem::{Frozen, Medium};
+
+use super::Core;
+use super::index::Entry;
+use super::layout::{CHECKSUM, END_LEN, HASH, Head, KEY, Place, SEGMENT_LEN_MAX, checksum};
+use super::log::Log;
+use crate::segments::Slot;
+use crate::{Error, Result};
+
+/// A record that lies within its segment, if its first word is to be believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Located {
+    /// Pool offset of its first byte.
+    pub(super) start: u64,
+    pub(super) place: Place,
+    pub(super) head: Head,
+}
+
+impl<M: Medium> Log<M> {
+    /// The record at a place; `None` when none can begin there.
+    #[inline]
+    pub(super) fn locate(&self, place: Place) -> Option<Located> {
+        let segment = self.segments.get(place.slot())?;
+        let start = segment.offset + place.at();
+        if place.at() + KEY + END_LEN > segment.len {
+            return None;
+        }
+        let head = Head::from_word(self.medium().load(start))?;
+        let is_inside = place.at() + head.record_len() + END_LEN <= segment.len;
+        is_inside.then_some(Located { start, place, head })
+    }
+
+    /// The record at `at` in a segment, as [`locate`](Log::locate).
+    pub(super) fn locate_at(&self, slot: Slot, at: u64) -> Option<Located> {
+        // Every record begins within the first MiB.
+        if at < SEGMENT_LEN_MAX { self.locate(Place::new(slot, at)) } else { None }
+    }
+
+    /// Lets `read` see key and value of a record, whether or not it is whole.
+    ///
+    /// The record is complete, and its segment is not used for anything else meanwhile: the caller holds the record's
+    /// shard, or `compacting`, or is opening the map.
+    #[inline]
+    pub(super) fn with_bytes<R>(
+        &self,
+        record: &Located,
+        read: impl FnOnce(&[u8], &[u8]) -> R,
+    ) -> R {
+        let Located { start, head, .. } = *record;
+        // SAFETY: a complete record is never stored to, and stays where it is while the caller does what is said above.
+        let key = unsafe { Frozen::new(start + KEY, head.key_len) };
+        // SAFETY: as above.
+        let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
+        read(&self.medium().view(key), &self.medium().view(value))
+    }
+
+    /// Compares a record of these bytes with its checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Checksum`] when it has changed since it was written.
+    #[inline]
+    pub(super) fn compare_record(&self, record: &Located, key: &[u8], value: &[u8]) -> Result<()> {
+        let Located { start, place, head } = *record;
+        let (medium, sequence) = (self.medium(), self.sequence(place.slot()));
+        let hash = medium.load(start + HASH);
+        let computed = checksum(sequence ^ self.salt, place.at(), head, hash, key, value);
+        let stored = medium.load(start + CHECKSUM);
+        if stored == computed { Ok(()) } else { Err(self.changed(start, stored, computed)) }
+    }
+
+    #[cold]
+    fn changed(&self, start: u64, stored: u64, computed: u64) -> Error {
+        let short = |sum: u64| (sum ^ sum >> 32) as u32;
+        Error::checksum(&self.heap, start, short(stored), short(computed))
+    }
+
+    /// Whether a record is what was written there in this use of the segment.
+    pub(super) fn is_whole(&self, record: &Located) -> bool {
+        self.with_bytes(record, |key, value| self.compare_record(record, key, value)).is_ok()
+    }
+}
+
+impl<M: Medium> Core<M> {
+    /// The newest record of an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Corrupt`] when none can begin there.
+    #[inline]
+    pub(super) fn record(&self, entry: Entry) -> Result<Located> {
+        self.log.locate(entry.place()).ok_or_else(|| self.no_record(entry))
+    }
+
+    #[cold]
+    fn no_record(&self, entry: Entry) -> Error {
+        let place = entry.place();
+        let at = self.log.segments.offset(place.slot()) + place.at();
+        Error::corrupt(
+            &self.log.heap,
+            at,
+            "no record begins here, where the newest one of a key was written",
+        )
+    }
+
+    /// Lets `read` see a value that has its checksum. The caller holds the entry's shard.
+    ///
+    /// # Errors
+    ///
+    /// When the record has changed since it was written.
+    #[inline]
+    pub(super) fn read<R>(&self, entry: Entry, read: impl FnOnce(&[u8], &[u8]) -> R) -> Result<R> {
+        let record = self.record(entry)?;
+        self.log.with_bytes(&record, |key, value| {
+            self.log.compare_record(&record, key, value)?;
+            Ok(read(key, value))
+        })
+    }
+}
