@@ -5,13 +5,14 @@ use remanent_pmem::heap::Violation;
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_record_key, with_separator};
+use super::key::{Probe, with_record_key, with_separator, word_bytes};
 use super::layout::{
     HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, is_word, read_bounds, slots_of, valid_slots,
 };
 use super::leaf::Leaf;
-use crate::Result;
+use super::ops::Payload;
 use crate::stored::{OrderedKey, Stored};
+use crate::{Error, Result};
 
 /// Violations that are collected before the walk gives up.
 const COLLECTED_MAX: usize = 100;
@@ -160,7 +161,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         for slot in slots_of(used) {
             if Self::has_records() {
-                walk.blocks.push(self.payload(leaf, slot).word);
+                let payload = self.payload(leaf, slot);
+                walk.blocks.push(payload.word);
+                self.check_record(medium.load(leaf.0 + slot.key()), payload, walk);
             }
             self.with_slot(leaf, slot, |key| {
                 if self.find_slot(leaf, key) != Some(slot) {
@@ -172,6 +175,24 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     walk.wrong(leaf.0 + slot.key(), "the entry belongs to another leaf");
                 }
             });
+        }
+    }
+
+    /// Whether a record is the one that was written; for a key that is a word, that of its slot.
+    fn check_record(&self, word: u64, payload: Payload, walk: &mut Walk) {
+        let read = self
+            .with_key(word, payload, |_| ())
+            .and_then(|()| self.with_value(payload, |_| ()))
+            .and_then(|()| {
+                let is_same = !is_word::<K>()
+                    || with_record_key(self.medium(), payload.word, |key| {
+                        word_bytes::<K, bool>(word, |of_slot| of_slot == key)
+                    });
+                let what = "the key of an entry is not that of its record";
+                if is_same { Ok(()) } else { Err(Error::corrupt(&self.heap, payload.word, what)) }
+            });
+        if let Err(error) = read {
+            walk.wrong(payload.word, error.to_string());
         }
     }
 

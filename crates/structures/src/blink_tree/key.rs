@@ -16,15 +16,19 @@ pub(super) struct Probe<'k> {
     /// The same as a number, for keys that are words.
     pub(super) word: u64,
     pub(super) fingerprint: u8,
+    /// What a record of the key says of it.
+    pub(super) check: u16,
 }
 
 impl<'k> Probe<'k> {
     #[inline(always)]
     pub(super) fn new<K: OrderedKey + ?Sized>(bytes: &'k [u8]) -> Self {
-        let word = if is_word::<K>() { head(bytes, 0) } else { 0 };
-        let fingerprint =
-            if is_word::<K>() { fingerprint_of_word(word) } else { fingerprint_of_bytes(bytes) };
-        Probe { bytes, word, fingerprint }
+        if is_word::<K>() {
+            let word = head(bytes, 0);
+            return Probe { bytes, word, fingerprint: fingerprint_of_word(word), check: 0 };
+        }
+        let hash = xxh3_64(bytes);
+        Probe { bytes, word: 0, fingerprint: fingerprint_of(hash), check: check_of(hash) }
     }
 
     /// What stands for the key in a node whose keys share `prefix` bytes.
@@ -42,7 +46,24 @@ pub(super) fn fingerprint_of_word(word: u64) -> u8 {
 
 #[inline(always)]
 pub(super) fn fingerprint_of_bytes(bytes: &[u8]) -> u8 {
-    (xxh3_64(bytes) >> 56) as u8
+    fingerprint_of(xxh3_64(bytes))
+}
+
+#[inline(always)]
+fn fingerprint_of(hash: u64) -> u8 {
+    (hash >> 56) as u8
+}
+
+/// What a record says of its key.
+#[inline(always)]
+pub(super) fn check_of_bytes(bytes: &[u8]) -> u16 {
+    check_of(xxh3_64(bytes))
+}
+
+/// Other bits of the hash than the fingerprint.
+#[inline(always)]
+fn check_of(hash: u64) -> u16 {
+    (hash >> 32) as u16
 }
 
 /// The eight bytes behind a prefix as a number that has their order; zeros where there are none.
@@ -93,8 +114,11 @@ pub(super) fn with_record_key<M: Medium, R>(
     record: u64,
     use_key: impl FnOnce(&[u8]) -> R,
 ) -> R {
-    let record = Record::read(medium, record);
-    with_bytes(medium, record.key_at(), record.key_len, use_key)
+    match Record::read(medium, record) {
+        Some(record) => with_bytes(medium, record.key_at(), record.key_len, use_key),
+        // Damage that whoever reads the record is told of.
+        None => use_key(&[]),
+    }
 }
 
 /// Lets `use_key` see the key of a separator; the least of all keys for none.

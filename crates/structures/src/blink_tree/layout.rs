@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! header   0  root: the topmost inner node              8  entries, or unknown
+//!         16  whether records have checksums
 //!
 //! inner    0  tag, level, number of children           64  heads of the separators: a word, of long keys three
 //! node     8  low: least key of the node                …  children, a word each
@@ -16,8 +17,8 @@
 //!
 //! line     0  three keys     24  three values or records     48  which of them are valid
 //!
-//! record   0  tag, length of the key     16  key in its ordered form, padded to whole words
-//!          8  length of the value         …  value
+//! record   0  tag, check and length of the key       16  key in its ordered form, padded to whole words
+//!          8  checksum, length of the value           …  value
 //!
 //! sepa-    0  tag, length
 //! rator    8  key, or as much of it as tells two leaves apart
@@ -34,11 +35,12 @@
 
 use remanent_pmem::heap::layout::HEADER_LEN;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::stored::{OrderedKey, Stored};
 
 /// Version of the layout, part of the root's type.
-pub(super) const LAYOUT: u64 = 2;
+pub(super) const LAYOUT: u64 = 3;
 
 /// Header: offset of the root node.
 pub(super) const ROOT: u64 = 0;
@@ -46,7 +48,13 @@ pub(super) const ROOT: u64 = 0;
 pub(super) const COUNT: u64 = 8;
 /// The count in the header while the tree is open, and after a crash.
 pub(super) const COUNT_UNKNOWN: u64 = u64::MAX;
-const _: () = assert!(COUNT < HEADER_LEN);
+/// Header: [`SUMMED`] or [`UNSUMMED`].
+pub(super) const OPTIONS: u64 = 16;
+/// Records have checksums.
+pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
+/// They have none.
+pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
+const _: () = assert!(OPTIONS < HEADER_LEN);
 
 const INNER_TAG: u64 = 0x49_4e_4e_52;
 const LEAF_TAG: u64 = 0x4c_45_41_46;
@@ -92,6 +100,8 @@ pub(super) const LOCK: u64 = 24;
 pub(super) const HIGH: u64 = 32;
 pub(super) const USED: u64 = 40;
 pub(super) const PREFIX: u64 = 48;
+/// In the word at [`PREFIX`]: the key of some record is not what was written. What is not found may have been there.
+pub(super) const DOUBTFUL: u64 = 1 << 63;
 pub(super) const ORDERED: u64 = 56;
 pub(super) const FINGERPRINTS: u64 = 64;
 pub(super) const ORDER: u64 = 128;
@@ -304,19 +314,35 @@ pub(super) const KEY_LEN_MAX: u64 = u16::MAX as u64;
 /// Longest value.
 pub(super) const VALUE_LEN_MAX: u64 = u32::MAX as u64;
 
-/// Where a record's parts lie.
+/// Where a record's parts lie, and what it says of its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) offset: u64,
     pub(super) key_len: u64,
     pub(super) value_len: u64,
+    /// Half a word of the key's hash.
+    pub(super) key_check: u16,
+    /// Of a value of more than a word, and what the record says of its key.
+    pub(super) sum: u32,
 }
 
 impl Record {
+    /// The record at `offset`; `None` when there is none.
     #[inline(always)]
-    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Record {
-        let key_len = medium.load(offset) & 0xffff_ffff;
-        Record { offset, key_len, value_len: medium.load(offset + VALUE_LEN) }
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<Record> {
+        let is_inside = offset.is_multiple_of(WORD_LEN)
+            && offset.checked_add(RECORD_KEY).is_some_and(|end| end <= medium.len());
+        if !is_inside {
+            return None;
+        }
+        let (of_key, of_value) = (medium.load(offset), medium.load(offset + VALUE_LEN));
+        (of_key >> 32 == RECORD_TAG).then_some(Record {
+            offset,
+            key_len: of_key & KEY_LEN_MAX,
+            value_len: of_value & VALUE_LEN_MAX,
+            key_check: (of_key >> 16) as u16,
+            sum: (of_value >> 32) as u32,
+        })
     }
 
     /// Fetches the lines where records begin, most of which have their whole key there.
@@ -341,8 +367,18 @@ impl Record {
     }
 
     pub(super) fn write_head<M: Medium>(self, medium: &M) {
-        medium.store(self.offset, RECORD_TAG << 32 | self.key_len);
-        medium.store(self.offset + VALUE_LEN, self.value_len);
+        medium.store(self.offset, self.of_key());
+        medium.store(self.offset + VALUE_LEN, u64::from(self.sum) << 32 | self.value_len);
+    }
+
+    fn of_key(self) -> u64 {
+        RECORD_TAG << 32 | u64::from(self.key_check) << 16 | self.key_len
+    }
+
+    /// The checksum of a record with this value: over the value, and over what the record says of its key.
+    #[inline(always)]
+    pub(super) fn sum_with(self, value: &[u8]) -> u32 {
+        ((xxh3_64(value) ^ self.of_key()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 }
 

@@ -10,15 +10,15 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use super::Core;
 use super::inner::LeafRange;
 use super::key::{
-    Probe, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head, with_record_key,
-    with_separator,
+    Probe, check_of_bytes, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head,
+    with_bytes, with_record_key, with_separator,
 };
 use super::layout::{
-    FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Slot, USED, is_leaf,
-    is_word, lines_of, slots_of, valid_at, valid_slots,
+    DOUBTFUL, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Record, Slot,
+    USED, is_leaf, is_word, lines_of, slots_of, valid_at, valid_slots,
 };
-use crate::Result;
 use crate::stored::{OrderedKey, Stored};
+use crate::{Error, Result};
 
 /// Offset of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,12 +280,46 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 with_separator(medium, medium.load(leaf.0 + HIGH), |high| common(low, high))
             }),
         };
-        medium.store(leaf.0 + PREFIX, prefix as u64);
+        let mut is_doubtful = false;
         for slot in slots_of(self.used(leaf)) {
             let record = medium.load(leaf.0 + slot.value());
+            is_doubtful |= !self.is_key_whole(record);
             let head = with_record_key(medium, record, |key| head(key, prefix));
             medium.store(leaf.0 + slot.key(), head);
         }
+        let doubt = if is_doubtful { DOUBTFUL } else { 0 };
+        medium.store(leaf.0 + PREFIX, prefix as u64 | doubt);
+    }
+
+    /// Whether the key of a record is the one that was written.
+    pub(super) fn is_key_whole(&self, record: u64) -> bool {
+        let medium = self.medium();
+        Record::read(medium, record).is_some_and(|record| {
+            !self.is_summed
+                || with_bytes(medium, record.key_at(), record.key_len, check_of_bytes)
+                    == record.key_check
+        })
+    }
+
+    /// What to say when a key was not found in the leaf, or its entries are put in order: an error if a key has changed.
+    #[inline(always)]
+    pub(super) fn certain_miss(&self, leaf: Leaf) -> Result<()> {
+        if is_word::<K>() || self.medium().load(leaf.0 + PREFIX) & DOUBTFUL == 0 {
+            return Ok(());
+        }
+        Err(self.doubtful_miss(leaf))
+    }
+
+    #[cold]
+    fn doubtful_miss(&self, leaf: Leaf) -> Error {
+        let medium = self.medium();
+        let records = slots_of(self.used(leaf)).map(|slot| medium.load(leaf.0 + slot.value()));
+        let at = records.into_iter().find(|&record| !self.is_key_whole(record)).unwrap_or(leaf.0);
+        Error::corrupt(
+            &self.heap,
+            at,
+            "the key of an entry has changed: it may be the one asked for",
+        )
     }
 
     /// Slots that hold an entry, as bits.
@@ -300,7 +334,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return probe.word;
         }
-        probe.head::<K>(self.medium().load(leaf.0 + PREFIX) as usize)
+        probe.head::<K>((self.medium().load(leaf.0 + PREFIX) & !DOUBTFUL) as usize)
     }
 
     /// Says that a slot is valid, or that it is not, in memory. By the leaf's holder.
@@ -368,8 +402,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return true;
         }
-        let record = super::layout::Record::read(medium, medium.load(leaf.0 + slot.value()));
-        record.key_len == probe.bytes.len() as u64 && medium.equals(record.key_at(), probe.bytes)
+        Record::read(medium, medium.load(leaf.0 + slot.value())).is_some_and(|record| {
+            let len = probe.bytes.len() as u64;
+            let is_inside = record.key_at().checked_add(len).is_some_and(|end| end <= medium.len());
+            // A key that another one has turned into has the check of that one.
+            record.key_len == len
+                && record.key_check == probe.check
+                && is_inside
+                && medium.equals(record.key_at(), probe.bytes)
+        })
     }
 
     /// Slots whose fingerprint is this one, as bits; also of slots that are not used.

@@ -56,6 +56,7 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::count::Count;
 use crate::map::{Map, OrderedMap};
+use crate::options::MapOptions;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
@@ -98,6 +99,8 @@ struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     heap: Heap<M>,
     /// Which opening of the pool this is; leaves that say so are ready to be used.
     epoch: u64,
+    /// Whether records have checksums, by what the tree was created with.
+    is_summed: bool,
     /// Held by whoever changes the inner nodes.
     shape: PauseMutex<()>,
     count: Count,
@@ -120,6 +123,20 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         V: 'static,
     {
         Ok(BlinkTree { core: pool.create_root(name)? })
+    }
+
+    /// As [`create`](BlinkTree::create), with options that the map keeps.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](BlinkTree::create).
+    pub fn create_with(pool: &Pool<M>, name: &str, options: &MapOptions) -> Result<Self>
+    where
+        K: 'static,
+        V: 'static,
+    {
+        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        Ok(BlinkTree { core })
     }
 
     /// Opens an existing map, whatever state a crash left it in.

@@ -7,7 +7,7 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_bytes, word_bytes};
+use super::key::{Probe, check_of_bytes, with_bytes, word_bytes};
 use super::layout::{
     KEY_LEN_MAX, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, free_slot, is_inline,
     is_word, is_word_value,
@@ -17,7 +17,7 @@ use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
 /// Times that a search begins anew before it gives up: whoever meets a dead leaf finds the way past it from the root.
-const RETRIES_MAX: u32 = 1 << 12;
+const RETRIES_MAX: u32 = 1 << 9;
 
 /// The steps of a search that bring it no lower. A healthy tree may make it take thousands, where there was no room
 /// to tell the nodes above of new leaves; damage may have leaves lead in a circle.
@@ -54,9 +54,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<Option<R>> {
         let _pin = self.heap.pin();
         let found = self.probed(key, |probe| self.find(probe))?;
-        let result = found.map(|payload| self.with_value(payload, use_value));
+        let result = found.map(|payload| self.with_value(payload, use_value)).transpose();
+        // What cannot be read reads as zeros: of that, before of what they look like.
         self.heap.verify()?;
-        Ok(result)
+        result
     }
 
     #[inline(always)]
@@ -73,6 +74,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     }
                 })?;
                 match seen {
+                    Some(Sight::Here(None)) => {
+                        self.certain_miss(range.leaf)?;
+                        return Ok(None);
+                    }
                     Some(Sight::Here(found)) => return Ok(found),
                     Some(Sight::Right(next)) => range.leaf = next,
                     None => break,
@@ -106,7 +111,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if hops.retries > RETRIES_MAX {
             return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into());
         }
-        self.medium().pause();
+        // Who has buried the leaf has changed the way to it before. So nobody need go on first, and others are let go on
+        // no more often than is polite.
+        if hops.retries.is_multiple_of(16) {
+            self.medium().pause();
+        }
         Ok(())
     }
 
@@ -125,23 +134,45 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let medium = self.medium();
         let word = medium.load(leaf.0 + slot.value());
         let is_word_in_record = !is_inline::<K, V>() && is_word_value::<V>();
-        let value =
-            if is_word_in_record { medium.load(Record::read(medium, word).value_at()) } else { 0 };
+        let value_at = || {
+            let at = Record::read(medium, word)?.value_at();
+            at.checked_add(WORD_LEN).is_some_and(|end| end <= medium.len()).then_some(at)
+        };
+        // What is no record is told of by `with_value`.
+        let value = if is_word_in_record { value_at().map_or(0, |at| medium.load(at)) } else { 0 };
         Payload { word, value }
     }
 
     #[inline(always)]
-    pub(super) fn with_value<R>(&self, payload: Payload, use_value: impl FnOnce(&V) -> R) -> R {
+    pub(super) fn with_value<R>(
+        &self,
+        payload: Payload,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> Result<R> {
         if is_word_value::<V>() {
+            if !is_inline::<K, V>() {
+                self.record(payload.word)?;
+            }
             let word = if is_inline::<K, V>() { payload.word } else { payload.value };
             let bytes = word.to_le_bytes();
             let len = V::LEN.map_or(0, |len| len as usize).min(bytes.len());
-            return V::with_stored(&bytes[..len], use_value);
+            return Ok(V::with_stored(&bytes[..len], use_value));
         }
-        let record = Record::read(self.medium(), payload.word);
+        let record = self.record(payload.word)?;
         with_bytes(self.medium(), record.value_at(), record.value_len, |bytes| {
-            V::with_stored(bytes, use_value)
+            let computed = if self.is_summed { record.sum_with(bytes) } else { record.sum };
+            if computed != record.sum {
+                return Err(Error::checksum(&self.heap, record.offset, record.sum, computed));
+            }
+            Ok(V::with_stored(bytes, use_value))
         })
+    }
+
+    /// The record that a slot leads to.
+    #[inline(always)]
+    fn record(&self, offset: u64) -> Result<Record> {
+        Record::read(self.medium(), offset)
+            .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
     }
 
     /// Lets `use_key` see the key of an entry that was found.
@@ -151,13 +182,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         head: u64,
         payload: Payload,
         use_key: impl FnOnce(&K) -> R,
-    ) -> R {
+    ) -> Result<R> {
         if is_word::<K>() {
-            return word_bytes::<K, R>(head, |bytes| K::from_ordered(bytes, use_key));
+            return Ok(word_bytes::<K, R>(head, |bytes| K::from_ordered(bytes, use_key)));
         }
-        let record = Record::read(self.medium(), payload.word);
+        let record = self.record(payload.word)?;
         with_bytes(self.medium(), record.key_at(), record.key_len, |bytes| {
-            K::from_ordered(bytes, use_key)
+            let stored = record.key_check;
+            let computed = if self.is_summed { check_of_bytes(bytes) } else { stored };
+            if computed != stored {
+                let (stored, computed) = (u32::from(stored), u32::from(computed));
+                return Err(Error::checksum(&self.heap, record.offset, stored, computed));
+            }
+            Ok(K::from_ordered(bytes, use_key))
         })
     }
 
@@ -190,9 +227,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let leaf = held.leaf;
             let found = self.find_slot(leaf, probe);
             let (change, result) = match found {
-                None => decide(None),
+                None => {
+                    self.certain_miss(leaf)?;
+                    decide(None)
+                }
                 Some(slot) => {
-                    self.with_value(self.payload(leaf, slot), |value| decide(Some(value)))
+                    self.with_value(self.payload(leaf, slot), |value| decide(Some(value)))?
                 }
             };
             match (change, found) {
@@ -296,11 +336,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let (medium, at) = (self.medium(), held.leaf.0 + slot.value());
         if is_word_value::<V>() {
-            let at = if is_inline::<K, V>() {
-                at
-            } else {
-                Record::read(medium, medium.load(at)).value_at()
-            };
+            let at =
+                if is_inline::<K, V>() { at } else { self.record(medium.load(at))?.value_at() };
             held.begin_change();
             medium.store(at, value_word(value));
             // Flush and fence: for good, before anybody sees it; readers wait.
@@ -377,11 +414,16 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             // A value of one word is loaded and stored as one.
             let room = if is_word_value::<V>() { WORD_LEN } else { value_len };
-            let record = Record { offset: 0, key_len, value_len };
+            let (key_check, sum) = (check_of_bytes(probe.bytes), 0);
+            let record = Record { offset: 0, key_len, value_len, key_check, sum };
             let len = record.value_at() + room;
             let block = lane.allocate(len)?;
             let offset = block.offset;
-            let record = Record { offset, ..record };
+            let sum = match self.is_summed && !is_word_value::<V>() {
+                true => record.sum_with(bytes),
+                false => 0,
+            };
+            let record = Record { offset, sum, ..record };
             record.write_head(medium);
             medium.write(record.key_at(), probe.bytes);
             if is_word_value::<V>() {

@@ -18,13 +18,17 @@ use super::inner::{Entry, Goal};
 use super::key::{Probe, with_bytes};
 use super::layout::{
     COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NEXT,
-    NODE_LOW, NodeHead, ORDERED, PREFIX, ROOT, Record, SLOTS, USED, child_at, is_word,
-    separator_key, write_leaf_head,
+    NODE_LOW, NodeHead, OPTIONS, ORDERED, PREFIX, ROOT, Record, SLOTS, SUMMED, UNSUMMED, USED,
+    child_at, is_word, separator_key, write_leaf_head,
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
 use super::ops::Hops;
+use crate::options::MapOptions;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
+
+/// Odd: a permutation of the epochs.
+const EPOCH_FACTOR: u64 = 0x9e_3779;
 
 impl<K, V, M> RootObject<M> for Core<K, V, M>
 where
@@ -38,7 +42,27 @@ where
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        let core = Self::load(heap);
+        Self::create_with(heap, &MapOptions::new())
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let at = heap.header() + OPTIONS;
+        let is_summed = match heap.medium().load(at) {
+            SUMMED => true,
+            UNSUMMED => false,
+            _ => {
+                let what = "the header of a tree does not say whether records have checksums";
+                return Err(PoolError::corrupt(at, what));
+            }
+        };
+        Self::open_with(heap, is_summed)
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Makes an empty tree in a fresh heap.
+    pub(super) fn create_with(heap: Heap<M>, options: &MapOptions) -> Result<Self, PoolError> {
+        let core = Self::load(heap, options.has_checksums());
         let (medium, header) = (core.medium(), core.heap.header());
         {
             let mut lane = core.heap.enter().prepare_to_write();
@@ -56,6 +80,8 @@ where
             let root = core.make_node(&mut lane, 1, None, &entries).map_err(pool_error)?;
             medium.store(header + ROOT, root);
             medium.store(header + COUNT, COUNT_UNKNOWN);
+            let options = if core.is_summed { SUMMED } else { UNSUMMED };
+            medium.store(header + OPTIONS, options);
             // Flush: the header.
             medium.flush(header, LINE_LEN);
             // Fence: all of it, before the root becomes live.
@@ -65,8 +91,8 @@ where
         Ok(core)
     }
 
-    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        let core = Self::load(heap);
+    fn open_with(heap: Heap<M>, is_summed: bool) -> Result<Self, PoolError> {
+        let core = Self::load(heap, is_summed);
         let (medium, count_at) = (core.medium(), core.heap.header() + COUNT);
         let mut failed = None;
         core.heap.recover(|block| {
@@ -100,10 +126,13 @@ fn pool_error(error: Error) -> PoolError {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    fn load(heap: Heap<M>) -> Self {
-        let epoch = heap.pool().opens() & EPOCH_MASK;
+    fn load(heap: Heap<M>, is_summed: bool) -> Self {
+        // No two openings of 2^24 have the same, and those that follow each other differ in many bits: no bit that has
+        // changed makes a leaf look as if this opening had touched it.
+        let epoch = heap.pool().opens().wrapping_mul(EPOCH_FACTOR) & EPOCH_MASK;
         Core {
             epoch,
+            is_summed,
             shape: PauseMutex::new(()),
             count: Count::unknown(),
             types: PhantomData,
@@ -126,12 +155,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 Ok(leaf.0 == block.offset)
             }
             Some(Kind::Record) if Self::has_records() => {
-                let Record { key_len, .. } = Record::read(medium, block.offset);
-                let record = Record { offset: block.offset, key_len, value_len: 0 };
-                if key_len > KEY_LEN_MAX || record.len() > block.len {
+                let Some(record) = Record::read(medium, block.offset) else { return Ok(false) };
+                if (Record { value_len: 0, ..record }).len() > block.len {
                     return Ok(false);
                 }
-                with_bytes(medium, record.key_at(), key_len, |key| {
+                with_bytes(medium, record.key_at(), record.key_len, |key| {
                     let probe = Probe::new::<K>(key);
                     let leaf = self.leaf_of(&probe)?;
                     let slot = self.find_slot(leaf, &probe);

@@ -108,6 +108,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let Some(lock) = self.stable_at(leaf, || self.copy(leaf, snapshot))? else {
             return Ok(false);
         };
+        // A key that has changed is not where it was in the order.
+        self.certain_miss(leaf)?;
         if !snapshot.is_ordered {
             let Snapshot { entries, slots, len, .. } = snapshot;
             let mut order: [u8; SLOT_COUNT] = std::array::from_fn(|index| index as u8);
@@ -232,7 +234,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 for &(head, payload) in entries.get(from..to).unwrap_or_default() {
                     let flow = self.with_key(head, payload, |key| {
                         self.with_value(payload, |value| visit(key, value))
-                    });
+                    })??;
                     if flow.is_break() {
                         return Ok(self.heap.verify()?);
                     }
@@ -320,7 +322,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 let flow = self.with_key(head, payload, |key| {
                     self.with_value(payload, |value| visit(key, value))
-                });
+                })??;
                 if flow.is_break() {
                     return Ok(self.heap.verify()?);
                 }

@@ -1,0 +1,193 @@
+//! B-link trees with records.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use remanent_pmem::Pool;
+use remanent_pmem::pool::Format;
+use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
+use remanent_structures::{BlinkTree, Error, Map, MapOptions, OrderedMap};
+
+use crate::memory::Memory;
+
+const SIZE: u64 = 24 << 20;
+/// Where the tree's header lies, and what follows is of the tree.
+const FIRST: u64 = ChunkId(DATA_FIRST).offset();
+const KEYS: u64 = 20;
+/// Words that one operation may read, whatever is damaged.
+const STEPS: u64 = 200_000;
+/// The upper half of a record's first word.
+const RECORD_TAG: u64 = 0x5245_4344;
+
+type Tree = BlinkTree<str, [u8], Arc<Memory>>;
+
+fn key(number: u64) -> String {
+    format!("key {number:05}")
+}
+
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; 1 + number as usize % 40]
+}
+
+fn fill(tree: &Tree) {
+    for number in 0..KEYS {
+        assert!(tree.insert(&key(number), &value(number)).unwrap());
+    }
+}
+
+/// A closed pool with a tree of records.
+fn closed() -> Arc<Memory> {
+    let memory = Arc::new(Memory::new(SIZE));
+    let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+    fill(&Tree::create(&pool, "tree").unwrap());
+    memory
+}
+
+/// The words of all records that have something to say: heads, keys and values.
+fn words_of_records(memory: &Memory) -> Vec<u64> {
+    let mut words = Vec::new();
+    for at in memory.used(FIRST) {
+        if memory.word(at) >> 32 == RECORD_TAG && at % 32 == 0 {
+            let value_len = memory.word(at + 8) & 0xffff_ffff;
+            let end = at + 32 + value_len;
+            words.extend((at..end).step_by(8));
+        }
+    }
+    assert!(words.len() as u64 >= 5 * KEYS);
+    words
+}
+
+/// Whether the bit belongs to the tree's entries: behind a key's last byte, or a value's, is padding.
+fn is_padding(memory: &Memory, at: u64, bit: u32) -> bool {
+    let record = (0..).map(|back| at - back * 8).find(|&at| memory.word(at) >> 32 == RECORD_TAG);
+    let record = record.unwrap();
+    let byte = at + u64::from(bit / 8) - record;
+    let key_len = memory.word(record) & 0xffff;
+    let value_len = memory.word(record + 8) & 0xffff_ffff;
+    let value_at = 16 + key_len.next_multiple_of(8);
+    (16 + key_len..value_at).contains(&byte) || byte >= value_at + value_len
+}
+
+/// Asks for everything, and tells which answers are not right though no error says so.
+fn wrong_answers(tree: &Tree) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for number in 0..KEYS {
+        match tree.get(&key(number)) {
+            Ok(found) if found.as_deref() != Some(&value(number)[..]) => {
+                wrong.push(format!("get {number}: {found:?}"));
+            }
+            _ => {}
+        }
+    }
+    let mut seen = 0;
+    let scanned = tree.ascend(.., |found, of| {
+        if *found != *key(seen) || *of != value(seen)[..] {
+            wrong.push(format!("entry {seen}: {found:?}"));
+        }
+        seen += 1;
+        ControlFlow::Continue(())
+    });
+    if scanned.is_ok() && seen != KEYS {
+        wrong.push(format!("{seen} entries"));
+    }
+    wrong
+}
+
+#[test]
+fn a_flipped_bit_of_a_record_is_never_silent() {
+    let memory = closed();
+    let mut failures = Vec::new();
+    let mut flips = 0;
+    for (index, at) in words_of_records(&memory).into_iter().enumerate() {
+        // Every seventh, another each time.
+        for bit in (index as u32 % 7..64).step_by(7) {
+            if is_padding(&memory, at, bit) {
+                continue;
+            }
+            memory.mark();
+            memory.damage(at, memory.word(at) ^ 1 << bit);
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                memory.bound(STEPS);
+                let pool = Pool::recover(Arc::clone(&memory)).unwrap();
+                let tree = Tree::open(&pool, "tree").unwrap();
+                memory.bound(STEPS);
+                let wrong = wrong_answers(&tree);
+                memory.bound(STEPS);
+                let is_content = tree.check().is_ok_and(|violations| violations.is_empty());
+                memory.bound(u64::MAX);
+                (wrong, is_content)
+            }));
+            match ended {
+                Ok((wrong, is_content)) if !wrong.is_empty() || is_content => {
+                    failures.push(format!("{at:#x} bit {bit}: {wrong:?}, {is_content}"));
+                }
+                Ok(_) => {}
+                Err(_) => failures.push(format!("{at:#x} bit {bit}: a panic")),
+            }
+            memory.bound(u64::MAX);
+            memory.put_back();
+            flips += 1;
+        }
+    }
+    assert!(flips > 500, "{flips}");
+    assert_eq!(failures, [""; 0]);
+}
+
+/// Where a record's value has these eight bytes.
+fn find(memory: &Memory, bytes: &[u8; 8]) -> u64 {
+    let is_found = |at: &u64| memory.word(*at).to_le_bytes() == *bytes;
+    memory.used(FIRST).into_iter().find(is_found).unwrap()
+}
+
+#[test]
+fn a_changed_value_is_told_with_structure_and_offset() {
+    let memory = Arc::new(Memory::new(SIZE));
+    let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+    let tree = Tree::create(&pool, "scores").unwrap();
+    tree.insert("key", b"of eight").unwrap();
+    tree.insert("other", b"is whole").unwrap();
+    let at = find(&memory, b"of eight");
+    memory.damage(at, memory.word(at) ^ 1 << 9);
+    let error = tree.get("key").unwrap_err();
+    assert!(matches!(error, Error::Checksum { .. }), "{error}");
+    let told = error.to_string();
+    assert!(told.contains("\"scores\"") && told.contains("offset 0x"), "{told}");
+    assert!(tree.range(..).any(|entry| entry.is_err()));
+    assert_eq!(tree.get("other").unwrap().as_deref(), Some(&b"is whole"[..]));
+    assert_eq!(tree.get("absent").unwrap(), None);
+    assert!(!tree.check().unwrap().is_empty());
+}
+
+#[test]
+fn a_changed_key_makes_what_is_not_found_uncertain() {
+    let memory = Arc::new(Memory::new(SIZE));
+    {
+        let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+        let tree = Tree::create(&pool, "scores").unwrap();
+        tree.insert("the key1", b"its value").unwrap();
+        tree.insert("the key2", b"is whole").unwrap();
+    }
+    let at = find(&memory, b"the key1");
+    memory.damage(at, memory.word(at) ^ 1 << 9);
+    let pool = Pool::recover(Arc::clone(&memory)).unwrap();
+    let tree = Tree::open(&pool, "scores").unwrap();
+    assert!(matches!(tree.get("the key1"), Err(Error::Corrupt { .. })));
+    assert!(tree.insert("the key1", b"another").is_err(), "it is there already");
+    assert_eq!(tree.get("the key2").unwrap().as_deref(), Some(&b"is whole"[..]));
+    assert!(tree.discard("the key2").unwrap());
+}
+
+#[test]
+fn a_tree_without_checksums_stays_one() {
+    let memory = Arc::new(Memory::new(SIZE));
+    let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+    let options = MapOptions::new().checksums(false);
+    drop(Tree::create_with(&pool, "scores", &options).unwrap());
+    let tree = Tree::open(&pool, "scores").unwrap();
+    tree.insert("key", b"of eight").unwrap();
+    let at = find(&memory, b"of eight");
+    memory.damage(at, memory.word(at) ^ 1 << 9);
+    assert_ne!(tree.get("key").unwrap().as_deref(), Some(&b"of eight"[..]));
+    assert_eq!(tree.check().unwrap(), []);
+}
