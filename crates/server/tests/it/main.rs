@@ -1,6 +1,7 @@
 //! The server without sockets: bytes in, answers out.
 
 mod commands;
+mod damage;
 mod fences;
 mod limits;
 mod nbd;
