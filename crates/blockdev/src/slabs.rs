@@ -84,7 +84,12 @@ impl<M: Medium> Device<M> {
         let run = loop {
             match heap_lane.allocate(count as u64 * len) {
                 // No room for so many in a row: there is for fewer.
-                Err(PoolError::Full { .. } | PoolError::TooLarge { .. }) if count > 1 => count /= 2,
+                Err(error)
+                    if count > 1
+                        && (error.is_full() || matches!(error, PoolError::TooLarge { .. })) =>
+                {
+                    count /= 2;
+                }
                 allocated => break allocated?.offset,
             }
         };

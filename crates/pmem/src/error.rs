@@ -1,7 +1,9 @@
 //! What can go wrong with a pool, and what to do about it.
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
+
+use rustix::io::Errno;
 
 use crate::medium::Fault;
 
@@ -24,7 +26,7 @@ pub enum Error {
     },
     /// The file does not begin with a pool's superblock.
     #[error(
-        "{path} is not a Remanent pool: {reason}; create one with `remanent pool create`",
+        "{path} is not a Remanent pool: {reason}; create one with `Options::create`",
         path = path.display()
     )]
     NotAPool {
@@ -46,7 +48,7 @@ pub enum Error {
     },
     /// Another process holds the pool.
     #[error(
-        "{path} is in use by process {pid}; stop it, or wait for it with `--wait`",
+        "{path} is in use by process {pid}; stop it, or wait for it (`Options::wait`)",
         path = path.display(), pid = holder.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string())
     )]
     Locked {
@@ -83,18 +85,41 @@ pub enum Error {
         /// What others could do.
         reason: String,
     },
-    /// No room is left for an allocation.
+    /// No room is left for an allocation below the size that the pool was created for.
     #[error(
         "pool is full: {needed} bytes asked for, {size} of at most {size_max} bytes in use; \
-         remove entries, or create the pool with a larger `--size`"
+         remove entries, or copy them to a pool created with a larger `Options::size_max`"
     )]
     Full {
         /// Bytes of the allocation that failed.
         needed: u64,
         /// Present size of the pool in bytes.
         size: u64,
-        /// Size in bytes beyond which the pool may not grow, or could not.
+        /// Size in bytes beyond which the pool does not grow ([`Options::size_max`](crate::Options::size_max)).
         size_max: u64,
+    },
+    /// The pool may grow, but its file system does not give it the room.
+    #[error("no room for {needed} bytes in {path}: {limit}", path = path.display())]
+    StorageFull {
+        /// Bytes that were asked of the file system.
+        needed: u64,
+        /// The pool file.
+        path: PathBuf,
+        /// Which limit was met.
+        limit: StorageLimit,
+    },
+    /// A pool was to be created too small to hold anything.
+    #[error(
+        "a pool of {size_max} bytes has no room for a value: its metadata takes {metadata} bytes; \
+         ask for {size_min} bytes at least (`Options::size_max`)"
+    )]
+    TooSmall {
+        /// Bytes that were asked for.
+        size_max: u64,
+        /// Bytes that no value can use.
+        metadata: u64,
+        /// The smallest size of a pool.
+        size_min: u64,
     },
     /// An allocation larger than any extent.
     #[error("{needed} bytes is more than one allocation can hold ({limit} bytes)")]
@@ -170,7 +195,7 @@ pub enum Error {
         reason: String,
     },
     /// Something in the pool contradicts itself.
-    #[error("pool is damaged at offset {offset:#x}: {what}; run `remanent pool check`")]
+    #[error("pool is damaged at offset {offset:#x}: {what}; `Pool::check` looks for more")]
     Corrupt {
         /// Pool offset of the contradiction.
         offset: u64,
@@ -182,10 +207,51 @@ pub enum Error {
     Medium(Fault),
 }
 
+/// Why a file system gives a pool no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageLimit {
+    /// The file system is full.
+    FileSystem,
+    /// The quota of the file's owner is used up.
+    Quota,
+    /// A limit of the length of files, of the process or of the file system.
+    FileLen,
+}
+
+impl StorageLimit {
+    /// The limit that an error of the system means.
+    pub(crate) fn of(errno: Errno) -> Option<Self> {
+        match errno {
+            Errno::NOSPC => Some(StorageLimit::FileSystem),
+            Errno::DQUOT => Some(StorageLimit::Quota),
+            Errno::FBIG => Some(StorageLimit::FileLen),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for StorageLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StorageLimit::FileSystem => {
+                "its file system is full; remove entries, or make room on the file system"
+            }
+            StorageLimit::Quota => {
+                "the disk quota is used up; remove entries, or have the quota raised"
+            }
+            StorageLimit::FileLen => {
+                "the limit of a file's length is reached; remove entries, or raise the limit \
+                 (RLIMIT_FSIZE, `ulimit -f`)"
+            }
+        })
+    }
+}
+
 impl Error {
-    /// Whether the pool had no room: nothing was changed, and freeing entries helps.
+    /// Whether there was no room, in the pool or on its file system: nothing was changed, and freeing entries helps.
     pub fn is_full(&self) -> bool {
-        matches!(self, Error::Full { .. })
+        matches!(self, Error::Full { .. } | Error::StorageFull { .. })
     }
 
     pub(crate) fn io(
@@ -210,7 +276,7 @@ fn fault_text(fault: Fault) -> String {
         ),
         Fault::OutOfRange(offset) => format!(
             "a link leads to offset {offset:#x}, outside the pool: it is damaged; \
-             run `remanent pool check`"
+             the structure's `check` tells where"
         ),
         Fault::WriteBack(offset, errno) => format!(
             "pool page at offset {offset:#x} could not be written back: {}; \

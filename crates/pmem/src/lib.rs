@@ -39,7 +39,7 @@ pub mod sync;
 
 pub use backing::{Backing, Durability, Emulation};
 pub use emulated::{Emulated, Latency, measure_persist_ns};
-pub use error::{Error, Result};
+pub use error::{Error, Result, StorageLimit};
 pub use fresh::{Dirty, Durable, Fenceable, Flushed, Fresh, State, fence};
 pub use isa::{FlushInstruction, Isa, isa, lines};
 pub use link::{Link, PublishResult, Published, Word};
@@ -61,6 +61,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/pool/chunks.rs", include_str!("pool/chunks.rs")),
     ("src/pool/mod.rs", include_str!("pool/mod.rs")),
     ("src/pool/roots.rs", include_str!("pool/roots.rs")),
+    ("src/pool/spares.rs", include_str!("pool/spares.rs")),
     ("src/pool/superblock.rs", include_str!("pool/superblock.rs")),
     ("src/pool/twice.rs", include_str!("pool/twice.rs")),
 ];

@@ -16,7 +16,7 @@ use rustix::mm::{
 
 use crate::backing::Backing;
 use crate::huge::HUGE_LEN;
-use crate::{Error, PAGE_LEN, Result};
+use crate::{Error, PAGE_LEN, Result, StorageLimit};
 
 /// Who sees what is stored to a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,15 +143,11 @@ impl Mapping {
         if self.access == Access::Private {
             return Err(Error::Inspected { path: self.path.clone() });
         }
-        let full = || Error::Full { needed: len - present, size: present, size_max: self.reserved };
         if len > self.reserved {
-            return Err(full());
+            let (needed, size_max) = (len - present, self.reserved);
+            return Err(Error::Full { needed, size: present, size_max });
         }
-        match ftruncate(&self.file, len) {
-            Ok(()) => {}
-            Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => return Err(full()),
-            Err(e) => return Err(Error::io("grow", &self.path, e)),
-        }
+        ftruncate(&self.file, len).map_err(|e| self.refused("grow", len - present, e))?;
         // Release: pairs with the Acquire in `len`.
         self.len.store(len, Ordering::Release);
         Ok(())
@@ -166,10 +162,14 @@ impl Mapping {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
             Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),
-            Err(Errno::NOSPC | Errno::FBIG | Errno::DQUOT) => {
-                Err(Error::Full { needed: len, size: self.len(), size_max: self.reserved })
-            }
-            Err(e) => Err(Error::io("allocate space for", &self.path, e)),
+            Err(e) => Err(self.refused("allocate space for", len, e)),
+        }
+    }
+
+    fn refused(&self, action: &'static str, needed: u64, errno: Errno) -> Error {
+        match StorageLimit::of(errno) {
+            Some(limit) => Error::StorageFull { needed, path: self.path.clone(), limit },
+            None => Error::io(action, &self.path, errno),
         }
     }
 

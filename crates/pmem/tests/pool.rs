@@ -14,6 +14,7 @@ mod pool {
     mod open_time;
     mod options;
     mod order;
+    mod room;
     mod roots;
     mod sigbus;
     mod slots;

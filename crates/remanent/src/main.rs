@@ -14,7 +14,8 @@ fn main() -> ExitCode {
     start_log();
     let code = match command::Arguments::try_parse() {
         Ok(arguments) => arguments.run().unwrap_or_else(|error| {
-            output::complain(format_args!("error: {}", output::describe(&error)));
+            let (told, advice) = (output::describe(&error), command::advice(&error));
+            output::complain(format_args!("error: {told}{advice}"));
             ExitCode::FAILURE
         }),
         // Also what `--help` and `--version` print.

@@ -94,8 +94,10 @@ struct HeapChunks {
     frees_left: Vec<u16>,
     /// Chunks before this one were looked at since the heap was opened.
     scanned: ChunkId,
-    /// Whether a search of the whole pool found no free block, and none was freed since.
-    exhausted: bool,
+    /// Classes of which a search of the whole pool found no free block, and none was freed since: a bit each.
+    exhausted: u32,
+    /// Where such a search of a class goes on.
+    scarce: [ChunkId; CLASS_COUNT],
 }
 
 impl HeapChunks {
@@ -191,7 +193,8 @@ impl<M: Medium> Heap<M> {
             active: HashSet::new(),
             frees_left: Vec::new(),
             scanned,
-            exhausted: false,
+            exhausted: 0,
+            scarce: [scanned; CLASS_COUNT],
         };
         Heap {
             pool,

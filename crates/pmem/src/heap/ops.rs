@@ -159,7 +159,11 @@ impl<'h, M: Medium> Lane<'h, M> {
     fn activate(&mut self, class: Class) -> Result<()> {
         let medium = self.medium();
         let chunk = match self.heap.pick_chunk(class) {
-            Err(error) if error.is_full() => self.pick_when_full(class).ok_or(error)?,
+            Err(error) if error.is_full() => match self.pick_when_full(class) {
+                Some(chunk) => chunk,
+                None if self.begins_anew(class) => return Ok(()),
+                None => return Err(error),
+            },
             picked => picked?,
         };
         let previous = self.state.cursors[class.0 as usize].chunk;
@@ -185,7 +189,40 @@ impl<'h, M: Medium> Lane<'h, M> {
     #[cold]
     fn pick_when_full(&mut self, class: Class) -> Option<ChunkId> {
         self.reclaim();
-        self.heap.pick_chunk(class).or_else(|_| self.heap.pick_scarce(class)).ok()
+        self.heap.scan_all().ok()?;
+        let pick = || self.heap.pick_chunk(class).or_else(|_| self.heap.pick_scarce(class)).ok();
+        pick().or_else(|| {
+            self.heap.take_from_lanes(class, self.thread);
+            pick()
+        })
+    }
+
+    /// Leaves the chunk of a class to others, unless it is full.
+    #[cold]
+    fn leave_active(&mut self, class: Class) {
+        let cursor = &mut self.state.cursors[class.0 as usize];
+        let Some(chunk) = cursor.chunk.filter(|&chunk| self.heap.free_count(chunk, class) > 0)
+        else {
+            return;
+        };
+        *cursor = Cursor::default();
+        // The lane names the chunk until it has had two others, and fences for each of them.
+        let len = u64::from(class.bitmap_words()) * WORD_LEN;
+        for line in (0..len).step_by(LINE_LEN as usize) {
+            self.flush_later(chunk.bitmap() + line);
+        }
+        self.heap.leave_chunk(chunk, class);
+    }
+
+    /// The pool is full: allocates from the beginning of the active chunk again, if something was freed there.
+    #[cold]
+    fn begins_anew(&mut self, class: Class) -> bool {
+        let cursor = &mut self.state.cursors[class.0 as usize];
+        let has_room = cursor.chunk.is_some_and(|chunk| self.heap.free_count(chunk, class) > 0);
+        if has_room {
+            (cursor.word, cursor.available) = (0, 0);
+        }
+        has_room
     }
 
     #[cold]
@@ -196,16 +233,28 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         let run = len.div_ceil(CHUNK_LEN) as u32;
         let purpose = Purpose::Large { run, zeroed };
+        let chunk = match self.take_run(purpose, run) {
+            Err(error) if error.is_full() => {
+                // Chunks in which a former process has left nothing.
+                self.reclaim();
+                self.heap.scan_all()?;
+                self.take_run(purpose, run)?
+            }
+            taken => taken?,
+        };
+        // Fence: the state words, before anything is written to chunks that count as zeros.
+        self.fence();
+        Ok(Block { offset: chunk.offset(), len: u64::from(run) * CHUNK_LEN })
+    }
+
+    fn take_run(&mut self, purpose: Purpose, run: u32) -> Result<ChunkId> {
         let (pool, owner) = (self.heap.pool.clone(), self.heap.owner);
-        let chunk = pool.take_chunks_announced(purpose, owner, |chunk| {
+        pool.take_chunks_announced(purpose, owner, |chunk| {
             let suspect = self.suspect(layout::suspected_run(chunk, run));
             // Fence: recovery knows where to look before a state word says that the run is taken.
             self.fence();
             self.state.large.push(suspect.slot);
-        })?;
-        // Fence: the state words, before anything is written to chunks that count as zeros.
-        self.fence();
-        Ok(Block { offset: chunk.offset(), len: u64::from(run) * CHUNK_LEN })
+        })
     }
 
     /// Gives back a block that was never published.
@@ -430,23 +479,65 @@ impl<M: Medium> Heap<M> {
     fn pick_scarce(&self, class: Class) -> Result<ChunkId> {
         let end = self.pool.chunk_end();
         let mut chunks = self.chunks.lock(self.medium());
-        let mut at = ChunkId(0).next_data();
-        while !chunks.exhausted && at < end {
-            let state = self.pool.chunk_state(at)?;
-            let run = state.span();
+        let number = class.0 as usize;
+        if chunks.exhausted & 1 << number == 0 {
+            let from = chunks.scarce[number];
+            let mut found = self.find_scarce(&chunks, class, from, end)?;
+            if found.is_none() {
+                found = self.find_scarce(&chunks, class, ChunkId(0), from)?;
+            }
+            if let Some(chunk) = found {
+                chunks.scarce[number] = chunk;
+                chunks.listed.remove(&chunk);
+                chunks.active.insert(chunk);
+                return Ok(chunk);
+            }
+            chunks.exhausted |= 1 << number;
+        }
+        let size = end.offset();
+        Err(Error::Full { needed: class.block_len(), size, size_max: self.pool.size_max() })
+    }
+
+    fn find_scarce(
+        &self,
+        chunks: &HeapChunks,
+        class: Class,
+        from: ChunkId,
+        end: ChunkId,
+    ) -> Result<Option<ChunkId>> {
+        let mut at = from.next_data();
+        while at < end {
+            let run = self.pool.chunk_state(at)?.span();
             if self.class_of(at)? == Some(class)
                 && !chunks.active.contains(&at)
                 && self.free_count(at, class) > 0
             {
-                chunks.listed.remove(&at);
-                chunks.active.insert(at);
-                return Ok(at);
+                return Ok(Some(at));
             }
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
-        chunks.exhausted = true;
-        let size = end.offset();
-        Err(Error::Full { needed: class.block_len(), size, size_max: self.pool.size_max() })
+        Ok(None)
+    }
+
+    /// The pool is full: has lanes in which nobody is leave their chunk of a class, if it has free blocks.
+    #[cold]
+    fn take_from_lanes(&self, class: Class, thread: u64) {
+        // Relaxed: lanes that are entered for the first time meanwhile have no chunk yet.
+        for index in 0..self.lanes_used.load(Ordering::Relaxed) {
+            if let Some(mut lane) = self.try_enter(index, thread) {
+                lane.leave_active(class);
+            }
+        }
+    }
+
+    /// Looks at all chunks that were filled before the heap was opened.
+    #[cold]
+    fn scan_all(&self) -> Result<()> {
+        let mut chunks = self.chunks.lock(self.medium());
+        while chunks.scanned.next_data() < self.pool.chunk_end() {
+            self.scan_some(&mut chunks)?;
+        }
+        Ok(())
     }
 
     /// Looks at a few chunks that were filled before the heap was opened.
@@ -496,6 +587,8 @@ impl<M: Medium> Heap<M> {
     pub(super) fn leave_chunk(&self, chunk: ChunkId, class: Class) {
         let mut chunks = self.chunks.lock(self.medium());
         chunks.active.remove(&chunk);
+        // What was freed in it meanwhile was not for others.
+        chunks.exhausted &= !(1 << class.0);
         self.consider(&mut chunks, chunk, class);
     }
 
@@ -503,8 +596,8 @@ impl<M: Medium> Heap<M> {
     /// so it is done only when enough of them have become free to matter, or all.
     fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
         let mut chunks = self.chunks.lock(self.medium());
-        chunks.exhausted = false;
         for (chunk, class) in emptied {
+            chunks.exhausted &= !(1 << class.0);
             if let Some(frees_left) = chunks.frees_left.get_mut(chunk.0 as usize) {
                 *frees_left = frees_left.saturating_sub(1);
                 if *frees_left > 0 {

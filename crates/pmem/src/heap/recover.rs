@@ -230,6 +230,7 @@ impl<M: Medium> super::Lane<'_, M> {
             self = heap.wait_for(index, thread);
             self.reclaim();
         }
+        self.flush_noted();
         for class in (0..CLASS_COUNT as u8).map(Class) {
             let cursor = std::mem::take(&mut self.state.cursors[class.0 as usize]);
             if let Some(chunk) = cursor.chunk {

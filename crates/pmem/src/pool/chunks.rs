@@ -5,7 +5,8 @@ use crate::pool::Pool;
 use crate::pool::layout::{
     BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, DATA_FIRST, RUN_MAX, RootId, ZONE_CHUNKS,
 };
-use crate::{Error, Result};
+use crate::pool::spares::Spares;
+use crate::{Error, Result, StorageLimit};
 
 /// Chunks by which a file grows at least: 16 MiB.
 const GROW_MIN: u32 = 256;
@@ -25,14 +26,16 @@ pub(crate) struct Search {
     /// Chunks of the longest run that may be free before `next`.
     fits_behind: u32,
     /// One past the last chunk of the file.
-    end: ChunkId,
+    pub(super) end: ChunkId,
     /// Chunks before this one were announced to the medium as used soon.
     expected: ChunkId,
+    /// Free chunks with memory behind them.
+    pub(super) spares: Spares,
 }
 
 impl Search {
-    pub(crate) fn new(first: ChunkId, end: ChunkId) -> Self {
-        Search { next: first, fits_behind: u32::MAX, end, expected: ChunkId(0) }
+    pub(crate) fn new(first: ChunkId, end: ChunkId, spares: Spares) -> Self {
+        Search { next: first, fits_behind: u32::MAX, end, expected: ChunkId(0), spares }
     }
 }
 
@@ -95,7 +98,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] when there is no such run and the file cannot grow; then nothing was changed.
+    /// [`Error::Full`] when there is no such run and the file cannot grow, [`Error::StorageFull`] when its file system
+    /// gives nothing more; then nothing was changed.
     pub(crate) fn take_chunks(&self, purpose: Purpose, owner: RootId) -> Result<ChunkId> {
         self.take_chunks_announced(purpose, owner, |_| {})
     }
@@ -116,13 +120,8 @@ impl<M: Medium> Pool<M> {
             });
         }
         let mut search = self.search().lock(self.medium());
-        let first = loop {
-            if let Some(first) = self.find_run(&mut search, run)? {
-                break first;
-            }
-            self.grow(&mut search, run)?;
-        };
-        self.prepare(first, purpose)?;
+        self.survey_some(&mut search);
+        let first = self.provide(&mut search, purpose)?;
         announce(first);
         let medium = self.medium();
         let body = ChunkState { kind: ChunkKind::LargeBody, owner: owner.0, class: 0, run: 0 };
@@ -131,12 +130,55 @@ impl<M: Medium> Pool<M> {
         let head = (first.state(), purpose.head_state(owner).encode());
         self.store_own(bodies.chain([head]));
         medium.flush(first.state(), u64::from(run) * WORD_LEN);
+        search.spares.forget(first, run);
+        self.expect_next(&mut search, first, run);
+        Ok(first)
+    }
+
+    /// Finds a run and brings its bytes to what the purpose needs.
+    fn provide(&self, search: &mut Search, purpose: Purpose) -> Result<ChunkId> {
+        let run = purpose.run();
+        if run == 1
+            && let Some(spare) = search.spares.find(1)
+            && self.prepare(spare, purpose).is_ok()
+        {
+            return Ok(spare);
+        }
+        match self.provide_any(search, purpose) {
+            Err(refused @ Error::StorageFull { .. }) => {
+                if let Some(first) = search.spares.find(run)
+                    && self.prepare(first, purpose).is_ok()
+                {
+                    return Ok(first);
+                }
+                if !self.release_free(search)? {
+                    return Err(refused);
+                }
+                self.provide_any(search, purpose)
+            }
+            done => done,
+        }
+    }
+
+    fn provide_any(&self, search: &mut Search, purpose: Purpose) -> Result<ChunkId> {
+        let run = purpose.run();
+        let first = loop {
+            if let Some(first) = self.find_run(search, run)? {
+                break first;
+            }
+            self.grow(search, run)?;
+        };
+        if let Err(error) = self.prepare(first, purpose) {
+            // A file system may have filled a part of the run before it was full.
+            self.medium().release(first.offset(), u64::from(run) * CHUNK_LEN);
+            search.spares.forget(first, run);
+            return Err(error);
+        }
         if first != search.next {
             // It may have passed over free chunks that were too few for it.
             search.fits_behind = search.fits_behind.max(run - 1);
         }
         search.next = ChunkId(first.0 + run).next_data();
-        self.expect_next(&mut search, first, run);
         Ok(first)
     }
 
@@ -153,6 +195,24 @@ impl<M: Medium> Pool<M> {
         if wanted > from && (wanted.0 - from.0 >= ahead / 2 || run > ahead) {
             self.medium().expect_use(from.offset(), wanted.offset() - from.offset());
             search.expected = wanted;
+            search.spares.note_announced(self.guarantee().backing);
+        }
+    }
+
+    /// Fills the holes of a range.
+    fn commit(&self, offset: u64, len: u64) -> Result<()> {
+        self.medium().commit(offset, len).map_err(|error| self.refused_by_medium(error))
+    }
+
+    /// A medium that is no file has no name for its limit.
+    fn refused_by_medium(&self, error: Error) -> Error {
+        match error {
+            Error::Full { needed, .. } => Error::StorageFull {
+                needed,
+                path: self.path().to_owned(),
+                limit: StorageLimit::FileSystem,
+            },
+            other => other,
         }
     }
 
@@ -160,7 +220,7 @@ impl<M: Medium> Pool<M> {
     fn prepare(&self, first: ChunkId, purpose: Purpose) -> Result<()> {
         let medium = self.medium();
         let len = u64::from(purpose.run()) * CHUNK_LEN;
-        medium.commit(first.offset(), len)?;
+        self.commit(first.offset(), len)?;
         if let Purpose::Small(_) = purpose {
             self.clear_bitmap(first.bitmap());
             return Ok(());
@@ -302,7 +362,7 @@ impl<M: Medium> Pool<M> {
         if end <= search.end {
             return Err(self.full(u64::from(run) * CHUNK_LEN, search.end));
         }
-        medium.grow(end.offset())?;
+        medium.grow(end.offset()).map_err(|error| self.refused_by_medium(error))?;
         self.commit_metadata(search.end, end)?;
         // Sync: the length is durable before the superblock counts on it.
         medium.sync_file()?;
@@ -317,13 +377,12 @@ impl<M: Medium> Pool<M> {
 
     /// Fills the holes under the state words and bitmaps of the chunks `from .. to`.
     pub(crate) fn commit_metadata(&self, from: ChunkId, to: ChunkId) -> Result<()> {
-        let medium = self.medium();
         let mut at = from.next_data();
         while at < to {
             let zone_end = ChunkId(at.0 - at.0 % ZONE_CHUNKS + ZONE_CHUNKS);
             let count = u64::from(zone_end.min(to).0 - at.0);
-            medium.commit(at.state(), count * WORD_LEN)?;
-            medium.commit(at.bitmap(), count * BITMAP_LEN)?;
+            self.commit(at.state(), count * WORD_LEN)?;
+            self.commit(at.bitmap(), count * BITMAP_LEN)?;
             at = zone_end.next_data();
         }
         Ok(())
@@ -335,8 +394,8 @@ impl<M: Medium> Pool<M> {
 
     /// Gives the run that begins at `first` back, durably when it returns.
     ///
-    /// Whole large runs also go back to the file system. A crash on the way leaves a run that giving
-    /// back again completes.
+    /// Runs of several chunks go back to the file system at once, and single ones as [`Spares`] says. A crash on the
+    /// way leaves a run that giving back again completes.
     pub(crate) fn give_back_chunks(&self, first: ChunkId, run: u32) {
         let medium = self.medium();
         let len = u64::from(run) * CHUNK_LEN;
@@ -358,6 +417,11 @@ impl<M: Medium> Pool<M> {
         if first < search.next {
             search.fits_behind = u32::MAX;
         }
+        if !punched {
+            (first.0..first.0 + run).for_each(|number| search.spares.add(ChunkId(number)));
+        }
+        self.survey_some(&mut search);
+        self.trim_spares(&mut search);
     }
 
     /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.

@@ -41,6 +41,12 @@ const BITMAP_CHUNKS: u32 = (ZONE_CHUNKS as u64 * BITMAP_LEN / CHUNK_LEN) as u32;
 /// Index of a zone's first data chunk.
 pub const DATA_FIRST: u32 = BITMAP_FIRST + BITMAP_CHUNKS;
 
+/// Bytes at the beginning of each zone that no value can use, 16.6 MiB: header, state words and bitmaps. Nearly all of
+/// it are holes of the file until the chunks that they describe are used.
+pub const METADATA_LEN: u64 = DATA_FIRST as u64 * CHUNK_LEN;
+/// Bytes of the smallest pool: the metadata of its first zone, and chunks for the heap of one root and its first values.
+pub const SIZE_MIN: u64 = METADATA_LEN + 2 * CHUNK_LEN;
+
 /// Bytes that no pool exceeds: chunks have numbers of 32 bits, so 256 TiB less a chunk.
 pub const SIZE_LIMIT: u64 = u32::MAX as u64 * CHUNK_LEN;
 

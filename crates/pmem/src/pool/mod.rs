@@ -7,6 +7,7 @@ mod format_document;
 pub mod layout;
 mod options;
 mod roots;
+mod spares;
 mod superblock;
 mod twice;
 
@@ -20,7 +21,8 @@ pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
 
 use self::chunks::Search;
-use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, RootId, SIZE_LIMIT};
+use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, METADATA_LEN, RootId, SIZE_LIMIT, SIZE_MIN};
+use self::spares::Spares;
 use self::superblock::Superblock;
 use crate::heap::Reclamation;
 use crate::medium::Medium;
@@ -139,15 +141,15 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the medium cannot grow to the smallest pool (16.6 MiB, nearly all of it holes), or
-    /// `size_max` is below that, or more than [`SIZE_LIMIT`].
+    /// When the medium cannot grow to the smallest pool ([`SIZE_MIN`](layout::SIZE_MIN), nearly all of it holes),
+    /// `size_max` is below that ([`Error::TooSmall`]), or more than [`SIZE_LIMIT`].
     pub fn format(medium: M, format: &Format) -> Result<Self> {
         let end = ChunkId(DATA_FIRST);
-        if format.size_max < end.offset() + CHUNK_LEN {
-            return Err(Error::Full {
-                needed: end.offset() + CHUNK_LEN,
-                size: 0,
+        if format.size_max < SIZE_MIN {
+            return Err(Error::TooSmall {
                 size_max: format.size_max,
+                metadata: METADATA_LEN,
+                size_min: SIZE_MIN,
             });
         }
         check_size_max(format.size_max, &format.guarantee.path)?;
@@ -220,7 +222,11 @@ impl<M: Medium> Pool<M> {
         let end = ChunkId((superblock.size / CHUNK_LEN) as u32);
         Pool(Arc::new(Inner {
             medium,
-            search: PauseMutex::new(Search::new(superblock.first_data(), end)),
+            search: PauseMutex::new(Search::new(
+                superblock.first_data(),
+                end,
+                Spares::new(&guarantee),
+            )),
             registry: PauseMutex::new(HashMap::new()),
             heaps: PauseMutex::new(HashSet::new()),
             reclamation: PauseMutex::new(Reclamation::default()),

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with}
 use rustix::io::Errno;
 
 use super::layout::CHUNK_LEN;
+use super::spares::SPARE_BYTES_DEFAULT;
 use super::superblock::Superblock;
 use super::{Guarantee, Pool, check_size_max};
 use crate::isa::{self, FlushInstruction};
@@ -48,6 +49,7 @@ pub struct Options {
     flush_instruction: Option<FlushInstruction>,
     write_disturbance: bool,
     private: bool,
+    spare_bytes: u64,
     wait: Duration,
 }
 
@@ -67,11 +69,16 @@ impl Options {
             flush_instruction: None,
             write_disturbance: false,
             private: false,
+            spare_bytes: SPARE_BYTES_DEFAULT,
             wait: Duration::ZERO,
         }
     }
 
     /// Length in bytes beyond which a new pool does not grow. An existing pool keeps its own.
+    ///
+    /// It contains the pool's metadata, which no value can use: 16.6 MiB of each 4 GiB that are begun
+    /// ([`METADATA_LEN`](crate::pool::layout::METADATA_LEN)), so that a pool of 20 MiB holds 3.4 MiB. Of the file system
+    /// metadata takes space only as far as it is used: 264 bytes for each 64 KiB of values.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.size_max = bytes;
         self
@@ -116,6 +123,16 @@ impl Options {
     /// others cannot rename the caller's files: theirs to write only if it is sticky.
     pub fn private(mut self, private: bool) -> Self {
         self.private = private;
+        self
+    }
+
+    /// Bytes of free space that keep their memory or disk space for the next use, by default 4 MiB; what is free beyond
+    /// that goes back to the file system when it is freed, and all of it when the file system is full.
+    ///
+    /// With more, a pool whose values come and go in large numbers asks the file system less often. It counts in this
+    /// opening alone.
+    pub fn spare_bytes(mut self, bytes: u64) -> Self {
+        self.spare_bytes = bytes;
         self
     }
 
@@ -315,7 +332,13 @@ impl Options {
         }
         let size_max = stored_size_max(&file, path, access)?;
         let (mapped, guarantee) = self.map(file, path, access, size_max)?;
-        Pool::recover_with(wrap(mapped), guarantee).map_err(|error| name_file(error, path))
+        let pool = Pool::recover_with(wrap(mapped), guarantee);
+        pool.map(|pool| self.with_spares(pool)).map_err(|error| name_file(error, path))
+    }
+
+    fn with_spares<M: crate::Medium>(&self, pool: Pool<M>) -> Pool<M> {
+        pool.set_spare_bytes(self.spare_bytes);
+        pool
     }
 
     fn map(
@@ -354,7 +377,8 @@ impl Options {
             Some(len) if len >= CHUNK_LEN => self.size_max.min(len),
             _ => self.size_max,
         };
-        Pool::format(medium, &Format { size_max, uuid: random_uuid(), guarantee })
+        let format = Format { size_max, uuid: random_uuid(), guarantee };
+        Pool::format(medium, &format).map(|pool| self.with_spares(pool))
     }
 
     fn open_file(&self, path: &Path, access: Access) -> Result<File> {

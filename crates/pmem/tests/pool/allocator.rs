@@ -277,7 +277,10 @@ fn a_full_pool_loses_nothing_and_works_again_after_frees() {
         }
     };
     assert!(full.is_full(), "{full}");
-    assert!(full.to_string().contains("create the pool with a larger `--size`"), "{full}");
+    assert!(
+        full.to_string().contains("a pool created with a larger `Options::size_max`"),
+        "{full}"
+    );
     for (index, &len) in lens.iter().enumerate() {
         assert_eq!(slots.get(index as u64), Some(pattern(index as u64, len)));
     }

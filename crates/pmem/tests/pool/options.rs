@@ -140,7 +140,10 @@ fn a_refused_creation_leaves_no_file() {
     let dir = memory_dir();
     let path = dir.path().join("a.pool");
     let too_small = Pool::options().size_max(1 << 20).create(&path).unwrap_err();
-    assert!(too_small.is_full(), "{too_small}");
+    let text = too_small.to_string();
+    assert!(matches!(too_small, remanent_pmem::Error::TooSmall { .. }), "{text}");
+    assert!(text.contains("its metadata takes 17367040 bytes"), "{text}");
+    assert!(text.contains("17498112 bytes at least"), "{text}");
     let too_large = Pool::options().size_max(u64::MAX).create(&path).unwrap_err();
     assert!(too_large.to_string().contains("size_max"), "{too_large}");
     let latency = Pool::options().emulation(remanent_pmem::Emulation::Latency(Latency::PCM));

@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod advice;
 mod crash_test;
 mod damage_test;
 mod default_pool;
@@ -13,6 +14,7 @@ mod units;
 
 use std::process::ExitCode;
 
+pub(crate) use advice::advice;
 use clap::{Parser, Subcommand};
 
 /// Data structures and a server in memory that survives.

@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380", value_parser = parse_address)]
     listen: SocketAddr,
 
-    /// Size beyond which a new pool does not grow, such as 512M or 8G
+    /// Size beyond which a new pool does not grow, such as 512M or 8G; 16.6M of it are metadata
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
     size: u64,
 

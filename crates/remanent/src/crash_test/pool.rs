@@ -24,6 +24,8 @@ pub(super) struct Roots {
     pub(super) ballast: u64,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
+    /// Free bytes that do not go back to the file system.
+    pub(super) spare_bytes: u64,
 }
 
 /// A pool, and which of its chunks had belonged to roots that were removed since it was opened.
@@ -111,7 +113,9 @@ impl Subject for Roots {
     type Handle = Watched;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Ok(Watched::new(create_pool(medium, &Format::new(self.size_max))?))
+        let pool = create_pool(medium, &Format::new(self.size_max))?;
+        pool.set_spare_bytes(self.spare_bytes);
+        Ok(Watched::new(pool))
     }
 
     fn prepare(&self, _: &Arc<Sim>, watched: Self::Handle) -> Outcome<Self::Handle> {
@@ -123,7 +127,9 @@ impl Subject for Roots {
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Ok(Watched::new(Pool::recover(medium)?))
+        let pool = Pool::recover(medium)?;
+        pool.set_spare_bytes(self.spare_bytes);
+        Ok(Watched::new(pool))
     }
 
     fn apply(&self, watched: &Self::Handle, op: &Op) -> Answer<bool> {

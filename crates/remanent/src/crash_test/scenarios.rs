@@ -119,8 +119,16 @@ pub(super) fn pages(config: Config) -> Config {
 }
 
 fn pools() -> Vec<Scenario> {
-    let roots =
-        Roots { names: 3, lens: &LENS[..5], ballast: 0, size_max: SIZE_MAX, is_watched: false };
+    let roots = Roots {
+        names: 3,
+        lens: &LENS[..5],
+        ballast: 0,
+        size_max: SIZE_MAX,
+        spare_bytes: 4 << 20,
+        is_watched: false,
+    };
+    // What is free holds zeros, and a new root relies on them.
+    let released = Roots { names: 2, lens: &[24], spare_bytes: 0, ..roots.clone() };
     // The ballast leaves five chunks of the first growth.
     let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
     // Runs whose first chunk, and whose last, becomes the heap of a root, which is to begin with zeros.
@@ -185,6 +193,8 @@ fn pools() -> Vec<Scenario> {
         .with_weight(8)
         .reaching(&["release", "no room"]),
         Scenario::new("pool/full", "the pool is full", full, refusing(alone(3, 6))),
+        Scenario::new("pool/released", "chunks go back to the disk", released, alone(2, 6))
+            .reaching(&["release", "sync"]),
         // A root that another thread has open is not removed.
         Scenario::new(
             "pool/threads",

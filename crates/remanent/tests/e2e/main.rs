@@ -11,5 +11,6 @@ mod kill;
 mod limits;
 mod output;
 mod pool;
+mod room;
 mod server;
 mod writes;

@@ -27,7 +27,8 @@ enum Subcommand {
     Create {
         #[command(flatten)]
         target: Target,
-        /// Size beyond which the pool does not grow, such as 512M or 8G
+        /// Size beyond which the pool does not grow, such as 512M or 8G; 16.6M of each 4G are metadata,
+        /// which no value can use, and take space only as the pool fills
         #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
         size: u64,
         /// What a write is to survive: the death of the `process`, or the loss of `power`
