@@ -2,6 +2,7 @@
 
 mod pool {
     mod allocator;
+    mod aside;
     mod backing;
     mod damage;
     mod emulated;

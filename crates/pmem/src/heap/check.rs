@@ -1,12 +1,12 @@
 //! Allocated = reachable, proved.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Heap;
 use super::layout::Class;
 use crate::Result;
 use crate::medium::{Medium, WORD_LEN};
-use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind};
+use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
 
 /// Something that contradicts the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,10 +36,36 @@ const TOLD_MAX: usize = 100;
 type Bitmap = [u64; (BITMAP_LEN / WORD_LEN) as usize];
 
 /// What a heap holds, against what its structure can reach.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Reachable {
     small: HashMap<ChunkId, Bitmap>,
-    large: HashMap<ChunkId, u32>,
+    large: HashSet<ChunkId>,
+    /// Chunks whose state does not say what is in them.
+    damaged: HashSet<ChunkId>,
+}
+
+/// Violations, of which a bounded number is kept.
+#[derive(Debug, Default)]
+struct Findings {
+    told: Vec<Violation>,
+    untold: u64,
+}
+
+impl Findings {
+    fn tell(&mut self, offset: u64, what: impl Into<String>) {
+        if self.told.len() < TOLD_MAX {
+            self.told.push(Violation::new(offset, what));
+        } else {
+            self.untold += 1;
+        }
+    }
+
+    fn finish(mut self) -> Vec<Violation> {
+        if self.untold > 0 {
+            self.told.push(Violation::new(0, format!("and {} more", self.untold)));
+        }
+        self.told
+    }
 }
 
 impl<M: Medium> Heap<M> {
@@ -50,90 +76,82 @@ impl<M: Medium> Heap<M> {
     ///
     /// # Errors
     ///
-    /// When a state word is damaged.
+    /// When the medium met a fault.
     pub fn check(&self, blocks: impl Iterator<Item = u64>) -> Result<Vec<Violation>> {
         self.settle()?;
-        let mut violations = Vec::new();
-        let reachable = self.collect_reachable(blocks, &mut violations)?;
-        self.compare(reachable, &mut violations)?;
-        let untold = violations.len().saturating_sub(TOLD_MAX);
-        if untold > 0 {
-            violations.truncate(TOLD_MAX);
-            violations.push(Violation::new(0, format!("and {untold} more")));
-        }
-        Ok(violations)
+        let mut findings = Findings::default();
+        let reachable = self.collect_reachable(blocks, &mut findings);
+        self.compare(reachable, &mut findings);
+        self.verify()?;
+        Ok(findings.finish())
     }
 
     fn collect_reachable(
         &self,
         blocks: impl Iterator<Item = u64>,
-        violations: &mut Vec<Violation>,
-    ) -> Result<Reachable> {
-        let mut reachable = Reachable { small: HashMap::new(), large: HashMap::new() };
+        findings: &mut Findings,
+    ) -> Reachable {
+        let mut reachable = Reachable::default();
         let end = self.pool.chunk_end();
         for offset in blocks {
             let chunk = ChunkId::containing(offset);
             if !chunk.is_data() || chunk >= end {
-                violations.push(Violation::new(offset, "a reachable block lies outside the data"));
+                findings.tell(offset, "a reachable block lies outside the data");
                 continue;
             }
-            if let Some((chunk, class, index)) = self.locate(offset) {
-                let begins = chunk.offset() + u64::from(index) * class.block_len();
-                if begins != offset || index >= class.block_count() {
-                    let what =
-                        format!("reachable, but no block of {} B begins here", class.block_len());
-                    violations.push(Violation::new(offset, what));
+            let state = match self.pool.chunk_state(chunk) {
+                Ok(state) => state,
+                Err(error) => {
+                    if reachable.damaged.insert(chunk) {
+                        findings.tell(chunk.state(), format!("blocks are reachable here: {error}"));
+                    }
                     continue;
                 }
-                let bits = reachable.small.entry(chunk).or_insert([0; _]);
-                let (word, bit) = (index as usize / 64, 1 << (index % 64));
-                if bits[word] & bit != 0 {
-                    violations.push(Violation::new(offset, "block is reachable twice"));
+            };
+            let is_ours = state.owner == self.owner.0;
+            match (state.kind, Class::from_number(state.class)) {
+                (ChunkKind::Small, Some(class)) if is_ours => {
+                    reach_small(&mut reachable, chunk, class, offset, findings);
                 }
-                bits[word] |= bit;
-                continue;
-            }
-            let state = self.pool.chunk_state(chunk)?;
-            let owned = state.kind == ChunkKind::LargeHead && state.owner == self.owner.0;
-            if !owned || offset != chunk.offset() {
-                let what = format!(
-                    "reachable, but chunk {} is {:?} of root {}",
-                    chunk.0, state.kind, state.owner
-                );
-                violations.push(Violation::new(offset, what));
-            } else if reachable.large.insert(chunk, state.run).is_some() {
-                violations.push(Violation::new(offset, "large block is reachable twice"));
+                (ChunkKind::LargeHead, _) if is_ours && offset == chunk.offset() => {
+                    if !reachable.large.insert(chunk) {
+                        findings.tell(offset, "large block is reachable twice");
+                    }
+                }
+                (kind, _) => {
+                    let what = format!(
+                        "reachable, but chunk {} is {kind:?} of root {}",
+                        chunk.0, state.owner
+                    );
+                    findings.tell(offset, what);
+                }
             }
         }
-        Ok(reachable)
+        reachable
     }
 
-    fn compare(&self, mut reachable: Reachable, violations: &mut Vec<Violation>) -> Result<()> {
+    /// State words that are damaged are for the pool's own check to tell.
+    fn compare(&self, mut reachable: Reachable, findings: &mut Findings) {
         let end = self.pool.chunk_end();
         let mut at = ChunkId(0).next_data();
         while at < end {
-            let state = self.pool.chunk_state(at)?;
+            let state = self.pool.chunk_state(at).unwrap_or(ChunkState::SET_ASIDE);
             let run = state.span();
             if state.owner == self.owner.0 && !state.is_free() {
                 match (state.kind, Class::from_number(state.class)) {
                     (ChunkKind::Small, Some(class)) => {
                         let bits = reachable.small.remove(&at).unwrap_or([0; _]);
-                        self.compare_chunk(at, class, &bits, violations);
+                        self.compare_chunk(at, class, &bits, findings);
                     }
-                    (ChunkKind::Small, None) => violations
-                        .push(Violation::new(at.state(), format!("size class {}", state.class))),
-                    (ChunkKind::LargeHead, _) if reachable.large.remove(&at).is_none() => {
+                    (ChunkKind::LargeHead, _) if !reachable.large.remove(&at) => {
                         let what = format!("{run} chunks are allocated but not reachable");
-                        violations.push(Violation::new(at.offset(), what));
+                        findings.tell(at.offset(), what);
                     }
-                    (ChunkKind::LargeBody, _) => violations
-                        .push(Violation::new(at.state(), "a large chunk's body has no head")),
                     _ => {}
                 }
             }
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
-        Ok(())
     }
 
     fn compare_chunk(
@@ -141,11 +159,15 @@ impl<M: Medium> Heap<M> {
         chunk: ChunkId,
         class: Class,
         reachable: &Bitmap,
-        violations: &mut Vec<Violation>,
+        findings: &mut Findings,
     ) {
         for word in 0..class.bitmap_words() {
             let at = chunk.bitmap() + u64::from(word) * WORD_LEN;
-            let allocated = self.medium().load(at) & class.valid_bits(word);
+            let stored = self.medium().load(at);
+            let allocated = stored & class.valid_bits(word);
+            if stored != allocated {
+                findings.tell(at, "a bit is set that stands for no block");
+            }
             let mut wrong = allocated ^ reachable[word as usize];
             while wrong != 0 {
                 let bit = wrong.trailing_zeros();
@@ -156,7 +178,7 @@ impl<M: Medium> Heap<M> {
                 } else {
                     "block is reachable but not allocated: it could be given out again"
                 };
-                violations.push(Violation::new(offset, what));
+                findings.tell(offset, what);
             }
         }
     }
@@ -166,7 +188,7 @@ impl<M: Medium> Heap<M> {
     ///
     /// # Errors
     ///
-    /// When a state word is damaged.
+    /// When a state word is damaged: then nobody knows how many blocks its chunk has.
     pub fn count_blocks(&self) -> Result<u64> {
         let end = self.pool.chunk_end();
         let mut count = 0;
@@ -174,7 +196,7 @@ impl<M: Medium> Heap<M> {
         while at < end {
             let state = self.pool.chunk_state(at)?;
             let run = state.span();
-            if let Some(class) = self.class_of(at)? {
+            if let Some(class) = self.class_of(at) {
                 count += u64::from(class.block_count() - self.free_count(at, class));
             } else if state.kind == ChunkKind::LargeHead && state.owner == self.owner.0 {
                 count += 1;
@@ -198,7 +220,7 @@ impl<M: Medium> Heap<M> {
             let run = state.span();
             if state.owner == self.owner.0 && !state.is_free() {
                 usage.chunk_bytes += u64::from(run) * CHUNK_LEN;
-                usage.block_bytes += match self.class_of(at)? {
+                usage.block_bytes += match self.class_of(at) {
                     Some(class) => {
                         let used = class.block_count() - self.free_count(at, class);
                         u64::from(used) * class.block_len()
@@ -210,6 +232,28 @@ impl<M: Medium> Heap<M> {
         }
         Ok(usage)
     }
+}
+
+fn reach_small(
+    reachable: &mut Reachable,
+    chunk: ChunkId,
+    class: Class,
+    offset: u64,
+    findings: &mut Findings,
+) {
+    let within = offset - chunk.offset();
+    let index = (within / class.block_len()) as u32;
+    if !within.is_multiple_of(class.block_len()) || index >= class.block_count() {
+        let len = class.block_len();
+        findings.tell(offset, format!("reachable, but no block of {len} B begins here"));
+        return;
+    }
+    let bits = reachable.small.entry(chunk).or_insert([0; _]);
+    let (word, bit) = (index as usize / 64, 1 << (index % 64));
+    if bits[word] & bit != 0 {
+        findings.tell(offset, "block is reachable twice");
+    }
+    bits[word] |= bit;
 }
 
 /// Space that a heap takes.

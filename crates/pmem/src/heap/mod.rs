@@ -348,15 +348,16 @@ impl<M: Medium> Heap<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Full`](crate::Error::Full) when it has not, or when a state word is damaged.
+    /// [`Error::Full`](crate::Error::Full) when it has not.
     pub fn check_room(&self, len: u64, count: u64) -> Result<()> {
         self.pool.check_room(len.div_ceil(CHUNK_LEN).clamp(1, u64::from(u32::MAX)) as u32, count)
     }
 
-    fn class_of(&self, chunk: ChunkId) -> Result<Option<Class>> {
-        let state = self.pool.chunk_state(chunk)?;
+    /// The class of a chunk with small blocks of ours; of one that was set aside there is none.
+    fn class_of(&self, chunk: ChunkId) -> Option<Class> {
+        let state = self.pool.usable_state(chunk);
         let ours = state.kind == ChunkKind::Small && state.owner == self.owner.0;
-        Ok(if ours { Class::from_number(state.class) } else { None })
+        if ours { Class::from_number(state.class) } else { None }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::layout::{self, Class};
-use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired};
+use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired, Violation};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::chunks::Purpose;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
@@ -189,7 +189,7 @@ impl<'h, M: Medium> Lane<'h, M> {
     #[cold]
     fn pick_when_full(&mut self, class: Class) -> Option<ChunkId> {
         self.reclaim();
-        self.heap.scan_all().ok()?;
+        self.heap.scan_all();
         let pick = || self.heap.pick_chunk(class).or_else(|_| self.heap.pick_scarce(class)).ok();
         pick().or_else(|| {
             self.heap.take_from_lanes(class, self.thread);
@@ -237,7 +237,7 @@ impl<'h, M: Medium> Lane<'h, M> {
             Err(error) if error.is_full() => {
                 // Chunks in which a former process has left nothing.
                 self.reclaim();
-                self.heap.scan_all()?;
+                self.heap.scan_all();
                 self.take_run(purpose, run)?
             }
             taken => taken?,
@@ -261,18 +261,15 @@ impl<'h, M: Medium> Lane<'h, M> {
     pub fn give_back(&mut self, block: Block) {
         match self.heap.locate(block.offset) {
             Some((chunk, class, index)) => {
-                let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
-                let bit = 1 << (index % 64);
-                self.medium().fetch_and(at, !bit);
                 let cursor = &mut self.state.cursors[class.0 as usize];
-                if cursor.chunk == Some(chunk) && cursor.word == index / 64 + 1 {
-                    cursor.available |= bit;
+                if self.heap.free_small(block.offset, chunk, class, index).is_some()
+                    && cursor.chunk == Some(chunk)
+                    && cursor.word == index / 64 + 1
+                {
+                    cursor.available |= 1 << (index % 64);
                 }
             }
-            None => {
-                let run = (block.len / CHUNK_LEN) as u32;
-                self.heap.pool.give_back_chunks(ChunkId::containing(block.offset), run);
-            }
+            None => self.heap.free_large(block.offset),
         }
     }
 
@@ -388,14 +385,14 @@ impl<'h, M: Medium> Lane<'h, M> {
         for retired in &freed {
             match self.heap.locate(retired.offset) {
                 Some((chunk, class, index)) => {
-                    let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
-                    self.medium().fetch_and(at, !(1 << (index % 64)));
-                    // Flush: fenced below, before the suspect's slot is used again.
-                    self.medium().flush(at, WORD_LEN);
-                    emptied.push((chunk, class));
+                    if let Some(at) = self.heap.free_small(retired.offset, chunk, class, index) {
+                        // Flush: fenced below, before the suspect's slot is used again.
+                        self.medium().flush(at, WORD_LEN);
+                        emptied.push((chunk, class));
+                    }
                 }
                 None => {
-                    self.heap.free_large(ChunkId::containing(retired.offset));
+                    self.heap.free_large(retired.offset);
                     self.state.retired_large = self.state.retired_large.saturating_sub(1);
                 }
             }
@@ -440,16 +437,40 @@ impl<M: Medium> Heap<M> {
     #[inline]
     pub(super) fn locate(&self, offset: u64) -> Option<(ChunkId, Class, u32)> {
         let chunk = ChunkId::containing(offset);
-        let class = self.class_of(chunk).ok()??;
+        let class = self.class_of(chunk)?;
         let index = (offset - chunk.offset()) / class.block_len();
         Some((chunk, class, index as u32))
     }
 
-    fn free_large(&self, chunk: ChunkId) {
-        if let Ok(state) = self.pool.chunk_state(chunk)
-            && state.kind == ChunkKind::LargeHead
-            && state.owner == self.owner.0
-        {
+    /// Clears the bit of a small block; returns where it is. A block that is free already, or none, leaves its chunk
+    /// set aside: what is allocated there is not to be believed.
+    #[inline]
+    fn free_small(&self, offset: u64, chunk: ChunkId, class: Class, index: u32) -> Option<u64> {
+        let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+        let bit = 1 << (index % 64);
+        let begins = chunk.offset() + u64::from(index) * class.block_len();
+        let is_block = begins == offset && index < class.block_count();
+        if !is_block || self.medium().fetch_and(at, !bit) & bit == 0 {
+            self.refuse_to_free(chunk, offset);
+            return None;
+        }
+        Some(at)
+    }
+
+    #[cold]
+    fn refuse_to_free(&self, chunk: ChunkId, offset: u64) {
+        let what = "a block was freed here that is not allocated";
+        self.pool.put_aside(chunk, Violation::new(offset, what));
+    }
+
+    /// Gives back the large block at `offset`. What is none leaves its chunk set aside.
+    fn free_large(&self, offset: u64) {
+        let chunk = ChunkId::containing(offset);
+        let state = self.pool.usable_state(chunk);
+        let is_ours = state.kind == ChunkKind::LargeHead && state.owner == self.owner.0;
+        if !is_ours || chunk.offset() != offset {
+            self.refuse_to_free(chunk, offset);
+        } else if self.pool.is_whole_run(chunk, state.run, self.owner) {
             self.pool.give_back_chunks(chunk, state.run);
         }
     }
@@ -458,12 +479,12 @@ impl<M: Medium> Heap<M> {
     fn pick_chunk(&self, class: Class) -> Result<ChunkId> {
         let mut chunks = self.chunks.lock(self.medium());
         if chunks.partial[class.0 as usize].is_empty() {
-            self.scan_some(&mut chunks)?;
+            self.scan_some(&mut chunks);
         }
         while let Some(chunk) = chunks.partial[class.0 as usize].pop() {
             // A chunk that was given back since is not listed any more, or is listed again, perhaps among
             // those of another class.
-            if self.class_of(chunk)? == Some(class) && chunks.listed.remove(&chunk) {
+            if self.class_of(chunk) == Some(class) && chunks.listed.remove(&chunk) {
                 chunks.active.insert(chunk);
                 return Ok(chunk);
             }
@@ -482,10 +503,8 @@ impl<M: Medium> Heap<M> {
         let number = class.0 as usize;
         if chunks.exhausted & 1 << number == 0 {
             let from = chunks.scarce[number];
-            let mut found = self.find_scarce(&chunks, class, from, end)?;
-            if found.is_none() {
-                found = self.find_scarce(&chunks, class, ChunkId(0), from)?;
-            }
+            let found = self.find_scarce(&chunks, class, from, end);
+            let found = found.or_else(|| self.find_scarce(&chunks, class, ChunkId(0), from));
             if let Some(chunk) = found {
                 chunks.scarce[number] = chunk;
                 chunks.listed.remove(&chunk);
@@ -504,19 +523,19 @@ impl<M: Medium> Heap<M> {
         class: Class,
         from: ChunkId,
         end: ChunkId,
-    ) -> Result<Option<ChunkId>> {
+    ) -> Option<ChunkId> {
         let mut at = from.next_data();
         while at < end {
-            let run = self.pool.chunk_state(at)?.span();
-            if self.class_of(at)? == Some(class)
+            let run = self.pool.usable_state(at).span();
+            if self.class_of(at) == Some(class)
                 && !chunks.active.contains(&at)
                 && self.free_count(at, class) > 0
             {
-                return Ok(Some(at));
+                return Some(at);
             }
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
-        Ok(None)
+        None
     }
 
     /// The pool is full: has lanes in which nobody is leave their chunk of a class, if it has free blocks.
@@ -532,35 +551,31 @@ impl<M: Medium> Heap<M> {
 
     /// Looks at all chunks that were filled before the heap was opened.
     #[cold]
-    fn scan_all(&self) -> Result<()> {
+    fn scan_all(&self) {
         let mut chunks = self.chunks.lock(self.medium());
         while chunks.scanned.next_data() < self.pool.chunk_end() {
-            self.scan_some(&mut chunks)?;
+            self.scan_some(&mut chunks);
         }
-        Ok(())
     }
 
     /// Looks at a few chunks that were filled before the heap was opened.
-    fn scan_some(&self, chunks: &mut HeapChunks) -> Result<()> {
+    fn scan_some(&self, chunks: &mut HeapChunks) {
         let end = self.pool.chunk_end();
         for _ in 0..SCAN_MAX {
             let chunk = chunks.scanned.next_data();
             if chunk >= end {
-                return Ok(());
+                return;
             }
-            let state = self.pool.chunk_state(chunk)?;
-            let run = state.span();
-            chunks.scanned = ChunkId(chunk.0 + run);
-            if let Some(class) = self.class_of(chunk)? {
+            chunks.scanned = ChunkId(chunk.0 + self.pool.usable_state(chunk).span());
+            if let Some(class) = self.class_of(chunk) {
                 self.consider(chunks, chunk, class);
             }
         }
-        Ok(())
     }
 
     /// Lists a chunk with room, and gives one back in which nothing is left.
     fn consider(&self, chunks: &mut HeapChunks, chunk: ChunkId, class: Class) {
-        if chunks.active.contains(&chunk) {
+        if chunks.active.contains(&chunk) || self.pool.is_aside(chunk) {
             return;
         }
         let free = self.free_count(chunk, class);
@@ -605,7 +620,7 @@ impl<M: Medium> Heap<M> {
                 }
             }
             // Another lane may have given the chunk back meanwhile.
-            if self.class_of(chunk).ok().flatten() == Some(class) {
+            if self.class_of(chunk) == Some(class) {
                 self.consider(&mut chunks, chunk, class);
             }
         }

@@ -21,7 +21,8 @@ impl<M: Medium> Heap<M> {
     ///
     /// # Errors
     ///
-    /// When a state word is damaged, or the medium met a fault: then the next open has it all to do again.
+    /// When the medium met a fault: then the next open has it all to do again. Chunks whose state is damaged are
+    /// [set aside](crate::Pool::set_aside).
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
         // Flush and fence: the header, before anything is decided by it. Also after a proper close: this root
@@ -30,8 +31,8 @@ impl<M: Medium> Heap<M> {
         self.medium().persist(self.header(), layout::HEADER_LEN);
         for index in 0..LANE_COUNT {
             let lane = layout::lane(self.chunk, index);
-            any |= self.recover_active(lane, &mut is_linked)?;
-            any |= self.recover_suspects(lane, &mut is_linked)?;
+            any |= self.recover_active(lane, &mut is_linked);
+            any |= self.recover_suspects(lane, &mut is_linked);
         }
         if any {
             // What the structure answered while memory could not be read is not to be believed.
@@ -43,7 +44,7 @@ impl<M: Medium> Heap<M> {
         Ok(())
     }
 
-    fn recover_active(&self, lane: u64, is_linked: &mut impl FnMut(Block) -> bool) -> Result<bool> {
+    fn recover_active(&self, lane: u64, is_linked: &mut impl FnMut(Block) -> bool) -> bool {
         let medium = self.medium();
         let mut any = false;
         for class in (0..CLASS_COUNT as u8).map(Class) {
@@ -56,13 +57,13 @@ impl<M: Medium> Heap<M> {
                 if number != 0
                     && chunk.is_data()
                     && chunk < self.pool.chunk_end()
-                    && let Some(class) = self.class_of(chunk)?
+                    && let Some(class) = self.class_of(chunk)
                 {
                     self.recover_chunk(chunk, class, is_linked);
                 }
             }
         }
-        Ok(any)
+        any
     }
 
     fn recover_chunk(
@@ -86,11 +87,7 @@ impl<M: Medium> Heap<M> {
         self.medium().flush(chunk.bitmap(), u64::from(class.bitmap_words()) * WORD_LEN);
     }
 
-    fn recover_suspects(
-        &self,
-        lane: u64,
-        is_linked: &mut impl FnMut(Block) -> bool,
-    ) -> Result<bool> {
+    fn recover_suspects(&self, lane: u64, is_linked: &mut impl FnMut(Block) -> bool) -> bool {
         let medium = self.medium();
         let mut any = false;
         for slot in 0..SUSPECT_COUNT {
@@ -107,11 +104,11 @@ impl<M: Medium> Heap<M> {
                 Some((chunk, class, index)) => {
                     self.recover_block(chunk, class, index, offset, is_linked);
                 }
-                None if offset == chunk.offset() => self.recover_large(chunk, run, is_linked)?,
+                None if offset == chunk.offset() => self.recover_large(chunk, run, is_linked),
                 None => {}
             }
         }
-        Ok(any)
+        any
     }
 
     fn recover_block(
@@ -138,17 +135,14 @@ impl<M: Medium> Heap<M> {
         self.medium().flush(at, WORD_LEN);
     }
 
-    fn recover_large(
-        &self,
-        chunk: ChunkId,
-        run: u32,
-        is_linked: &mut impl FnMut(Block) -> bool,
-    ) -> Result<()> {
-        let state = self.pool.chunk_state(chunk)?;
+    fn recover_large(&self, chunk: ChunkId, run: u32, is_linked: &mut impl FnMut(Block) -> bool) {
+        let state = self.pool.usable_state(chunk);
         match state.kind {
             ChunkKind::LargeHead if state.owner == self.owner.0 => {
                 let len = u64::from(state.run) * CHUNK_LEN;
-                if !is_linked(Block { offset: chunk.offset(), len }) {
+                if !is_linked(Block { offset: chunk.offset(), len })
+                    && self.pool.is_whole_run(chunk, state.run, self.owner)
+                {
                     // Fence: the structure may just have unlinked it, which has to be durable before
                     // the bytes are gone.
                     self.medium().fence();
@@ -156,11 +150,10 @@ impl<M: Medium> Heap<M> {
                 }
             }
             ChunkKind::Free | ChunkKind::FreeDirty => {
-                self.pool.give_back_orphans(chunk, run, self.owner)?;
+                self.pool.give_back_orphans(chunk, run, self.owner);
             }
             _ => {}
         }
-        Ok(())
     }
 
     /// Clears what the lanes name, durably.

@@ -1,10 +1,14 @@
 //! Does the pool's own part contradict itself?
 
 use super::Pool;
-use super::layout::{ChunkId, ChunkKind};
+use super::layout::{ChunkId, ChunkKind, ROOT_COUNT, RootId};
+use super::superblock::Superblock;
 use crate::Result;
 use crate::heap::Violation;
 use crate::medium::Medium;
+
+/// Violations that a report names; of more there is the number.
+const TOLD_MAX: usize = 1000;
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
@@ -13,70 +17,140 @@ pub struct CheckReport {
     pub chunks: u64,
     /// Chunks in use.
     pub chunks_used: u64,
-    /// Everything that contradicts the format.
+    /// What contradicts the format, each once: the first thousand.
     pub violations: Vec<Violation>,
+    /// Violations that are not named for being too many.
+    pub untold: u64,
 }
 
+impl CheckReport {
+    fn tell(&mut self, offset: u64, what: impl Into<String>) {
+        let violation = Violation::new(offset, what);
+        if self.violations.contains(&violation) {
+            return;
+        }
+        if self.violations.len() < TOLD_MAX {
+            self.violations.push(violation);
+        } else {
+            self.untold += 1;
+        }
+    }
+}
+
+/// Bodies of which no head was seen: where they begin, how many there are, and whose.
+type Headless = Option<(ChunkId, u32, u16)>;
+
 impl<M: Medium> Pool<M> {
-    /// Checks the root directory and every state word. What belongs to a structure is checked by the
-    /// structure.
+    /// Checks both superblocks, the root directory and every state word, and tells what was
+    /// [set aside](Pool::set_aside). What belongs to a structure is checked by the structure.
+    ///
+    /// Takes memory for a bounded number of violations, whatever is damaged.
     ///
     /// # Errors
     ///
-    /// When a root's entry is damaged beyond reading.
+    /// When the medium met a fault: what was read before is not to be believed.
     pub fn check(&self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
-        let owners: Vec<u16> = self.roots()?.iter().map(|root| root.id.0).collect();
+        if let Some(lost) = &self.0.lost_superblock {
+            report.tell(lost.offset, lost.what.as_str());
+        }
+        let lost = Superblock::lost_copy(self.medium());
+        if let Some(lost) = lost.filter(|_| !self.guarantee().write_disturbance) {
+            report.tell(lost.offset, lost.what);
+        }
+        let owners = self.check_roots(&mut report);
+        self.check_chunks(&owners, &mut report);
+        for aside in self.set_aside() {
+            report.tell(aside.offset, aside.what);
+        }
+        match self.medium().fault() {
+            Some(fault) => Err(crate::Error::Medium(fault)),
+            None => Ok(report),
+        }
+    }
+
+    /// Which numbers have a root: also one whose entry is damaged.
+    fn check_roots(&self, report: &mut CheckReport) -> Vec<bool> {
+        let mut is_root = vec![false; usize::from(ROOT_COUNT) + 1];
+        for id in (1..=ROOT_COUNT).map(RootId) {
+            match self.check_root(id) {
+                Ok(is_there) => is_root[usize::from(id.0)] = is_there,
+                Err(error) => {
+                    is_root[usize::from(id.0)] = true;
+                    report.tell(id.entry(), error.to_string());
+                }
+            }
+        }
+        is_root
+    }
+
+    fn check_chunks(&self, is_root: &[bool], report: &mut CheckReport) {
         let end = self.chunk_end();
+        let mut headless: Headless = None;
         let mut at = ChunkId(0).next_data();
         while at < end {
             report.chunks += 1;
-            let state = match self.chunk_state(at) {
-                Ok(state) => state,
-                Err(error) => {
-                    report.violations.push(Violation::new(at.state(), error.to_string()));
-                    at = ChunkId(at.0 + 1).next_data();
-                    continue;
-                }
-            };
             let mut run = 1;
-            if !state.is_free() {
-                report.chunks_used += 1;
-                if !owners.contains(&state.owner) {
-                    let what = format!(
-                        "chunk {} is {:?} of root {}, which does not exist",
-                        at.0, state.kind, state.owner
-                    );
-                    report.violations.push(Violation::new(at.state(), what));
+            match self.chunk_state(at) {
+                Ok(state) if state.kind == ChunkKind::LargeBody => {
+                    report.chunks_used += 1;
+                    headless = match headless {
+                        Some((first, count, owner))
+                            if owner == state.owner && first.0 + count == at.0 =>
+                        {
+                            Some((first, count + 1, owner))
+                        }
+                        before => {
+                            tell_headless(before, report);
+                            Some((at, 1, state.owner))
+                        }
+                    };
                 }
-                if state.kind == ChunkKind::LargeHead {
-                    run = state.span();
-                    self.check_run(at, run, state.owner, &mut report);
-                } else if state.kind == ChunkKind::LargeBody {
-                    let what = format!("chunk {} is a body without a head", at.0);
-                    report.violations.push(Violation::new(at.state(), what));
+                Ok(state) if state.is_free() => {}
+                Ok(state) => {
+                    report.chunks_used += 1;
+                    if !is_root.get(usize::from(state.owner)).is_some_and(|&is_root| is_root) {
+                        let (kind, owner) = (state.kind, state.owner);
+                        let what = format!(
+                            "chunk {} is {kind:?} of root {owner}, which does not exist",
+                            at.0
+                        );
+                        report.tell(at.state(), what);
+                    }
+                    if state.kind == ChunkKind::LargeHead {
+                        run = self.check_run(at, state.run, state.owner, report);
+                    }
                 }
+                Err(error) => report.tell(at.state(), error.to_string()),
             }
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
-        Ok(report)
+        tell_headless(headless, report);
     }
 
-    fn check_run(&self, head: ChunkId, run: u32, owner: u16, report: &mut CheckReport) {
+    /// Returns how many chunks of the run are its own: what comes behind them is looked at by itself.
+    fn check_run(&self, head: ChunkId, run: u32, owner: u16, report: &mut CheckReport) -> u32 {
         let end = self.chunk_end();
         for index in 1..run {
             let chunk = ChunkId(head.0.saturating_add(index));
-            let whole = chunk < end
+            let is_body = chunk < end
                 && self
                     .chunk_state(chunk)
                     .is_ok_and(|state| state.kind == ChunkKind::LargeBody && state.owner == owner);
-            if !whole {
+            if !is_body {
                 let what = format!("chunk {} should be a body of the run at {}", chunk.0, head.0);
-                report.violations.push(Violation::new(head.state(), what));
-                return;
+                report.tell(head.state(), what);
+                return index;
             }
             report.chunks += 1;
             report.chunks_used += 1;
         }
+        run
     }
+}
+
+fn tell_headless(headless: Headless, report: &mut CheckReport) {
+    let Some((first, count, _)) = headless else { return };
+    let last = first.0 + count - 1;
+    report.tell(first.state(), format!("chunks {} to {last} are bodies without a head", first.0));
 }

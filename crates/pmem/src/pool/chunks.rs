@@ -1,6 +1,7 @@
 //! Who has which chunk: taking runs of free chunks, giving them back, and growing the file.
 
-use crate::medium::{Medium, WORD_LEN};
+use crate::heap::Violation;
+use crate::medium::{LINE_LEN, Medium, PAGE_LEN, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{
     BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, DATA_FIRST, RUN_MAX, RootId, ZONE_CHUNKS,
@@ -17,6 +18,9 @@ const GROW_MAX: u32 = 16_384;
 const EXPECT_MIN: u32 = 128;
 /// Chunks that it is told of ahead of need at most: 32 MiB.
 const EXPECT_AHEAD_MAX: u32 = 512;
+
+/// Chunks of a run of which each page is looked at before it is used.
+const PAGES_LOOKED_AT_MAX: u32 = 16;
 
 /// Where to look for free chunks; volatile.
 #[derive(Debug)]
@@ -73,18 +77,17 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the word is of no known kind, or describes a run that does not end in its zone.
+    /// When the word is none that the format knows: its kind, or a field that does not fit the kind.
     pub(crate) fn chunk_state(&self, chunk: ChunkId) -> Result<ChunkState> {
         let word = self.medium().load(chunk.state());
         let damaged =
             |what: String| Error::corrupt(chunk.state(), format!("chunk {} has {what}", chunk.0));
         let state =
             ChunkState::decode(word).map_err(|kind| damaged(format!("unknown kind {kind}")))?;
-        let run_max = ZONE_CHUNKS - chunk.0 % ZONE_CHUNKS;
-        if state.kind == ChunkKind::LargeHead && !(1..=run_max).contains(&state.run) {
-            return Err(damaged(format!("a run of {} chunks, of 1 to {run_max}", state.run)));
+        match state.misfit(ZONE_CHUNKS - chunk.0 % ZONE_CHUNKS) {
+            Some(what) => Err(damaged(format!("{what} as {:?}", state.kind))),
+            None => Ok(state),
         }
-        Ok(state)
     }
 
     /// One past the last chunk of the file.
@@ -139,19 +142,20 @@ impl<M: Medium> Pool<M> {
     fn provide(&self, search: &mut Search, purpose: Purpose) -> Result<ChunkId> {
         let run = purpose.run();
         if run == 1
-            && let Some(spare) = search.spares.find(1)
-            && self.prepare(spare, purpose).is_ok()
+            && let Some(spare) = self.commit_spares(search, 1)
         {
+            self.prepare(spare, purpose);
             return Ok(spare);
         }
         match self.provide_any(search, purpose) {
             Err(refused @ Error::StorageFull { .. }) => {
-                if let Some(first) = search.spares.find(run)
-                    && self.prepare(first, purpose).is_ok()
-                {
+                self.survey_all(search);
+                let backed = self.commit_spares(search, run);
+                if let Some(first) = backed.or_else(|| self.commit_announced(search, run)) {
+                    self.prepare(first, purpose);
                     return Ok(first);
                 }
-                if !self.release_free(search)? {
+                if !self.release_free(search) {
                     return Err(refused);
                 }
                 self.provide_any(search, purpose)
@@ -160,20 +164,44 @@ impl<M: Medium> Pool<M> {
         }
     }
 
+    /// Spares in a row, with memory behind them for certain.
+    fn commit_spares(&self, search: &Search, run: u32) -> Option<ChunkId> {
+        let first = search.spares.find(run)?;
+        self.commit(first.offset(), u64::from(run) * CHUNK_LEN).ok().map(|()| first)
+    }
+
+    /// A free run for which the medium has made memory ahead of need, or for as much of it as the file system lacks.
+    #[cold]
+    fn commit_announced(&self, search: &mut Search, run: u32) -> Option<ChunkId> {
+        let mut from = search.spares.announced?;
+        while let Some(first) = self.scan(from, search.end, run) {
+            from = ChunkId(first.0 + 1);
+            if self.commit(first.offset(), u64::from(run) * CHUNK_LEN).is_ok()
+                && self.reads_as_stated(first, run)
+            {
+                search.spares.announced = Some(first);
+                return Some(first);
+            }
+        }
+        if run == 1 {
+            search.spares.announced = None;
+        }
+        None
+    }
+
     fn provide_any(&self, search: &mut Search, purpose: Purpose) -> Result<ChunkId> {
         let run = purpose.run();
         let first = loop {
-            if let Some(first) = self.find_run(search, run)? {
+            let Some(first) = self.find_run(search, run) else {
+                self.grow(search, run)?;
+                continue;
+            };
+            self.commit(first.offset(), u64::from(run) * CHUNK_LEN)?;
+            if self.reads_as_stated(first, run) {
                 break first;
             }
-            self.grow(search, run)?;
         };
-        if let Err(error) = self.prepare(first, purpose) {
-            // A file system may have filled a part of the run before it was full.
-            self.medium().release(first.offset(), u64::from(run) * CHUNK_LEN);
-            search.spares.forget(first, run);
-            return Err(error);
-        }
+        self.prepare(first, purpose);
         if first != search.next {
             // It may have passed over free chunks that were too few for it.
             search.fits_behind = search.fits_behind.max(run - 1);
@@ -216,26 +244,42 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Fills the holes of a run and brings its bytes to what the purpose needs.
-    fn prepare(&self, first: ChunkId, purpose: Purpose) -> Result<()> {
+    /// Whether the free chunks of a run that are said to hold zeros seem to: a line of each page is looked at, or of each
+    /// chunk of a long run. One that does not is set aside: its state is damaged, and it may be in use.
+    fn reads_as_stated(&self, first: ChunkId, run: u32) -> bool {
+        const ZEROS: [u8; LINE_LEN as usize] = [0; LINE_LEN as usize];
+        let step = if run <= PAGES_LOOKED_AT_MAX { PAGE_LEN } else { CHUNK_LEN };
+        for chunk in (first.0..first.0 + run).map(ChunkId) {
+            if self.usable_state(chunk).kind != ChunkKind::Free {
+                continue;
+            }
+            let mut lines = (chunk.offset()..chunk.offset() + CHUNK_LEN).step_by(step as usize);
+            if let Some(at) = lines.find(|&at| !self.medium().equals(at, &ZEROS)) {
+                let what = format!("chunk {} is said to be unused and zero, and is not", chunk.0);
+                self.put_aside(chunk, Violation::new(at, what));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Brings the bytes of a run, which has no holes any more, to what the purpose needs.
+    fn prepare(&self, first: ChunkId, purpose: Purpose) {
         let medium = self.medium();
-        let len = u64::from(purpose.run()) * CHUNK_LEN;
-        self.commit(first.offset(), len)?;
         if let Purpose::Small(_) = purpose {
             self.clear_bitmap(first.bitmap());
-            return Ok(());
+            return;
         }
         if let Purpose::Large { zeroed: false, .. } = purpose {
-            return Ok(());
+            return;
         }
         for index in 0..purpose.run() {
             let chunk = ChunkId(first.0 + index);
-            if self.chunk_state(chunk)?.kind == ChunkKind::FreeDirty {
+            if self.usable_state(chunk).kind == ChunkKind::FreeDirty {
                 medium.write_zeros(chunk.offset(), CHUNK_LEN);
                 medium.flush(chunk.offset(), CHUNK_LEN);
             }
         }
-        Ok(())
     }
 
     /// Zeroes a bitmap that the chunk's last owner left behind when its root was dropped.
@@ -250,44 +294,44 @@ impl<M: Medium> Pool<M> {
     }
 
     /// First fit from where the last search ended; from the start when that fails and there may be one.
-    fn find_run(&self, search: &mut Search, run: u32) -> Result<Option<ChunkId>> {
-        let from = self.free_before(search.next, run - 1)?;
-        if let Some(found) = self.scan(from, search.end, run)? {
-            return Ok(Some(found));
+    fn find_run(&self, search: &mut Search, run: u32) -> Option<ChunkId> {
+        let from = self.free_before(search.next, run - 1);
+        if let Some(found) = self.scan(from, search.end, run) {
+            return Some(found);
         }
         if run > search.fits_behind {
-            return Ok(None);
+            return None;
         }
-        let found = self.scan(ChunkId(0).next_data(), search.end, run)?;
+        let found = self.scan(ChunkId(0).next_data(), search.end, run);
         if found.is_none() {
             search.fits_behind = run - 1;
         }
-        Ok(found)
+        found
     }
 
     /// The first of the free chunks, `count` of them at most, that end at `end`: a run may begin with them.
-    fn free_before(&self, end: ChunkId, count: u32) -> Result<ChunkId> {
+    fn free_before(&self, end: ChunkId, count: u32) -> ChunkId {
         let mut first = end.next_data();
         for _ in 0..count {
             let before = ChunkId(first.0 - 1);
-            if !before.is_data() || !self.chunk_state(before)?.is_free() {
+            if !before.is_data() || !self.usable_state(before).is_free() {
                 break;
             }
             first = before;
         }
-        Ok(first)
+        first
     }
 
     /// Refuses what there is no room for: `count` runs of `run` chunks.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`], or when a state word is damaged.
+    /// [`Error::Full`].
     pub(crate) fn check_room(&self, run: u32, count: u64) -> Result<()> {
         let end = self.chunk_end();
         // What the file may grow by is enough as a rule, and quickly counted.
-        if self.count_free(end, end, run, count)? < count
-            && self.count_free(ChunkId(0), end, run, count)? < count
+        if self.count_free(end, end, run, count) < count
+            && self.count_free(ChunkId(0), end, run, count) < count
         {
             let needed = count.saturating_mul(u64::from(run) * CHUNK_LEN);
             return Err(self.full(needed, end));
@@ -297,13 +341,13 @@ impl<M: Medium> Pool<M> {
 
     /// Free runs of `run` chunks from `from` on, also where the file, which ends at `end`, may grow to; it is enough to
     /// find `wanted`.
-    fn count_free(&self, from: ChunkId, end: ChunkId, run: u32, wanted: u64) -> Result<u64> {
+    fn count_free(&self, from: ChunkId, end: ChunkId, run: u32, wanted: u64) -> u64 {
         let limit = ChunkId((self.size_max() / CHUNK_LEN) as u32);
         let mut at = from.next_data();
         let (mut count, mut free) = (0, 0);
         while at < limit && count + u64::from(free / run) < wanted {
             let (is_free, span) = if at < end {
-                let state = self.chunk_state(at)?;
+                let state = self.usable_state(at);
                 (state.is_free(), state.span())
             } else {
                 (true, (ZONE_CHUNKS - at.0 % ZONE_CHUNKS).min(limit.0 - at.0))
@@ -317,14 +361,14 @@ impl<M: Medium> Pool<M> {
                 free = 0;
             }
         }
-        Ok(count + u64::from(free / run))
+        count + u64::from(free / run)
     }
 
-    fn scan(&self, from: ChunkId, end: ChunkId, run: u32) -> Result<Option<ChunkId>> {
+    fn scan(&self, from: ChunkId, end: ChunkId, run: u32) -> Option<ChunkId> {
         let mut at = from.next_data();
         let mut first = at;
         while at < end {
-            let state = self.chunk_state(at)?;
+            let state = self.usable_state(at);
             if !state.is_free() {
                 let taken = state.span();
                 at = ChunkId(at.0.saturating_add(taken)).next_data();
@@ -332,7 +376,7 @@ impl<M: Medium> Pool<M> {
                 continue;
             }
             if at.0 - first.0 + 1 == run {
-                return Ok(Some(first));
+                return Some(first);
             }
             let next = ChunkId(at.0 + 1);
             at = next.next_data();
@@ -341,7 +385,7 @@ impl<M: Medium> Pool<M> {
                 first = at;
             }
         }
-        Ok(None)
+        None
     }
 
     /// Lengthens the file so that a run of `run` chunks fits behind its end.
@@ -424,14 +468,31 @@ impl<M: Medium> Pool<M> {
         self.trim_spares(&mut search);
     }
 
+    /// Whether a run is as its head says, or was given back in part; else the head is damaged, and is set aside.
+    pub(crate) fn is_whole_run(&self, first: ChunkId, run: u32, owner: RootId) -> bool {
+        let end = self.chunk_end();
+        let is_part = |chunk: ChunkId| {
+            let state = self.usable_state(chunk);
+            let is_body = state.kind == ChunkKind::LargeBody && state.owner == owner.0;
+            chunk < end && (is_body || state.is_free())
+        };
+        let other = (1..run).map(|index| ChunkId(first.0 + index)).find(|&chunk| !is_part(chunk));
+        if let Some(other) = other {
+            let what =
+                format!("a run of {run} chunks begins here, and chunk {} is no part", other.0);
+            self.put_aside(first, Violation::new(first.state(), what));
+        }
+        other.is_none()
+    }
+
     /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.
     /// Recovery's fence makes it durable.
-    pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) -> Result<()> {
+    pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) {
         let medium = self.medium();
         let end = ChunkId(first.0.saturating_add(run)).min(self.chunk_end());
         let mut at = first;
         while at < end {
-            let state = self.chunk_state(at)?;
+            let state = self.usable_state(at);
             if state.kind == ChunkKind::LargeBody && state.owner == owner.0 {
                 let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
                 self.store_own([(at.state(), free.encode())]);
@@ -442,21 +503,21 @@ impl<M: Medium> Pool<M> {
             at.0 += state.span();
         }
         self.search().lock(medium).fits_behind = u32::MAX;
-        Ok(())
     }
 
-    /// Gives back every chunk of a root, which is being dropped or was never finished.
-    pub(crate) fn give_back_all(&self, owner: RootId) -> Result<()> {
+    /// Gives back every chunk of a root, which is being dropped or was never finished, but for those whose state is
+    /// damaged.
+    pub(crate) fn give_back_all(&self, owner: RootId) {
         let end = self.chunk_end();
         let mut at = ChunkId(0).next_data();
         while at < end {
-            let state = self.chunk_state(at)?;
+            let state = self.usable_state(at);
             let run = state.span();
-            if !state.is_free() && state.owner == owner.0 {
+            let is_owned = !state.is_free() && state.owner == owner.0;
+            if is_owned && self.is_whole_run(at, run, owner) {
                 self.give_back_chunks(at, run);
             }
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
-        Ok(())
     }
 }

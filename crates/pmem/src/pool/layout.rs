@@ -20,6 +20,7 @@
 //!      copy A      copy B
 //! ```
 
+use crate::heap::layout::CLASS_COUNT;
 use crate::medium::{LINE_LEN, WORD_LEN};
 
 /// Version of everything described here and in `heap/layout.rs`.
@@ -194,6 +195,26 @@ impl ChunkState {
             | (self.run as u64) << 32
     }
 
+    /// What contradicts the format in the state of a chunk from which `run_max` chunks are left in its zone, if anything
+    /// does.
+    pub(crate) fn misfit(self, run_max: u32) -> Option<String> {
+        let ChunkState { kind, class, owner, run } = self;
+        let is_small = kind == ChunkKind::Small;
+        let runs = match kind {
+            ChunkKind::Free | ChunkKind::FreeDirty | ChunkKind::LargeBody => 0..=0,
+            ChunkKind::Small | ChunkKind::Heap => 1..=1,
+            ChunkKind::LargeHead => 1..=run_max,
+        };
+        let owners = if self.is_free() { 0..=0 } else { 1..=ROOT_COUNT };
+        if !runs.contains(&run) {
+            return Some(format!("a run of {run} chunks, of {} to {}", runs.start(), runs.end()));
+        }
+        if class as usize >= if is_small { CLASS_COUNT } else { 1 } {
+            return Some(format!("size class {class}"));
+        }
+        (!owners.contains(&owner)).then(|| format!("owner {owner}"))
+    }
+
     /// Chunks from this one to the next that has a meaning of its own: the run of a head, else 1.
     pub const fn span(self) -> u32 {
         match self.kind {
@@ -201,6 +222,10 @@ impl ChunkState {
             _ => 1,
         }
     }
+
+    /// Stands for a state word that is damaged: a chunk that nobody may use.
+    pub(crate) const SET_ASIDE: ChunkState =
+        ChunkState { kind: ChunkKind::LargeBody, class: 0, owner: 0, run: 0 };
 
     /// Whether the chunk may be taken.
     pub fn is_free(self) -> bool {

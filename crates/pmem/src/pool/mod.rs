@@ -1,5 +1,6 @@
 //! The pool: one file, whole again the moment it is opened.
 
+mod aside;
 pub mod check;
 pub(crate) mod chunks;
 #[cfg(test)]
@@ -20,11 +21,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
 
+use self::aside::Aside;
 use self::chunks::Search;
 use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, METADATA_LEN, RootId, SIZE_LIMIT, SIZE_MIN};
 use self::spares::Spares;
 use self::superblock::Superblock;
-use crate::heap::Reclamation;
+use crate::heap::{Reclamation, Violation};
 use crate::medium::Medium;
 use crate::sync::PauseMutex;
 use crate::{Backing, Durability, Emulation, Error, Mapped, Result};
@@ -69,11 +71,14 @@ struct Inner<M: Medium> {
     heaps: PauseMutex<HashSet<RootId>>,
     /// When heaps free what was retired.
     reclamation: PauseMutex<Reclamation>,
+    aside: Aside,
     /// Held while lines of the pool's own are written twice.
     twice: PauseMutex<()>,
     size_max: u64,
     was_clean: bool,
     guarantee: Guarantee,
+    /// What opening found of a copy of the superblock that no crash leaves so. It is written anew by then.
+    lost_superblock: Option<Violation>,
 }
 
 /// What a pool lies on and promises.
@@ -175,7 +180,7 @@ impl<M: Medium> Pool<M> {
             opens: 1,
         };
         superblock.write(&medium);
-        Ok(Self::assemble(medium, superblock, format.guarantee.clone(), true))
+        Ok(Self::assemble(medium, superblock, format.guarantee.clone(), true, None))
     }
 
     /// Opens the pool on a medium, whatever state a crash left it in.
@@ -198,8 +203,10 @@ impl<M: Medium> Pool<M> {
         // Sync: a file's length and holes as a killed process left them, before anything is decided by them.
         // Redundant: but where a process was killed before, which the simulator does not know.
         medium.sync_file()?;
-        let mut superblock = Superblock::read_fitting(&medium)?;
+        let (mut superblock, lost_superblock) = Superblock::read_fitting(&medium)?;
         guarantee.write_disturbance |= superblock.write_disturbance;
+        // There a crash leaves anything of the copy that was being written.
+        let lost_superblock = lost_superblock.filter(|_| !guarantee.write_disturbance);
         twice::recover(&medium, guarantee.write_disturbance);
         let was_clean = superblock.clean;
         if !was_clean {
@@ -210,7 +217,7 @@ impl<M: Medium> Pool<M> {
         superblock.clean = false;
         superblock.opens += 1;
         superblock.write(&medium);
-        let pool = Self::assemble(medium, superblock, guarantee, was_clean);
+        let pool = Self::assemble(medium, superblock, guarantee, was_clean, lost_superblock);
         pool.recover_roots()?;
         match pool.medium().fault() {
             Some(fault) => Err(Error::Medium(fault)),
@@ -218,7 +225,13 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    fn assemble(medium: M, superblock: Superblock, guarantee: Guarantee, was_clean: bool) -> Self {
+    fn assemble(
+        medium: M,
+        superblock: Superblock,
+        guarantee: Guarantee,
+        was_clean: bool,
+        lost_superblock: Option<Violation>,
+    ) -> Self {
         let end = ChunkId((superblock.size / CHUNK_LEN) as u32);
         Pool(Arc::new(Inner {
             medium,
@@ -230,11 +243,13 @@ impl<M: Medium> Pool<M> {
             registry: PauseMutex::new(HashMap::new()),
             heaps: PauseMutex::new(HashSet::new()),
             reclamation: PauseMutex::new(Reclamation::default()),
+            aside: Aside::default(),
             twice: PauseMutex::new(()),
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
             was_clean,
             guarantee,
+            lost_superblock,
         }))
     }
 

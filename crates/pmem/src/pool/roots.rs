@@ -98,6 +98,17 @@ impl<M: Medium> Pool<M> {
         Ok(roots)
     }
 
+    /// Whether there is a live root of that number; its entry has to be whole, and its heap its own.
+    pub(super) fn check_root(&self, id: RootId) -> Result<bool> {
+        match self.medium().load(id.entry() + STATE) {
+            NONE => Ok(false),
+            LIVE => self.check_heap(&self.read_entry(id)?).map(|()| true),
+            // Opening completes what was being created or dropped.
+            CREATING | DROPPING => Ok(true),
+            unknown => Err(unknown_state(id, unknown)),
+        }
+    }
+
     /// Creates the structure `T` under a new root.
     ///
     /// # Errors
@@ -203,10 +214,7 @@ impl<M: Medium> Pool<M> {
             match self.medium().load(id.entry() + STATE) {
                 NONE | LIVE => {}
                 CREATING | DROPPING => self.clear_entry(id)?,
-                unknown => {
-                    let what = format!("root {} has unknown state {unknown}", id.0);
-                    return Err(Error::corrupt(id.entry(), what));
-                }
+                unknown => return Err(unknown_state(id, unknown)),
             }
         }
         Ok(())
@@ -293,7 +301,7 @@ impl<M: Medium> Pool<M> {
     }
 
     fn clear_entry(&self, id: RootId) -> Result<()> {
-        self.give_back_all(id)?;
+        self.give_back_all(id);
         self.store_own([(id.entry() + STATE, NONE)]);
         // Flush and fence: the entry may be used again only when nothing belongs to it any more.
         // Redundant: if this is lost, recovery finds the state before it, and nothing left to give back.
@@ -336,6 +344,10 @@ impl<M: Medium> Pool<M> {
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
+}
+
+fn unknown_state(id: RootId, state: u64) -> Error {
+    Error::corrupt(id.entry(), format!("root {} has unknown state {state}", id.0))
 }
 
 fn check_name(name: &str, root_type: &RootType) -> Result<()> {

@@ -5,26 +5,25 @@
 //! ([`Options::spare_bytes`](crate::Options::spare_bytes)), half of these stay and the others go back to the file
 //! system, all for one sync of the file. So what is free for long returns, and a chunk that changes hands often does not.
 //!
-//! When the file system refuses more, everything that is free goes back to it first, and then the request is made again:
-//! a hole can be filled wherever it lies, so that long runs find room although what was freed is scattered.
+//! When the file system refuses more, spares serve long runs as well, where enough of them lie in a row. Else they all go
+//! back to it, and the request is made again: a hole can be filled wherever it lies, so that long runs find room
+//! although what was freed is scattered.
 //!
 //! Which chunks are spares is volatile. After opening it is found out step by step: each taking and giving back
 //! looks at some state words that a former process left.
 
 use std::collections::BTreeSet;
 
+use crate::Backing;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::chunks::Search;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
 use crate::pool::{Guarantee, Pool};
-use crate::{Backing, Result};
 
 /// Default of [`Options::spare_bytes`](crate::Options::spare_bytes): 64 chunks.
 pub(crate) const SPARE_BYTES_DEFAULT: u64 = 4 << 20;
 /// State words of a former process that are looked at with each chunk that is taken or given back.
 const SURVEY_STEP: u32 = 64;
-/// Chunks of a huge page, which may have been made around a chunk that was announced to the medium.
-const HUGE_CHUNKS: u32 = (crate::huge::HUGE_LEN / CHUNK_LEN) as u32;
 
 /// Which free chunks have memory behind them; volatile.
 #[derive(Debug)]
@@ -34,8 +33,9 @@ pub(crate) struct Spares {
     max: usize,
     /// Chunks before this one were looked at since the pool was opened.
     surveyed: ChunkId,
-    /// Whether chunks whose state says that they hold nothing may have memory: what was announced as used soon.
-    is_announced: bool,
+    /// Chunks from this one on that hold nothing may have memory all the same: the medium may have made it ahead of need,
+    /// where it was announced. None when no such chunk was found.
+    pub(super) announced: Option<ChunkId>,
     /// Whether the medium has refused to take memory back.
     is_refused: bool,
 }
@@ -47,12 +47,11 @@ impl Spares {
             known: BTreeSet::new(),
             max: chunks_of(SPARE_BYTES_DEFAULT),
             surveyed: ChunkId(0).next_data(),
-            is_announced: false,
+            announced: None,
             is_refused: false,
         };
         // By the process before, perhaps.
-        let is_file = !guarantee.path.as_os_str().is_empty();
-        spares.is_announced = is_file && guarantee.backing == Backing::Memory;
+        spares.note_announced(guarantee.backing);
         spares
     }
 
@@ -86,7 +85,9 @@ impl Spares {
 
     /// Only memory makes pages ahead of need.
     pub(crate) fn note_announced(&mut self, backing: Backing) {
-        self.is_announced |= backing == Backing::Memory;
+        if backing == Backing::Memory {
+            self.announced = Some(ChunkId(0));
+        }
     }
 }
 
@@ -155,50 +156,27 @@ impl<M: Medium> Pool<M> {
             if at >= search.end {
                 return;
             }
-            // What is damaged is told by who wants to use it.
-            let state = self.chunk_state(at).ok();
-            if state.is_some_and(|state| state.kind == ChunkKind::FreeDirty) {
+            let state = self.usable_state(at);
+            if state.kind == ChunkKind::FreeDirty {
                 search.spares.known.insert(at);
             }
-            search.spares.surveyed = ChunkId(at.0 + state.map_or(1, ChunkState::span));
+            search.spares.surveyed = ChunkId(at.0 + state.span());
         }
     }
 
     /// The file system is full: gives it all back that no chunk in use needs. Returns whether that may have made room.
     #[cold]
-    pub(crate) fn release_free(&self, search: &mut Search) -> Result<bool> {
+    pub(crate) fn release_free(&self, search: &mut Search) -> bool {
+        if search.spares.known.is_empty() || search.spares.is_refused {
+            return false;
+        }
+        let chunks: Vec<ChunkId> = search.spares.known.iter().copied().collect();
+        self.release_spares(search, &chunks)
+    }
+
+    /// The file system is full: learns of all spares that a former process left.
+    #[cold]
+    pub(crate) fn survey_all(&self, search: &mut Search) {
         self.survey(search, u32::MAX);
-        let mut has_made_room = false;
-        if std::mem::take(&mut search.spares.is_announced) {
-            has_made_room |= self.release_announced(search)?;
-        }
-        if !search.spares.known.is_empty() && !search.spares.is_refused {
-            let chunks: Vec<ChunkId> = search.spares.known.iter().copied().collect();
-            has_made_room |= self.release_spares(search, &chunks);
-        }
-        Ok(has_made_room)
-    }
-
-    /// Punches what is said to hold nothing: the medium may have made pages for it ahead of need.
-    fn release_announced(&self, search: &Search) -> Result<bool> {
-        let medium = self.medium();
-        let mut has_made_room = false;
-        let mut at = ChunkId(0).next_data();
-        while at < search.end {
-            let state = self.chunk_state(at)?;
-            let mut len = state.span();
-            if state.kind == ChunkKind::Free {
-                while len < HUGE_CHUNKS && self.is_empty_data(ChunkId(at.0 + len), search.end)? {
-                    len += 1;
-                }
-                has_made_room |= medium.release(at.offset(), u64::from(len) * CHUNK_LEN);
-            }
-            at = ChunkId(at.0.saturating_add(len)).next_data();
-        }
-        Ok(has_made_room)
-    }
-
-    fn is_empty_data(&self, chunk: ChunkId, end: ChunkId) -> Result<bool> {
-        Ok(chunk < end && chunk.is_data() && self.chunk_state(chunk)?.kind == ChunkKind::Free)
     }
 }

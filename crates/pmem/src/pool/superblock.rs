@@ -11,6 +11,7 @@
 //!      32  durability (u64)        72  medium: bit 0, write disturbance
 //! ```
 
+use crate::heap::Violation;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{
     CHUNK_LEN, ChunkId, ChunkState, DATA_FIRST, FORMAT_VERSION, SIZE_LIMIT, SUPERBLOCK_B,
@@ -57,6 +58,11 @@ impl Superblock {
     ///
     /// [`Error::NotAPool`] or [`Error::Version`] when neither copy can be used.
     pub(crate) fn read<M: Medium>(medium: &M) -> Result<Self> {
+        Self::read_and_look(medium).map(|(superblock, _)| superblock)
+    }
+
+    /// As [`read`](Superblock::read); with what is wrong with the other copy, if a crash cannot have left it so.
+    pub(super) fn read_and_look<M: Medium>(medium: &M) -> Result<(Self, Option<Violation>)> {
         let not_a_pool = |reason: String| Error::NotAPool { path: "the file".into(), reason };
         if medium.len() < CHUNK_LEN {
             return Err(not_a_pool(format!(
@@ -65,12 +71,19 @@ impl Superblock {
             )));
         }
         match Self::copies(medium) {
-            [Ok(a), Ok(b)] => Ok(if a.sequence >= b.sequence { a } else { b }),
+            [Ok(a), Ok(b)] => Ok((if a.sequence >= b.sequence { a } else { b }, None)),
             // Before any other: a copy of our version may be a leftover beside that of a later one.
             [Err(Fault::Version(found)), _] | [_, Err(Fault::Version(found))] => {
                 Err(Error::Version { found, expected: FORMAT_VERSION })
             }
-            [Ok(only), Err(_)] | [Err(_), Ok(only)] => Ok(only),
+            [Ok(only), Err(fault)] => {
+                let lost = only.lost(medium, 1, &fault);
+                Ok((only, lost))
+            }
+            [Err(fault), Ok(only)] => {
+                let lost = only.lost(medium, 0, &fault);
+                Ok((only, lost))
+            }
             [Err(Fault::Magic), Err(Fault::Magic)] => {
                 Err(not_a_pool("neither superblock (offset 0 and 4096) has the magic".to_owned()))
             }
@@ -85,7 +98,7 @@ impl Superblock {
         [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)]
     }
 
-    /// As [`read`](Superblock::read), for a file that has all the bytes that the superblock counts on.
+    /// As [`read_and_look`](Superblock::read_and_look), for a file that has all the bytes that the superblock counts on.
     ///
     /// Where the newer copy counts on more bytes than there are, the file was truncated; or it was about to grow, on a
     /// system that lost its new length and kept the superblock. In that case the older copy counts: its pool is whole,
@@ -95,16 +108,16 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// As for `read`, and [`Error::Corrupt`] when the file was truncated.
-    pub(crate) fn read_fitting<M: Medium>(medium: &M) -> Result<Self> {
-        let newer = Self::read(medium)?;
+    /// As for [`read`](Superblock::read), and [`Error::Corrupt`] when the file was truncated.
+    pub(super) fn read_fitting<M: Medium>(medium: &M) -> Result<(Self, Option<Violation>)> {
+        let (newer, lost) = Self::read_and_look(medium)?;
         if newer.size <= medium.len() {
-            return Ok(newer);
+            return Ok((newer, lost));
         }
         let older = Self::copies(medium).into_iter().flatten().find(|copy| *copy != newer);
         match older {
             Some(older) if older.size <= medium.len() && never_used(medium, &older, &newer) => {
-                Ok(older)
+                Ok((older, None))
             }
             _ => Err(Error::corrupt(
                 medium.len(),
@@ -114,6 +127,44 @@ impl Superblock {
                 ),
             )),
         }
+    }
+
+    /// What is wrong with one of the copies of a pool that is open.
+    pub(super) fn lost_copy<M: Medium>(medium: &M) -> Option<Violation> {
+        Self::read_and_look(medium).ok().and_then(|(_, lost)| lost)
+    }
+
+    /// Says that the other copy, number `copy`, is lost, unless it is what a crash leaves that comes while it is being
+    /// written: then it has words of the superblock before this one, and of the one after it.
+    fn lost<M: Medium>(&self, medium: &M, copy: u64, fault: &Fault) -> Option<Violation> {
+        let offset = copy * SUPERBLOCK_B;
+        let mut found = [0; LEN];
+        medium.read(offset, &mut found);
+        // The very first superblock goes to the second copy, and then there was none before it.
+        let is_first = self.sequence == 1;
+        let own = self.encode();
+        let word = |bytes: &[u8; LEN], at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+        };
+        let may_be_torn = (0..LEN).step_by(8).all(|at| {
+            let value = word(&found, at);
+            let is_possible = match at {
+                40 => {
+                    value == self.sequence.wrapping_sub(1) || value == self.sequence.wrapping_add(1)
+                }
+                56 => value.is_multiple_of(CHUNK_LEN) && value <= self.size_max,
+                80 => value == CLEAN || value == OPEN,
+                88 => value <= self.size_max / CHUNK_LEN,
+                96 => value.abs_diff(self.opens) <= 1,
+                CRC_AT => value <= u64::from(u32::MAX),
+                _ => value == word(&own, at),
+            };
+            is_possible || is_first && value == 0
+        });
+        (!may_be_torn).then(|| {
+            let what = format!("superblock copy {} is lost ({fault:?})", copy + 1);
+            Violation::new(offset, what)
+        })
     }
 
     fn read_copy<M: Medium>(medium: &M, offset: u64) -> Result<Self, Fault> {

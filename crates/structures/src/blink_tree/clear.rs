@@ -6,8 +6,8 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::Lane;
 
 use super::Core;
-use super::key::Probe;
-use super::layout::{HIGH, NEXT, ORDERED, Slot, USED, is_inline, slots_of};
+use super::key::{Probe, with_record_key, word_bytes};
+use super::layout::{HIGH, NEXT, ORDERED, Slot, USED, is_inline, is_word, slots_of};
 use super::leaf::{Held, Leaf};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
@@ -19,7 +19,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Removes every entry in one pass in the order of the keys, some of a leaf at a time. The pass ends with the
     /// greatest key that is there when it begins.
     pub(super) fn clear(&self) -> Result<u64> {
-        let Some(last) = self.greatest_key()? else { return Ok(0) };
+        let last = match self.greatest_key() {
+            Ok(None) => return Ok(0),
+            // Where the greatest key is damaged, the pass ends with the last leaf.
+            last => last.ok().flatten(),
+        };
         let mut count = 0;
         let mut low = Vec::new();
         loop {
@@ -43,7 +47,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             self.heap.verify()?;
             match next {
-                Some(next) if next > last => return Ok(count),
+                Some(next) if last.as_ref().is_some_and(|last| next > *last) => return Ok(count),
                 Some(next) if next > low => low = next,
                 Some(_) => return Err(self.circle(leaf)),
                 None => return Ok(count),
@@ -73,10 +77,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         (slots, Some(next))
     }
 
-    /// The key of a slot, in its ordered form. The leaf is held.
+    /// The key of a slot, in its ordered form, whether it is damaged or not: clearing cures that. The leaf is held.
     fn ordered_key(&self, leaf: Leaf, slot: Slot) -> Vec<u8> {
-        let head = self.medium().load(leaf.0 + slot.key());
-        self.with_key(head, self.payload(leaf, slot), |key| key.with_ordered(<[u8]>::to_vec))
+        let medium = self.medium();
+        if is_word::<K>() {
+            return word_bytes::<K, _>(medium.load(leaf.0 + slot.key()), <[u8]>::to_vec);
+        }
+        with_record_key(medium, medium.load(leaf.0 + slot.value()), <[u8]>::to_vec)
     }
 
     /// The least key of the next leaf, if there is one. The leaf is held.
