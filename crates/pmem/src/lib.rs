@@ -61,6 +61,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/pool/chunks.rs", include_str!("pool/chunks.rs")),
     ("src/pool/mod.rs", include_str!("pool/mod.rs")),
     ("src/pool/roots.rs", include_str!("pool/roots.rs")),
+    ("src/pool/seal.rs", include_str!("pool/seal.rs")),
     ("src/pool/spares.rs", include_str!("pool/spares.rs")),
     ("src/pool/superblock.rs", include_str!("pool/superblock.rs")),
     ("src/pool/twice.rs", include_str!("pool/twice.rs")),

@@ -6,7 +6,7 @@ use super::layout::{self, Class};
 use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired, Violation};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::chunks::Purpose;
-use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
+use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
 use crate::{Error, Fenceable, Result, fence};
 
 /// Epochs that pass from the retiring of a block until nobody can see it.
@@ -450,11 +450,26 @@ impl<M: Medium> Heap<M> {
         let bit = 1 << (index % 64);
         let begins = chunk.offset() + u64::from(index) * class.block_len();
         let is_block = begins == offset && index < class.block_count();
+        if self.is_sealed(chunk) && !self.break_seal(chunk) {
+            return None;
+        }
         if !is_block || self.medium().fetch_and(at, !bit) & bit == 0 {
             self.refuse_to_free(chunk, offset);
             return None;
         }
         Some(at)
+    }
+
+    #[inline]
+    fn is_sealed(&self, chunk: ChunkId) -> bool {
+        ChunkState::decode(self.medium().load(chunk.state())).is_ok_and(ChunkState::is_sealed)
+    }
+
+    #[cold]
+    fn break_seal(&self, chunk: ChunkId) -> bool {
+        // One at a time: nobody changes bits before the seal was compared.
+        let _chunks = self.chunks.lock(self.medium());
+        self.pool.break_seal(chunk)
     }
 
     #[cold]
@@ -484,7 +499,10 @@ impl<M: Medium> Heap<M> {
         while let Some(chunk) = chunks.partial[class.0 as usize].pop() {
             // A chunk that was given back since is not listed any more, or is listed again, perhaps among
             // those of another class.
-            if self.class_of(chunk) == Some(class) && chunks.listed.remove(&chunk) {
+            if self.class_of(chunk) == Some(class)
+                && chunks.listed.remove(&chunk)
+                && self.pool.break_seal(chunk)
+            {
                 chunks.active.insert(chunk);
                 return Ok(chunk);
             }
@@ -530,6 +548,7 @@ impl<M: Medium> Heap<M> {
             if self.class_of(at) == Some(class)
                 && !chunks.active.contains(&at)
                 && self.free_count(at, class) > 0
+                && self.pool.break_seal(at)
             {
                 return Some(at);
             }
@@ -583,7 +602,9 @@ impl<M: Medium> Heap<M> {
         chunks.look_again_after(chunk, used.min(class.worthwhile().div_ceil(2)));
         if used == 0 {
             chunks.listed.remove(&chunk);
-            self.pool.give_back_chunks(chunk, 1);
+            if self.pool.break_seal(chunk) {
+                self.pool.give_back_chunks(chunk, 1);
+            }
         } else if free >= class.worthwhile() && chunks.listed.insert(chunk) {
             chunks.partial[class.0 as usize].push(chunk);
         }

@@ -73,6 +73,8 @@ impl<M: Medium> Heap<M> {
         is_linked: &mut impl FnMut(Block) -> bool,
     ) {
         let len = class.block_len();
+        // With the bits below, which the lanes name until both are durable.
+        self.pool.drop_seal(chunk, self.pool.usable_state(chunk));
         for word in 0..class.bitmap_words() {
             let mut bits = 0;
             for bit in 0..64.min(class.block_count() - word * 64) {
@@ -124,6 +126,7 @@ impl<M: Medium> Heap<M> {
         if chunk.offset() + u64::from(index) * len != offset || index >= class.block_count() {
             return;
         }
+        self.pool.drop_seal(chunk, self.pool.usable_state(chunk));
         let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
         let bit = 1 << (index % 64);
         if is_linked(Block { offset, len }) {
@@ -176,6 +179,21 @@ impl<M: Medium> Heap<M> {
         medium.fence();
     }
 
+    /// Seals every chunk of small blocks that is not sealed, so that what happens to its bitmap at rest is noticed.
+    fn seal_all(&self) {
+        let _chunks = self.chunks.lock(self.medium());
+        let end = self.pool.chunk_end();
+        let mut at = ChunkId(0).next_data();
+        while at < end {
+            let state = self.pool.usable_state(at);
+            let is_ours = state.kind == ChunkKind::Small && state.owner == self.owner.0;
+            if is_ours && !state.is_sealed() {
+                self.pool.seal(at, state);
+            }
+            at = ChunkId(at.0.saturating_add(state.span())).next_data();
+        }
+    }
+
     /// Runs `action` while no operation is in progress: every lane is held. New operations wait.
     ///
     /// `action` gets the number of blocks that are unlinked but not yet free.
@@ -206,6 +224,7 @@ impl<M: Medium> Heap<M> {
             let thread = self.medium().thread();
             self.wait_for(index, thread).settle();
         }
+        self.seal_all();
         // Fence: bits that the lanes flushed are durable before the lanes forget their chunks.
         self.medium().fence();
         self.forget();

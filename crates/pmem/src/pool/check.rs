@@ -1,7 +1,8 @@
 //! Does the pool's own part contradict itself?
 
 use super::Pool;
-use super::layout::{ChunkId, ChunkKind, ROOT_COUNT, RootId};
+use super::layout::{ChunkId, ChunkKind, ChunkState, ROOT_COUNT, RootId};
+use super::seal::misfit_of_seal;
 use super::superblock::Superblock;
 use crate::Result;
 use crate::heap::Violation;
@@ -117,6 +118,7 @@ impl<M: Medium> Pool<M> {
                         );
                         report.tell(at.state(), what);
                     }
+                    self.check_seal(at, state, report);
                     if state.kind == ChunkKind::LargeHead {
                         run = self.check_run(at, state.run, state.owner, report);
                     }
@@ -126,6 +128,14 @@ impl<M: Medium> Pool<M> {
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
         tell_headless(headless, report);
+    }
+
+    fn check_seal(&self, chunk: ChunkId, state: ChunkState, report: &mut CheckReport) {
+        let is_at_rest = || self.medium().load(chunk.state()) == state.encode();
+        // Read once more: a structure that is in use may have broken the seal meanwhile.
+        if !self.fits_seal(chunk, state) && is_at_rest() {
+            report.tell(chunk.bitmap(), misfit_of_seal(chunk));
+        }
     }
 
     /// Returns how many chunks of the run are its own: what comes behind them is looked at by itself.

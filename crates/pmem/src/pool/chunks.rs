@@ -22,6 +22,9 @@ const EXPECT_AHEAD_MAX: u32 = 512;
 /// Chunks of a run of which each page is looked at before it is used.
 const PAGES_LOOKED_AT_MAX: u32 = 16;
 
+/// Places where a long run is tried that the file system has no memory for.
+const RUN_TRIES: u32 = 8;
+
 /// Where to look for free chunks; volatile.
 #[derive(Debug)]
 pub(crate) struct Search {
@@ -84,7 +87,7 @@ impl<M: Medium> Pool<M> {
             |what: String| Error::corrupt(chunk.state(), format!("chunk {} has {what}", chunk.0));
         let state =
             ChunkState::decode(word).map_err(|kind| damaged(format!("unknown kind {kind}")))?;
-        match state.misfit(ZONE_CHUNKS - chunk.0 % ZONE_CHUNKS) {
+        match state.misfit(ZONE_CHUNKS - chunk.0 % ZONE_CHUNKS, self.0.version) {
             Some(what) => Err(damaged(format!("{what} as {:?}", state.kind))),
             None => Ok(state),
         }
@@ -173,14 +176,19 @@ impl<M: Medium> Pool<M> {
     /// A free run for which the medium has made memory ahead of need, or for as much of it as the file system lacks.
     #[cold]
     fn commit_announced(&self, search: &mut Search, run: u32) -> Option<ChunkId> {
-        let mut from = search.spares.announced?;
-        while let Some(first) = self.scan(from, search.end, run) {
-            from = ChunkId(first.0 + 1);
+        // A long run is tried where memory was announced last: trying costs as much as it is long.
+        let known = search.spares.announced?;
+        let (mut from, tries) = if run == 1 { (known, u32::MAX) } else { (search.next, RUN_TRIES) };
+        for _ in 0..tries {
+            let Some(first) = self.scan(from, search.end, run) else { break };
+            from = ChunkId(first.0 + run);
             if self.commit(first.offset(), u64::from(run) * CHUNK_LEN).is_ok()
                 && self.reads_as_stated(first, run)
             {
-                search.spares.announced = Some(first);
                 return Some(first);
+            }
+            if run == 1 {
+                search.spares.announced = Some(from);
             }
         }
         if run == 1 {
@@ -489,7 +497,8 @@ impl<M: Medium> Pool<M> {
     /// Recovery's fence makes it durable.
     pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) {
         let medium = self.medium();
-        let end = ChunkId(first.0.saturating_add(run)).min(self.chunk_end());
+        let mut search = self.search().lock(medium);
+        let end = ChunkId(first.0.saturating_add(run)).min(search.end);
         let mut at = first;
         while at < end {
             let state = self.usable_state(at);
@@ -498,11 +507,12 @@ impl<M: Medium> Pool<M> {
                 self.store_own([(at.state(), free.encode())]);
                 // Flush: fenced by recovery, before it forgets where to look.
                 medium.flush(at.state(), WORD_LEN);
+                search.spares.add(at);
             }
             // Runs that were taken here since are passed over: they have a head.
             at.0 += state.span();
         }
-        self.search().lock(medium).fits_behind = u32::MAX;
+        search.fits_behind = u32::MAX;
     }
 
     /// Gives back every chunk of a root, which is being dropped or was never finished, but for those whose state is

@@ -66,6 +66,7 @@ fn constants_are_as_documented() {
 #[test]
 fn superblock_fields_lie_where_the_document_says() {
     let superblock = Superblock {
+        version: layout::FORMAT_VERSION,
         uuid: *b"0123456789abcdef",
         durability: Durability::Power,
         sequence: 0x5eed_0001,

@@ -23,8 +23,10 @@
 use crate::heap::layout::CLASS_COUNT;
 use crate::medium::{LINE_LEN, WORD_LEN};
 
-/// Version of everything described here and in `heap/layout.rs`.
-pub const FORMAT_VERSION: u32 = 1;
+/// Version of everything described here and in `heap/layout.rs`, which new pools get.
+pub const FORMAT_VERSION: u32 = 2;
+/// The version before, which has no seals: its pools are opened as well, and keep it.
+pub const FORMAT_VERSION_UNSEALED: u32 = 1;
 
 /// Bytes of a chunk, the unit of space that changes hands between heaps.
 pub const CHUNK_LEN: u64 = 64 << 10;
@@ -147,6 +149,9 @@ pub enum ChunkKind {
     Heap = 5,
 }
 
+/// In the run of a chunk with small blocks: that the other bits are the seal of its bitmap.
+const SEALED: u32 = 1 << 31;
+
 /// A chunk's state word: kind (8 bits) | size class (8) | owner (16) | chunks in the run (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkState {
@@ -156,7 +161,7 @@ pub struct ChunkState {
     pub class: u8,
     /// Root whose heap it belongs to; 0 when free.
     pub owner: u16,
-    /// Chunks of the run, for its head.
+    /// Chunks of the run, for its head; of a chunk with small blocks 1, or the seal of its bitmap.
     pub run: u32,
 }
 
@@ -195,13 +200,34 @@ impl ChunkState {
             | (self.run as u64) << 32
     }
 
+    /// The word in a sealed chunk's place: a checksum of its number, class and owner, and of its bitmap as it is at rest.
+    pub(crate) fn sealed(self, chunk: ChunkId, bitmap: &[u8; BITMAP_LEN as usize]) -> ChunkState {
+        let mut bytes = [0; BITMAP_LEN as usize + 8];
+        bytes[..4].copy_from_slice(&chunk.0.to_le_bytes());
+        bytes[4] = self.class;
+        bytes[6..8].copy_from_slice(&self.owner.to_le_bytes());
+        bytes[8..].copy_from_slice(bitmap);
+        ChunkState { run: crate::crc32c(&bytes) | SEALED, ..self }
+    }
+
+    /// The same, of a chunk whose bitmap may change.
+    pub(crate) fn unsealed(self) -> ChunkState {
+        ChunkState { run: 1, ..self }
+    }
+
+    /// Whether this is a chunk of small blocks whose bitmap has to be as it was sealed.
+    pub(crate) fn is_sealed(self) -> bool {
+        self.kind == ChunkKind::Small && self.run & SEALED != 0
+    }
+
     /// What contradicts the format in the state of a chunk from which `run_max` chunks are left in its zone, if anything
     /// does.
-    pub(crate) fn misfit(self, run_max: u32) -> Option<String> {
+    pub(crate) fn misfit(self, run_max: u32, version: u32) -> Option<String> {
         let ChunkState { kind, class, owner, run } = self;
         let is_small = kind == ChunkKind::Small;
         let runs = match kind {
             ChunkKind::Free | ChunkKind::FreeDirty | ChunkKind::LargeBody => 0..=0,
+            ChunkKind::Small if self.is_sealed() && version >= FORMAT_VERSION => run..=run,
             ChunkKind::Small | ChunkKind::Heap => 1..=1,
             ChunkKind::LargeHead => 1..=run_max,
         };

@@ -8,6 +8,7 @@ mod format_document;
 pub mod layout;
 mod options;
 mod roots;
+mod seal;
 mod spares;
 mod superblock;
 mod twice;
@@ -74,6 +75,7 @@ struct Inner<M: Medium> {
     aside: Aside,
     /// Held while lines of the pool's own are written twice.
     twice: PauseMutex<()>,
+    version: u32,
     size_max: u64,
     was_clean: bool,
     guarantee: Guarantee,
@@ -168,6 +170,7 @@ impl<M: Medium> Pool<M> {
         // Sync: the length is durable before the superblock counts on it.
         medium.sync_file()?;
         let mut superblock = Superblock {
+            version: layout::FORMAT_VERSION,
             uuid: format.uuid,
             durability: format.guarantee.durability,
             sequence: 0,
@@ -245,6 +248,7 @@ impl<M: Medium> Pool<M> {
             reclamation: PauseMutex::new(Reclamation::default()),
             aside: Aside::default(),
             twice: PauseMutex::new(()),
+            version: superblock.version,
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
             was_clean,
@@ -306,7 +310,7 @@ impl<M: Medium> Pool<M> {
         Ok(PoolInfo {
             guarantee: self.guarantee().clone(),
             uuid: superblock.uuid,
-            format_version: layout::FORMAT_VERSION,
+            format_version: superblock.version,
             size: superblock.size,
             size_max: superblock.size_max,
             created_unix_s: superblock.created_unix_s,

@@ -14,7 +14,8 @@
 use crate::heap::Violation;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{
-    CHUNK_LEN, ChunkId, ChunkState, DATA_FIRST, FORMAT_VERSION, SIZE_LIMIT, SUPERBLOCK_B,
+    CHUNK_LEN, ChunkId, ChunkState, DATA_FIRST, FORMAT_VERSION, FORMAT_VERSION_UNSEALED,
+    SIZE_LIMIT, SUPERBLOCK_B,
 };
 use crate::{Durability, Error, Result};
 
@@ -28,6 +29,7 @@ const DISTURBED: u64 = 1;
 /// Fields of a superblock that passed its checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
+    pub(crate) version: u32,
     pub(crate) uuid: [u8; 16],
     pub(crate) durability: Durability,
     pub(crate) sequence: u64,
@@ -178,10 +180,11 @@ impl Superblock {
             return Err(Fault::Checksum);
         }
         let version = word(8) as u32;
-        if version != FORMAT_VERSION {
+        if !(FORMAT_VERSION_UNSEALED..=FORMAT_VERSION).contains(&version) {
             return Err(Fault::Version(version));
         }
         let superblock = Superblock {
+            version,
             uuid: bytes[16..32].try_into().expect("16 bytes"),
             durability: match word(32) {
                 0 => Durability::Process,
@@ -234,7 +237,7 @@ impl Superblock {
     pub(super) fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[16..32].copy_from_slice(&self.uuid);
         let words = [
             (32, u64::from(self.durability == Durability::Power)),

@@ -105,7 +105,7 @@ fn a_state_word_that_does_not_fit_is_told_once_and_its_chunk_set_aside() {
         (WHOLE + 5, |word| word ^ 0x80, "unknown kind 130"),
         (WHOLE + 5, |word| word | 0xff00, "size class 255"),
         (WHOLE + 5, |word| word | 0xff00_0000, "owner"),
-        (WHOLE + 5, |word| word ^ 1 << 40, "a run of 257 chunks"),
+        (WHOLE + 5, |word| word ^ 1 << 40, "does not fit its seal"),
         (3, |word| word | 0xffff << 48, "a run of"),
         (3, |word| word ^ 2, "as FreeDirty"),
     ];
@@ -157,6 +157,64 @@ impl Damaged {
             assert!(slots.get(slot) == Some(pattern(slot, len(slot))), "slot {slot}");
         }
     }
+}
+
+/// Bitmaps are sealed when a pool is closed: what changes of them at rest is noticed before a block is given out.
+#[test]
+fn a_bitmap_that_changed_at_rest_gives_out_no_block() {
+    type Change = fn(&mut [u8]);
+    let changes: [Change; 4] = [
+        |page| page.fill(0),
+        |page| page.iter_mut().step_by(256).for_each(|byte| *byte ^= 1 << 3),
+        |page| page.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at * 37) as u8),
+        // What the chunks had when they were half full, for instance.
+        |page| page.chunks_mut(256).for_each(|bitmap| bitmap[4..8].fill(0)),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let damaged = Damaged::new();
+        let page = damaged.chunks[WHOLE as usize + 3].bitmap() & !4095;
+        damaged.edit(page, 4096, change);
+        let pool = damaged.assert_nothing_is_overwritten();
+        let told = pool.set_aside();
+        assert!(
+            told.iter().any(|v| v.what.contains("does not fit its seal")),
+            "{number}: {told:?}"
+        );
+    }
+}
+
+#[test]
+fn two_bitmaps_that_were_exchanged_give_out_no_block() {
+    let damaged = Damaged::new();
+    let (first, last) = (damaged.chunks[WHOLE as usize], damaged.chunks[RUN as usize - 1]);
+    assert_ne!(first, last);
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    damaged.edit(first.bitmap(), 256, |bytes| one = bytes.to_vec());
+    damaged.edit(last.bitmap(), 256, |bytes| other = bytes.to_vec());
+    damaged.edit(first.bitmap(), 256, |bytes| bytes.copy_from_slice(&other));
+    damaged.edit(last.bitmap(), 256, |bytes| bytes.copy_from_slice(&one));
+    let pool = damaged.assert_nothing_is_overwritten();
+    assert!(pool.set_aside_count() > 0);
+}
+
+#[test]
+fn a_block_that_is_freed_twice_is_told_and_its_chunk_set_aside() {
+    let damaged = Damaged::new();
+    let (pool, slots) = damaged.open();
+    let block = slots.content(WHOLE + 7).unwrap().0 - 16;
+    slots.clear(WHOLE + 7).unwrap();
+    slots.heap().settle().unwrap();
+    assert_eq!(pool.set_aside_count(), 0);
+    let mut lane = slots.heap().enter().prepare_to_write();
+    let suspect = lane.suspect(block);
+    lane.fence();
+    lane.retire(suspect);
+    drop(lane);
+    slots.heap().settle().unwrap();
+    let told = pool.set_aside();
+    assert!(told.len() == 1 && told[0].what.contains("is not allocated"), "{told:?}");
+    drop((slots, pool));
+    damaged.assert_nothing_is_overwritten_but(WHOLE + 7);
 }
 
 #[test]

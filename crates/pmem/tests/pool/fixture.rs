@@ -85,10 +85,10 @@ fn a_pool_of_a_later_version_is_refused() {
     let (_dir, path) = file_of(CLEAN_1);
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     for copy in [0, 4096] {
-        std::os::unix::fs::FileExt::write_all_at(&file, &[2], copy + 8).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[3], copy + 8).unwrap();
     }
     super::image::fix_checksums(&file).unwrap();
     let error = Pool::options().open(&path).unwrap_err();
-    assert!(matches!(error, Error::Version { found: 2, expected: 1 }), "{error}");
+    assert!(matches!(error, Error::Version { found: 3, expected: 2 }), "{error}");
     assert!(error.to_string().contains("open it with the release that wrote it"), "{error}");
 }

@@ -208,7 +208,7 @@ fn info_says_what_the_pool_is() {
     assert_eq!(info.guarantee.path, path);
     assert_eq!(info.uuid, uuid);
     assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (4, 2), "a random UUID");
-    assert_eq!(info.format_version, 1);
+    assert_eq!(info.format_version, 2);
     assert_eq!(info.size_max, 1 << 30);
     assert_eq!(info.size, fs::metadata(&path).unwrap().len());
     assert_eq!(info.opens, 2);

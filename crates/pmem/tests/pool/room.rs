@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use remanent_pmem::{Error, Mapped, Pool, Result};
+use remanent_pmem::{Error, Mapped, Pool, Result, StorageLimit};
 
 use super::slots::{SLOT_COUNT, Slots};
 use super::support::{Numbers, assert_sound, pattern};
@@ -249,6 +249,41 @@ fn what_is_free_goes_back_to_the_file_system() {
         assert!(after <= before + (6 << 20), "{before} bytes at first, {after} at last");
     }
     assert_sound(&cramped.pool, &cramped.slots);
+}
+
+/// Set to the path of a pool, in a process that may write files of some 40 to 80 MB.
+const LIMITED: &str = "REMANENT_TEST_FILE_LIMIT";
+
+#[test]
+fn the_error_says_that_the_file_may_not_be_longer() {
+    let Some(path) = std::env::var_os(LIMITED).map(PathBuf::from) else {
+        let directory = super::support::memory_dir();
+        // The unit is 512 bytes in some shells, 1,024 in others.
+        let limit = r#"trap "" XFSZ; ulimit -f 80000; exec "$0" "$@""#;
+        let test = "pool::room::the_error_says_that_the_file_may_not_be_longer";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", limit]).arg(std::env::current_exe().unwrap());
+        shell.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+        let ran = shell.env(LIMITED, directory.path().join("a.pool")).output().unwrap();
+        let out = String::from_utf8_lossy(&ran.stdout);
+        let err = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success() && out.contains("1 passed"), "{out}{err}");
+        return;
+    };
+    let pool = Pool::options().size_max(1 << 30).create(path).unwrap();
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    let content = pattern(1, 300_000);
+    let (count, error) =
+        (0..).find_map(|index| slots.put(index, &content).err().map(|e| (index, e))).unwrap();
+    let limit = StorageLimit::FileLen;
+    assert!(matches!(error, Error::StorageFull { limit: found, .. } if found == limit), "{error}");
+    assert!(error.to_string().contains("ulimit -f"), "{error}");
+    assert!(count > 10);
+    // Freeing helps here, too.
+    (0..10).for_each(|index| slots.clear(index).unwrap());
+    slots.heap().relieve();
+    (0..9).for_each(|index| slots.put(index, &content).unwrap());
+    assert_sound(&pool, &slots);
 }
 
 #[test]
