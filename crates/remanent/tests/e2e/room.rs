@@ -238,7 +238,6 @@ fn trimmed_blocks_and_removed_disks_are_room() {
     let count = present.len();
     drop(disk);
     pool.remove_root("disk").unwrap();
-    next = 0;
     let disk = Disk::create(&pool, "other", 512 << 20).unwrap();
     let mut fitting = 0;
     while let Ok(()) = disk.write(fitting * BLOCK, &[7; BLOCK as usize]) {
