@@ -29,6 +29,7 @@ mod scenarios_bptree;
 mod scenarios_disk;
 mod scenarios_file;
 mod scenarios_nvramdisk;
+mod scenarios_pool;
 mod scenarios_sorted_sets;
 #[cfg(test)]
 mod shapes;

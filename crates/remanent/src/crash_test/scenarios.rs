@@ -9,10 +9,8 @@ use super::bytes::Bytes;
 use super::cells::Cells;
 use super::hashmap::{Map, Mix};
 use super::heap::{Allocator, HELD_BACK, LENS, RETIRED_UNDER_READER, REUSED};
-use super::kinds::Kinds;
 use super::line_tx::Objects;
 use super::multimap::MultiMap;
-use super::pool::{Roots, Superblock};
 use super::{Scenario, TestKey};
 
 /// Room for the smallest pool and one growth.
@@ -22,7 +20,9 @@ pub(super) const OVERHEAD: u64 = 265;
 
 /// Everything that is explored, structure by structure.
 pub fn scenarios() -> Vec<Scenario> {
-    let mut all = pools();
+    let mut all = super::scenarios_pool::pools();
+    all.extend(super::scenarios_pool::shrinking_pools());
+    all.extend(super::scenarios_pool::reused_pools());
     all.extend(heaps());
     all.extend(reused_heaps());
     all.extend(hash_maps());
@@ -116,118 +116,6 @@ pub(super) fn without_room(calls: u64, config: Config) -> Config {
 
 pub(super) fn pages(config: Config) -> Config {
     Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
-}
-
-fn pools() -> Vec<Scenario> {
-    let roots = Roots {
-        names: 3,
-        lens: &LENS[..5],
-        ballast: 0,
-        size_max: SIZE_MAX,
-        spare_bytes: 4 << 20,
-        is_watched: false,
-    };
-    // What is free holds zeros, and a new root relies on them.
-    let released = Roots { names: 2, lens: &[24], spare_bytes: 0, ..roots.clone() };
-    // The ballast leaves five chunks of the first growth.
-    let nearly_full = Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots.clone() };
-    // Runs whose first chunk, and whose last, becomes the heap of a root, which is to begin with zeros.
-    let space = Roots { names: 3, lens: &[190_000, 600_000], ..roots.clone() };
-    let full =
-        Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots.clone() };
-    // A root has two chunks, so one that comes soon takes those of one that is gone.
-    let reused = Roots {
-        names: 1,
-        lens: &[24],
-        size_max: (OVERHEAD + 4) << 16,
-        is_watched: true,
-        ..roots.clone()
-    };
-    let refused = {
-        let config = refusing(alone(1, 6));
-        let sim = SimOptions { grow_fails_at: Some(3), ..config.sim };
-        Config { sim, ..config }
-    };
-    let disturbed = Config {
-        creation: false,
-        setup: 0,
-        ops: 1,
-        faults: Faults { disturbed: 64, ..Faults::default() },
-        ..alone(0, 1)
-    };
-    vec![
-        Scenario::new("pool/roots", "roots created, filled, removed", roots.clone(), alone(2, 6)),
-        Scenario::new("pool/growth", "the file grows", nearly_full.clone(), alone(2, 5))
-            .reaching(&["growth", "sync"]),
-        Scenario::new("pool/growth-fails", "the disk is full", nearly_full.clone(), refused),
-        Scenario::new(
-            "pool/space",
-            "runs are given back to the file system, and their chunks used again",
-            space.clone(),
-            prepared(alone(4, 8)),
-        )
-        .with_weight(4)
-        .reaching(&["release", "allocation"]),
-        Scenario::new(
-            "pool/space-process",
-            "the same, and the process dies",
-            space.clone(),
-            class(Class::Process, prepared(alone(4, 8))),
-        )
-        .with_weight(2)
-        .reaching(&["release", "allocation"]),
-        Scenario::new(
-            "pool/no-room",
-            "each call for room fails once, while the file grows and shrinks",
-            nearly_full,
-            without_room(6, prepared(alone(2, 5))),
-        )
-        .with_weight(6)
-        .reaching(&["growth", "release", "no room"]),
-        Scenario::new(
-            "pool/space-no-room",
-            "each call for room fails once, while chunks are used again",
-            space,
-            without_room(8, prepared(alone(4, 8))),
-        )
-        .with_weight(8)
-        .reaching(&["release", "no room"]),
-        Scenario::new("pool/full", "the pool is full", full, refusing(alone(3, 6))),
-        Scenario::new("pool/released", "chunks go back to the disk", released, alone(2, 6))
-            .reaching(&["release", "sync"]),
-        // A root that another thread has open is not removed.
-        Scenario::new(
-            "pool/threads",
-            "roots, by two threads",
-            roots.clone(),
-            refusing(together(2, 2, 3)),
-        ),
-        Scenario::new("pool/pages", "a page-cache file", roots.clone(), pages(alone(1, 4))),
-        Scenario::new("pool/killed", "killed, then power lost", roots, killed(alone(2, 6))),
-        Scenario::new(
-            "pool/reused",
-            "chunks of roots that are gone",
-            reused,
-            refusing(Config { full_max: 16, samples: 8, ..alone(16, 10) }),
-        )
-        .with_weight(3)
-        .reaching(&[super::pool::REUSED]),
-        Scenario::new(
-            "pool/kinds",
-            "structures of every kind in each other's memory",
-            Kinds { names: 2, size_max: SIZE_MAX },
-            few_images(alone(2, 5)),
-        )
-        .with_weight(4),
-        Scenario::new(
-            "pool/kinds-full",
-            "structures of every kind, where there is room for few",
-            Kinds { names: 2, size_max: (OVERHEAD + 14) << 16 },
-            refusing(few_images(Config { creation: false, ..alone(4, 5) })),
-        )
-        .with_weight(4),
-        Scenario::new("pool/disturbed", "garbage in what was being written", Superblock, disturbed),
-    ]
 }
 
 /// Blocks of size classes.
@@ -622,7 +510,7 @@ fn objects<T>(count: u64) -> Objects<T> {
 }
 
 /// As `config`, with a few images of each point, of which there are many.
-fn few_images(config: Config) -> Config {
+pub(super) fn few_images(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 32, samples: 2 };
     Config { full_max: 4, samples: 4, nested, ..config }
 }

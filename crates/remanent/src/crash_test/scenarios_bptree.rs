@@ -144,7 +144,8 @@ fn bptrees_that_change_shape() -> Vec<Scenario> {
             "a tree of some levels is dismantled",
             narrow(Mix::Clears, 14),
             prepared(alone(1, 5)),
-        ),
+        )
+        .with_weight(3),
         Scenario::new(
             "bptree/clear-recovery",
             "crashes while a tree is dismantled, and again after that",

@@ -14,11 +14,18 @@ use remanent_crashsim::Site;
 const CALLS: [&str; 5] = [".flush(", ".fence(", ".persist(", ".fence_with(", ".flush_noted("];
 
 /// Calls that no scenario comes to: the end of the file's path, a part of the line, and why.
-const UNREACHED: &[(&str, &str, &str)] = &[(
-    "structures/src/line_tx/recover.rs",
-    "                medium.fence();",
-    "bounds what is flushed at once while more than a thousand objects are created, to which nothing leads yet",
-)];
+const UNREACHED: &[(&str, &str, &str)] = &[
+    (
+        "structures/src/line_tx/recover.rs",
+        "                medium.fence();",
+        "bounds what is flushed at once while more than a thousand objects are created, to which nothing leads yet",
+    ),
+    (
+        "pmem/src/heap/recover.rs",
+        "self.flush_noted();",
+        "flushes something only where the last operation of a lane has ended without a fence",
+    ),
+];
 
 /// Calls in these files and folders, given from `crates/` on, that are not among `sites` and that nothing explains.
 pub(crate) fn unreached(paths: &[&str], but: &[&str], sites: &BTreeSet<Site>) -> Vec<String> {

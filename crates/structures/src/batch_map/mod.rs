@@ -66,7 +66,7 @@ use self::layout::SEGMENT_LEN_MAX;
 use self::log::Log;
 use self::ops::{Hashed, Shard, When};
 pub use self::pace::Space;
-use crate::background::{Background, BatchOptions, Batches, Lag};
+use crate::background::{Background, BatchOptions, Batches, Lag, lock_patiently};
 use crate::iterate::copies;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
@@ -496,7 +496,12 @@ impl<M: Medium> Batches for Core<M> {
 
     fn tidy(&self) -> Result<bool> {
         let is_full = |error: &Error| error.is_full();
-        match self.log.prepare_ahead() {
+        let prepared = {
+            // Whoever checks the map holds this: a segment must not come into being meanwhile.
+            let _compacting = lock_patiently(&self.compacting, self.log.heap.medium());
+            self.log.prepare_ahead()
+        };
+        match prepared {
             Err(error) if !is_full(&error) => return Err(error),
             // Whoever needs the segment will see it, and make room.
             _ => {}

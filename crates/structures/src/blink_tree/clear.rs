@@ -19,11 +19,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Removes every entry in one pass in the order of the keys, some of a leaf at a time. The pass ends with the
     /// greatest key that is there when it begins.
     pub(super) fn clear(&self) -> Result<u64> {
-        let last = match self.greatest_key() {
-            Ok(None) => return Ok(0),
-            // Where the greatest key is damaged, the pass ends with the last leaf.
-            last => last.ok().flatten(),
-        };
+        // Without one the pass ends with the last leaf: an empty tree has leaves to join, and a damaged key is cleared.
+        let last = self.greatest_key().ok().flatten();
         let mut count = 0;
         let mut low = Vec::new();
         loop {
@@ -42,8 +39,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 None => self.high_of(leaf),
             };
             count += self.empty_some(&mut lane, held, &removed);
+            drop(lane);
             if is_done {
-                self.merge(&mut lane, &probe)?;
+                // Another operation: joining leaves needs room for suspects, which the entries may have taken.
+                self.merge(&mut self.heap.enter().prepare_to_write(), &probe)?;
             }
             self.heap.verify()?;
             match next {

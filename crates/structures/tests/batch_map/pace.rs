@@ -22,12 +22,12 @@ fn with_map(options: BatchOptions, test: impl FnOnce(&Map)) {
     let segment_len = map.options().segment_len;
     let Space { segments, .. } = map.space();
     map.close().unwrap();
-    // The counter counts what the pool has given away. The rest is header and directory, and what the thread did last.
+    // The counter counts what the pool has given away. The rest is header and directory. A thread may go on giving
+    // segments back until the map is closed, and take one ahead.
     let taken = (pool.check().unwrap().chunks_used - chunks) << 16;
-    assert!(
-        taken.abs_diff(segments) <= 2 * segment_len + (512 << 10),
-        "{segments} counted, {taken} taken"
-    );
+    let slack = 2 * segment_len + (512 << 10);
+    assert!(taken <= segments + slack, "{segments} counted, {taken} taken");
+    assert!(options.background || segments <= taken + slack, "{segments} counted, {taken} taken");
 }
 
 fn assert_bounded(map: &Map, what: &str) {
