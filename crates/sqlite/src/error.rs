@@ -127,7 +127,9 @@ impl Error {
 fn pool_code(error: &PoolError, otherwise: c_int) -> c_int {
     match error {
         PoolError::Locked { .. } => codes::BUSY,
-        PoolError::Full { .. } | PoolError::StorageFull { .. } => codes::FULL,
+        PoolError::Full { .. } | PoolError::StorageFull { .. } | PoolError::TooSmall { .. } => {
+            codes::FULL
+        }
         PoolError::NotAPool { .. } => codes::NOTADB,
         PoolError::Corrupt { .. } => codes::CORRUPT,
         _ => otherwise,

@@ -93,7 +93,7 @@ pub(super) fn shrinking_pools() -> Vec<Scenario> {
             nearly_full(),
             without_room(6, prepared(alone(2, 5))),
         )
-        .with_weight(6)
+        .with_weight(30)
         .reaching(&["growth", "release", "no room"]),
         Scenario::new(
             "pool/space-no-room",
