@@ -148,7 +148,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the medium cannot grow to the smallest pool ([`SIZE_MIN`](layout::SIZE_MIN), nearly all of it holes),
+    /// When the medium cannot grow to the smallest pool ([`SIZE_MIN`], nearly all of it holes),
     /// `size_max` is below that ([`Error::TooSmall`]), or more than [`SIZE_LIMIT`].
     pub fn format(medium: M, format: &Format) -> Result<Self> {
         let end = ChunkId(DATA_FIRST);
