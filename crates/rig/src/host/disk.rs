@@ -3,7 +3,8 @@
 //! Killing QEMU loses nothing that the guest has written to an ordinary disk: it lies in the host's page cache. So
 //! QEMU gets its disk from here, by NBD over a Unix socket. What the guest writes stays in this program's memory until the
 //! guest flushes; then it goes to the file. When the power fails, of each sector that was not flushed a coin decides
-//! whether it reached the file, as on a disk that writes in an order of its own.
+//! whether it reached the file, as on a disk that writes in an order of its own. Between two flushes is a moment that a
+//! cut seldom meets, so it waits for the next one: that flush comes too late.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +12,11 @@ use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 
@@ -131,8 +136,29 @@ impl Disk {
     }
 }
 
+/// How long a cut waits for a flush: a guest under load flushes many times in this.
+const FLUSH_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// A disk that waits for its machine, or serves it.
-pub(crate) struct Served(JoinHandle<Result<Disk>>);
+pub(crate) struct Served {
+    thread: JoinHandle<Result<Disk>>,
+    is_failing: Arc<AtomicBool>,
+    /// Told when a flush is refused because the power fails.
+    refused: Receiver<()>,
+}
+
+/// The end of the thread that serves.
+struct Power {
+    is_failing: Arc<AtomicBool>,
+    refused: Sender<()>,
+}
+
+impl Power {
+    fn fails(&self) -> bool {
+        // Relaxed: nothing else is told by it.
+        self.is_failing.load(Ordering::Relaxed)
+    }
+}
 
 impl Served {
     /// Serves the disk in `file` to the first who connects to `socket`.
@@ -140,25 +166,37 @@ impl Served {
         let disk = Disk::open(file).with_context(|| format!("cannot open {}", file.display()))?;
         let listener = UnixListener::bind(socket)
             .with_context(|| format!("cannot listen on {}", socket.display()))?;
-        Ok(Served(std::thread::spawn(move || {
+        let is_failing = Arc::new(AtomicBool::new(false));
+        let (sender, refused) = mpsc::channel();
+        let power = Power { is_failing: Arc::clone(&is_failing), refused: sender };
+        let thread = std::thread::spawn(move || {
             let (link, _) = listener.accept().context("no machine connects to its disk")?;
-            serve(disk, link)
-        })))
+            serve(disk, link, &power)
+        });
+        Ok(Served { thread, is_failing, refused })
+    }
+
+    /// Lets the power of the disk fail at its next flush, which is never answered; without one, after a while.
+    pub(crate) fn wait_for_flush(&self) {
+        // Relaxed: as in `Power::fails`.
+        self.is_failing.store(true, Ordering::Relaxed);
+        // Without a flush there was no load, and any moment is as good.
+        let _ = self.refused.recv_timeout(FLUSH_WAIT_MAX);
     }
 
     /// Ends what the machine, which is dead, has left of the write cache.
     pub(crate) fn fail(self, random: &mut Random) -> Result<Loss> {
-        let disk = self.0.join().map_err(|_| anyhow!("the disk panicked"))??;
+        let disk = self.thread.join().map_err(|_| anyhow!("the disk panicked"))??;
         disk.fail(random).context("cannot write to the disk's file")
     }
 }
 
 /// Serves until the other end is gone; a message that its end has divided is none.
-fn serve(mut disk: Disk, link: UnixStream) -> Result<Disk> {
+fn serve(mut disk: Disk, link: UnixStream, power: &Power) -> Result<Disk> {
     let mut reader = BufReader::new(link.try_clone()?);
     let mut writer = BufWriter::new(link);
     let served = negotiate(disk.len, &mut reader, &mut writer)
-        .and_then(|()| answer_all(&mut disk, &mut reader, &mut writer));
+        .and_then(|()| answer_all(&mut disk, power, &mut reader, &mut writer));
     match served {
         Ok(()) => Ok(disk),
         Err(error) if is_end(&error) => Ok(disk),
@@ -251,7 +289,12 @@ fn reply(writer: &mut impl Write, option: u32, kind: u32, data: &[u8]) -> io::Re
     writer.write_all(data)
 }
 
-fn answer_all(disk: &mut Disk, reader: &mut impl Read, writer: &mut impl Write) -> io::Result<()> {
+fn answer_all(
+    disk: &mut Disk,
+    power: &Power,
+    reader: &mut impl Read,
+    writer: &mut impl Write,
+) -> io::Result<()> {
     loop {
         if read_u32(reader)? != REQUEST_MAGIC {
             return Err(wrong("no request".to_owned()));
@@ -264,6 +307,12 @@ fn answer_all(disk: &mut Disk, reader: &mut impl Read, writer: &mut impl Write) 
         let data = if kind == WRITE { read_bytes(reader, len)? } else { Vec::new() };
         if kind == DISCONNECT {
             return Ok(());
+        }
+        if kind == FLUSH && power.fails() {
+            // Nobody waits any more when the machine is dead already.
+            let _ = power.refused.send(());
+            // Closing the link would tell the guest of a failed flush, which a cut does not.
+            return io::copy(reader, &mut io::sink()).map(drop);
         }
         let (error, payload) = match disk.answer(kind, flags, offset, len, &data) {
             Ok(payload) => (0, payload),
@@ -321,6 +370,12 @@ mod tests {
         (file, disk)
     }
 
+    fn power() -> (Power, Receiver<()>, Arc<AtomicBool>) {
+        let (sender, refused) = mpsc::channel();
+        let is_failing = Arc::new(AtomicBool::new(false));
+        (Power { is_failing: Arc::clone(&is_failing), refused: sender }, refused, is_failing)
+    }
+
     fn content(file: &tempfile::NamedTempFile) -> Vec<u8> {
         std::fs::read(file.path()).expect("read")
     }
@@ -364,7 +419,8 @@ mod tests {
     fn a_client_is_served_over_its_socket() {
         let (file, disk) = disk();
         let (here, there) = UnixStream::pair().expect("a socket");
-        let served = std::thread::spawn(move || serve(disk, there));
+        let (power, refused, is_failing) = power();
+        let served = std::thread::spawn(move || serve(disk, there, &power));
         let mut link = here;
         let mut greeting = [0; 18];
         link.read_exact(&mut greeting).expect("greeted");
@@ -390,8 +446,13 @@ mod tests {
         request(WRITE, 512, &A, 0);
         request(FLUSH, 0, &[], 0);
         assert_eq!(request(READ, 512, &[], 512), A);
+        request(WRITE, 512, &B, 0);
+        is_failing.store(true, Ordering::Relaxed);
+        let flush = [&REQUEST_MAGIC.to_be_bytes()[..], &[0; 2], &FLUSH.to_be_bytes(), &[0; 20]];
+        link.write_all(&flush.concat()).expect("sent");
+        refused.recv().expect("refused");
         drop(link);
         let disk = served.join().expect("no panic").expect("served");
-        assert!(disk.unflushed.is_empty() && content(&file)[512..1024] == A);
+        assert!(disk.unflushed.len() == 1 && content(&file)[512..1024] == A);
     }
 }

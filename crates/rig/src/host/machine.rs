@@ -205,6 +205,9 @@ impl Machine {
     /// Lets the power fail: nothing in the machine gets to know. Returns what it had said before, and what became of the
     /// write cache of its disk, which `random` decides.
     pub(crate) fn cut(mut self, random: &mut Random) -> Result<(Vec<Message>, Option<disk::Loss>)> {
+        if let Some(disk) = &self.disk {
+            disk.wait_for_flush();
+        }
         self.child.kill().context("cannot kill QEMU")?;
         self.child.wait()?;
         let loss = self.disk.take().map(|disk| disk.fail(random)).transpose()?;

@@ -127,7 +127,6 @@ impl Scenario for Server {
         // Nothing that was read out may lie in the server's own memory.
         drop(server);
         check_pool(path)?;
-        // Not before: opening a pool to describe it is the end of what the cut left of it.
         self.check_backing(path, &mut facts)?;
         let server = self.start(path, &mut BTreeMap::new())?;
         Ok(Opened {
