@@ -130,7 +130,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             for &other in same_order {
                 let other_tag = self.medium().load(other + TAG);
                 if Self::is_alive(tag_generation(other_tag), generation)
-                    && self.is_entry_of(other, other_tag, key)?
+                    && self.entry_of(other, other_tag, key)?.is_some()
                 {
                     let what = format!("key is also in the entry at {other:#x}");
                     violations.push(Violation::new(node, what));

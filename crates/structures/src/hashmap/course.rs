@@ -11,9 +11,9 @@ use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
 use super::layout::{
-    DUMMY, GONE, ORDER_BITS, ORDER_END, Order, READY, Shape, TAG, dummy_of, in_place, tag_order,
+    DUMMY, GONE, ORDER_BITS, ORDER_END, Order, READY, Shape, TAG, dummy_of, tag_order,
 };
-use super::list::parent;
+use super::list::{level, parent};
 use super::seal::{entry_sum, is_link, is_tag};
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -56,8 +56,20 @@ impl Course {
     /// From the dummy of `bucket` on, in a map of `bits` bits.
     #[inline(always)]
     pub(super) fn from_bucket<K: Key + ?Sized>(bucket: u64, bits: u32) -> Self {
+        Self::from_dummy::<K>(Order::of_bucket(bucket), bits)
+    }
+
+    /// The same from the dummy of a bucket that `start` found for this order: it has the order's first bits.
+    #[inline(always)]
+    pub(super) fn from_start<K: Key + ?Sized>(order: Order, bucket: u64, bits: u32) -> Self {
+        let below = ORDER_BITS - level(bucket, K::BUCKET_BITS);
+        Self::from_dummy::<K>(Order(order.0 >> below << below), bits)
+    }
+
+    #[inline(always)]
+    fn from_dummy<K: Key + ?Sized>(dummy: Order, bits: u32) -> Self {
         let step = 1 << (ORDER_BITS - (bits - 1).max(K::BUCKET_BITS));
-        let last = Order::of_bucket(bucket).0;
+        let last = dummy.0;
         Course { last, limit: (last & !(step - 1)) + step, step, equals: 0, mark: 0 }
     }
 
@@ -214,6 +226,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         course.end().map_err(|what| Damage::at(at, what))
     }
 
+    /// Whether the entry at `node`, whose own link this is, is there: no matter what else the link holds.
+    #[inline(always)]
+    pub(super) fn is_there(&self, node: u64, own: Word) -> Result<bool, Damage> {
+        Ok(own.raw() & GONE == 0 || !self.is_gone(node, own)?)
+    }
+
     /// Whether the entry at `node`, whose own link this is, was removed.
     #[inline(always)]
     pub(super) fn is_gone(&self, node: u64, own: Word) -> Result<bool, Damage> {
@@ -260,27 +278,31 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })
     }
 
-    /// Whether the entry at `node`, which has the order of `key`, is the one of that key.
+    /// The shape of the entry at `node`, which has the order of `key`, if it is the one of that key.
     #[inline(always)]
-    pub(super) fn is_entry_of(&self, node: u64, tag: u64, key: &K) -> Result<bool, Damage> {
-        let is_same = if K::LEN.is_some() && in_place::<V>() {
-            let Shape { key_at, len, .. } = Shape::fixed::<K, V>();
-            self.is_inside(node, len) && key.matches(self.medium(), node + key_at)
-        } else {
-            let shape = self.shape(node)?;
-            shape.key_len == key.stored_len() && key.matches(self.medium(), node + shape.key_at)
-        };
+    pub(super) fn entry_of(&self, node: u64, tag: u64, key: &K) -> Result<Option<Shape>, Damage> {
+        let shape = self.shape(node)?;
+        let has_len = K::LEN.is_some() || shape.key_len == key.stored_len();
+        if has_len && key.matches(self.medium(), node + shape.key_at) {
+            return Ok(Some(shape));
+        }
         // Another key of the same order, which is rare: or the same one, damaged.
-        if is_same { Ok(true) } else { self.with_key(node, tag, |_| false) }
+        self.with_key(node, tag, |_| None)
     }
 
     /// Compares the checksum of the entry at `node` with its value's bytes.
     #[inline(always)]
-    pub(super) fn check_sum(&self, node: u64, shape: &Shape, value: &[u8]) -> Result<(), Damage> {
+    pub(super) fn check_sum(
+        &self,
+        node: u64,
+        tag: u64,
+        shape: &Shape,
+        value: &[u8],
+    ) -> Result<(), Damage> {
         if !self.is_summed {
             return Ok(());
         }
-        let computed = entry_sum(self.medium().load(node + TAG), value);
+        let computed = entry_sum(tag, value);
         if computed == shape.sum {
             return Ok(());
         }

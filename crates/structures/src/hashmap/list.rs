@@ -190,7 +190,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<(), Damage> {
         let bits = self.bits();
         let (bucket, _, _) = self.start(order, bits)?;
-        let mut course = Course::from_bucket::<K>(bucket, bits);
+        let mut course = Course::from_start::<K>(order, bucket, bits);
         let (mut at, mut link) = self.enter_slot(bucket, |link| link.load_durable())?;
         loop {
             if link.has(DUMMY) {
@@ -228,7 +228,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Place, Damage> {
         let bits = self.bits();
         let (start, _, _) = self.start(order, bits)?;
-        let mut course = Course::from_bucket::<K>(start, bits);
+        let mut course = Course::from_start::<K>(order, start, bits);
         let (mut link_at, mut link) = self.enter_slot(start, |link| link.load_durable())?;
         let mut bucket = Some(start);
         // Where `next` was found: behind the run.

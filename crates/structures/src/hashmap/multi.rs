@@ -243,7 +243,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let generation = self.generation();
         let visited = self.visit_order(order, |found, tag| {
             if Self::is_alive(tag_generation(tag), generation)
-                && self.is_entry_of(found.node, tag, key)?
+                && self.entry_of(found.node, tag, key)?.is_some()
             {
                 return Ok(self.value(found)?.with(&mut visit));
             }
@@ -262,7 +262,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
                 // Values of a multi-map never change: any link to the node reads the same one.
                 let link = Link::at(self.medium(), node).load_durable();
                 Ok(Self::is_alive(tag_generation(tag), generation)
-                    && self.is_entry_of(node, tag, key)?
+                    && self.entry_of(node, tag, key)?.is_some()
                     && self.value(Found { node, link })?.with(&accept))
             });
             let place = self.told(place)?;

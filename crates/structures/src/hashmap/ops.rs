@@ -46,7 +46,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let _pin = self.heap.pin();
         let read = self.search(order, key).and_then(|found| match found {
             None => Ok(None),
-            Some(found) => Ok(Some(self.value(found)?.with(use_value))),
+            Some((found, tag, shape)) => {
+                Ok(Some(self.value_in(found, tag, &shape)?.with(use_value)))
+            }
         });
         // What cannot be read reads as zeros: of that, before of what they look like.
         self.heap.verify()?;
@@ -55,8 +57,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Finds a live entry for reading. Only what decides the answer is made durable: a link to the
     /// entry, its own link (which shares a line with its value), or the mark that says it is gone.
-    #[inline]
-    fn search(&self, order: Order, key: &K) -> Result<Option<Found>, Damage> {
+    #[inline(always)]
+    fn search(&self, order: Order, key: &K) -> Result<Option<(Found, u64, Shape)>, Damage> {
         let medium = self.medium();
         let generation = self.generation();
         let bits = self.bits();
@@ -64,7 +66,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if Self::is_behind(bucket, link, order) {
             return Ok(None);
         }
-        let mut course = Course::from_bucket::<K>(bucket, bits);
+        let mut course = Course::from_start::<K>(order, bucket, bits);
         loop {
             if link.has(DUMMY) {
                 let bucket = self.step_to_dummy(&mut course, at, link)?;
@@ -85,14 +87,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let own = Link::at(medium, node).load();
             if tag_order(tag) == order
                 && Self::is_alive(tag_generation(tag), generation)
-                && self.is_entry_of(node, tag, key)?
+                && let Some(shape) = self.entry_of(node, tag, key)?
             {
                 let own = if own.is_dirty() { Link::at(medium, node).load_durable() } else { own };
-                if !self.is_gone(node, own)? {
+                if self.is_there(node, own)? {
                     if link.is_dirty() {
                         Link::at(medium, at).load_durable();
                     }
-                    return Ok(Some(Found { node, link: own }));
+                    return Ok(Some((Found { node, link: own }, tag, shape)));
                 }
             }
             self.check_link(node, own)?;
@@ -103,14 +105,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Reads the value of an entry that was found.
     #[inline(always)]
     pub(super) fn value(&self, found: Found) -> Result<Value<'_>, Damage> {
+        let tag = if in_place::<V>() { 0 } else { self.medium().load(found.node + TAG) };
+        self.value_in(found, tag, &self.shape(found.node)?)
+    }
+
+    /// The same of an entry whose tag and shape are known.
+    #[inline(always)]
+    fn value_in(&self, found: Found, tag: u64, shape: &Shape) -> Result<Value<'_>, Damage> {
         let medium = self.medium();
         if !in_place::<V>() {
-            let shape = self.shape(found.node)?;
             // SAFETY: the value of a published node never changes, and the node is not freed while
             // the lane that every caller holds is held; the view does not outlive it.
             let range = unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
             let bytes = medium.view(range);
-            self.check_sum(found.node, &shape, &bytes)?;
+            self.check_sum(found.node, tag, shape, &bytes)?;
             return Ok(Value::Bytes(bytes));
         }
         let mut own = found.link;
@@ -186,7 +194,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let result = loop {
             let place = self.find(order, Edge::Last, |node, tag| {
                 Ok(Self::is_alive(tag_generation(tag), generation)
-                    && self.is_entry_of(node, tag, key)?)
+                    && self.entry_of(node, tag, key)?.is_some())
             });
             let place = self.told(place)?;
             if place.overflow {

@@ -25,28 +25,36 @@ const LINK_OWN: u64 = Word::DIRTY | READY;
 /// The tag of the node at `node`, with its check.
 #[inline(always)]
 pub(super) fn seal_tag(node: u64, tag: u64) -> u64 {
-    let tag = tag & !TAG_CHECK;
-    tag | u64::from(top_byte(tag ^ node << 16) ^ TAG_ZERO)
+    tag & !TAG_CHECK | u64::from(tag_check(node, tag))
+}
+
+#[inline(always)]
+fn tag_check(node: u64, tag: u64) -> u8 {
+    top_byte((tag & !TAG_CHECK) ^ node << 16) ^ TAG_ZERO
 }
 
 /// Whether the tag of the node at `node` is one.
 #[inline(always)]
 pub(super) fn is_tag(node: u64, tag: u64) -> bool {
-    seal_tag(node, tag) == tag
+    tag_check(node, tag) == tag as u8
 }
 
 /// The link at `at`, of a slot or of a node, with its check.
 #[inline(always)]
 pub(super) fn seal_link(at: u64, word: Word) -> Word {
-    let checked = word.raw() & !(LINK_CHECK | LINK_OWN);
-    let check = top_byte(checked ^ at << 3) ^ LINK_ZERO;
-    Word::from_raw(word.raw() & !LINK_CHECK | u64::from(check) << Word::TAG_SHIFT)
+    let check = u64::from(link_check(at, word)) << Word::TAG_SHIFT;
+    Word::from_raw(word.raw() & !LINK_CHECK | check)
+}
+
+#[inline(always)]
+fn link_check(at: u64, word: Word) -> u8 {
+    top_byte((word.raw() & !(LINK_CHECK | LINK_OWN)) ^ at << 3) ^ LINK_ZERO
 }
 
 /// Whether the word at `at` is a link.
 #[inline(always)]
 pub(super) fn is_link(at: u64, word: Word) -> bool {
-    seal_link(at, word) == word
+    link_check(at, word) == word.tag() as u8
 }
 
 /// A number below 2^48 as the header's word at `field` holds it.
@@ -62,9 +70,27 @@ pub(super) fn open_word(field: u64, word: u64) -> Option<u64> {
 }
 
 /// The checksum of a value and of its key, for which its hash stands: the tag of the entry.
+///
+/// A value of one or two words has a checksum of one multiplication: lookups that do not wait for each other run at the same
+/// time only as long as all that each of them computes fits into the core.
 #[inline(always)]
 pub(super) fn entry_sum(tag: u64, value: &[u8]) -> u32 {
-    ((xxhash_rust::xxh3::xxh3_64(value) ^ tag).wrapping_mul(FACTOR) >> 32) as u32
+    let sum = match short_words(value) {
+        Some((first, last)) => {
+            let product = u128::from(first ^ tag) * u128::from(last ^ !FACTOR);
+            (product ^ product >> 64) as u64 ^ value.len() as u64
+        }
+        None => xxhash_rust::xxh3::xxh3_64(value) ^ tag,
+    };
+    (sum.wrapping_mul(FACTOR) >> 32) as u32
+}
+
+/// The first and the last eight bytes of 8 to 16.
+#[inline(always)]
+fn short_words(value: &[u8]) -> Option<(u64, u64)> {
+    let first = value.first_chunk()?;
+    let last = value.last_chunk()?;
+    (value.len() <= 16).then(|| (u64::from_le_bytes(*first), u64::from_le_bytes(*last)))
 }
 
 #[inline(always)]
@@ -123,5 +149,19 @@ mod tests {
         let sum = entry_sum(5 << 16, b"value");
         assert_ne!(sum, entry_sum(6 << 16, b"value"));
         assert_ne!(sum, entry_sum(5 << 16, b"valuf"));
+    }
+
+    #[test]
+    fn every_single_bit_of_a_value_counts_however_long_it_is() {
+        for len in (1..40).chain([100, 241]) {
+            let mut value = vec![0x5a; len];
+            let sum = entry_sum(7 << 16, &value);
+            assert_ne!(sum, entry_sum(7 << 16, &value[1..]), "{len} bytes");
+            for bit in 0..len * 8 {
+                value[bit / 8] ^= 1 << (bit % 8);
+                assert_ne!(sum, entry_sum(7 << 16, &value), "bit {bit} of {len} bytes");
+                value[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
     }
 }
