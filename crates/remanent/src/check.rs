@@ -12,7 +12,7 @@ use remanent_pmem::pool::check::CheckReport;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Pool};
 use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpTree, Error, HashMap, Key, Map, OrderedKey, Stored,
+    BatchMap, BatchOptions, BlinkTree, BpTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey, Stored,
 };
 
 use crate::Disk;
@@ -24,8 +24,10 @@ pub struct FileReport {
     pub chunks: u64,
     /// Chunks in use.
     pub chunks_used: u64,
-    /// Everything that contradicts itself.
+    /// What contradicts itself: of the pool's own part the first thousand.
     pub contradictions: Vec<Contradiction>,
+    /// Contradictions that are not named for being too many.
+    pub untold: u64,
     /// Roots of types that are known to their programs only: their content was not checked.
     pub unchecked: Vec<RootInfo>,
 }
@@ -34,6 +36,11 @@ impl FileReport {
     /// Whether nothing contradicts itself.
     pub fn is_whole(&self) -> bool {
         self.contradictions.is_empty()
+    }
+
+    /// How many contradictions there are, those that are not named among them.
+    pub fn count(&self) -> u64 {
+        self.contradictions.len() as u64 + self.untold
     }
 }
 
@@ -109,6 +116,7 @@ pub fn check_file(
     }
     let own = check_own(pool, options, path, &whole)?;
     (report.chunks, report.chunks_used) = (own.chunks, own.chunks_used);
+    report.untold = own.untold;
     report.add(None, own.violations);
     Ok(report)
 }
@@ -155,6 +163,14 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_map::<u64, u64>,
         check_map::<u64, [u8]>,
         check_map::<u64, str>,
+        check_multimap::<[u8], [u8]>,
+        check_multimap::<[u8], u64>,
+        check_multimap::<str, str>,
+        check_multimap::<str, [u8]>,
+        check_multimap::<str, u64>,
+        check_multimap::<u64, u64>,
+        check_multimap::<u64, [u8]>,
+        check_multimap::<u64, str>,
         check_batch_map::<[u8], [u8]>,
         check_bptree::<u64, u64>,
         check_blink_tree::<u64, u64>,
@@ -180,6 +196,13 @@ fn check_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
     root: &RootInfo,
 ) -> Found {
     of_structure(HashMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
+}
+
+fn check_multimap<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &Pool,
+    root: &RootInfo,
+) -> Found {
+    of_structure(HashMultiMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
 }
 
 fn check_batch_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(

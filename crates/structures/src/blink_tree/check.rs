@@ -5,9 +5,10 @@ use remanent_pmem::heap::Violation;
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_record_key, with_separator, word_bytes};
+use super::key::{Probe, common, head_word, with_record_key, with_separator, word_bytes};
 use super::layout::{
-    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, is_word, read_bounds, slots_of, valid_slots,
+    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, head_at, head_words, is_word, read_bounds, slots_of,
+    valid_slots,
 };
 use super::leaf::Leaf;
 use super::ops::Payload;
@@ -83,6 +84,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if (self.low_of(node), read_bounds(medium, node).0) != (low, high) {
             walk.wrong(node, "the node's range is not the one it was linked for");
         }
+        self.check_heads(node, walk);
         let entries = self.entries(node);
         for (index, entry) in entries.iter().enumerate() {
             let next = entries.get(index + 1).map(|next| next.low).or(high);
@@ -91,10 +93,46 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             if head.level == 1 {
                 walk.posted.push(entry.child);
+                if index > 0 && !self.is_same_bound(entry.low, medium.load(entry.child + LEAF_LOW)) {
+                    walk.wrong(node, format!("separator {index} is not where its leaf begins"));
+                }
             } else {
                 self.check_node(entry.child, Some(head.level - 1), entry.low, next, walk);
             }
         }
+    }
+
+    /// The heads of long separators, by which searches are led, are computed from them.
+    fn check_heads(&self, node: u64, walk: &mut Walk) {
+        if is_word::<K>() {
+            return;
+        }
+        let medium = self.medium();
+        let (high, prefix) = read_bounds(medium, node);
+        let low = self.low_of(node);
+        let is_common = match high {
+            None => prefix == 0,
+            Some(high) => with_separator(medium, low, |low| {
+                with_separator(medium, high, |high| prefix <= common(low, high))
+            }),
+        };
+        if !is_common {
+            walk.wrong(node, format!("not all keys below have {prefix} bytes in common"));
+        }
+        for (index, entry) in self.entries(node).iter().enumerate() {
+            let is_computed = with_separator(medium, entry.low, |low| {
+                (0..head_words::<K>()).all(|word| {
+                    medium.load(head_at::<K>(node, index, word)) == head_word(low, prefix, word)
+                })
+            });
+            if !is_computed {
+                walk.wrong(node, format!("the head of separator {index} is not computed from it"));
+            }
+        }
+    }
+
+    fn is_same_bound(&self, one: u64, other: u64) -> bool {
+        one == other || !self.is_ascending(one, other) && !self.is_ascending(other, one)
     }
 
     /// Whether the first of two bounds is below the other.

@@ -310,6 +310,22 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Err(self.doubtful_miss(leaf))
     }
 
+    /// An error when a leaf begins behind a key that the way from the root has led to it: no step leads to the left, so what
+    /// has changed on that way would hide entries.
+    #[inline(always)]
+    pub(super) fn require_begun(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
+        let low = self.medium().load(leaf.0 + LEAF_LOW);
+        if compare_bound::<K, M>(self.medium(), probe, low).is_lt() {
+            return Err(self.begins_behind(leaf));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn begins_behind(&self, leaf: Leaf) -> Error {
+        Error::corrupt(&self.heap, leaf.0, "the way from the root leads past a key, to this leaf")
+    }
+
     #[cold]
     fn doubtful_miss(&self, leaf: Leaf) -> Error {
         let medium = self.medium();

@@ -76,6 +76,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 match seen {
                     Some(Sight::Here(None)) => {
                         self.certain_miss(range.leaf)?;
+                        self.require_begun(range.leaf, probe)?;
                         return Ok(None);
                     }
                     Some(Sight::Here(found)) => return Ok(found),
@@ -229,6 +230,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let (change, result) = match found {
                 None => {
                     self.certain_miss(leaf)?;
+                    self.require_begun(leaf, probe)?;
                     decide(None)
                 }
                 Some(slot) => {

@@ -225,6 +225,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     }
                     continue 'pinned;
                 }
+                if seen == 0 {
+                    self.require_begun(leaf, &probe)?;
+                }
                 let entries = &snapshot.entries[..snapshot.len];
                 let from = if is_first { self.start_in(entries, &probe, is_excluded) } else { 0 };
                 let to = self.end_in(entries, &end);
@@ -358,6 +361,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         };
         let mut hops = Hops::default();
         let mut leaf = self.leaf_at(goal)?;
+        if let Goal::At(probe) | Goal::Before(probe) = &goal {
+            self.require_begun(leaf, probe)?;
+        }
         loop {
             if !self.snapshot(leaf, snapshot)? {
                 return Ok(None);

@@ -49,7 +49,10 @@ fn print(target: &Target, report: &FileReport) {
         return;
     }
     report.contradictions.iter().for_each(|contradiction| say!("{contradiction}"));
-    say!("{} violations in {path}", report.contradictions.len());
+    if report.untold > 0 {
+        say!("and {} more", report.untold);
+    }
+    say!("{} violations in {path}", report.count());
 }
 
 fn to_json(target: &Target, report: &FileReport) -> serde_json::Value {
@@ -63,5 +66,6 @@ fn to_json(target: &Target, report: &FileReport) -> serde_json::Value {
         "chunks_used": report.chunks_used,
         "roots_skipped": report.unchecked.iter().map(|root| &root.name).collect::<Vec<_>>(),
         "violations": violations.collect::<Vec<_>>(),
+        "violations_untold": report.untold,
     })
 }
