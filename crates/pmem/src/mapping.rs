@@ -147,6 +147,14 @@ impl Mapping {
             let (needed, size_max) = (len - present, self.reserved);
             return Err(Error::Full { needed, size: present, size_max });
         }
+        let found =
+            fstat(&self.file).map_err(|e| Error::io("inspect", &self.path, e))?.st_size as u64;
+        if found < present {
+            // Longer again, it would hold zeros, and nobody could tell them from what was written.
+            let what =
+                format!("the file ends here but had {present} bytes: it was truncated while open");
+            return Err(Error::corrupt(found, what));
+        }
         ftruncate(&self.file, len).map_err(|e| self.refused("grow", len - present, e))?;
         // Release: pairs with the Acquire in `len`.
         self.len.store(len, Ordering::Release);
@@ -158,7 +166,8 @@ impl Mapping {
         if self.access == Access::Private {
             return Ok(());
         }
-        match fallocate(&self.file, FallocateFlags::empty(), offset, len) {
+        // A file that was truncated stays so: its next access is an error, and reads no zeros.
+        match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
             Err(Errno::OPNOTSUPP | Errno::NODEV) => Ok(()),

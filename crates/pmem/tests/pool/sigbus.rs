@@ -37,6 +37,25 @@ fn a_file_truncated_under_a_pool_is_an_error_from_then_on() {
     assert!(error.to_string().contains("it was truncated"), "{error}");
 }
 
+/// Not even by a pool that takes more room: what was cut off would read as zeros.
+#[test]
+fn a_truncated_file_does_not_become_longer_again() {
+    let dir = memory_dir();
+    let path = dir.path().join("a.pool");
+    let pool = Pool::options().size_max(256 << 20).create(&path).unwrap();
+    let medium = pool.medium();
+    let (len, cut) = (medium.len(), medium.len() / 2 / 4096 * 4096);
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(cut).unwrap();
+    medium.commit(cut, 65_536).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), cut);
+    let error = medium.grow(len * 2).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { offset, .. } if offset == cut), "{error}");
+    assert!(error.to_string().contains("truncated while open"), "{error}");
+    assert_eq!(medium.load(cut), 0);
+    assert_eq!(medium.fault(), Some(Fault::Poisoned(cut)));
+}
+
 #[test]
 fn the_first_of_two_faults_is_told() {
     let dir = memory_dir();

@@ -272,6 +272,37 @@ fn check_names_a_damaged_block_and_ends_with_status_1() {
     assert_eq!(check(&["--quick"]).status.code(), Some(0), "it reads no data");
 }
 
+/// What takes more of the pool meanwhile must not make the file longer again: what was cut off would read as zeros.
+#[test]
+fn a_pool_that_is_truncated_under_its_disk_is_told_by_the_status() {
+    const LEN: u64 = 32 << 20;
+    let directory = directory();
+    let pool = pool_with(directory.path(), &[("disk", "32M")]);
+    let mut server = Server::start(&pool, &[]);
+    let mut client = Client::connect(&server, "disk").unwrap();
+    let blocks: Vec<u8> = (1..=64).flat_map(block).collect();
+    for at in (0..LEN).step_by(blocks.len()) {
+        client.write(at, &blocks).unwrap();
+    }
+    let file = std::fs::OpenOptions::new().write(true).open(&pool).unwrap();
+    let cut = file.metadata().unwrap().len() / 2;
+    file.set_len(cut).unwrap();
+    let mut failed = 0;
+    for (number, at) in (0..LEN).step_by(BLOCK_LEN).enumerate() {
+        if client.request(READ, at, BLOCK_LEN as u32, &[]).unwrap() != 0 {
+            failed += 1;
+            continue;
+        }
+        let mut found = [0; BLOCK_LEN];
+        client.socket.read_exact(&mut found).unwrap();
+        assert_eq!(stamp(&found), number as u64 % 64 + 1, "the block at {at}");
+    }
+    assert!(failed > 1_000, "{failed} reads failed");
+    assert_eq!(file.metadata().unwrap().len(), cut);
+    kill_process(Pid::from_child(&server.child), Signal::TERM).expect("it runs");
+    assert_eq!(server.child.wait().expect("it ends").code(), Some(1));
+}
+
 /// The stamp in every word of a block; 0 for one that was never written.
 fn stamp(block: &[u8]) -> u64 {
     let stamp = u64::from_le_bytes(*block.first_chunk().expect("a block"));
