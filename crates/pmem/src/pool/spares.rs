@@ -167,11 +167,35 @@ impl<M: Medium> Pool<M> {
     /// The file system is full: gives it all back that no chunk in use needs. Returns whether that may have made room.
     #[cold]
     pub(crate) fn release_free(&self, search: &mut Search) -> bool {
-        if search.spares.known.is_empty() || search.spares.is_refused {
+        if search.spares.is_refused {
             return false;
         }
         let chunks: Vec<ChunkId> = search.spares.known.iter().copied().collect();
-        self.release_spares(search, &chunks)
+        let has_released = self.release_announced(search);
+        self.release_spares(search, &chunks) || has_released
+    }
+
+    /// Takes back the memory that was made ahead of need for chunks that hold nothing. What they read as stays the same.
+    fn release_announced(&self, search: &mut Search) -> bool {
+        if search.spares.announced.take().is_none() {
+            return false;
+        }
+        let mut has_released = false;
+        let mut at = ChunkId(0).next_data();
+        while at < search.end {
+            let first = at;
+            while at < search.end && at.is_data() && self.usable_state(at).kind == ChunkKind::Free {
+                at = ChunkId(at.0 + 1);
+            }
+            if at > first {
+                let len = u64::from(at.0 - first.0) * CHUNK_LEN;
+                has_released |= self.medium().release(first.offset(), len);
+            } else {
+                at = ChunkId(at.0.saturating_add(self.usable_state(at).span()));
+            }
+            at = at.next_data();
+        }
+        has_released
     }
 
     /// The file system is full: learns of all spares that a former process left.

@@ -117,15 +117,11 @@ fn some_of(
 
 /// Percent of what was deleted that must fit again.
 const SHARE: usize = 90;
-/// The same of sorted sets, whose leaves are not packed as densely again, and of a disk that is made where another one
-/// was. Known to fall short of [`SHARE`].
-const SHARE_LOOSE: usize = 80;
 
-/// Fills a server with `request`s, deletes some of what is there, and fills it again; `share` percent must fit.
+/// Fills a server with `request`s, deletes some of what is there, and fills it again.
 fn assert_room_comes_back(
     directory: &Path,
     batched: bool,
-    share: usize,
     request: impl Fn(u64) -> Vec<Vec<u8>> + Copy,
 ) {
     let mut server = start(directory, batched);
@@ -157,7 +153,7 @@ fn assert_room_comes_back(
             server.stop();
             server = start(directory, batched);
         }
-        let wanted = (gone.len() * share).div_ceil(100);
+        let wanted = (gone.len() * SHARE).div_ceil(100);
         let filled = fill(&server, wanted);
         let (filled_len, gone_len) = (filled.len(), gone.len());
         assert!(filled_len >= wanted, "{filled_len} fit where {gone_len} were ({percent} %)");
@@ -165,7 +161,7 @@ fn assert_room_comes_back(
     }
     let count = present.len();
     assert_eq!(server.connect().call(&["FLUSHALL"]), Answer::ok());
-    let wanted = count * share / 100;
+    let wanted = count * SHARE / 100;
     let filled = fill(&server, wanted);
     assert!(filled.len() >= wanted, "{} fit where {count} were before FLUSHALL", filled.len());
     server.stop();
@@ -175,20 +171,20 @@ fn assert_room_comes_back(
 #[test]
 fn deleted_strings_are_room() {
     let Some(directory) = small_file_system("deleted_strings_are_room") else { return };
-    assert_room_comes_back(&directory, false, SHARE, set);
+    assert_room_comes_back(&directory, false, set);
 }
 
 #[test]
 fn deleted_strings_are_room_in_a_batched_pool() {
     let test = "deleted_strings_are_room_in_a_batched_pool";
     let Some(directory) = small_file_system(test) else { return };
-    assert_room_comes_back(&directory, true, SHARE, set);
+    assert_room_comes_back(&directory, true, set);
 }
 
 #[test]
 fn deleted_sorted_sets_are_room() {
     let Some(directory) = small_file_system("deleted_sorted_sets_are_room") else { return };
-    assert_room_comes_back(&directory, false, SHARE_LOOSE, zadd);
+    assert_room_comes_back(&directory, false, zadd);
 }
 
 /// Removing writes down first what it will do, and needs a little room for that.
@@ -250,7 +246,7 @@ fn trimmed_blocks_and_removed_disks_are_room() {
     while let Ok(()) = disk.write(fitting * BLOCK, &[7; BLOCK as usize]) {
         fitting += 1;
     }
-    let wanted = count as u64 * SHARE_LOOSE as u64 / 100;
+    let wanted = count as u64 * SHARE as u64 / 100;
     assert!(fitting >= wanted, "{fitting} blocks where {count} were");
 }
 

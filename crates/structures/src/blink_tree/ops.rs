@@ -359,8 +359,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf is nearly
-    /// empty now.
+    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf should be
+    /// joined to a neighbour.
     fn empty(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>, slot: Slot) -> bool {
         let (medium, leaf) = (self.medium(), held.leaf);
         let old = (!is_inline::<K, V>()).then(|| {

@@ -218,7 +218,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;
         // Between them may be a leaf that the nodes do not know yet.
         let are_neighbours = medium.load(left.leaf.0 + NEXT) == right.leaf.0;
-        if !are_neighbours || count(&left) + count(&right) > Self::leaf_max() * 3 / 4 {
+        if !are_neighbours || count(&left) + count(&right) > Self::leaf_max() * 7 / 8 {
             return Ok(());
         }
         // The nodes forget the right leaf first: never does one of them lead to a leaf that is free.
