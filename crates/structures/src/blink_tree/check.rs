@@ -7,8 +7,8 @@ use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, common, head_word, with_record_key, with_separator, word_bytes};
 use super::layout::{
-    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, head_at, head_words, is_word, read_bounds, slots_of,
-    valid_slots,
+    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, head_at, head_words, is_word, read_bounds,
+    slots_of, valid_slots,
 };
 use super::leaf::Leaf;
 use super::ops::Payload;
@@ -93,7 +93,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             if head.level == 1 {
                 walk.posted.push(entry.child);
-                if index > 0 && !self.is_same_bound(entry.low, medium.load(entry.child + LEAF_LOW)) {
+                if index > 0 && !self.is_same_bound(entry.low, medium.load(entry.child + LEAF_LOW))
+                {
                     walk.wrong(node, format!("separator {index} is not where its leaf begins"));
                 }
             } else {

@@ -204,7 +204,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn revive(&self, held: &Held<'_, M>) {
         let (medium, leaf) = (self.medium(), held.leaf);
         // Flush: what a killed process left in the caches alone, before anything is built on it.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.flush(leaf.0, LEAF_LEN);
         // Fence: as the flush.
         // Redundant: as the flush.
@@ -310,15 +310,23 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Err(self.doubtful_miss(leaf))
     }
 
-    /// An error when a leaf begins behind a key that the way from the root has led to it: no step leads to the left, so what
-    /// has changed on that way would hide entries.
+    /// An error when the way from the root has led a key to what is no leaf, or begins behind the key: no step leads to
+    /// the left, so what has changed on that way would hide entries.
     #[inline(always)]
     pub(super) fn require_begun(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
+        if !is_leaf(self.medium(), leaf.0) {
+            return Err(self.no_leaf(leaf));
+        }
         let low = self.medium().load(leaf.0 + LEAF_LOW);
         if compare_bound::<K, M>(self.medium(), probe, low).is_lt() {
             return Err(self.begins_behind(leaf));
         }
         Ok(())
+    }
+
+    #[cold]
+    fn no_leaf(&self, leaf: Leaf) -> Error {
+        Error::corrupt(&self.heap, leaf.0, "no leaf is where the way from the root leads")
     }
 
     #[cold]

@@ -212,7 +212,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let path = self.with_bound(low, |probe| self.path(Goal::At(*probe)))?;
         for step in &path {
             // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(child_at::<K>(step.node, step.index), WORD_LEN);
         }
         let index = (path.len() as u64).checked_sub(wanted.level);

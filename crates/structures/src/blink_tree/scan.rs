@@ -201,8 +201,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 Bound::Excluded(key) => (&key[..], true),
             };
             let probe = Probe::new::<K>(bytes);
-            let mut leaf = self.leaf_at(Goal::At(probe))?;
-            self.prefetch_leaf(leaf);
+            let mut leaf = self.first_leaf(&probe)?;
             // Whether the range may begin in this leaf.
             let mut is_first = true;
             // Least key of this leaf, once another was visited.
@@ -224,9 +223,6 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                         _ => self.count_retry(&mut hops, leaf)?,
                     }
                     continue 'pinned;
-                }
-                if seen == 0 {
-                    self.require_begun(leaf, &probe)?;
                 }
                 let entries = &snapshot.entries[..snapshot.len];
                 let from = if is_first { self.start_in(entries, &probe, is_excluded) } else { 0 };
@@ -350,6 +346,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             end = Bound::Excluded(low);
         }
+    }
+
+    /// The leaf in which a range that begins with a key may begin.
+    fn first_leaf(&self, probe: &Probe<'_>) -> Result<Leaf> {
+        let leaf = self.leaf_at(Goal::At(*probe))?;
+        self.prefetch_leaf(leaf);
+        self.require_begun(leaf, probe)?;
+        Ok(leaf)
     }
 
     /// Copies the leaf in which the last key of a range that ends so belongs; `None` when it died meanwhile.

@@ -1,6 +1,6 @@
 //! B-link trees with records.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ const KEYS: u64 = 20;
 const STEPS: u64 = 200_000;
 /// The upper half of a record's first word.
 const RECORD_TAG: u64 = 0x5245_4344;
+/// The same of an inner node.
+const INNER_TAG: u64 = 0x494e_4e52;
 
 type Tree = BlinkTree<str, [u8], Arc<Memory>>;
 
@@ -132,6 +134,53 @@ fn a_flipped_bit_of_a_record_is_never_silent() {
     }
     assert!(flips > 500, "{flips}");
     assert_eq!(failures, [""; 0]);
+}
+
+/// Searches are led by heads of separators. One that has changed may lead them past their key, where they find nothing.
+#[test]
+fn a_flipped_bit_of_a_node_hides_no_key_silently() {
+    let memory = Arc::new(Memory::new(SIZE));
+    const KEYS: u64 = 300;
+    {
+        let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+        let tree = Tree::create(&pool, "tree").unwrap();
+        (0..KEYS).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+    }
+    let is_node = |at: &u64| memory.word(*at) >> 32 == INNER_TAG && at.is_multiple_of(64);
+    let nodes: Vec<u64> = memory.used(FIRST).into_iter().filter(is_node).collect();
+    assert!(!nodes.is_empty());
+    let (mut hidden, mut skipped, mut told, mut unnoticed) = (0, 0, 0, Vec::new());
+    for at in nodes.iter().flat_map(|node| (node + 64..node + 512).step_by(8)) {
+        for bit in (at as u32 / 8 % 3..64).step_by(3) {
+            memory.mark();
+            memory.damage(at, memory.word(at) ^ 1 << bit);
+            let pool = Pool::recover(Arc::clone(&memory)).unwrap();
+            if let Ok(tree) = Tree::open(&pool, "tree") {
+                let read = (0..KEYS).map(|number| tree.get(&key(number)));
+                let missed = read.filter(|found| matches!(found, Ok(None))).count();
+                let erred = (0..KEYS).filter(|number| tree.get(&key(*number)).is_err()).count();
+                let mut scanned = 0;
+                let range = (Bound::Included("key 00007"), Bound::Excluded("key 00009"));
+                let told_all = tree.ascend(range, |_, _| {
+                    scanned += 1;
+                    ControlFlow::Continue(())
+                });
+                let has_missed = told_all.is_ok() && scanned != 2;
+                skipped += usize::from(has_missed);
+                hidden += missed;
+                told += erred;
+                let is_content = tree.check().is_ok_and(|violations| violations.is_empty());
+                if is_content && (missed + erred > 0 || told_all.is_err() || has_missed) {
+                    unnoticed.push(format!("{at:#x} bit {bit}"));
+                }
+            }
+            drop(pool);
+            memory.put_back();
+        }
+    }
+    assert_eq!(unnoticed, [""; 0]);
+    assert_eq!((hidden, skipped), (0, 0));
+    assert!(told > 1_000, "{told}");
 }
 
 /// Where a record's value has these eight bytes.
