@@ -4,6 +4,7 @@ mod batched;
 #[cfg(feature = "client-tests")]
 mod clients;
 mod common;
+mod damage;
 mod disk;
 #[cfg(feature = "client-tests")]
 mod disk_clients;

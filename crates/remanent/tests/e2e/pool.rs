@@ -6,7 +6,7 @@ use remanent::structures::batch_list::{
     AppendList, BatchList, FlushAlwaysList, LogList, TableList,
 };
 use remanent::structures::{BatchMap, BatchOptions};
-use remanent::{BlinkTree, BpTree, HashMap, Map, OrderedMap, Pool};
+use remanent::{BlinkTree, BpTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
 use serde_json::{Value, json};
 
 use super::common::{
@@ -39,6 +39,7 @@ fn every_structure_of_ours_is_checked() {
     let pool = Pool::options().size_max(64 << 20).create(&path).unwrap();
     let options = BatchOptions::without_thread();
     HashMap::<str, u64>::create(&pool, "map").unwrap().insert("key", &1).unwrap();
+    HashMultiMap::<str, u64>::create(&pool, "rows").unwrap().insert("key", &1).unwrap();
     BlinkTree::<str, u64>::create(&pool, "tree").unwrap().insert("key", &1).unwrap();
     BpTree::<u64, u64>::create(&pool, "versions").unwrap().insert(&1, &1).unwrap();
     BatchMap::<[u8], [u8]>::create(&pool, "batches", options)
