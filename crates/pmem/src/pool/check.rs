@@ -72,6 +72,8 @@ impl<M: Medium> Pool<M> {
 
     /// Which numbers have a root: also one whose entry is damaged.
     fn check_roots(&self, report: &mut CheckReport) -> Vec<bool> {
+        // Who creates or removes a root holds this until it is done.
+        let _registry = self.registry().lock(self.medium());
         let mut is_root = vec![false; usize::from(ROOT_COUNT) + 1];
         for id in (1..=ROOT_COUNT).map(RootId) {
             match self.check_root(id) {

@@ -98,13 +98,16 @@ impl<M: Medium> Pool<M> {
         Ok(roots)
     }
 
-    /// Whether there is a live root of that number; its entry has to be whole, and its heap its own.
+    /// Whether there is a live root of that number; its entry has to be whole, and its heap its own. Nobody creates or
+    /// removes roots meanwhile.
     pub(super) fn check_root(&self, id: RootId) -> Result<bool> {
         match self.medium().load(id.entry() + STATE) {
             NONE => Ok(false),
             LIVE => self.check_heap(&self.read_entry(id)?).map(|()| true),
-            // Opening completes what was being created or dropped.
-            CREATING | DROPPING => Ok(true),
+            CREATING | DROPPING => {
+                let what = "a root was being created or removed, and opening has not completed it";
+                Err(Error::corrupt(id.entry() + STATE, what))
+            }
             unknown => Err(unknown_state(id, unknown)),
         }
     }

@@ -29,9 +29,16 @@ pub(super) struct Table {
 struct Watch {
     /// Blocks that were replaced or taken out, since the table was opened.
     retired: BTreeSet<u64>,
+    /// How many blocks that was, the same ones again included.
+    replaced: u64,
     /// By thread, the block that it is about to read.
     reading: BTreeMap<u64, u64>,
 }
+
+/// Blocks that others replace while one is read: enough for its memory to come round again.
+const REPLACED_MEANWHILE: u64 = 4;
+/// The others may have ended, or wait for something else.
+const PAUSES_MAX: u32 = 20;
 
 /// A block is allocated that was retired before.
 pub(super) const REUSED: &str = "a block is reused";
@@ -105,6 +112,7 @@ impl Table {
     fn note_retired(&self, offset: u64) {
         let is_read = self.watch(|watch| {
             watch.retired.insert(offset);
+            watch.replaced += 1;
             watch.reading.values().any(|block| *block == offset)
         });
         if is_read {
@@ -153,7 +161,7 @@ impl Table {
         let mut lane = self.heap.enter().prepare_to_write();
         loop {
             let old = self.slot(slot).load_durable();
-            let content = self.read(old)?;
+            let content = self.read_long(old)?;
             if old.is_null() {
                 self.heap.verify()?;
                 return Ok(None);
@@ -188,12 +196,31 @@ impl Table {
         let word = self.slot(slot).load_durable();
         let thread = self.heap.medium().thread();
         self.watch(|watch| watch.reading.insert(thread, word.offset()));
-        // Others run, so that the block may be on its way out when it is read.
-        self.heap.medium().pause();
-        let content = self.read(word);
+        let content = self.read_long(word);
         self.watch(|watch| watch.reading.remove(&thread));
         self.heap.verify()?;
         content
+    }
+
+    /// What the block holds, while others replace several, so that it may be on its way out: it must not change before the
+    /// reader is gone, whatever becomes of its slot.
+    fn read_long(&self, word: Word) -> Result<Option<Content>> {
+        let content = self.read(word);
+        let replaced = self.watch(|watch| watch.replaced);
+        for _ in 0..PAUSES_MAX {
+            self.heap.medium().pause();
+            if self.watch(|watch| watch.replaced) >= replaced + REPLACED_MEANWHILE {
+                break;
+            }
+        }
+        let again = self.read(word);
+        if let (Ok(before), Ok(after)) = (&content, &again)
+            && before != after
+        {
+            let what = format!("block had {before:?}, has {after:?}: given out under its reader");
+            return Err(Error::Corrupt { offset: word.offset(), what });
+        }
+        content.and(again)
     }
 
     /// What the block holds. Called inside a lane, so that the block is not freed meanwhile.

@@ -68,6 +68,8 @@ pub(super) enum Op {
     Create(u64),
     Remove(u64),
     Put(u64, Content),
+    /// Tries to remove a root that is open.
+    RemoveOpen(u64),
     Check,
 }
 
@@ -91,6 +93,24 @@ impl Roots {
         match pool.create_root::<Table>(&name(number)) {
             Ok(_) => Ok(true),
             Err(Error::RootExists { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the root was there, and stayed.
+    fn remove_open(pool: &Pool<Arc<Sim>>, number: u64) -> Result<bool> {
+        let table = match pool.open_root::<Table>(&name(number)) {
+            Err(Error::NoSuchRoot { .. }) => return Ok(false),
+            opened => opened?,
+        };
+        let removed = pool.remove_root(&name(number));
+        drop(table);
+        match removed {
+            Err(Error::RootInUse { .. }) => Ok(true),
+            Ok(()) => Err(Error::Corrupt {
+                offset: 0,
+                what: "a root that is open was removed".to_owned(),
+            }),
             Err(error) => Err(error),
         }
     }
@@ -154,6 +174,7 @@ impl Subject for Roots {
             }
             Op::Remove(number) => answer(Self::remove_root(pool, number), |answer| answer),
             Op::Put(number, content) => answer(Self::put(pool, number, content), |answer| answer),
+            Op::RemoveOpen(number) => answer(Self::remove_open(pool, number), Answer::Bool),
             Op::Check => answer(pool.info(), |_| Answer::None),
         }
     }
@@ -170,6 +191,7 @@ impl Subject for Roots {
                 }
                 None => Answer::Bool(false),
             },
+            Op::RemoveOpen(number) => Answer::Bool(state.contains_key(&number)),
             Op::Check => Answer::None,
         }
     }
@@ -186,10 +208,11 @@ impl Subject for Roots {
 
     fn op(&self, rng: &mut Rng) -> Op {
         let number = rng.below(self.names);
-        match rng.below(8) {
+        match rng.below(9) {
             0..=2 => Op::Create(number),
             3..=4 => Op::Remove(number),
             5..=6 => Op::Put(number, (*rng.pick(self.lens), rng.below(1 << 30))),
+            7 => Op::RemoveOpen(number),
             _ => Op::Check,
         }
     }

@@ -143,7 +143,7 @@ fn reused_heaps() -> Vec<Scenario> {
         ..small_blocks()
     };
     let shared = Allocator { churn: (4, 5), ..reused.clone() };
-    let read = Allocator { slots: 1, gets: 6, ..shared.clone() };
+    let read = Allocator { slots: 1, gets: 2, size_max: (OVERHEAD + 24) << 16, ..shared.clone() };
     vec![
         Scenario::new("heap/reused", "blocks are reused", reused.clone(), alone(4, 8))
             .reaching(&[REUSED]),
@@ -159,7 +159,7 @@ fn reused_heaps() -> Vec<Scenario> {
             "heap/contention-reused",
             "blocks are reused beside their readers",
             read,
-            briefly(3, 3, 6),
+            briefly(3, 3, 14),
         )
         .with_weight(30)
         .reaching(&[REUSED, RETIRED_UNDER_READER, HELD_BACK]),
@@ -608,6 +608,13 @@ fn line_transactions() -> Vec<Scenario> {
             briefly(3, 1, 2),
         )
         .with_weight(20),
+        Scenario::new(
+            "line_tx/contention-last",
+            "the bytes beside the selector",
+            Objects { hot: &[24, 30], ..objects::<[u8; 31]>(1) },
+            briefly(3, 2, 3),
+        )
+        .with_weight(100),
     ]
 }
 

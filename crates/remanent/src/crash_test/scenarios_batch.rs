@@ -100,7 +100,10 @@ fn filling_batch_maps() -> Vec<Scenario> {
             prepared(alone(0, 8)),
         ),
         scenario("batch_map/segments", "segments are filled", FILLING, few(alone(1, 9))),
-        scenario("batch_map/compact", "segments are emptied", sparse, prepared(alone(2, 8))),
+        scenario("batch_map/filled", "segments are filled, often", FILLING, few(alone(1, 9)))
+            .with_weight(20),
+        scenario("batch_map/compact", "segments are emptied", sparse, prepared(alone(2, 8)))
+            .with_weight(40),
         scenario(
             "batch_map/buried",
             "tombstones and what they hide",
@@ -135,6 +138,13 @@ fn shared_batch_maps() -> Vec<Scenario> {
     let in_file = pages(together(2, 2, 4));
     vec![
         scenario("batch_map/threads", "two threads", entries.clone(), together(2, 2, 5)),
+        scenario(
+            "batch_map/threads-late",
+            "one falls behind while the other goes on",
+            entries.clone(),
+            prepared(by_priority(2, 2, 5)),
+        )
+        .with_weight(40),
         scenario("batch_map/threads-eager", "both make batches safe", eager, together(2, 2, 5)),
         scenario("batch_map/threads-compact", "one empties while others write", sparse, emptying),
         scenario("batch_map/threads-process", "the process dies", entries.clone(), process),

@@ -139,6 +139,13 @@ fn on_memory() -> Vec<Scenario> {
             together(3, 2, 2),
         ),
         Scenario::new("disk/snapshots", "made and removed", with(SNAPSHOTS), alone(4, 6)),
+        Scenario::new(
+            "disk/snapshots-often",
+            "made and removed, in many orders",
+            with(SNAPSHOTS),
+            prepared(alone(6, 10)),
+        )
+        .with_weight(12),
         Scenario::new("disk/spilled", "records in blocks", spilled, spilled_config).with_weight(4),
         Scenario::new("disk/full", "the pool is full", full, refusing(prepared(alone(12, 6)))),
         Scenario::new(

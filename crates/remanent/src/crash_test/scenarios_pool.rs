@@ -45,6 +45,13 @@ pub(super) fn pools() -> Vec<Scenario> {
     };
     vec![
         Scenario::new("pool/roots", "roots created, filled, removed", roots(), alone(2, 6)),
+        Scenario::new(
+            "pool/many-roots",
+            "roots created, filled, removed, in many orders",
+            roots(),
+            prepared(alone(3, 12)),
+        )
+        .with_weight(10),
         Scenario::new("pool/growth", "the file grows", nearly_full(), alone(2, 5))
             .reaching(&["growth", "sync"]),
         Scenario::new("pool/growth-fails", "the disk is full", nearly_full(), refused),
@@ -93,7 +100,7 @@ pub(super) fn shrinking_pools() -> Vec<Scenario> {
             nearly_full(),
             without_room(6, prepared(alone(2, 5))),
         )
-        .with_weight(30)
+        .with_weight(80)
         .reaching(&["growth", "release", "no room"]),
         Scenario::new(
             "pool/space-no-room",
