@@ -126,7 +126,7 @@ impl<M: Medium> Device<M> {
     fn recover_lanes(&self) -> Result<Vec<Doubtful>> {
         let medium = self.medium();
         // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.persist(self.meta, META_LEN);
         let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
         let mut newest: HashMap<u64, u32> = HashMap::new();
@@ -177,7 +177,7 @@ impl<M: Medium> Device<M> {
         }
         self.heap.verify()?;
         // Fence: the blocks that were found whole, before any line leads to them.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.fence();
         redo(medium, self.key, changes, &torn);
         Ok(self.heap.verify()?)

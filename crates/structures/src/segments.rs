@@ -100,7 +100,7 @@ impl Segments {
     pub(crate) fn open<M: Medium>(heap: &Heap<M>, directory: u64) -> Result<Self> {
         let medium = heap.medium();
         // Flush and fence: what a killed process left in the caches, before anything is decided by it.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.persist(directory, DIRECTORY_LEN);
         let segments = Self::create(directory);
         let mut blocks = HashSet::from([directory]);

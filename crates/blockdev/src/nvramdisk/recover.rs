@@ -156,7 +156,7 @@ impl<M: Medium> Device<M> {
             return Ok(());
         }
         // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.persist(self.places.meta, JOURNAL_LEN);
         let records = (0..LANE_COUNT).map(|lane| {
             let [vpn, l1, l2] = self.load_record(lane);

@@ -27,7 +27,7 @@ impl<M: Medium> Heap<M> {
         let mut any = false;
         // Flush and fence: the header, before anything is decided by it. Also after a proper close: this root
         // may not have been opened since the crash.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         self.medium().persist(self.header(), layout::HEADER_LEN);
         for index in 0..LANE_COUNT {
             let lane = layout::lane(self.chunk, index);

@@ -200,11 +200,11 @@ impl<M: Medium> Pool<M> {
         if medium.len() >= CHUNK_LEN {
             // Flush and fence: superblocks and roots as a killed process left them in the caches, before
             // the older superblock is overwritten and anything is decided by a root's state.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             medium.persist(0, CHUNK_LEN);
         }
         // Sync: a file's length and holes as a killed process left them, before anything is decided by them.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.sync_file()?;
         let (mut superblock, lost_superblock) = Superblock::read_fitting(&medium)?;
         guarantee.write_disturbance |= superblock.write_disturbance;
@@ -214,7 +214,7 @@ impl<M: Medium> Pool<M> {
         let was_clean = superblock.clean;
         if !was_clean {
             // Flush: the same for state words. Fenced with the superblock below.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             layout::state_words(superblock.size).for_each(|(at, len)| medium.flush(at, len));
         }
         superblock.clean = false;

@@ -118,7 +118,7 @@ pub(super) fn recover<M: Medium>(medium: &M, is_kept: bool) {
         return;
     }
     // Flush and fence: images as a killed process left them in the caches, before anything is decided by them.
-    // Redundant: but where a process was killed before, which the simulator does not know.
+    // Redundant: but where a process was killed before, and the power fails later.
     medium.persist(AREA, LEN);
     let count = medium.load(AREA + COUNT);
     if !(1..=LINES_MAX).contains(&count) || checksum(medium, count) != medium.load(AREA) {

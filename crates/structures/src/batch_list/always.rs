@@ -31,7 +31,7 @@ impl Variant for FlushAlways {
         let elements_max = stream.capacity() / Shape::PLAIN.size(0);
         loop {
             // Flush: what a killed process left in the caches, before anything is built upon it.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(tail.offset + NEXT, WORD_LEN);
             let next = Position(medium.load(tail.offset + NEXT));
             if next == Position::NONE {

@@ -257,7 +257,7 @@ impl<M: Medium> Core<M> {
         self.log.seal(slot, at);
         if sequence >= safe.sequence {
             // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             medium.persist(segment.offset, (at + END_LEN).min(segment.len));
         }
         end
@@ -390,7 +390,7 @@ fn read_segments<M: Medium>(
     let (mut parts, mut odd, mut spares) = Read::default();
     for (slot, segment) in segments.slots() {
         // Flush: fenced below.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.flush(segment.offset, LINE_LEN);
         spares.total += 1;
         if medium.load(segment.offset + SEQUENCE) != void_mark(salt, segment.offset) {
@@ -402,7 +402,7 @@ fn read_segments<M: Medium>(
         }
     }
     // Fence: what the segments say of each other, before any of them is made void by it.
-    // Redundant: but where a process was killed before, which the simulator does not know.
+    // Redundant: but where a process was killed before, and the power fails later.
     medium.fence();
     let used = |slot: &Slot| segments.get(*slot).is_none();
     spares.vacant = (0..segments.end().0).map(Slot).filter(used).collect();

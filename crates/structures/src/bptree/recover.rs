@@ -192,7 +192,7 @@ where
         let low = self.low(offset);
         loop {
             // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             self.medium().flush(node.at, Self::shape(node).node_len);
             if node.at == offset || node.level <= wanted.level {
                 return node.at == offset;

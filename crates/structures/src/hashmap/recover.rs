@@ -183,7 +183,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut course = Course::from_bucket::<K>(start, bits);
         loop {
             // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, which the simulator does not know.
+            // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(at, 8);
             if link.has(DUMMY) {
                 let bucket = self.step_to_dummy(&mut course, at, link)?;
@@ -204,7 +204,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let own = Link::at(medium, node).load();
             if node == block.offset {
                 // Flush: as above; the node's own link says whether it is marked.
-                // Redundant: but where a process was killed before, which the simulator does not know.
+                // Redundant: but where a process was killed before, and the power fails later.
                 medium.flush(node, 8);
                 let is_gone = self.is_gone(node, own)?;
                 if is_gone {

@@ -150,7 +150,7 @@ pub(crate) fn recover_version<M: Medium>(
     if medium.needs_flush() {
         // Flush and fence: what a killed process stored may lie in the caches alone. It is made durable
         // before anybody acts on it, or takes it for durable and stores it no more.
-        // Redundant: but where a process was killed before, which the simulator does not know.
+        // Redundant: but where a process was killed before, and the power fails later.
         medium.persist(base, form.stride(len));
     }
     let version = find_version(medium, form, base, len)?;
