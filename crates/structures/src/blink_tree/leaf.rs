@@ -324,6 +324,25 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// The same of a leaf that is held, which must also not end before the key: what is put into it would be there twice.
+    #[inline(always)]
+    pub(super) fn require_home(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
+        self.require_begun(leaf, probe)?;
+        match self.right_of(leaf, probe) {
+            None => Ok(()),
+            Some(_) => Err(self.ends_before(leaf)),
+        }
+    }
+
+    #[cold]
+    fn ends_before(&self, leaf: Leaf) -> Error {
+        Error::corrupt(
+            &self.heap,
+            leaf.0,
+            "the way from the root leads a key to this leaf, which ends before it",
+        )
+    }
+
     #[cold]
     fn no_leaf(&self, leaf: Leaf) -> Error {
         Error::corrupt(&self.heap, leaf.0, "no leaf is where the way from the root leads")

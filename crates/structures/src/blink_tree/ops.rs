@@ -228,7 +228,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let (change, result) = match found {
                 None => {
                     self.certain_miss(leaf)?;
-                    self.require_begun(leaf, probe)?;
+                    self.require_home(leaf, probe)?;
                     decide(None)
                 }
                 Some(slot) => {

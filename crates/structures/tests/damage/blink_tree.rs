@@ -149,7 +149,8 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
     let is_node = |at: &u64| memory.word(*at) >> 32 == INNER_TAG && at.is_multiple_of(64);
     let nodes: Vec<u64> = memory.used(FIRST).into_iter().filter(is_node).collect();
     assert!(!nodes.is_empty());
-    let (mut hidden, mut skipped, mut told, mut unnoticed) = (0, 0, 0, Vec::new());
+    let (mut hidden, mut doubled, mut skipped, mut told) = (0, 0, 0, 0);
+    let mut unnoticed = Vec::new();
     for at in nodes.iter().flat_map(|node| (node + 64..node + 512).step_by(8)) {
         for bit in (at as u32 / 8 % 3..64).step_by(3) {
             memory.mark();
@@ -159,6 +160,8 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
                 let read = (0..KEYS).map(|number| tree.get(&key(number)));
                 let missed = read.filter(|found| matches!(found, Ok(None))).count();
                 let erred = (0..KEYS).filter(|number| tree.get(&key(*number)).is_err()).count();
+                let again = (0..KEYS).map(|number| tree.insert(&key(number), b"again"));
+                doubled += again.filter(|inserted| matches!(inserted, Ok(true))).count();
                 let mut scanned = 0;
                 let range = (Bound::Included("key 00007"), Bound::Excluded("key 00009"));
                 let told_all = tree.ascend(range, |_, _| {
@@ -179,7 +182,7 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
         }
     }
     assert_eq!(unnoticed, [""; 0]);
-    assert_eq!((hidden, skipped), (0, 0));
+    assert_eq!((hidden, doubled, skipped), (0, 0, 0));
     assert!(told > 1_000, "{told}");
 }
 
