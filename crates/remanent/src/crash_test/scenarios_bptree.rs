@@ -68,7 +68,7 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
                 ..alone(3, 1)
             },
         )
-        .with_weight(2),
+        .with_weight(4),
         Scenario::new(
             "bptree/process",
             "the process dies",
