@@ -457,6 +457,8 @@ impl<M: Medium> Pool<M> {
         let has_zeros = punched && !medium.needs_flush();
         let kind = if has_zeros { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
+        // Held from here on: who looks for chunks meets all of the run or nothing, and takes none of it before it is noted.
+        let mut search = self.search().lock(medium);
         if run > 1 {
             self.store_own((1..run).map(|index| (ChunkId(first.0 + index).state(), free)));
             // Flush and fence: the head goes last, it is what says how long the run is.
@@ -465,7 +467,6 @@ impl<M: Medium> Pool<M> {
         self.store_own([(first.state(), free)]);
         // Flush and fence: free for good before anyone may take it.
         medium.persist(first.state(), WORD_LEN);
-        let mut search = self.search().lock(medium);
         if first < search.next {
             search.fits_behind = u32::MAX;
         }

@@ -144,6 +144,8 @@ fn reused_heaps() -> Vec<Scenario> {
     };
     let shared = Allocator { churn: (4, 5), ..reused.clone() };
     let read = Allocator { slots: 1, gets: 2, size_max: (OVERHEAD + 24) << 16, ..shared.clone() };
+    // A chunk each, and few of them: each is taken by whoever comes first.
+    let scarce = Allocator { lens: &LENS[4..5], size_max: (OVERHEAD + 7) << 16, ..shared.clone() };
     vec![
         Scenario::new("heap/reused", "blocks are reused", reused.clone(), alone(4, 8))
             .reaching(&[REUSED]),
@@ -163,6 +165,14 @@ fn reused_heaps() -> Vec<Scenario> {
         )
         .with_weight(30)
         .reaching(&[REUSED, RETIRED_UNDER_READER, HELD_BACK]),
+        Scenario::new(
+            "heap/contention-chunks",
+            "chunks are taken by one thread while another gives them back",
+            scarce,
+            refusing(briefly(3, 3, 14)),
+        )
+        .with_weight(30)
+        .reaching(&[REUSED]),
         Scenario::new("heap/killed", "killed, then power lost", reused, killed(alone(3, 6)))
             .with_weight(2),
     ]
