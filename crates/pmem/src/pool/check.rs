@@ -45,7 +45,9 @@ impl<M: Medium> Pool<M> {
     /// Checks both superblocks, the root directory and every state word, and tells what was
     /// [set aside](Pool::set_aside). What belongs to a structure is checked by the structure.
     ///
-    /// Takes memory for a bounded number of violations, whatever is damaged.
+    /// Takes memory for a bounded number of violations, whatever is damaged. The pool may be in use: who creates or removes
+    /// a root meanwhile, or needs or frees a chunk, waits. Not to be called while a root is created or opened
+    /// ([`RootObject`](super::RootObject)), which would wait for itself.
     ///
     /// # Errors
     ///
@@ -59,8 +61,15 @@ impl<M: Medium> Pool<M> {
         if let Some(lost) = lost.filter(|_| !self.guarantee().write_disturbance) {
             report.tell(lost.offset, lost.what);
         }
-        let owners = self.check_roots(&mut report);
-        self.check_chunks(&owners, &mut report);
+        {
+            let medium = self.medium();
+            // Who creates or removes a root holds this until it is done.
+            let _registry = self.registry().lock(medium);
+            let owners = self.check_roots(&mut report);
+            // So does who takes or gives back a run of chunks.
+            let search = self.search().lock(medium);
+            self.check_chunks(&owners, search.end, &mut report);
+        }
         for aside in self.set_aside() {
             report.tell(aside.offset, aside.what);
         }
@@ -72,8 +81,6 @@ impl<M: Medium> Pool<M> {
 
     /// Which numbers have a root: also one whose entry is damaged.
     fn check_roots(&self, report: &mut CheckReport) -> Vec<bool> {
-        // Who creates or removes a root holds this until it is done.
-        let _registry = self.registry().lock(self.medium());
         let mut is_root = vec![false; usize::from(ROOT_COUNT) + 1];
         for id in (1..=ROOT_COUNT).map(RootId) {
             match self.check_root(id) {
@@ -87,8 +94,7 @@ impl<M: Medium> Pool<M> {
         is_root
     }
 
-    fn check_chunks(&self, is_root: &[bool], report: &mut CheckReport) {
-        let end = self.chunk_end();
+    fn check_chunks(&self, is_root: &[bool], end: ChunkId, report: &mut CheckReport) {
         let mut headless: Headless = None;
         let mut at = ChunkId(0).next_data();
         while at < end {
@@ -122,7 +128,7 @@ impl<M: Medium> Pool<M> {
                     }
                     self.check_seal(at, state, report);
                     if state.kind == ChunkKind::LargeHead {
-                        run = self.check_run(at, state.run, state.owner, report);
+                        run = self.check_run(at, state, end, report);
                     }
                 }
                 Err(error) => report.tell(at.state(), error.to_string()),
@@ -141,8 +147,13 @@ impl<M: Medium> Pool<M> {
     }
 
     /// Returns how many chunks of the run are its own: what comes behind them is looked at by itself.
-    fn check_run(&self, head: ChunkId, run: u32, owner: u16, report: &mut CheckReport) -> u32 {
-        let end = self.chunk_end();
+    fn check_run(
+        &self,
+        head: ChunkId,
+        ChunkState { run, owner, .. }: ChunkState,
+        end: ChunkId,
+        report: &mut CheckReport,
+    ) -> u32 {
         for index in 1..run {
             let chunk = ChunkId(head.0.saturating_add(index));
             let is_body = chunk < end
