@@ -9,12 +9,16 @@
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::PAGE_LEN;
 use crate::mapping::Mapping;
 
 /// Bytes of a huge page.
 pub(crate) const HUGE_LEN: u64 = 2 << 20;
+
+/// How long is waited for the thread; it takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Linux 6.1; the `libc` crate has it for some targets only.
 const MADV_COLLAPSE: libc::c_int = 25;
@@ -30,6 +34,8 @@ pub(crate) struct Preparer {
 struct Shared {
     asked: Mutex<Asked>,
     more: Condvar,
+    /// The thread has done with a region.
+    done: Condvar,
 }
 
 /// Regions by their numbers.
@@ -38,6 +44,8 @@ struct Asked {
     /// Everything that was ever asked for, unless it was given back.
     known: HashSet<u64>,
     waiting: BTreeSet<u64>,
+    /// What the thread works at.
+    present: Option<u64>,
     /// Where what was asked for last begins: from here on nothing was in use then.
     ahead: u64,
     stops: bool,
@@ -49,6 +57,7 @@ impl Asked {
     fn take(&mut self) -> Option<u64> {
         let next = self.waiting.range(self.ahead..).next().or(self.waiting.last()).copied()?;
         self.waiting.remove(&next);
+        self.present = Some(next);
         Some(next)
     }
 }
@@ -60,7 +69,10 @@ impl Preparer {
         let (mapping, orders) = (Arc::clone(mapping), Arc::clone(&shared));
         let thread = thread::Builder::new().name("remanent-pages".to_owned()).spawn(move || {
             while let Some(region) = orders.next() {
-                if !prepare(&mapping, region * HUGE_LEN) {
+                let goes_on = prepare(&mapping, region * HUGE_LEN);
+                orders.lock().present = None;
+                orders.done.notify_all();
+                if !goes_on {
                     return;
                 }
             }
@@ -82,13 +94,17 @@ impl Preparer {
     }
 
     /// Takes back what was asked for a range that the pool does not use any more: it is not to take space
-    /// again.
+    /// again. Waits, some milliseconds at most, while the thread works at a part of it.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
+        let regions = offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN);
         let mut asked = self.shared.lock();
-        for region in offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN) {
+        for region in regions.clone() {
             asked.known.remove(&region);
             asked.waiting.remove(&region);
         }
+        let is_present = |asked: &mut Asked| asked.present.is_some_and(|at| regions.contains(&at));
+        let done = self.shared.done.wait_timeout_while(asked, PATIENCE, is_present);
+        drop(done.unwrap_or_else(PoisonError::into_inner));
     }
 }
 
