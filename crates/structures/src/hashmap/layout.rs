@@ -251,8 +251,10 @@ impl Shape {
             Some(fixed) => len == u64::from(fixed),
             None => len <= LEN_MAX,
         };
-        let shape = Shape { sum, ..Self::new::<K, V>(key_len, value_len) };
-        (fits(key_len, K::LEN) && fits(value_len, V::LEN)).then_some(shape)
+        if !fits(key_len, K::LEN) || !fits(value_len, V::LEN) {
+            return None;
+        }
+        Some(Shape { sum, ..Self::new::<K, V>(key_len, value_len) })
     }
 
     /// The words with lengths and checksum, and where they go, when the node needs some.
