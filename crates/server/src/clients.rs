@@ -52,13 +52,13 @@ impl Clients {
         self.list().connected.values().cloned().collect()
     }
 
-    /// Closes the client that takes most memory among those that have taken some for as long as `patience`, and returns
-    /// it: it does not read its answers, or does not send the rest of its request.
+    /// Closes the client that takes most memory among those that have taken some for as long as `patience` without getting
+    /// on, and returns it: it does not read its answers, or does not send the rest of its request.
     pub(crate) fn close_largest(&self, patience: Duration) -> Option<Arc<Record>> {
         // Relaxed: estimates, of which the largest is good enough.
         let taken = |record: &Record| record.memory_len.load(Ordering::Relaxed);
         let mut records = self.all();
-        records.retain(|record| record.held_memory_for().is_some_and(|time| time >= patience));
+        records.retain(|record| record.has_stalled_for().is_some_and(|time| time >= patience));
         let largest = records.into_iter().max_by_key(|record| taken(record))?;
         largest.closing.notify_one();
         Some(largest)
@@ -102,7 +102,7 @@ pub(crate) struct Record {
     last_verb: AtomicU8,
     /// Bytes that it takes of the clients' memory.
     memory_len: AtomicU64,
-    /// Milliseconds after `connected`, and 1, since when it takes some; 0 where it takes none.
+    /// Milliseconds after `connected`, and 1, since when it takes some without getting on; 0 where it takes none.
     memory_since_ms: AtomicU64,
     about: Mutex<About>,
 }
@@ -175,8 +175,15 @@ impl Record {
         }
     }
 
-    /// For how long it has taken memory without a pause.
-    fn held_memory_for(&self) -> Option<Duration> {
+    /// Says that the client got on: a request of it was run, or its answers were sent.
+    pub(crate) fn get_on(&self) {
+        if self.memory_since_ms.load(Ordering::Relaxed) != 0 {
+            self.memory_since_ms.store(self.age_ms() + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// For how long it has taken memory without getting on.
+    fn has_stalled_for(&self) -> Option<Duration> {
         let since_ms = self.memory_since_ms.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Duration::from_millis(self.age_ms().saturating_sub(since_ms)))
     }

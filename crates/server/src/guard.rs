@@ -1,20 +1,24 @@
-//! Who guesses passwords: each wrong one from an address is answered later than the one before.
+//! Who guesses passwords: each wrong one from an address is answered later than the one before, and so is a right one that
+//! comes meanwhile. So nobody learns earlier whether a guess was right, and nobody who knows the password is locked out.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long the answer to the first wrong password waits; each further one from the same address twice as long.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
-/// How long an answer waits at most, also for those that were asked at the same time.
+/// How long an answer waits at most, also for those that were asked at the same time: those wait for equally long.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 /// After so long without a wrong password an address begins anew.
 const MEMORY: Duration = Duration::from_secs(60);
 /// Addresses that are remembered at a time; beyond, strangers wait as long as the worst.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Wrong passwords, by the address that they came from.
+/// Bits of an IPv6 address that one customer has to himself.
+const OWN_BITS: u32 = 64;
+
+/// Wrong passwords, by the address that they came from, or the network of IPv6 addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Guard(Mutex<HashMap<IpAddr, Guesses>>);
 
@@ -37,7 +41,7 @@ pub(crate) struct Penalty {
 impl Guard {
     /// Notes a wrong password.
     pub(crate) fn wrong(&self, address: IpAddr, now: Instant) -> Penalty {
-        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (address, mut addresses) = (network_of(address), self.addresses());
         if addresses.len() >= ADDRESSES_MAX {
             addresses.retain(|_, guesses| now < guesses.answered + MEMORY);
         }
@@ -50,14 +54,36 @@ impl Guard {
         }
         let delay = DELAY_FIRST.saturating_mul(1 << guesses.count.min(16)).min(DELAY_MAX);
         guesses.count = guesses.count.saturating_add(1);
-        // One after the other: many connections at once are no quicker than one.
+        // One after the other, as far as the longest wait allows.
         guesses.answered = (guesses.answered.max(now) + delay).min(now + DELAY_MAX);
         Penalty { delay: guesses.answered - now, count: guesses.count }
     }
 
-    /// Forgets an address: it knows the password.
-    pub(crate) fn right(&self, address: IpAddr) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    /// How long the answer to the right password waits. An address without wrong ones in front is forgotten: it knows the
+    /// password.
+    pub(crate) fn right(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+        let (address, mut addresses) = (network_of(address), self.addresses());
+        let Some(guesses) = addresses.get(&address) else {
+            return (addresses.len() >= ADDRESSES_MAX).then_some(DELAY_MAX);
+        };
+        if guesses.answered > now {
+            return Some(guesses.answered - now);
+        }
+        addresses.remove(&address);
+        None
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Guesses>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> OWN_BITS << OWN_BITS))
+        }
+        address => address,
     }
 }
 
@@ -79,9 +105,31 @@ mod tests {
         assert_eq!(other, Penalty { delay: DELAY_FIRST, count: 1 });
         let later = now + DELAY_MAX + MEMORY + DELAY_FIRST;
         assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
-        guard.wrong(address, later);
-        guard.right(address);
+        // Whoever has paid for the wrong ones, and knows the right one, begins anew.
+        assert_eq!(guard.right(address, later + DELAY_FIRST), None);
         assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
+    }
+
+    #[test]
+    fn a_right_password_is_told_no_earlier_than_a_wrong_one() {
+        let (guard, now) = (Guard::default(), Instant::now());
+        let address = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(guard.right(address, now), None);
+        guard.wrong(address, now);
+        assert_eq!(guard.right(address, now), Some(DELAY_FIRST));
+        // That it was right makes the next guess no cheaper.
+        assert_eq!(guard.wrong(address, now).delay, 3 * DELAY_FIRST);
+        (0..9).for_each(|_| _ = guard.wrong(address, now));
+        assert_eq!(guard.right(address, now), Some(DELAY_MAX));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_address_and_mapped_ones_are_those_of_ipv4() {
+        let (guard, now) = (Guard::default(), Instant::now());
+        let count = |address: &str| guard.wrong(address.parse().unwrap(), now).count;
+        assert_eq!([count("2001:db8::1"), count("2001:db8::ffff:2")], [1, 2]);
+        assert_eq!(count("2001:db8:0:1::1"), 1);
+        assert_eq!([count("192.0.2.1"), count("::ffff:192.0.2.1")], [1, 2]);
     }
 
     #[test]
@@ -93,6 +141,7 @@ mod tests {
         }
         assert_eq!(guard.0.lock().unwrap().len(), ADDRESSES_MAX);
         assert_eq!(guard.wrong(address(u32::MAX), now).delay, DELAY_MAX);
+        assert_eq!(guard.right(address(u32::MAX), now), Some(DELAY_MAX));
         let later = now + 2 * MEMORY;
         assert_eq!(guard.wrong(address(u32::MAX), later).delay, DELAY_FIRST);
         assert_eq!(guard.0.lock().unwrap().len(), 1);

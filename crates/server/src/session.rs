@@ -32,7 +32,7 @@ pub enum Progress {
     Read,
     /// Send the answers, let others have a turn, then go on.
     Yield,
-    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a wrong password was given.
+    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a password was given, after wrong ones.
     Wait(Duration),
     /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
     Long,
@@ -102,7 +102,7 @@ pub(crate) struct Client {
     pub(crate) replies: Replies,
     /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
     pub(crate) end: Option<Progress>,
-    /// Set by a wrong password: how long the present answer waits.
+    /// Set by a password that is wrong, or comes after wrong ones: how long the present answer waits.
     pub(crate) delay: Option<Duration>,
     /// Whether requests are refused because `MULTI` was sent, and neither `EXEC` nor `DISCARD` since.
     pub(crate) is_in_transaction: bool,
@@ -185,6 +185,7 @@ impl<S: Store> Session<S> {
     fn make_room(&mut self) -> bool {
         self.input.drain(..self.done);
         self.done = 0;
+        self.parser.rest();
         let missing = self.parser.wanted().saturating_sub(self.input.len());
         let room = missing.min(self.input.len()).max(READ_LEN);
         let wanted = self.input.len() + room;
@@ -209,6 +210,7 @@ impl<S: Store> Session<S> {
     /// Forgets the answers: they were sent.
     pub fn sent(&mut self) {
         self.output.clear(KEPT_LEN);
+        self.client.record.get_on();
         self.show_buffers();
     }
 
@@ -352,6 +354,9 @@ impl<S: Store> Session<S> {
 
     fn report(&mut self) {
         let record = &self.client.record;
+        if self.client.counts.commands > 0 {
+            record.get_on();
+        }
         let active_ms = record.connected.elapsed().as_millis() as u64;
         // Relaxed: estimates for people who list the clients.
         record.last_active_ms.store(active_ms, Ordering::Relaxed);

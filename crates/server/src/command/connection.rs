@@ -81,18 +81,18 @@ impl<S: Store> Call<'_, S> {
     /// Compares the password that is argument `password` with the right one, and the user that is argument `user` with the
     /// only one there is; 0 stands for that one. Takes the same time for every password of the right length.
     ///
-    /// A wrong one is answered late, and later each time, so that guessing is slow.
+    /// A wrong one is answered late, and later each time, so that guessing is slow; a right one no earlier than those.
     fn check_password(&mut self, user: usize, password: usize) -> Outcome {
         let right = match &self.shared.config.password {
             Some(expected) => expected.as_bytes().ct_eq(self.request.get(password)).into(),
             None => true,
         };
-        let address = self.client.record.address;
+        let (address, now) = (self.client.record.address, Instant::now());
         if right && (user == 0 || self.request.get(user) == USER) {
-            self.shared.guard.right(address.ip());
+            self.client.delay = self.shared.guard.right(address.ip(), now);
             return Ok(());
         }
-        let Penalty { delay, count } = self.shared.guard.wrong(address.ip(), Instant::now());
+        let Penalty { delay, count } = self.shared.guard.wrong(address.ip(), now);
         self.client.delay = Some(delay);
         // Who guesses is not to fill the log.
         if count.is_power_of_two() {

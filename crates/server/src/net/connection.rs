@@ -1,13 +1,17 @@
 //! One connection: reads, lets the session run, sends.
 
 use std::io;
+use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::Ending;
 use crate::{Progress, Session, Store};
+
+/// How often it is looked whether a peer that has sent more is still there.
+const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves a connection until the client or the server ends it.
 ///
@@ -26,6 +30,8 @@ pub(super) async fn serve<S: Store>(
         if let Progress::Wait(delay) = progress {
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
+                // Who guesses and does not wait for the answer leaves room for others.
+                () = closed_by_peer(&socket) => break,
                 _ = ending.stop.wait_for(|stop| *stop) => {}
             }
             progress = Progress::Yield;
@@ -76,6 +82,16 @@ pub(super) async fn serve<S: Store>(
         };
     }
     socket.shutdown().await
+}
+
+/// Returns when the peer sends no more. What it sends meanwhile is not read.
+async fn closed_by_peer(socket: &TcpStream) {
+    while let Ok(ready) = socket.ready(Interest::READABLE).await {
+        if ready.is_read_closed() {
+            return;
+        }
+        tokio::time::sleep(CLOSED_INTERVAL).await;
+    }
 }
 
 fn closed_for_memory() -> io::Error {
