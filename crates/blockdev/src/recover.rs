@@ -53,7 +53,8 @@ impl<M: Medium> Device<M> {
         let mut heap_lane = heap.enter().prepare_to_write();
         let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
         drop(heap_lane);
-        let device = Device::new(heap, meta, Key::new(header), shape);
+        let key = Key::new(&heap);
+        let device = Device::new(heap, meta, key, shape);
         let (medium, key) = (device.medium(), device.key);
         let mut heap_lane = device.heap.enter().prepare_to_write();
         let directory = device.make_directory(&mut heap_lane)?;

@@ -12,8 +12,9 @@
 //! Entries of two blocks that are exchanged, or one that is copied over another, therefore never fit: two blocks of a disk
 //! always have different masks. All else passes by chance once in 2³² times.
 
-use std::hash::{BuildHasher, RandomState};
-use std::time::SystemTime;
+use remanent_pmem::Medium;
+use remanent_pmem::heap::Heap;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line};
 use crate::map::leaves;
@@ -33,9 +34,11 @@ impl Key {
     /// Of the line that says what the key is.
     pub(crate) const UNKNOWN: Key = Key(0);
 
-    /// One that nobody else has, for what lies at `header`.
-    pub(crate) fn new(header: u64) -> Self {
-        Key(RandomState::new().hash_one((SystemTime::now(), header)))
+    /// One that nobody else has, for what lies in this heap: no other that ever was has its pool's random identity, its
+    /// number and its generation.
+    pub(crate) fn new<M: Medium>(heap: &Heap<M>) -> Self {
+        let creation = u64::from(heap.owner().0) | heap.generation() << 32;
+        Key(xxh3_64_with_seed(&heap.pool().uuid(), creation))
     }
 
     /// That of a line which is no node's.

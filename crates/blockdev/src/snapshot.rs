@@ -15,7 +15,6 @@
 //! ```
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use remanent_pmem::{LINE_LEN, Medium};
 
@@ -131,8 +130,7 @@ fn line(meta: u64, number: u64) -> u64 {
 impl<M: Medium> Device<M> {
     /// Keeps the disk as it is now under a name.
     pub(crate) fn make_snapshot(&self, name: &str) -> Result<()> {
-        let created_unix_s =
-            SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+        let created_unix_s = self.medium().unix_s();
         self.alone(|lanes| {
             let mut structure = self.structure.lock(self.medium());
             let number = structure.snapshots.vacant(name)?;

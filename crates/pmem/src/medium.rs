@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Result;
 use crate::order::{self, Method};
@@ -284,6 +285,11 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// A small number that is this thread's own while it lives, used to spread threads over lanes.
     fn thread(&self) -> u64;
 
+    /// Seconds since 1970, for what people are told of later. A simulated world has a clock of its own.
+    fn unix_s(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    }
+
     /// The first fault since the medium was opened, if any.
     fn fault(&self) -> Option<Fault>;
 }
@@ -399,6 +405,9 @@ impl<M: Medium> Medium for Arc<M> {
     }
     fn thread(&self) -> u64 {
         self.deref().thread()
+    }
+    fn unix_s(&self) -> u64 {
+        self.deref().unix_s()
     }
     fn fault(&self) -> Option<Fault> {
         self.deref().fault()

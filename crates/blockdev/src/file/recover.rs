@@ -21,7 +21,7 @@ impl<M: Medium> RootObject<M> for Body<M> {
 
     fn create(heap: Heap<M>) -> Result<Self> {
         let (header, medium) = (heap.header(), heap.medium());
-        let key = Key::new(header);
+        let key = Key::new(&heap);
         let identity = Line::first([MAGIC, key.0, 0, 0, 0, 0, 0]);
         let identity = identity.encode(header + IDENTITY, Key::UNKNOWN.of_line());
         Line::store_encoded(medium, header + IDENTITY, &identity);

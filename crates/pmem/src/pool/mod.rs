@@ -17,7 +17,6 @@ use std::any::Any;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
@@ -176,7 +175,7 @@ impl<M: Medium> Pool<M> {
             sequence: 0,
             size_max: format.size_max,
             size: end.offset(),
-            created_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()),
+            created_unix_s: medium.unix_s(),
             write_disturbance: format.guarantee.write_disturbance,
             clean: false,
             first_chunk: DATA_FIRST,
