@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use remanent::crash_test::{SOURCES, Scenario, counterexamples, mutate_in, scenarios};
+use remanent::crash_test::{Redundant, SOURCES, Scenario, counterexamples, mutate, scenarios};
 use remanent_crashsim::{Config, Mutation, Only, Report};
 use serde_json::{Value, json};
 
@@ -209,7 +209,7 @@ impl CrashTest {
             Some(path) => vec![path],
             None => SOURCES.to_vec(),
         };
-        let mutation = mutate_in(&paths, chosen, self.seeds, self.jobs(), |at| {
+        let mutation = mutate(&paths, chosen, self.seeds, self.jobs(), Redundant::Tried, |at| {
             progress.set_message(format!(
                 "mutants: {} of {} sites met are killed, now in {}",
                 at.killed, at.met, at.scenario

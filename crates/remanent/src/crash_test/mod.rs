@@ -47,7 +47,7 @@ use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{Error, Key, OrderedKey, Stored};
 use xxhash_rust::xxh3::xxh3_64;
 
-pub use mutation::{Progress, SOURCES, mutate, mutate_in};
+pub use mutation::{Progress, Redundant, SOURCES, mutate};
 pub use scenarios::scenarios;
 pub use scenarios_nvramdisk::counterexamples;
 

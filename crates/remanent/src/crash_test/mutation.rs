@@ -21,29 +21,31 @@ pub struct Progress<'a> {
 /// Paths of everything whose flushes and fences can be left out.
 pub const SOURCES: [&str; 3] = ["pmem/src/", "structures/src/", "blockdev/src/"];
 
-/// Leaves out each flush and each fence of `remanent-pmem`, `remanent-structures` and `remanent-blockdev` that the scenarios meet, in all
-/// scenarios that meet it until one of them breaks.
+/// What becomes of a flush or fence whose source says why it could be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundant {
+    /// It is left out as any other, in all scenarios if the source is right.
+    Tried,
+    /// The source is believed: most of the time goes into those that no scenario notices.
+    Believed,
+}
+
+/// Leaves out each flush and each fence that the scenarios meet in source files whose path contains one of `paths`, in
+/// all scenarios that meet it until one of them breaks.
 ///
 /// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
 /// Each scenario explores `seeds` seeds, times its weight. `observer` may break off.
 pub fn mutate(
-    scenarios: &[Scenario],
-    seeds: u64,
-    jobs: usize,
-    observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Mutation {
-    mutate_in(&SOURCES, scenarios, seeds, jobs, observer)
-}
-
-/// As [`mutate`], in the source files alone whose path contains one of `paths`.
-pub fn mutate_in(
     paths: &[&str],
     scenarios: &[Scenario],
     seeds: u64,
     jobs: usize,
+    redundant: Redundant,
     mut observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Mutation {
     let is_ours = |site: &Site| paths.iter().any(|path| site.file.contains(path));
+    let sources = sources();
+    let is_tried = |site: &Site| redundant == Redundant::Tried || sources.reason(site).is_none();
     let mut killed: Vec<Mutant> = Vec::new();
     let mut met: BTreeSet<Site> = BTreeSet::new();
     for scenario in scenarios {
@@ -52,13 +54,16 @@ pub fn mutate_in(
         let sites = scenario.explore(&config, |_| ControlFlow::Continue(())).sites;
         met.extend(sites.iter().filter(|site| is_ours(site)));
         for site in sites {
-            if !is_ours(&site) || killed.iter().any(|mutant| mutant.site == site) {
+            if !is_ours(&site)
+                || !is_tried(&site)
+                || killed.iter().any(|mutant| mutant.site == site)
+            {
                 continue;
             }
             let progress =
                 Progress { scenario: scenario.name, met: met.len(), killed: killed.len() };
             if observer(progress).is_break() {
-                return finish(killed, &met);
+                return finish(killed, &met, &sources);
             }
             config.sim.mutant = Some(site);
             let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
@@ -69,11 +74,10 @@ pub fn mutate_in(
             }
         }
     }
-    finish(killed, &met)
+    finish(killed, &met, &sources)
 }
 
-fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>) -> Mutation {
-    let sources = sources();
+fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>, sources: &Sources) -> Mutation {
     let mut mutants = killed;
     for &site in met {
         if mutants.iter().all(|mutant| mutant.site != site) {
