@@ -280,8 +280,8 @@ impl Content for DatabaseFile {
             unjournaled.put(offset, bytes);
             return if unjournaled.len() > UNJOURNALED_MAX { self.commit() } else { Ok(()) };
         }
-        // The page is durable at once, so what it was must be before.
-        self.database.journals.sync(JournalKind::Rollback)?;
+        // The page is durable at once, so what it was must be before, or what else its transaction has changed.
+        self.database.journals.sync_before_page()?;
         let disk = &self.database.disk;
         let end = offset + bytes.len() as u64;
         if end <= size {
@@ -306,7 +306,7 @@ impl Content for DatabaseFile {
         }
         // A smaller database is the end of a transaction: what came before happens before.
         self.commit()?;
-        self.database.journals.sync(JournalKind::Rollback)?;
+        self.database.journals.sync_before_page()?;
         Ok(self.database.disk.resize(size)?)
     }
 
@@ -353,5 +353,33 @@ impl Drop for DatabaseFile {
     fn drop(&mut self) {
         self.leave_index();
         self.unlock(Level::None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_blockdev::file::File;
+
+    use super::*;
+    use crate::journals::JournalFile;
+    use crate::names::MAIN;
+
+    /// With `synchronous=OFF` nobody else syncs a log between the commit that one connection writes to it and the checkpoint
+    /// of another.
+    #[test]
+    fn a_log_is_durable_before_a_page_is_written_out_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, copy] = ["a.pool", "copy.pool"].map(|name| directory.path().join(name));
+        let mut database = DatabaseFile::open(&path, &Settings::default(), true, false).unwrap();
+        let journals = Arc::clone(&database.database.journals);
+        let mut log = JournalFile::open(journals, JournalKind::Wal, true).unwrap().unwrap();
+        log.write(0, b"frames").unwrap();
+        database.write(0, &[1; 4096]).unwrap();
+        log.write(6, b" of the next").unwrap();
+        // As a killed process leaves it.
+        std::fs::copy(&path, &copy).unwrap();
+        let pool = Pool::options().open(&copy).unwrap();
+        assert_eq!(Disk::open(&pool, MAIN).unwrap().size(), 4096);
+        assert_eq!(File::open(&pool, &JournalKind::Wal.root(MAIN)).unwrap().len(), 6);
     }
 }

@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::{Error, Result};
 
 /// The database of a pool that no name is needed for.
-const MAIN: &str = "main";
+pub(crate) const MAIN: &str = "main";
 /// Bytes of a root's name.
 const ROOT_NAME_LEN: usize = 64;
 

@@ -13,9 +13,9 @@ use std::sync::Arc;
 
 use super::host::Registered;
 use super::raw::{sqlite3_file, sqlite3_io_methods};
-use crate::codes;
 use crate::journals::Journals;
 use crate::names::JournalKind;
+use crate::{Result, codes};
 
 /// What lies before the file.
 #[repr(C)]
@@ -102,15 +102,18 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     code
 }
 
-/// Makes a journal of the file durable; a code of SQLite's.
+/// Makes what `sync` says of the file's journals durable; a code of SQLite's.
 ///
 /// # Safety
 ///
 /// The file was opened as one with a shim.
-unsafe fn sync_journal(file: *mut sqlite3_file, kind: JournalKind) -> c_int {
+unsafe fn sync_journals(
+    file: *mut sqlite3_file,
+    sync: impl FnOnce(&Journals) -> Result<()>,
+) -> c_int {
     // SAFETY: the caller says so.
     let shim = unsafe { &*file.cast::<Shim>() };
-    let sync = || shim.journals.slowdown().run(|| shim.journals.sync(kind)).map(|()| codes::OK);
+    let sync = || shim.journals.slowdown().run(|| sync(&shim.journals)).map(|()| codes::OK);
     shim.registered.answer(codes::IOERR_FSYNC, sync)
 }
 
@@ -121,7 +124,7 @@ unsafe extern "C" fn write_after_journal(
     offset: i64,
 ) -> c_int {
     // SAFETY: the file was opened as one with a shim.
-    match unsafe { sync_journal(file, JournalKind::Rollback) } {
+    match unsafe { sync_journals(file, Journals::sync_before_page) } {
         // SAFETY: the arguments are those that we were called with.
         codes::OK => unsafe { write(file, bytes, len, offset) },
         code => code,
@@ -130,7 +133,7 @@ unsafe extern "C" fn write_after_journal(
 
 unsafe extern "C" fn truncate_after_journal(file: *mut sqlite3_file, size: i64) -> c_int {
     // SAFETY: the file was opened as one with a shim.
-    match unsafe { sync_journal(file, JournalKind::Rollback) } {
+    match unsafe { sync_journals(file, Journals::sync_before_page) } {
         // SAFETY: the arguments are those that we were called with.
         codes::OK => unsafe { truncate(file, size) },
         code => code,
@@ -144,7 +147,7 @@ unsafe extern "C" fn control_with_journal(
 ) -> c_int {
     if operation == codes::FCNTL_COMMIT_PHASETWO {
         // SAFETY: the file was opened as one with a shim.
-        let code = unsafe { sync_journal(file, JournalKind::Wal) };
+        let code = unsafe { sync_journals(file, |journals| journals.sync(JournalKind::Wal)) };
         if code != codes::OK {
             return code;
         }
