@@ -1,5 +1,6 @@
-//! Who guesses passwords: each wrong one from an address is answered later than the one before, and so is a right one that
-//! comes meanwhile. So nobody learns earlier whether a guess was right, and nobody who knows the password is locked out.
+//! Who guesses passwords: each wrong one from an address is answered later than the one before. A right one that comes while
+//! an answer waits is answered together with it. So more connections bring more guesses only as far as there may be
+//! connections, and nobody who knows the password is locked out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -41,10 +42,7 @@ pub(crate) struct Penalty {
 impl Guard {
     /// Notes a wrong password.
     pub(crate) fn wrong(&self, address: IpAddr, now: Instant) -> Penalty {
-        let (address, mut addresses) = (network_of(address), self.addresses());
-        if addresses.len() >= ADDRESSES_MAX {
-            addresses.retain(|_, guesses| now < guesses.answered + MEMORY);
-        }
+        let (address, mut addresses) = (network_of(address), self.addresses(now));
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
             return Penalty { delay: DELAY_MAX, count: 1 };
         }
@@ -62,7 +60,7 @@ impl Guard {
     /// How long the answer to the right password waits. An address without wrong ones in front is forgotten: it knows the
     /// password.
     pub(crate) fn right(&self, address: IpAddr, now: Instant) -> Option<Duration> {
-        let (address, mut addresses) = (network_of(address), self.addresses());
+        let (address, mut addresses) = (network_of(address), self.addresses(now));
         let Some(guesses) = addresses.get(&address) else {
             return (addresses.len() >= ADDRESSES_MAX).then_some(DELAY_MAX);
         };
@@ -73,8 +71,13 @@ impl Guard {
         None
     }
 
-    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Guesses>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// All that are remembered. When they are too many, those without a wrong password for long are forgotten.
+    fn addresses(&self, now: Instant) -> MutexGuard<'_, HashMap<IpAddr, Guesses>> {
+        let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if addresses.len() >= ADDRESSES_MAX {
+            addresses.retain(|_, guesses| now < guesses.answered + MEMORY);
+        }
+        addresses
     }
 }
 
@@ -143,6 +146,7 @@ mod tests {
         assert_eq!(guard.wrong(address(u32::MAX), now).delay, DELAY_MAX);
         assert_eq!(guard.right(address(u32::MAX), now), Some(DELAY_MAX));
         let later = now + 2 * MEMORY;
+        assert_eq!(guard.right(address(u32::MAX), later), None);
         assert_eq!(guard.wrong(address(u32::MAX), later).delay, DELAY_FIRST);
         assert_eq!(guard.0.lock().unwrap().len(), 1);
     }

@@ -189,8 +189,8 @@ impl<S: Store> Session<S> {
         let missing = self.parser.wanted().saturating_sub(self.input.len());
         let room = missing.min(self.input.len()).max(READ_LEN);
         let wanted = self.input.len() + room;
-        if wanted <= KEPT_LEN {
-            self.input.shrink_to(KEPT_LEN);
+        if wanted <= KEPT_LEN || self.input.capacity() / 2 > wanted {
+            self.input.shrink_to(wanted.max(KEPT_LEN));
         }
         let positions = self.parser.memory_len();
         let is_granted = self.share.resize(wanted.max(self.input.capacity()) + positions)
