@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::explore::explore;
 use crate::report::{Broken, Report};
 use crate::subject::Subject;
-use crate::trace::Site;
+use crate::trace::{Site, SiteKind};
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -129,19 +129,20 @@ impl Sources {
         self
     }
 
-    /// Why a site is redundant, if its source says so.
+    /// Why a site is redundant, if its source says so: `// Redundant: reason` above it, or at the end of its line; of two at
+    /// one place, `// Redundant fence: reason` and `// Redundant flush: reason` speak of one.
     pub fn reason(&self, site: &Site) -> Option<String> {
         let (_, text) = self.texts.iter().find(|(path, _)| site.file.ends_with(path))?;
         let lines: Vec<&str> = text.lines().take(site.line as usize).map(str::trim).collect();
         let (last, above) = lines.split_last()?;
-        if let Some(reason) = marked(last) {
+        if let Some(reason) = marked(last, site.kind) {
             return Some(reason);
         }
         // Upwards through the statement and the comments over it.
         let mut reason = Vec::new();
         for line in above.iter().rev() {
             match line.strip_prefix("//") {
-                Some(comment) => match marked(line) {
+                Some(comment) => match marked(line, site.kind) {
                     Some(first) => {
                         reason.push(first);
                         reason.reverse();
@@ -225,9 +226,10 @@ fn try_mutant<S: Subject>(subject: &S, config: &Config, sources: &Sources, site:
 }
 
 /// The reason after the marker, when the line has one.
-fn marked(line: &str) -> Option<String> {
-    let (_, reason) = line.split_once("// Redundant: ")?;
-    Some(reason.trim().to_owned())
+fn marked(line: &str, kind: SiteKind) -> Option<String> {
+    let (_, marked) = line.split_once("// Redundant")?;
+    let (of, reason) = marked.split_once(": ")?;
+    (of.is_empty() || of.trim_start() == kind.name()).then(|| reason.trim().to_owned())
 }
 
 fn rank(fate: &Fate) -> u8 {

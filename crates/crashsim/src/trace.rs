@@ -49,12 +49,17 @@ impl Site {
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = match self.kind {
+        write!(f, "{} at {}:{}:{}", self.kind.name(), self.file, self.line, self.column)
+    }
+}
+
+impl SiteKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             SiteKind::Flush => "flush",
             SiteKind::Fence => "fence",
             SiteKind::Sync => "sync",
-        };
-        write!(f, "{kind} at {}:{}:{}", self.file, self.line, self.column)
+        }
     }
 }
 

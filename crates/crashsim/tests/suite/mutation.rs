@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_crashsim::{Fate, Outcome, Rng, Sim, SiteKind, Sources, Subject, mutate};
+use remanent_crashsim::{Fate, Outcome, Rng, Sim, Site, SiteKind, Sources, Subject, mutate};
 use remanent_pmem::Medium;
 
 use super::log::{Log, SOUND, config};
@@ -60,6 +60,18 @@ impl Subject for Anxious {
     fn op(&self, rng: &mut Rng) -> u64 {
         1 + rng.below(1000)
     }
+}
+
+#[test]
+fn a_reason_may_be_of_one_kind_alone() {
+    let text = "// Redundant fence: another one follows.\nmedium.persist(0, 8);\n\
+                // Redundant: none needs it.\nmedium.persist(8, 8);\nmedium.persist(16, 8);\n";
+    let sources = Sources::new().file("a.rs", text);
+    let reason = |line, kind| sources.reason(&Site { file: "src/a.rs", line, column: 8, kind });
+    assert_eq!(reason(2, SiteKind::Fence).as_deref(), Some("another one follows."));
+    assert_eq!(reason(2, SiteKind::Flush), None);
+    assert_eq!(reason(4, SiteKind::Flush).as_deref(), Some("none needs it."));
+    assert_eq!(reason(5, SiteKind::Fence), None);
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl<M: Medium> Pool<M> {
         medium.write_zeros(0, CHUNK_LEN);
         twice::forget(&medium);
         // Flush and fence: no old superblock or root survives beside the new ones.
-        // Redundant: the fence alone, but for a crash in here on a device that held a pool before.
+        // Redundant fence: but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
         // Sync: the length is durable before the superblock counts on it.
         medium.sync_file()?;
@@ -340,7 +340,7 @@ impl<M: Medium> Pool<M> {
     fn update_superblock(&self, update: impl FnOnce(&mut Superblock)) {
         let mut superblock = self.0.superblock.lock(self.medium());
         update(&mut superblock);
-        // Redundant: the fence alone. Who takes chunks of the new space fences before using them.
+        // Redundant fence: Who takes chunks of the new space fences before using them.
         superblock.write(self.medium());
     }
 }

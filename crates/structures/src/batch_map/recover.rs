@@ -160,7 +160,7 @@ impl<M: Medium> Core<M> {
         medium.store(header + INCARNATION, incarnation);
         // Flush and fence: no segment gets a sequence that one had before, and what is written from now on is
         // not taken for properly closed.
-        // Redundant: the fence alone, but where a record survives that was not safe, in a segment whose sequence
+        // Redundant fence: but where a record survives that was not safe, in a segment whose sequence
         // the next incarnation uses again; no seed has met that.
         medium.persist(header + INCARNATION, WORD_LEN);
         let first = parts.iter().rposition(|part| part.clears).unwrap_or(0);
@@ -225,7 +225,7 @@ impl<M: Medium> Core<M> {
         let end = last.segment.offset + at;
         medium.store(end, end_mark(last.sequence ^ self.log.salt, at));
         // Flush and fence: before a new segment follows.
-        // Redundant: the fence alone, but where another thread goes on, whose fences are not ours; the simulator
+        // Redundant fence: but where another thread goes on, whose fences are not ours; the simulator
         // recovers and goes on by one.
         medium.persist(end, WORD_LEN);
     }

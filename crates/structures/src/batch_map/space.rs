@@ -158,7 +158,7 @@ impl<M: Medium> Log<M> {
         let medium = self.medium();
         medium.store(segment.offset + SEQUENCE, void_mark(self.salt, segment.offset));
         // Flush and fence: void before a segment with a tombstone is, which the values in here made necessary.
-        // Redundant: the fence alone, but where that segment is emptied next, and nothing has to be moved out
+        // Redundant fence: but where that segment is emptied next, and nothing has to be moved out
         // of it; no seed has met that.
         medium.persist(segment.offset, LINE_LEN);
         self.set_aside(slot);

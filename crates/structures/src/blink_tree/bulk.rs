@@ -183,7 +183,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         last.begin_change();
         medium.store(leaf.0 + NEXT, right.0);
         // Flush and fence: from here on the entries are there.
-        // Redundant: the fence alone, but where another thread writes to the new leaf next.
+        // Redundant fence: but where another thread writes to the new leaf next.
         medium.persist(leaf.0 + NEXT, WORD_LEN);
         medium.store(leaf.0 + HIGH, low);
         self.refresh_heads(leaf);

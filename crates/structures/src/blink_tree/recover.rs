@@ -110,7 +110,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             core.count.set(count);
             medium.store(count_at, COUNT_UNKNOWN);
             // Flush and fence: from the first change on the count in the header is not to be believed.
-            // Redundant: the fence alone, but where another thread makes the first change.
+            // Redundant fence: but where another thread makes the first change.
             medium.persist(count_at, WORD_LEN);
         }
         core.heap.verify()?;

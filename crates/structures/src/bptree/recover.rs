@@ -153,7 +153,7 @@ where
         let Some(at) = vacant() else { return Ok(()) };
         self.medium().store(at, version);
         // Flush and fence: before any entry bears the version that comes after it.
-        // Redundant: the fence is, where the tree is checked before it changes, as the simulator does.
+        // Redundant fence: where the tree is checked before it changes, as the simulator does.
         self.medium().persist(at, 8);
         Ok(())
     }

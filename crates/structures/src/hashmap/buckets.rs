@@ -253,7 +253,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             // Flush and fence: as in `link_buckets`.
             self.medium().flush(self.slot(bucket), 8);
             lane.fence();
-            // Redundant: the fence alone, unless in that moment another thread walks over the link that reads
+            // Redundant fence: unless in that moment another thread walks over the link that reads
             // clean already; the fence of `link_buckets` follows.
             if Link::at(self.medium(), plan.link_at).replace(plan.link, plan.new).is_ok() {
                 return Ok(());

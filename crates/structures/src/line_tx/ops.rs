@@ -186,7 +186,7 @@ fn void<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) {
     // A version of the other copy's parity is never valid here.
     medium.store(at, copy ^ 1);
     // Flush and fence: before the next commit's lines.
-    // Redundant: the fence alone, where anything else fences before that commit, as the simulator's checks do.
+    // Redundant fence: where anything else fences before that commit, as the simulator's checks do.
     medium.persist(at, CHECKED_DATA);
 }
 
