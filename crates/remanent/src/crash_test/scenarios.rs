@@ -658,7 +658,8 @@ fn checked_line_transactions() -> Vec<Scenario> {
             // One byte in each line: a later transaction is likely to change one as an earlier one did.
             Objects { hot: &[0, 51], ..disturbed::<[u8; 52]>(1) },
             Config { nested: Nested { depth: 2, one_in: 2, samples: 8 }, ..alone(1, 3) },
-        ),
+        )
+        .with_weight(6),
         Scenario::new(
             "line_tx/checked-stores",
             "checksummed objects, between any two stores",
