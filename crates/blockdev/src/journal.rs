@@ -408,7 +408,8 @@ pub(crate) fn redo<M: Medium>(
         medium.flush(at, LINE_LEN);
     }
     // Fence: the lanes' next records overwrite the ones that these lines are from, and those that were not whole.
-    // Redundant fence: The recovery of the heap begins with one, and a lane's next record comes after it.
+    // Redundant fence: the recovery of the heap begins with one, and a lane's next record comes
+    // after it.
     medium.fence();
 }
 

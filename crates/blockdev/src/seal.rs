@@ -34,8 +34,8 @@ impl Key {
     /// Of the line that says what the key is.
     pub(crate) const UNKNOWN: Key = Key(0);
 
-    /// One that nobody else has, for what lies in this heap: no other that ever was has its pool's random identity, its
-    /// number and its generation.
+    /// One that nobody else has, for what lies in this heap: no other that ever was has its pool's
+    /// random identity, its number and its generation.
     pub(crate) fn new<M: Medium>(heap: &Heap<M>) -> Self {
         let creation = u64::from(heap.owner().0) | heap.generation() << 32;
         Key(xxh3_64_with_seed(&heap.pool().uuid(), creation))

@@ -133,7 +133,8 @@ impl<M: Medium> Device<M> {
             Line::store_encoded(self.medium(), at, &image);
         }
         // Flush and fence: before anything leads to it.
-        // Redundant fence: of a disk's first extent, before that of its header; the simulator makes no second one.
+        // Redundant fence: of a disk's first extent, before that of its header; the simulator makes
+        // no second one.
         self.medium().persist(at, DIRECTORY_EXTENT_LEN);
         Ok(at)
     }

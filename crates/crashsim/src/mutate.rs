@@ -129,8 +129,9 @@ impl Sources {
         self
     }
 
-    /// Why a site is redundant, if its source says so: `// Redundant: reason` above it, or at the end of its line; of two at
-    /// one place, `// Redundant fence: reason` and `// Redundant flush: reason` speak of one.
+    /// Why a site is redundant, if its source says so: `// Redundant: reason` above it, or at the
+    /// end of its line; of two at one place, `// Redundant fence: reason` and
+    /// `// Redundant flush: reason` speak of one.
     pub fn reason(&self, site: &Site) -> Option<String> {
         let (_, text) = self.texts.iter().find(|(path, _)| site.file.ends_with(path))?;
         let lines: Vec<&str> = text.lines().take(site.line as usize).map(str::trim).collect();

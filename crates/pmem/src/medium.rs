@@ -285,7 +285,8 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// A small number that is this thread's own while it lives, used to spread threads over lanes.
     fn thread(&self) -> u64;
 
-    /// Seconds since 1970, for what people are told of later. A simulated world has a clock of its own.
+    /// Seconds since 1970, for what people are told of later. A simulated world has a clock of its
+    /// own.
     fn unix_s(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
     }

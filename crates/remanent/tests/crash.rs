@@ -59,7 +59,8 @@ fn explore_all_of(prefix: &str, images_min: u64, sources: &[&str], but: &[&str])
     assert!(missed.is_empty(), "no scenario of {prefix} comes to these: {missed:#?}");
 }
 
-/// Leaves out each flush and fence of these sources that the scenarios meet, and that the sources do not explain.
+/// Leaves out each flush and fence of these sources that the scenarios meet, and that the sources
+/// do not explain.
 fn mutate(paths: &[&str], scenarios: &[Scenario], seeds: u64) -> Mutation {
     let go_on = |_: Progress<'_>| ControlFlow::Continue(());
     let mutation =

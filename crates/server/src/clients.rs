@@ -52,8 +52,9 @@ impl Clients {
         self.list().connected.values().cloned().collect()
     }
 
-    /// Closes the client that takes most memory among those that have taken some for as long as `patience` without getting
-    /// on, and returns it: it does not read its answers, or does not send the rest of its request.
+    /// Closes the client that takes most memory among those that have taken some for as long as
+    /// `patience` without getting on, and returns it: it does not read its answers, or does not
+    /// send the rest of its request.
     pub(crate) fn close_largest(&self, patience: Duration) -> Option<Arc<Record>> {
         // Relaxed: estimates, of which the largest is good enough.
         let taken = |record: &Record| record.memory_len.load(Ordering::Relaxed);
@@ -102,7 +103,8 @@ pub(crate) struct Record {
     last_verb: AtomicU8,
     /// Bytes that it takes of the clients' memory.
     memory_len: AtomicU64,
-    /// Milliseconds after `connected`, and 1, since when it takes some without getting on; 0 where it takes none.
+    /// Milliseconds after `connected`, and 1, since when it takes some without getting on; 0 where
+    /// it takes none.
     memory_since_ms: AtomicU64,
     about: Mutex<About>,
 }

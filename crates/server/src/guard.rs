@@ -1,6 +1,7 @@
-//! Who guesses passwords: each wrong one from an address is answered later than the one before. A right one that comes while
-//! an answer waits is answered together with it. So more connections bring more guesses only as far as there may be
-//! connections, and nobody who knows the password is locked out.
+//! Who guesses passwords: each wrong one from an address is answered later than the one before. A
+//! right one that comes while an answer waits is answered together with it. So more connections
+//! bring more guesses only as far as there may be connections, and nobody who knows the password is
+//! locked out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long the answer to the first wrong password waits; each further one from the same address twice as long.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
-/// How long an answer waits at most, also for those that were asked at the same time: those wait for equally long.
+/// How long an answer waits at most, also for those that were asked at the same time: those wait
+/// for equally long.
 const DELAY_MAX: Duration = Duration::from_secs(5);
 /// After so long without a wrong password an address begins anew.
 const MEMORY: Duration = Duration::from_secs(60);
@@ -57,8 +59,8 @@ impl Guard {
         Penalty { delay: guesses.answered - now, count: guesses.count }
     }
 
-    /// How long the answer to the right password waits. An address without wrong ones in front is forgotten: it knows the
-    /// password.
+    /// How long the answer to the right password waits. An address without wrong ones in front is
+    /// forgotten: it knows the password.
     pub(crate) fn right(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let (address, mut addresses) = (network_of(address), self.addresses(now));
         let Some(guesses) = addresses.get(&address) else {
@@ -71,7 +73,8 @@ impl Guard {
         None
     }
 
-    /// All that are remembered. When they are too many, those without a wrong password for long are forgotten.
+    /// All that are remembered. When they are too many, those without a wrong password for long are
+    /// forgotten.
     fn addresses(&self, now: Instant) -> MutexGuard<'_, HashMap<IpAddr, Guesses>> {
         let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX {

@@ -32,7 +32,8 @@ pub enum Progress {
     Read,
     /// Send the answers, let others have a turn, then go on.
     Yield,
-    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a password was given, after wrong ones.
+    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a password was given, after
+    /// wrong ones.
     Wait(Duration),
     /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
     Long,
@@ -102,7 +103,8 @@ pub(crate) struct Client {
     pub(crate) replies: Replies,
     /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
     pub(crate) end: Option<Progress>,
-    /// Set by a password that is wrong, or comes after wrong ones: how long the present answer waits.
+    /// Set by a password that is wrong, or comes after wrong ones: how long the present answer
+    /// waits.
     pub(crate) delay: Option<Duration>,
     /// Whether requests are refused because `MULTI` was sent, and neither `EXEC` nor `DISCARD` since.
     pub(crate) is_in_transaction: bool,

@@ -280,7 +280,8 @@ impl Content for DatabaseFile {
             unjournaled.put(offset, bytes);
             return if unjournaled.len() > UNJOURNALED_MAX { self.commit() } else { Ok(()) };
         }
-        // The page is durable at once, so what it was must be before, or what else its transaction has changed.
+        // The page is durable at once, so what it was must be before, or what else its transaction
+        // has changed.
         self.database.journals.sync_before_page()?;
         let disk = &self.database.disk;
         let end = offset + bytes.len() as u64;
@@ -364,8 +365,8 @@ mod tests {
     use crate::journals::JournalFile;
     use crate::names::MAIN;
 
-    /// With `synchronous=OFF` nobody else syncs a log between the commit that one connection writes to it and the checkpoint
-    /// of another.
+    /// With `synchronous=OFF` nobody else syncs a log between the commit that one connection writes
+    /// to it and the checkpoint of another.
     #[test]
     fn a_log_is_durable_before_a_page_is_written_out_of_it() {
         let directory = tempfile::tempdir().unwrap();

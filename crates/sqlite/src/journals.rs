@@ -115,8 +115,9 @@ impl Journals {
         Ok(())
     }
 
-    /// Makes durable what says how to take a page back, or to complete what it is of, before it is written to the database:
-    /// another connection's log, too, of which a checkpoint may read before that connection has made it durable.
+    /// Makes durable what says how to take a page back, or to complete what it is of, before it is
+    /// written to the database: another connection's log, too, of which a checkpoint may read
+    /// before that connection has made it durable.
     pub(crate) fn sync_before_page(&self) -> Result<()> {
         self.sync(JournalKind::Rollback)?;
         self.sync(JournalKind::Wal)

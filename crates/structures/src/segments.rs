@@ -219,8 +219,8 @@ impl Segments {
         let at = table + index as u64 * WORD_LEN;
         medium.store(at, word);
         // Flush and fence: the segment is there for good before anything in it is.
-        // Redundant fence: where the thread that takes a segment is the one that first fences what is
-        // in it, as the simulator's nearly always is.
+        // Redundant fence: where the thread that takes a segment is the one that first fences what
+        // is in it, as the simulator's nearly always is.
         medium.persist(at, WORD_LEN);
         // Release: partner of the Acquire in `word` and `end`.
         self.words.make(slot).store(word, Ordering::Release);

@@ -180,11 +180,11 @@ impl<M: Medium> Device<M> {
         let [vpn, l1, l2] = self.places.record(lane);
         // Flush: the new block, before the record says that it counts (S6).
         // Fence: before S1.
-        // Redundant fence: Those of S2 and S4 come before S6 too; the paper orders each step.
+        // Redundant fence: those of S2 and S4 come before S6 too; the paper orders each step.
         medium.write_ordered(policy.data, at, content);
         // Flush: which block it is (S2), before the record says that it counts (S6).
         // Fence: before S3.
-        // Redundant fence: That of S4 comes before S6 too; the paper orders each step.
+        // Redundant fence: that of S4 comes before S6 too; the paper orders each step.
         put(medium, policy.journal, vpn, u64::from(shadow.0));
         // Flush: L1 (S4), before the map is changed (S7).
         // Fence: before S5, so that never both are garbage.
@@ -197,11 +197,12 @@ impl<M: Medium> Device<M> {
         self.stripe(lba).changes.fetch_add(1, Ordering::Release);
         // Flush: L1 (S10), before the next S3.
         // Fence: before S11, so that never both are garbage.
-        // Redundant flush: L1 alone decides nothing, and the next S4 is durable before L2 is not null.
+        // Redundant flush: L1 alone decides nothing, and the next S4 is durable before L2 is not
+        // null.
         put(medium, policy.journal, l1, NULL);
         // Flush: L2 (S0), before the next S3: whatever L1 looks like then, it agrees with nothing.
         // Fence: before the next S1.
-        // Redundant fence: Those of the next write's block and of its S2 come before S3 too.
+        // Redundant fence: those of the next write's block and of its S2 come before S3 too.
         put(medium, policy.journal, l2, NULL);
     }
 

@@ -45,9 +45,10 @@ impl<M: Medium> Pool<M> {
     /// Checks both superblocks, the root directory and every state word, and tells what was
     /// [set aside](Pool::set_aside). What belongs to a structure is checked by the structure.
     ///
-    /// Takes memory for a bounded number of violations, whatever is damaged. The pool may be in use: who creates or removes
-    /// a root meanwhile, or needs or frees a chunk, waits. Not to be called while a root is created or opened
-    /// ([`RootObject`](super::RootObject)), which would wait for itself.
+    /// Takes memory for a bounded number of violations, whatever is damaged. The pool may be in
+    /// use: who creates or removes a root meanwhile, or needs or frees a chunk, waits. Not to be
+    /// called while a root is created or opened ([`RootObject`](super::RootObject)), which would
+    /// wait for itself.
     ///
     /// # Errors
     ///

@@ -457,7 +457,8 @@ impl<M: Medium> Pool<M> {
         let has_zeros = punched && !medium.needs_flush();
         let kind = if has_zeros { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
-        // Held from here on: who looks for chunks meets all of the run or nothing, and takes none of it before it is noted.
+        // Held from here on: who looks for chunks meets all of the run or nothing, and takes none
+        // of it before it is noted.
         let mut search = self.search().lock(medium);
         if run > 1 {
             self.store_own((1..run).map(|index| (ChunkId(first.0 + index).state(), free)));

@@ -27,8 +27,8 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 pub struct Format {
     /// Length in bytes beyond which the pool does not grow.
     pub size_max: u64,
-    /// Identity of the pool. What structures recognise as their own depends on it, so a medium that is formatted again
-    /// wants another one.
+    /// Identity of the pool. What structures recognise as their own depends on it, so a medium that
+    /// is formatted again wants another one.
     pub uuid: [u8; 16],
     /// What it lies on and promises.
     pub guarantee: Guarantee,

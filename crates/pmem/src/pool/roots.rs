@@ -98,8 +98,8 @@ impl<M: Medium> Pool<M> {
         Ok(roots)
     }
 
-    /// Whether there is a live root of that number; its entry has to be whole, and its heap its own. Nobody creates or
-    /// removes roots meanwhile.
+    /// Whether there is a live root of that number; its entry has to be whole, and its heap its
+    /// own. Nobody creates or removes roots meanwhile.
     pub(super) fn check_root(&self, id: RootId) -> Result<bool> {
         match self.medium().load(id.entry() + STATE) {
             NONE => Ok(false),

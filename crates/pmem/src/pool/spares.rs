@@ -175,7 +175,8 @@ impl<M: Medium> Pool<M> {
         self.release_spares(search, &chunks) || has_released
     }
 
-    /// Takes back the memory that was made ahead of need for chunks that hold nothing. What they read as stays the same.
+    /// Takes back the memory that was made ahead of need for chunks that hold nothing. What they
+    /// read as stays the same.
     fn release_announced(&self, search: &mut Search) -> bool {
         if search.spares.announced.take().is_none() {
             return false;

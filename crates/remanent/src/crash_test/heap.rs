@@ -202,8 +202,8 @@ impl Table {
         content
     }
 
-    /// What the block holds, while others replace several, so that it may be on its way out: it must not change before the
-    /// reader is gone, whatever becomes of its slot.
+    /// What the block holds, while others replace several, so that it may be on its way out: it
+    /// must not change before the reader is gone, whatever becomes of its slot.
     fn read_long(&self, word: Word) -> Result<Option<Content>> {
         let content = self.read(word);
         let replaced = self.watch(|watch| watch.replaced);

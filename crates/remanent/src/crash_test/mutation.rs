@@ -30,8 +30,8 @@ pub enum Redundant {
     Believed,
 }
 
-/// Leaves out each flush and each fence that the scenarios meet in source files whose path contains one of `paths`, in
-/// all scenarios that meet it until one of them breaks.
+/// Leaves out each flush and each fence that the scenarios meet in source files whose path contains
+/// one of `paths`, in all scenarios that meet it until one of them breaks.
 ///
 /// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
 /// Each scenario explores `seeds` seeds, times its weight. `observer` may break off.

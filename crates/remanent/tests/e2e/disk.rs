@@ -272,7 +272,8 @@ fn check_names_a_damaged_block_and_ends_with_status_1() {
     assert_eq!(check(&["--quick"]).status.code(), Some(0), "it reads no data");
 }
 
-/// What takes more of the pool meanwhile must not make the file longer again: what was cut off would read as zeros.
+/// What takes more of the pool meanwhile must not make the file longer again: what was cut off
+/// would read as zeros.
 #[test]
 fn a_pool_that_is_truncated_under_its_disk_is_told_by_the_status() {
     const LEN: u64 = 32 << 20;

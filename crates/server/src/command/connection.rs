@@ -81,7 +81,8 @@ impl<S: Store> Call<'_, S> {
     /// Compares the password that is argument `password` with the right one, and the user that is argument `user` with the
     /// only one there is; 0 stands for that one. Takes the same time for every password of the right length.
     ///
-    /// A wrong one is answered late, and later each time, so that guessing is slow; a right one no earlier than those.
+    /// A wrong one is answered late, and later each time, so that guessing is slow; a right one no
+    /// earlier than those.
     fn check_password(&mut self, user: usize, password: usize) -> Outcome {
         let right = match &self.shared.config.password {
             Some(expected) => expected.as_bytes().ct_eq(self.request.get(password)).into(),

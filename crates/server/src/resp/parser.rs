@@ -144,7 +144,8 @@ impl Parser {
         self.position + self.bulk_len.map_or(1, |len| len + 2)
     }
 
-    /// Forgets the request that was found, unless the next one has begun: its caller is done with it.
+    /// Forgets the request that was found, unless the next one has begun: its caller is done with
+    /// it.
     pub(crate) fn rest(&mut self) {
         if self.position == 0 && self.missing == 0 {
             self.forget();

@@ -160,8 +160,8 @@ impl<M: Medium> Core<M> {
         medium.store(header + INCARNATION, incarnation);
         // Flush and fence: no segment gets a sequence that one had before, and what is written from now on is
         // not taken for properly closed.
-        // Redundant fence: but where a record survives that was not safe, in a segment whose sequence
-        // the next incarnation uses again; no seed has met that.
+        // Redundant fence: but where a record survives that was not safe, in a segment whose
+        // sequence the next incarnation uses again; no seed has met that.
         medium.persist(header + INCARNATION, WORD_LEN);
         let first = parts.iter().rposition(|part| part.clears).unwrap_or(0);
         // What was cleared is void for good before the segment that says so may be.
@@ -225,8 +225,8 @@ impl<M: Medium> Core<M> {
         let end = last.segment.offset + at;
         medium.store(end, end_mark(last.sequence ^ self.log.salt, at));
         // Flush and fence: before a new segment follows.
-        // Redundant fence: but where another thread goes on, whose fences are not ours; the simulator
-        // recovers and goes on by one.
+        // Redundant fence: but where another thread goes on, whose fences are not ours; the
+        // simulator recovers and goes on by one.
         medium.persist(end, WORD_LEN);
     }
 

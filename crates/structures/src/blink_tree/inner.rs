@@ -285,8 +285,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         match self.prepare(lane, &mut reshaping, path, removed, entries) {
             Ok((at, node)) => {
                 // Fence: the new nodes, and the suspects, before a link leads to the ones and past the others.
-                // Redundant flush: it is of the suspects alone, but where a node that is replaced lies in a
-                // chunk that nobody allocates from: short runs make fewer nodes than a chunk has room for.
+                // Redundant flush: it is of the suspects alone, but where a node that is replaced
+                // lies in a chunk that nobody allocates from: short runs make fewer nodes than a
+                // chunk has room for.
                 lane.fence();
                 // Release: partner of the loads in `leaf_at`.
                 self.medium().store(at, node);

@@ -310,8 +310,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Err(self.doubtful_miss(leaf))
     }
 
-    /// An error when the way from the root has led a key to what is no leaf, or begins behind the key: no step leads to
-    /// the left, so what has changed on that way would hide entries.
+    /// An error when the way from the root has led a key to what is no leaf, or begins behind the
+    /// key: no step leads to the left, so what has changed on that way would hide entries.
     #[inline(always)]
     pub(super) fn require_begun(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
         if !is_leaf(self.medium(), leaf.0) {
@@ -324,7 +324,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The same of a leaf that is held, which must also not end before the key: what is put into it would be there twice.
+    /// The same of a leaf that is held, which must also not end before the key: what is put into it
+    /// would be there twice.
     #[inline(always)]
     pub(super) fn require_home(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
         self.require_begun(leaf, probe)?;

@@ -66,7 +66,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let mut leaf = self.leaf_at(Goal::At(*probe))?;
             loop {
-                // What the nodes above say of where a leaf ends is not taken on trust before a key is said to be absent.
+                // What the nodes above say of where a leaf ends is not taken on trust before a key
+                // is said to be absent.
                 let seen = self.stable(leaf, || match self.find_slot(leaf, probe) {
                     Some(slot) => Sight::Here(Some(self.payload(leaf, slot))),
                     None => self.right_of(leaf, probe).map_or(Sight::Here(None), Sight::Right),
@@ -357,8 +358,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf should be
-    /// joined to a neighbour.
+    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf
+    /// should be joined to a neighbour.
     fn empty(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>, slot: Slot) -> bool {
         let (medium, leaf) = (self.medium(), held.leaf);
         let old = (!is_inline::<K, V>()).then(|| {
@@ -379,8 +380,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             lane.retire(old);
         }
         self.count.add(lane.index(), -1);
-        // Leaves that deleting left half empty are room only when they are joined. Looking at a neighbour takes the
-        // shape's lock: not each time.
+        // Leaves that deleting left half empty are room only when they are joined. Looking at a
+        // neighbour takes the shape's lock: not each time.
         let count = used.count_ones() as usize;
         let is_half_empty = count < Self::leaf_max() / 2 && count.is_multiple_of(4);
         is_half_empty || count < Self::leaf_max() / 4

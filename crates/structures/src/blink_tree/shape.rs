@@ -63,8 +63,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // After a crash between the two steps that follow, recovery shall clear what has moved.
         let divided = lane.suspect(leaf.0);
         // Fence: the new leaf, its separator and the suspect, before anything leads there.
-        // Redundant flush: of the suspect alone, but where a record that has moved is freed before this leaf is
-        // touched again; no seed has met that.
+        // Redundant flush: of the suspect alone, but where a record that has moved is freed before
+        // this leaf is touched again; no seed has met that.
         lane.fence();
         held.begin_change();
         medium.store(leaf.0 + NEXT, right.0);

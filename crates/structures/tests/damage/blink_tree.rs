@@ -136,7 +136,8 @@ fn a_flipped_bit_of_a_record_is_never_silent() {
     assert_eq!(failures, [""; 0]);
 }
 
-/// Searches are led by heads of separators. One that has changed may lead them past their key, where they find nothing.
+/// Searches are led by heads of separators. One that has changed may lead them past their key,
+/// where they find nothing.
 #[test]
 fn a_flipped_bit_of_a_node_hides_no_key_silently() {
     let memory = Arc::new(Memory::new(SIZE));
