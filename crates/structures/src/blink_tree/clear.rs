@@ -7,7 +7,7 @@ use remanent_pmem::heap::Lane;
 
 use super::Core;
 use super::key::{Probe, with_record_key, word_bytes};
-use super::layout::{HIGH, NEXT, ORDERED, Slot, USED, is_inline, is_word, slots_of};
+use super::layout::{HIGH, LEAF_LOW, NEXT, ORDERED, Slot, USED, is_inline, is_word, slots_of};
 use super::leaf::{Held, Leaf};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
@@ -28,13 +28,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let probe = Probe::new::<K>(&low);
             let (held, _) = self.hold_leaf_of(&probe)?;
             let leaf = held.leaf;
+            self.require_begun(leaf, &probe)?;
             // Keys below `low` were inserted after the pass came by: they stay.
-            let slots = slots_of(self.used(leaf));
-            let rest: Vec<Slot> =
-                slots.filter(|&slot| self.compare_slot(leaf, slot, &probe).is_ge()).collect();
-            let (removed, next) = self.first_part(leaf, rest);
+            let is_ahead = |&slot: &Slot| self.compare_slot(leaf, slot, &probe).is_ge();
+            let (astray, slots): (Vec<Slot>, Vec<Slot>) =
+                slots_of(self.used(leaf)).partition(|&slot| self.is_astray(leaf, slot));
+            let rest = slots.into_iter().filter(is_ahead).collect();
+            // None of those that are removed first tells where to go on: once more in the same leaf.
+            let stays_here = astray.len() >= EMPTIED_AT_ONCE;
+            let (removed, next) = self.first_part(leaf, astray, rest);
             let is_done = next.is_none();
             let next = match next {
+                Some(_) if stays_here => Some(low.clone()),
                 Some(slot) => Some(self.ordered_key(leaf, slot)),
                 None => self.high_of(leaf),
             };
@@ -47,7 +52,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.heap.verify()?;
             match next {
                 Some(next) if last.as_ref().is_some_and(|last| next > *last) => return Ok(count),
-                Some(next) if next > low => low = next,
+                Some(next) if next > low || stays_here => low = next,
                 Some(_) => return Err(self.circle(leaf)),
                 None => return Ok(count),
             }
@@ -64,16 +69,31 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(greatest)
     }
 
-    /// Of these slots as many as are emptied at once, those of the least keys; and the slot of the least key of the
-    /// others. The leaf is held.
-    fn first_part(&self, leaf: Leaf, mut slots: Vec<Slot>) -> (Vec<Slot>, Option<Slot>) {
-        if slots.len() <= EMPTIED_AT_ONCE {
-            return (slots, None);
+    /// As many slots as are emptied at once, first those of keys that are astray, then those of the least keys; and the
+    /// slot of the least key of the rest. The leaf is held.
+    fn first_part(
+        &self,
+        leaf: Leaf,
+        mut astray: Vec<Slot>,
+        mut rest: Vec<Slot>,
+    ) -> (Vec<Slot>, Option<Slot>) {
+        if astray.len() + rest.len() > EMPTIED_AT_ONCE {
+            rest.sort_unstable_by(|&one, &other| self.compare_slots(leaf, one, other));
         }
-        slots.sort_unstable_by(|&one, &other| self.compare_slots(leaf, one, other));
-        let next = slots[EMPTIED_AT_ONCE];
-        slots.truncate(EMPTIED_AT_ONCE);
-        (slots, Some(next))
+        astray.append(&mut rest);
+        let next = astray.get(EMPTIED_AT_ONCE).copied();
+        astray.truncate(EMPTIED_AT_ONCE);
+        (astray, next)
+    }
+
+    /// Whether a key has changed: by its record, or by the leaf, where it does not belong. It must not tell where the pass
+    /// goes on, nor be taken for one that was inserted behind it. The leaf is held.
+    fn is_astray(&self, leaf: Leaf, slot: Slot) -> bool {
+        let medium = self.medium();
+        let compare = |bound| self.with_bound(bound, |bound| self.compare_slot(leaf, slot, bound));
+        !is_word::<K>() && !self.is_key_whole(medium.load(leaf.0 + slot.value()))
+            || compare(medium.load(leaf.0 + LEAF_LOW)).is_lt()
+            || medium.load(leaf.0 + NEXT) != 0 && compare(medium.load(leaf.0 + HIGH)).is_ge()
     }
 
     /// The key of a slot, in its ordered form, whether it is damaged or not: clearing cures that. The leaf is held.

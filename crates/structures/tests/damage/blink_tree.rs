@@ -96,6 +96,19 @@ fn wrong_answers(tree: &Tree) -> Vec<String> {
     wrong
 }
 
+/// Entries that are still there though `clear` says that all are removed.
+fn left_by_clear(tree: &Tree) -> u64 {
+    let mut left = 0;
+    if tree.clear().is_ok() {
+        // Whatever it meets on its way, what it has visited is there.
+        let _ = tree.ascend(.., |_, _| {
+            left += 1;
+            ControlFlow::Continue(())
+        });
+    }
+    left
+}
+
 #[test]
 fn a_flipped_bit_of_a_record_is_never_silent() {
     let memory = closed();
@@ -117,12 +130,14 @@ fn a_flipped_bit_of_a_record_is_never_silent() {
                 let wrong = wrong_answers(&tree);
                 memory.bound(STEPS);
                 let is_content = tree.check().is_ok_and(|violations| violations.is_empty());
+                memory.bound(STEPS);
+                let left = left_by_clear(&tree);
                 memory.bound(u64::MAX);
-                (wrong, is_content)
+                (wrong, is_content, left)
             }));
             match ended {
-                Ok((wrong, is_content)) if !wrong.is_empty() || is_content => {
-                    failures.push(format!("{at:#x} bit {bit}: {wrong:?}, {is_content}"));
+                Ok((wrong, is_content, left)) if !wrong.is_empty() || is_content || left > 0 => {
+                    failures.push(format!("{at:#x} bit {bit}: {wrong:?}, {is_content}, {left}"));
                 }
                 Ok(_) => {}
                 Err(_) => failures.push(format!("{at:#x} bit {bit}: a panic")),
@@ -150,7 +165,7 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
     let is_node = |at: &u64| memory.word(*at) >> 32 == INNER_TAG && at.is_multiple_of(64);
     let nodes: Vec<u64> = memory.used(FIRST).into_iter().filter(is_node).collect();
     assert!(!nodes.is_empty());
-    let (mut hidden, mut doubled, mut skipped, mut told) = (0, 0, 0, 0);
+    let (mut hidden, mut doubled, mut skipped, mut told, mut left) = (0, 0, 0, 0, 0);
     let mut unnoticed = Vec::new();
     for at in nodes.iter().flat_map(|node| (node + 64..node + 512).step_by(8)) {
         for bit in (at as u32 / 8 % 3..64).step_by(3) {
@@ -177,13 +192,14 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
                 if is_content && (missed + erred > 0 || told_all.is_err() || has_missed) {
                     unnoticed.push(format!("{at:#x} bit {bit}"));
                 }
+                left += left_by_clear(&tree);
             }
             drop(pool);
             memory.put_back();
         }
     }
     assert_eq!(unnoticed, [""; 0]);
-    assert_eq!((hidden, doubled, skipped), (0, 0, 0));
+    assert_eq!((hidden, doubled, skipped, left), (0, 0, 0, 0));
     assert!(told > 1_000, "{told}");
 }
 
@@ -229,6 +245,33 @@ fn a_changed_key_makes_what_is_not_found_uncertain() {
     assert!(tree.insert("the key1", b"another").is_err(), "it is there already");
     assert_eq!(tree.get("the key2").unwrap().as_deref(), Some(&b"is whole"[..]));
     assert!(tree.discard("the key2").unwrap());
+}
+
+/// Leaves are emptied in parts, from key to key: one that belongs elsewhere must not lead there.
+#[test]
+fn clearing_takes_changed_keys_along() {
+    const KEYS: u64 = 300;
+    let decades = (0..KEYS).step_by(10).flat_map(|number| [1, 10, 40].map(|count| (number, count)));
+    for ((number, count), first) in decades.flat_map(|case| [b'a', b'z'].map(|first| (case, first)))
+    {
+        let memory = Arc::new(Memory::new(SIZE));
+        let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+        let tree = Tree::create(&pool, "tree").unwrap();
+        (0..KEYS).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+        // Where records' keys begin like this one's: in eight bytes or, where those are too few, in seven.
+        let prefix = u64::from_le_bytes(key(number).as_bytes()[..8].try_into().unwrap());
+        let is_key = |&at: &u64| {
+            let differing = memory.word(at) ^ prefix;
+            let is_like = if count > 10 { differing << 8 == 0 } else { differing == 0 };
+            is_like && memory.word(at - 16) >> 32 == RECORD_TAG
+        };
+        let changed: Vec<u64> = memory.used(FIRST).into_iter().filter(is_key).take(count).collect();
+        assert_eq!(changed.len(), count);
+        for at in changed {
+            memory.damage(at, memory.word(at) >> 8 << 8 | u64::from(first));
+        }
+        assert_eq!(tree.clear().unwrap(), KEYS, "{count} like {number} begin with {first}");
+    }
 }
 
 #[test]
