@@ -41,6 +41,8 @@ pub(super) enum Mix {
     Entries,
     /// Much of what empties segments.
     Compaction,
+    /// Nothing but values, and making them safe.
+    Batches,
 }
 
 /// Keys from here on belong to the values that are there from the start.
@@ -282,6 +284,7 @@ impl Subject for Batched {
             Mix::All => &[0, 0, 1, 1, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9, 9, 10, 11],
             Mix::Entries => &[0, 1, 1, 2, 3, 3, 4, 5, 5, 6, 9, 9, 10, 11],
             Mix::Compaction => &[1, 1, 1, 3, 3, 9, 10, 10, 10],
+            Mix::Batches => &[1, 1, 9],
         };
         match *rng.pick(kinds) {
             0 => Op::Insert(key, content),
