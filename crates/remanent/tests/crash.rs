@@ -212,6 +212,7 @@ fn a_missing_flush_or_fence_of_a_line_transaction_is_noticed() {
     let survivors: Vec<String> =
         mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
     assert!(survivors.is_empty(), "{survivors:?}");
+    assert!(mutation.killed() >= 10, "{}", mutation.killed());
 }
 
 /// A sample of what `remanent crash-test --mutate` does: without any of these fences and flushes, one of these

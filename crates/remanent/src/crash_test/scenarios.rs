@@ -659,7 +659,7 @@ fn checked_line_transactions() -> Vec<Scenario> {
             Objects { hot: &[0, 51], ..disturbed::<[u8; 52]>(1) },
             Config { nested: Nested { depth: 2, one_in: 2, samples: 8 }, ..alone(1, 3) },
         )
-        .with_weight(6),
+        .with_weight(10),
         Scenario::new(
             "line_tx/checked-stores",
             "checksummed objects, between any two stores",

@@ -54,7 +54,8 @@ pub(super) fn files() -> Vec<Scenario> {
             Files { mix: WRITES, ..FILE },
             alone(3, 6),
         ),
-        Scenario::new("file/lives", "deleted, created and cut off", FILE, alone(3, 8)),
+        Scenario::new("file/lives", "deleted, created and cut off", FILE, alone(3, 8))
+            .with_weight(4),
         Scenario::new(
             "file/extents",
             "growth from extent to extent",
