@@ -94,7 +94,8 @@ impl Preparer {
     }
 
     /// Takes back what was asked for a range that the pool does not use any more: it is not to take space
-    /// again. Waits, some milliseconds at most, while the thread works at a part of it.
+    /// again. Waits while the thread works at a part of it: some milliseconds, and never for longer than
+    /// [`PATIENCE`]; what the thread then still makes is room that the file system has less until the pool uses it.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
         let regions = offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN);
         let mut asked = self.shared.lock();
