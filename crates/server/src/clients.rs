@@ -54,14 +54,16 @@ impl Clients {
 
     /// Closes the client that takes most memory among those that have taken some for as long as
     /// `patience` without getting on, and returns it: it does not read its answers, or does not
-    /// send the rest of its request.
+    /// send the rest of its request. One that was told so before, and cannot obey yet, makes no
+    /// room by being told again.
     pub(crate) fn close_largest(&self, patience: Duration) -> Option<Arc<Record>> {
         // Relaxed: estimates, of which the largest is good enough.
         let taken = |record: &Record| record.memory_len.load(Ordering::Relaxed);
         let mut records = self.all();
         records.retain(|record| record.has_stalled_for().is_some_and(|time| time >= patience));
+        records.retain(|record| !record.is_closing.load(Ordering::Relaxed));
         let largest = records.into_iter().max_by_key(|record| taken(record))?;
-        largest.closing.notify_one();
+        largest.close();
         Some(largest)
     }
 
@@ -97,8 +99,10 @@ pub(crate) struct Record {
     /// Whether it is between `MULTI` and `EXEC`.
     pub(crate) is_in_transaction: AtomicBool,
     pub(crate) buffers: Buffers,
-    /// Told when the client is to be closed, because it takes memory that others need.
-    pub(crate) closing: Notify,
+    /// Whether the client is to be closed, because it takes memory that others need; and told when
+    /// that begins.
+    is_closing: AtomicBool,
+    told_to_close: Notify,
     /// What it did last, as a number of a [`Verb`]; none before its first command.
     last_verb: AtomicU8,
     /// Bytes that it takes of the clients' memory.
@@ -146,7 +150,8 @@ impl Record {
             descriptor: AtomicI32::new(-1),
             is_in_transaction: AtomicBool::new(false),
             buffers: Buffers::default(),
-            closing: Notify::new(),
+            is_closing: AtomicBool::new(false),
+            told_to_close: Notify::new(),
             last_verb: AtomicU8::new(NOTHING),
             memory_len: AtomicU64::new(0),
             memory_since_ms: AtomicU64::new(0),
@@ -177,10 +182,31 @@ impl Record {
         }
     }
 
-    /// Says that the client got on: a request of it was run, or its answers were sent.
+    /// Says that the client got on: a request of it was run, or its answers were sent. It need not
+    /// be closed any more.
     pub(crate) fn get_on(&self) {
+        if self.is_closing.load(Ordering::Relaxed) {
+            self.is_closing.store(false, Ordering::Relaxed);
+        }
         if self.memory_since_ms.load(Ordering::Relaxed) != 0 {
             self.memory_since_ms.store(self.age_ms() + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn close(&self) {
+        // Relaxed: whoever is told learns it from the notice, which orders this before it.
+        self.is_closing.store(true, Ordering::Relaxed);
+        self.told_to_close.notify_one();
+    }
+
+    /// Returns when the client is to be closed for the memory that it takes.
+    pub(crate) async fn closing(&self) {
+        loop {
+            self.told_to_close.notified().await;
+            // One that got on since it was told stays.
+            if self.is_closing.load(Ordering::Relaxed) {
+                return;
+            }
         }
     }
 
@@ -295,5 +321,36 @@ impl Totals {
             bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
             bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use super::*;
+
+    /// Whether the client learns now that it is to be closed.
+    fn learns(record: &Record) -> bool {
+        pin!(record.closing()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn the_largest_of_those_that_stall_is_closed_unless_it_gets_on() {
+        let clients = Clients::default();
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let [small, large, idle] = [5, 9, 0].map(|bytes| {
+            let record = clients.connect(address, address);
+            record.set_memory(bytes);
+            record
+        });
+        let close = || clients.close_largest(Duration::ZERO).map(|record| record.id);
+        assert_eq!(clients.close_largest(Duration::from_secs(60)).map(|record| record.id), None);
+        assert_eq!([close(), close(), close()], [Some(large.id), Some(small.id), None]);
+        large.get_on();
+        assert_eq!([&small, &large, &idle].map(|record| learns(record)), [true, false, false]);
+        assert_eq!(close(), Some(large.id), "it stalls again");
+        assert!(learns(&large));
     }
 }

@@ -34,8 +34,8 @@ pub struct Config {
     /// Bytes that requests which arrive, answers that wait to be read, and copies that commands make may take of all
     /// clients together. What each connection needs for short requests, 136 KiB at most, is not counted.
     ///
-    /// What would need more is answered by an error that begins with `OOM`. The client that takes most, and has done so
-    /// for ten seconds, is then closed: it does not read, or does not send the rest of a request.
+    /// What would need more is answered by an error that begins with `OOM`. The client that takes most of those that
+    /// have not got on for ten seconds is then closed: it does not read, or does not send the rest of a request.
     pub clients_memory_max: u64,
 }
 
@@ -145,7 +145,7 @@ impl<S> Shared<S> {
                 self.evicted.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
                     closed = %largest.address, %client, taken, max,
-                    "clients take all the memory that they may; the one that has taken most for long is closed"
+                    "clients take all the memory that they may; the one that takes most, and has not got on for long, is closed"
                 );
             }
             None => tracing::info!(

@@ -84,8 +84,8 @@ pub(crate) struct Serve {
     max_clients: u32,
 
     /// Memory for what clients send and do not finish, and for answers that they do not read, of all together. What
-    /// would need more is answered with an error that begins with OOM; a client that takes most of it for ten seconds
-    /// is then closed
+    /// would need more is answered with an error that begins with OOM; the client that takes most of it is then
+    /// closed, if it has not got on for ten seconds
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size_at_least_1)]
     client_memory: u64,
 

@@ -23,7 +23,7 @@ pub(super) async fn serve<S: Store>(
     mut ending: Ending,
 ) -> io::Result<()> {
     let record = session.record();
-    let closing = || record.closing.notified();
+    let closing = || record.closing();
     let mut progress = Progress::Read;
     let mut abandoned = None;
     loop {
