@@ -116,6 +116,14 @@ pub(crate) struct Client {
     pub(crate) counts: Totals,
 }
 
+impl Client {
+    /// What is to be done after a request, before the next one is run; `None` if nothing.
+    #[inline]
+    fn what_follows(&mut self) -> Option<Progress> {
+        self.end.or_else(|| self.delay.take().map(Progress::Wait))
+    }
+}
+
 /// Which answers a client wants, as it said with `CLIENT REPLY`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replies {
@@ -166,7 +174,7 @@ impl<S: Store> Session<S> {
         self.client.record.descriptor.store(descriptor, Ordering::Relaxed);
     }
 
-    /// What others may see of the client; its `closing` is told when it is to be closed.
+    /// What others may see of the client; its `closing` returns when it is to be closed.
     pub(crate) fn record(&self) -> Arc<Record> {
         Arc::clone(&self.client.record)
     }
@@ -252,7 +260,7 @@ impl<S: Store> Session<S> {
         self.execute(len, command);
         self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
         self.report();
-        self.client.end.unwrap_or(Progress::Yield)
+        self.client.what_follows().unwrap_or(Progress::Yield)
     }
 
     /// For how long the long request may wait, and what for; `None` where there is no limit.
@@ -276,10 +284,10 @@ impl<S: Store> Session<S> {
     }
 
     fn run_turn(&mut self) -> Progress {
+        if let Some(end) = self.client.end {
+            return end;
+        }
         for _ in 0..TURN_REQUESTS {
-            if let Some(end) = self.client.end {
-                return end;
-            }
             if self.output.len() >= FLUSH_LEN {
                 return Progress::Yield;
             }
@@ -310,8 +318,8 @@ impl<S: Store> Session<S> {
                 return Progress::Long;
             }
             self.execute(len, command);
-            if let Some(delay) = self.client.delay.take() {
-                return Progress::Wait(delay);
+            if let Some(progress) = self.client.what_follows() {
+                return progress;
             }
         }
         Progress::Yield

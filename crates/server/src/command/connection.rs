@@ -82,7 +82,7 @@ impl<S: Store> Call<'_, S> {
     /// only one there is; 0 stands for that one. Takes the same time for every password of the right length.
     ///
     /// A wrong one is answered late, and later each time, so that guessing is slow; a right one no
-    /// earlier than those.
+    /// earlier than those before it.
     fn check_password(&mut self, user: usize, password: usize) -> Outcome {
         let right = match &self.shared.config.password {
             Some(expected) => expected.as_bytes().ct_eq(self.request.get(password)).into(),

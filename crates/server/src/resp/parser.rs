@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// Arguments that Redis takes from a client that has not authenticated.
+/// Arguments that Redis takes from a client that has not authenticated. Here those of an inline request count, too.
 const UNAUTHENTICATED_ARGUMENTS: i64 = 10;
 /// Bytes of an argument that Redis takes from a client that has not authenticated.
 const UNAUTHENTICATED_BULK_LEN: i64 = 16 << 10;
@@ -222,6 +222,9 @@ impl Parser {
         self.forget();
         let end = if newline > 0 && input[newline - 1] == b'\r' { newline - 1 } else { newline };
         inline::split(&mut input[..end], &mut self.spans)?;
+        if self.spans.len() > UNAUTHENTICATED_ARGUMENTS as usize && !self.limits.authenticated {
+            return Err(ProtocolError::UnauthenticatedCount);
+        }
         self.position = 0;
         Ok(Some(newline + 1))
     }

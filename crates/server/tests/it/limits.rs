@@ -225,3 +225,34 @@ fn wrong_passwords_are_answered_later_each_time() {
     assert!(delay > last / 2, "{delay:?}");
     assert_eq!(right.output(), b"+OK\r\n");
 }
+
+/// Long requests run elsewhere than others: no way around the wait.
+#[test]
+fn a_long_request_with_a_wrong_password_waits_too() {
+    let config = Config { password: Some("secret".into()), ..Config::default() };
+    let shared = shared(Volatile::new(1 << 20), config);
+    let mut session = connect(&shared);
+    assert_eq!(send(&mut session, b"AUTH secret\r\n"), Progress::Read);
+    let line = format!("HELLO 2 AUTH default wrong{}\r\n", " x".repeat(5_000));
+    assert_eq!(send(&mut session, line.as_bytes()), Progress::Long);
+    let progress = session.run_long();
+    assert!(matches!(progress, Progress::Wait(_)), "{progress:?}");
+    // Who has not given the password is not listened to for so long.
+    let mut stranger = connect(&shared);
+    assert_eq!(send(&mut stranger, line.as_bytes()), Progress::Close);
+}
+
+/// A buffer that a long request has left behind does not count for the shorter one behind it.
+#[test]
+fn buffers_shrink_behind_a_long_request() {
+    let shared = limited();
+    let mut connection = Connection::on(Arc::clone(&shared));
+    let mut session = connect(&shared);
+    let long = request(&[b"SET", b"k", &vec![b'v'; 700_000]]);
+    let shorter = request(&[b"SET", b"k", &vec![b'v'; 200_000]]);
+    assert_eq!(send(&mut session, &[&long[..], &shorter[..100_000]].concat()), Progress::Read);
+    assert_eq!(session.output(), b"+OK\r\n");
+    assert!(taken(&mut connection) < 300_000, "{}", taken(&mut connection));
+    assert_eq!(send(&mut session, &shorter[100_000..]), Progress::Read);
+    assert_eq!(session.output(), b"+OK\r\n+OK\r\n");
+}

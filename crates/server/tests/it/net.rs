@@ -228,6 +228,40 @@ fn strangers_cannot_sync() {
     });
 }
 
+/// Whoever guesses and does not wait for the answer holds no place meanwhile.
+#[test]
+fn a_closed_connection_leaves_its_place_though_its_password_waits() {
+    let (password, listen) = (Some("secret".to_owned()), ([127, 0, 0, 1], 0).into());
+    let config = Config { password, listen, clients_max: 1, ..Config::default() };
+    with_config(&Arc::default(), config, |address| {
+        let mut guesser = connect(address);
+        for _ in 0..4 {
+            assert!(exchange(&mut guesser, "AUTH wrong").starts_with("-WRONGPASS"));
+        }
+        drop(guesser);
+        // An answer waits for a second now. Of some tries one at least is not held up by this machine.
+        let frees_at_once = || {
+            let mut guesser = accepted(address);
+            guesser.write_all(b"AUTH wrong\r\n").expect("the server reads");
+            drop(guesser);
+            let closed = Instant::now();
+            accepted(address);
+            closed.elapsed() < Duration::from_millis(700)
+        };
+        assert!((0..5).any(|_| frees_at_once()));
+    });
+}
+
+/// A connection that is not told that there are too many.
+fn accepted(address: SocketAddr) -> TcpStream {
+    loop {
+        let mut stream = connect(address);
+        if exchange(&mut stream, "PING").starts_with("-NOAUTH") {
+            return stream;
+        }
+    }
+}
+
 #[test]
 fn connections_end_with_the_server() {
     let mut idle = None;

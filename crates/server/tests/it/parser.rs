@@ -152,6 +152,7 @@ fn limits_are_kept() {
         (b"*1\r\n$00000000000000000000000000000000000000000", limits, ProtocolError::BulkTooLong),
         (&eleven_bulks, limits, ProtocolError::RequestTooBig),
         (b"*11\r\n", stranger, ProtocolError::UnauthenticatedCount),
+        (b"a b c d e f g h i j k\r\n", stranger, ProtocolError::UnauthenticatedCount),
         (b"*1\r\n$16385\r\n", stranger, ProtocolError::UnauthenticatedBulk),
     ];
     for (bytes, limits, error) in cases {
