@@ -60,6 +60,11 @@ where
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let (record, index) = newest_record(&heap)?;
         let mut lost = noted_lost(&heap);
+        if let Some(version) = lost.versions.iter().find(|&&version| version > VERSION_MAX) {
+            heap.verify()?;
+            let what = format!("{version} is no version of a B+-tree that was lost");
+            return Err(PoolError::corrupt(heap.header() + LOST, what));
+        }
         let is_changing = heap.medium().load(heap.header() + CHANGING) != 0;
         if is_changing {
             let last_lost = lost.versions.last().copied().unwrap_or(0);
@@ -84,6 +89,9 @@ where
     }
 }
 
+/// Half of the range: more than can be counted to.
+const VERSION_MAX: u64 = u64::MAX / 2;
+
 /// The record with the highest version, and where it lies.
 fn newest_record<M: Medium>(heap: &Heap<M>) -> Result<(Record, u64), PoolError> {
     let (medium, header) = (heap.medium(), heap.header());
@@ -96,11 +104,14 @@ fn newest_record<M: Medium>(heap: &Heap<M>) -> Result<(Record, u64), PoolError> 
         dismantled: medium.load(at + DISMANTLED),
         version: medium.load(at + VERSION),
     };
-    // Half of the range is more than can be counted to.
-    if record.version == 0 || record.version > u64::MAX / 2 {
-        heap.verify()?;
+    heap.verify()?;
+    if record.version == 0 || record.version > VERSION_MAX {
         let what = format!("{} is no version of a B+-tree", record.version);
         return Err(PoolError::corrupt(at + VERSION, what));
+    }
+    if record.len > medium.len() {
+        let what = format!("a B+-tree in this pool cannot have {} entries", record.len);
+        return Err(PoolError::corrupt(at + LEN, what));
     }
     Ok((record, index))
 }
