@@ -124,7 +124,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut hops = Hops::default();
         let mut leaf = self.leaf_at(Goal::Last)?;
         while let Some(held) = self.hold(leaf)? {
-            match Leaf(self.medium().load(leaf.0 + NEXT)) {
+            match Leaf::linked(self.medium().load(leaf.0 + NEXT)) {
                 Leaf(0) => return Ok(Some(held)),
                 next => leaf = next,
             }

@@ -93,8 +93,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             if head.level == 1 {
                 walk.posted.push(entry.child);
-                if index > 0 && !self.is_same_bound(entry.low, medium.load(entry.child + LEAF_LOW))
-                {
+                let low_at = Leaf::linked(entry.child).0 + LEAF_LOW;
+                if index > 0 && !self.is_same_bound(entry.low, medium.load(low_at)) {
                     walk.wrong(node, format!("separator {index} is not where its leaf begins"));
                 }
             } else {
@@ -163,7 +163,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             posted.next_if_eq(&leaf.0);
             entries += u64::from(used.count_ones());
             self.check_leaf(leaf, used, walk);
-            let next = Leaf(medium.load(leaf.0 + NEXT));
+            let next = Leaf::linked(medium.load(leaf.0 + NEXT));
             if next.0 == 0 {
                 break;
             }

@@ -93,7 +93,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     false if index + 1 < head.count => self.low_at(node, index + 1),
                     false => read_bounds(medium, node).0.unwrap_or(0),
                 };
-                return Ok(LeafRange { leaf: Leaf(child), high });
+                return Ok(LeafRange { leaf: Leaf::linked(child), high });
             }
             (node, above) = (child, head.level);
         }

@@ -95,6 +95,9 @@ pub(super) const LEAF_LEN: u64 = SLOTS + LINE_COUNT * LINE_LEN;
 
 pub(super) const NEXT: u64 = 0;
 pub(super) const LEAF_LOW: u64 = 8;
+/// An offset behind the end of every pool, to which a leaf's length can be added: what lies at greater ones is nowhere,
+/// too.
+pub(super) const FAR: u64 = 1 << 56;
 const LEAF_KIND: u64 = 16;
 pub(super) const LOCK: u64 = 24;
 pub(super) const HIGH: u64 = 32;
@@ -385,7 +388,7 @@ impl Record {
 /// Where a separator's key lies, and its length.
 #[inline(always)]
 pub(super) fn separator_key<M: Medium>(medium: &M, separator: u64) -> (u64, u64) {
-    (separator + SEPARATOR_KEY, medium.load(separator) & 0xffff_ffff)
+    (separator.min(FAR) + SEPARATOR_KEY, medium.load(separator) & 0xffff_ffff)
 }
 
 /// Bytes of a separator for a key of so many bytes.

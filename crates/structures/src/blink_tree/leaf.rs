@@ -14,8 +14,8 @@ use super::key::{
     with_bytes, with_record_key, with_separator,
 };
 use super::layout::{
-    DOUBTFUL, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Record, Slot,
-    USED, is_leaf, is_word, lines_of, slots_of, valid_at, valid_slots,
+    DOUBTFUL, FAR, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Record,
+    Slot, USED, is_leaf, is_word, lines_of, slots_of, valid_at, valid_slots,
 };
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -23,6 +23,14 @@ use crate::{Error, Result};
 /// Offset of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leaf(pub(super) u64);
+
+impl Leaf {
+    /// The leaf that a word of the medium leads to, damaged or not: nothing is there when it leads outside of all pools.
+    #[inline(always)]
+    pub(super) fn linked(word: u64) -> Self {
+        Leaf(word.min(FAR))
+    }
+}
 
 /// A leaf's lock word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +217,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // Fence: as the flush.
         // Redundant: as the flush.
         medium.fence();
-        let next = Leaf(medium.load(leaf.0 + NEXT));
+        let next = Leaf::linked(medium.load(leaf.0 + NEXT));
         let high = if next.0 == 0 { 0 } else { medium.load(next.0 + LEAF_LOW) };
         medium.store(leaf.0 + HIGH, high);
         let valid = valid_slots(medium, leaf.0);
@@ -420,7 +428,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let high = medium.load(leaf.0 + HIGH);
         let is_known = !is_word::<K>() && high == range.high;
         let is_behind = || !is_known && compare_bound::<K, M>(medium, probe, high).is_ge();
-        (next != 0 && is_behind()).then_some(Leaf(next))
+        (next != 0 && is_behind()).then(|| Leaf::linked(next))
     }
 
     /// The slot of a key. The leaf is held, or read by [`stable`](Core::stable).

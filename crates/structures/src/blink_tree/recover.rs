@@ -239,7 +239,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn for_each_leaf(&self, mut visit: impl FnMut(Leaf)) -> Result<()> {
         let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
         loop {
-            let next = self.stable(leaf, || Leaf(self.medium().load(leaf.0 + NEXT)))?;
+            let next = self.stable(leaf, || Leaf::linked(self.medium().load(leaf.0 + NEXT)))?;
             visit(leaf);
             self.heap.verify()?;
             let next = match next {

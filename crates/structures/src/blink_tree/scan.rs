@@ -143,7 +143,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let medium = self.medium();
         let used = self.used(leaf);
         snapshot.len = used.count_ones() as usize;
-        snapshot.next = Leaf(medium.load(leaf.0 + NEXT));
+        snapshot.next = Leaf::linked(medium.load(leaf.0 + NEXT));
         snapshot.high = medium.load(leaf.0 + HIGH);
         // Acquire: partner of the Release in `snapshot`.
         snapshot.is_ordered = medium.load(leaf.0 + ORDERED) != 0;

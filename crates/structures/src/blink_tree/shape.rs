@@ -209,12 +209,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // The first child of a node stays where it is: its least key is also that of nodes above.
         let right_index = last.index.max(1);
         let Some(&Entry { child: right, .. }) = entries.get(right_index) else { return Ok(()) };
-        let left = Leaf(entries[right_index - 1].child);
+        let left = Leaf::linked(entries[right_index - 1].child);
         if left.0 == right {
             return Err(PoolError::corrupt(last.node, "a node leads to one leaf twice").into());
         }
         let Some(left) = self.hold(left)? else { return Ok(()) };
-        let Some(right) = self.hold(Leaf(right))? else { return Ok(()) };
+        let Some(right) = self.hold(Leaf::linked(right))? else { return Ok(()) };
         let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;
         // Between them may be a leaf that the nodes do not know yet.
         let are_neighbours = medium.load(left.leaf.0 + NEXT) == right.leaf.0;

@@ -203,6 +203,38 @@ fn a_flipped_bit_of_a_node_hides_no_key_silently() {
     assert!(told > 1_000, "{told}");
 }
 
+/// Links of ones lead so far that nothing can be added to them.
+#[test]
+fn words_of_ones_are_told() {
+    let memory = Arc::new(Memory::new(SIZE));
+    const KEYS: u64 = 300;
+    {
+        let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+        let tree = Tree::create(&pool, "tree").unwrap();
+        (0..KEYS).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
+    }
+    let mut told = 0;
+    for at in memory.used(FIRST) {
+        memory.mark();
+        memory.damage(at, u64::MAX);
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            memory.bound(20 * STEPS);
+            let pool = Pool::recover(Arc::clone(&memory)).unwrap();
+            let Ok(tree) = Tree::open(&pool, "tree") else { return true };
+            let is_content = tree.check().is_ok_and(|violations| violations.is_empty());
+            (0..KEYS).step_by(7).for_each(|number| _ = tree.get(&key(number)));
+            _ = tree.ascend(.., |_, _| ControlFlow::Continue(()));
+            _ = tree.insert(&key(KEYS), b"value");
+            _ = tree.clear();
+            !is_content
+        }));
+        memory.bound(u64::MAX);
+        told += u64::from(ended.unwrap_or_else(|_| panic!("ones at {at:#x}")));
+        memory.put_back();
+    }
+    assert!(told > 100, "{told}");
+}
+
 /// Where a record's value has these eight bytes.
 fn find(memory: &Memory, bytes: &[u8; 8]) -> u64 {
     let is_found = |at: &u64| memory.word(*at).to_le_bytes() == *bytes;
