@@ -21,6 +21,8 @@ pub enum Damage {
     Zeroed { offset: u64, len: usize },
     /// Random bytes instead of what was there.
     Garbage { offset: u64, len: usize },
+    /// Every bit is set, as in flash that was erased.
+    Ones { offset: u64, len: usize },
     /// Two places have each other's content.
     Exchanged { offset: u64, other: u64, len: usize },
     /// A place has another's content as well.
@@ -35,7 +37,7 @@ impl Damage {
     /// Draws a piece of damage that changes something in `image`; `older` is the same file some time before.
     pub(super) fn draw(rng: &mut Rng, image: &Image, older: &Image) -> Self {
         let len = *rng.pick(&UNITS);
-        match rng.below(12) {
+        match rng.below(13) {
             0..=2 => Damage::Bit { offset: draw_place(rng, image, 8), bit: rng.below(64) as u8 },
             // A word that may be zero, such as a link that leads nowhere.
             3 => {
@@ -54,6 +56,7 @@ impl Damage {
                 Damage::Copied { from, to, len }
             }
             10 => draw_stale(rng, image, older),
+            11 => Damage::Ones { offset: draw_place(rng, image, len), len },
             _ => Damage::Truncated { len: rng.below(image.len) },
         }
     }
@@ -71,6 +74,7 @@ impl Damage {
                 let bytes: Vec<u8> = (0..len).map(|_| rng.below(256) as u8).collect();
                 image.set(offset, &bytes);
             }
+            Damage::Ones { offset, len } => image.set(offset, &vec![u8::MAX; len]),
             Damage::Exchanged { offset, other, len } => {
                 let (one, two) = (image.get(offset, len), image.get(other, len));
                 image.set(offset, &two);
@@ -100,6 +104,7 @@ impl fmt::Display for Damage {
             }
             Damage::Zeroed { offset, len } => write!(f, "{len} bytes at {offset:#x} zeroed"),
             Damage::Garbage { offset, len } => write!(f, "garbage in {len} bytes at {offset:#x}"),
+            Damage::Ones { offset, len } => write!(f, "ones in {len} bytes at {offset:#x}"),
             Damage::Exchanged { offset, other, len } => {
                 write!(f, "{len} bytes at {offset:#x} and at {other:#x} exchanged")
             }

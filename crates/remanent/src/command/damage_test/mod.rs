@@ -20,7 +20,7 @@ use table::Tally;
 /// Damage pools of every kind, and see whether anybody is told something wrong
 ///
 /// Fills pools, damages their files in one place each (a bit, a word, a line, a sector, a page: flipped, zeroed, filled
-/// with garbage, exchanged, copied or as it was before; or the file is cut short), checks them as
+/// with garbage or ones, exchanged, copied or as it was before; or the file is cut short), checks them as
 /// `remanent pool check` does, reads everything, writes something else, and reads again. A seed decides what is damaged.
 ///
 /// Ends with status 1 when a pool made the process panic, hang or grow, when a read was answered wrongly by what
@@ -74,6 +74,9 @@ How to read a line of the result, in numbers of pools:
 
 impl DamageTest {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.seed.checked_add(self.pools).is_none() {
+            bail!("--seed and --pools together are more than {}", u64::MAX);
+        }
         let chosen = self.chosen()?;
         if self.list {
             for subject in &chosen {
