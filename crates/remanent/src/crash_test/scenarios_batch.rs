@@ -91,7 +91,7 @@ fn filling_batch_maps() -> Vec<Scenario> {
     };
     let in_file = pages(few(alone(1, 6)));
     // With a few segments more the directory takes its first table.
-    let many = Batched { lens: &[60_000], base: 57, mix: Mix::Compaction, ..FILLING };
+    let many = Batched { lens: &[60_000], base: 62, mix: Mix::Compaction, ..FILLING };
     vec![
         scenario(
             "batch_map/directory",
