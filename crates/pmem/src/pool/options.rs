@@ -384,11 +384,12 @@ impl Options {
 
     fn open_file(&self, path: &Path, access: Access) -> Result<File> {
         let mut options = OpenOptions::new();
+        // No waiting, should it be something else than a file: a pipe, say.
         options.read(true).write(access == Access::Shared);
+        options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         if !self.private {
             return options.open(path).map_err(|e| Error::io("open", path, e));
         }
-        // No waiting either, should it be something else than a file.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = options.custom_flags(flags.bits() as i32).open(path).map_err(|error| {
             match Errno::from_io_error(&error) {

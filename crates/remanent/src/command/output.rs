@@ -3,6 +3,7 @@
 //! Standard output may be a pipe whose reader has gone, or a file on a full disk. That is no reason to panic: the rest of
 //! the output is dropped, and the command ends with status 1.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,8 +26,26 @@ pub(crate) use say;
 
 pub(crate) fn line(text: fmt::Arguments<'_>) {
     if !has_failed() {
-        note(writeln!(io::stdout(), "{text}"));
+        note(writeln!(io::stdout(), "{}", harmless(&text.to_string())));
     }
+}
+
+/// A text without what would steer a terminal: names in a pool may be anybody's.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let steers = |letter: char| letter.is_control() && letter != '\n';
+    if !text.contains(steers) {
+        return text.into();
+    }
+    let escape = |letter: char| match steers(letter) {
+        true => letter.escape_default().to_string(),
+        false => letter.to_string(),
+    };
+    text.chars().map(escape).collect()
+}
+
+/// A name as it is shown: on one line.
+pub(crate) fn shown(name: &str) -> Cow<'_, str> {
+    if name.contains('\n') { name.replace('\n', "\\n").into() } else { name.into() }
 }
 
 /// Prints a line on standard output that is for people who watch; that nobody does is no failure.
@@ -39,7 +58,7 @@ pub(crate) fn announce(text: &str) {
 
 /// Prints a line on standard error; there is nobody to tell if that fails.
 pub(crate) fn complain(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", harmless(&text.to_string()));
 }
 
 /// Whether nobody reads what is printed, so that there is no use in going on for it.

@@ -1,6 +1,7 @@
 //! `remanent serve`: Redis clients on a pool.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,12 +14,19 @@ use remanent::structures::BatchOptions;
 use remanent::{Backing, Durability, Emulation};
 use remanent_server::store::{Form, Lag};
 use remanent_server::{BatchStore, Config, MapStore, Server, Store};
+use rustix::process::{Resource, getrlimit};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::opening::{self, Opened, Promise};
 use super::output::{announce, complain};
 use super::units::{human_size, parse_address, parse_duration, parse_size, parse_size_at_least_1};
 use super::{default_pool, fault};
+
+/// Descriptors without which no server begins.
+const DESCRIPTORS_MIN: u64 = 16;
+/// Bytes of a password file.
+const PASSWORD_FILE_MAX: u64 = 64 << 10;
 
 /// Serve Redis clients from a pool
 ///
@@ -159,7 +167,7 @@ impl Serve {
         let entries = ready.entries(&store)?;
         let promise = promise(pool.guarantee(), store.lag());
         let server = Server::bind(store, self.config()?)?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime()?;
         runtime.block_on(async {
             // The signals are caught before anyone is told that the server is there.
             let stop = Stop::new()?;
@@ -214,8 +222,13 @@ impl Serve {
             }
             return Ok(self.password.clone());
         };
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the password file {}", path.display()))?;
+        let mut text = String::new();
+        let read = File::open(path)
+            .and_then(|file| file.take(PASSWORD_FILE_MAX).read_to_string(&mut text));
+        read.with_context(|| format!("cannot read the password file {}", path.display()))?;
+        if text.len() as u64 == PASSWORD_FILE_MAX {
+            bail!("the password file {} has more than {PASSWORD_FILE_MAX} bytes", path.display());
+        }
         match text.lines().next() {
             Some(password) if !password.is_empty() => Ok(Some(password.to_owned())),
             _ => bail!("the first line of the password file {} is empty", path.display()),
@@ -265,6 +278,17 @@ pub(super) fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
         _ => "survives the death of the process, on emulated memory",
     };
     words.to_owned()
+}
+
+/// What a server's main thread runs in.
+pub(super) fn runtime() -> anyhow::Result<Runtime> {
+    // It would panic where there are too few descriptors for its signals.
+    if let Some(max) = getrlimit(Resource::Nofile).current.filter(|&max| max < DESCRIPTORS_MIN) {
+        bail!(
+            "{max} files may be open at a time, and a server needs {DESCRIPTORS_MIN}: see `ulimit -n`"
+        );
+    }
+    Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
 /// The signals that end the server.

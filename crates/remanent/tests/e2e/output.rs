@@ -3,6 +3,10 @@
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+
+use remanent::{HashMap, Pool};
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::common::{Server, directory, error_of, remanent};
 
@@ -164,4 +168,49 @@ fn a_host_can_be_given_by_name() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(greeting.starts_with("listening on 127.0.0.1:"), "{greeting}");
+}
+
+/// Files that are no pools, names that steer terminals, limits below every use: each is told in a line.
+#[test]
+fn what_makes_no_sense_ends_with_an_error() {
+    let directory = directory();
+    let [pool, new, _] = &pool_in(directory.path());
+    let pipe = directory.path().join("pipe").to_str().unwrap().to_owned();
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    for what in
+        [&["pool", "info", &pipe][..], &["pool", "check", &pipe], &["serve", "--pool", &pipe]]
+    {
+        let told = error_of(what);
+        assert!(told.contains("regular file"), "{what:?}: {told}");
+    }
+    for name in ["a\nb: Disk", "\u{1b}[31m", "a@b"] {
+        assert!(
+            error_of(&["disk", "create", pool, "--size", "1M", "--name", name])
+                .contains("cannot be called")
+        );
+    }
+    assert!(error_of(&["disk", "snapshot", pool, "\u{7}"]).contains("cannot be called"));
+    let password = ["serve", "--pool", new, "--password-file", "/dev/zero"];
+    assert!(error_of(&password).contains("more than"));
+    let seeds = ["damage-test", "--seed", "18446744073709551615", "--structure", "disk"];
+    assert!(error_of(&seeds).contains("--seed"));
+    let shell = format!("ulimit -n 9; exec \"$0\" serve --pool {new} --listen 127.0.0.1:0");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &shell, env!("CARGO_BIN_EXE_remanent")]);
+    let told = limited.output().expect("a shell").stderr;
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("ulimit -n") && !told.contains("panicked"), "{told}");
+}
+
+/// Names in a pool may be anybody's: programs that embed it choose them.
+#[test]
+fn names_of_others_do_not_steer_the_terminal() {
+    let directory = directory();
+    let path = directory.path().join("a.pool");
+    let pool = Arc::new(Pool::options().size_max(64 << 20).create(&path).unwrap());
+    drop(HashMap::<u64, u64>::create(&pool, "a\nroot        b\u{1b}[31m").unwrap());
+    drop(pool);
+    let told = remanent(&["pool", "info", path.to_str().unwrap()]).stdout;
+    let told = String::from_utf8(told).unwrap();
+    assert!(told.contains(r"root        a\nroot        b\u{1b}[31m: "), "{told}");
 }

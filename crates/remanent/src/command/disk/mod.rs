@@ -15,7 +15,7 @@ use remanent::{Disk as Device, Durability};
 use serde_json::json;
 
 use super::opening::open_as_made;
-use super::output::say;
+use super::output::{say, shown};
 use super::pool::{physical_bytes, progress};
 use super::units::{human_size, parse_duration, parse_size, parse_size_at_least_1};
 
@@ -142,6 +142,10 @@ impl Disk {
                 let disk = target.open()?;
                 if remove {
                     disk.remove_snapshot(&snapshot)?
+                } else if snapshot.contains(char::is_control) {
+                    bail!(
+                        "a snapshot cannot be called {snapshot:?}: choose a name without control characters"
+                    )
                 } else {
                     disk.snapshot(&snapshot)?
                 }
@@ -159,10 +163,10 @@ impl Target {
         pool_size: Option<u64>,
         durability: Option<Durability>,
     ) -> anyhow::Result<Device> {
-        if self.name.is_empty() || self.name.contains('@') {
+        if self.name.is_empty() || self.name.contains(|c: char| c == '@' || c.is_control()) {
             bail!(
                 "a disk cannot be called {:?}: clients ask for it by its name, and for its snapshots as \
-                 DISK@SNAPSHOT; choose a name without @ with --name",
+                 DISK@SNAPSHOT; choose a name without @ and control characters with --name",
                 self.name
             );
         }
@@ -250,7 +254,7 @@ fn describe(disk: &Device, target: &Target) {
         human_size(physical_bytes(&target.path))
     );
     for snapshot in snapshots {
-        say!("snapshot    {}: {}", snapshot.name, human_size(snapshot.size));
+        say!("snapshot    {}: {}", shown(&snapshot.name), human_size(snapshot.size));
     }
 }
 

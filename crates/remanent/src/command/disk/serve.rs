@@ -14,7 +14,7 @@ use remanent_server::nbd::{Config, DiskExport, Exports, Server, SnapshotExport};
 
 use super::super::fault;
 use super::super::output::announce;
-use super::super::serve::{Stop, promise};
+use super::super::serve::{Stop, promise, runtime};
 use super::super::units::{parse_address, parse_duration};
 use super::{disks, open_disk, open_pool};
 
@@ -104,7 +104,7 @@ impl Serve {
         let names: Vec<String> = exports.names().map(str::to_owned).collect();
         let opened = start.elapsed();
         let server = Server::bind(exports, self.config())?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = runtime()?;
         runtime.block_on(async {
             let stop = Stop::new()?;
             announce(&format!(

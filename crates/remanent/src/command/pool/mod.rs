@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use remanent::{Durability, PoolInfo};
 use serde_json::json;
 
-use super::output::say;
+use super::output::{say, shown};
 use super::units::{human_size, parse_duration, parse_size_at_least_1};
 
 /// Create, describe or check a pool file
@@ -139,7 +139,7 @@ fn describe(info: &PoolInfo, target: &Target) {
     );
     say!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
     for root in roots {
-        say!("root        {}: {}", root.name, root.root_type.name);
+        say!("root        {}: {}", shown(&root.name), shown(&root.root_type.name));
     }
 }
 
