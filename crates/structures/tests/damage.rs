@@ -7,3 +7,5 @@ mod blink_tree;
 mod hashmap;
 #[path = "damage/memory.rs"]
 mod memory;
+#[path = "damage/ones.rs"]
+mod ones;

@@ -65,6 +65,10 @@ impl Variant for Log {
 
     fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
         let medium = stream.medium();
+        if safe.mark > EPOCH_MAX {
+            let what = format!("no epoch of a list is {:#x}", safe.mark);
+            return Err(PoolError::corrupt(stream.head().offset, what));
+        }
         let mut end = stream.end(safe.end, stream.head(), 0);
         let (mut epoch, mut changed) = (safe.mark, Vec::new());
         loop {

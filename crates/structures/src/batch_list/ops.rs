@@ -152,7 +152,8 @@ impl<V: Changeable, M: Medium> ChangeList for List<V, M> {
         if next == Position::NONE {
             end.tail = left;
         }
-        end.count -= 1;
+        // 0 only where it is damaged.
+        end.count = end.count.saturating_sub(1);
         V::change(&self.writer.core, &mut end, left, next)?;
         self.writer.end = end;
         self.complete()?;

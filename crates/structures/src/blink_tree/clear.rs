@@ -6,6 +6,7 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::Lane;
 
 use super::Core;
+use super::inner::Goal;
 use super::key::{Probe, with_record_key, word_bytes};
 use super::layout::{HIGH, LEAF_LOW, NEXT, ORDERED, Slot, USED, is_inline, is_word, slots_of};
 use super::leaf::{Held, Leaf};
@@ -59,14 +60,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The greatest key of all, in its ordered form.
+    /// The greatest key of all, in its ordered form; not less than where the last leaf begins, should it have changed.
     fn greatest_key(&self) -> Result<Option<Vec<u8>>> {
         let mut greatest = None;
         self.descend(.., |key: &K, _| {
             greatest = Some(key.with_ordered(<[u8]>::to_vec));
             ControlFlow::Break(())
         })?;
-        Ok(greatest)
+        let _inside = self.heap.enter();
+        let low = self.medium().load(self.leaf_at(Goal::Last)?.0 + LEAF_LOW);
+        let low = self.with_bound(low, |low| low.bytes.to_vec());
+        Ok(greatest.map(|greatest: Vec<u8>| greatest.max(low)))
     }
 
     /// As many slots as are emptied at once, first those of keys that are astray, then those of the least keys; and the

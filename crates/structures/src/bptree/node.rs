@@ -117,7 +117,7 @@ where
     /// The node at `at`, if that could be one.
     #[inline(always)]
     pub(super) fn read_node(&self, at: u64) -> Option<Node> {
-        if !at.is_multiple_of(32) {
+        if !at.is_multiple_of(32) || at >= self.medium().len() {
             return None;
         }
         let level = self.medium().load(at + KIND);

@@ -306,6 +306,26 @@ fn clearing_takes_changed_keys_along() {
     }
 }
 
+/// The greatest key says where clearing ends, though nothing says that it has changed.
+#[test]
+fn clearing_does_not_end_early_for_a_changed_word() {
+    const KEYS: u64 = 300;
+    for changed in [0, 1, 1 << 40] {
+        let memory = Arc::new(Memory::new(SIZE));
+        let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
+        let tree = BlinkTree::<u64, u64, _>::create(&pool, "tree").unwrap();
+        let key = |number| 1_000_000_007 + number;
+        (0..KEYS).for_each(|number| assert!(tree.insert(&key(number), &0).unwrap()));
+        // Of the last leaf nothing but the greatest key is left.
+        (KEYS - 20..KEYS - 1).for_each(|number| assert!(tree.discard(&key(number)).unwrap()));
+        let is_greatest = |&at: &u64| memory.word(at) == key(KEYS - 1);
+        for at in memory.used(FIRST).into_iter().filter(is_greatest) {
+            memory.damage(at, changed);
+        }
+        assert_eq!(tree.clear().unwrap(), KEYS - 19, "{changed}");
+    }
+}
+
 #[test]
 fn a_tree_without_checksums_stays_one() {
     let memory = Arc::new(Memory::new(SIZE));
