@@ -36,8 +36,9 @@ fn harmless(text: &str) -> Cow<'_, str> {
     if !text.contains(steers) {
         return text.into();
     }
+    // As in JSON, where some come unescaped.
     let escape = |letter: char| match steers(letter) {
-        true => letter.escape_default().to_string(),
+        true => format!("\\u{:04x}", u32::from(letter)),
         false => letter.to_string(),
     };
     text.chars().map(escape).collect()
@@ -50,7 +51,7 @@ pub(crate) fn shown(name: &str) -> Cow<'_, str> {
 
 /// Prints a line on standard output that is for people who watch; that nobody does is no failure.
 pub(crate) fn announce(text: &str) {
-    if writeln!(io::stdout(), "{text}").is_err() {
+    if writeln!(io::stdout(), "{}", harmless(text)).is_err() {
         // Relaxed: a flag that this thread reads at its end.
         IS_OPTIONAL.store(true, Ordering::Relaxed);
     }

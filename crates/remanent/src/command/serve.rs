@@ -224,9 +224,9 @@ impl Serve {
         };
         let mut text = String::new();
         let read = File::open(path)
-            .and_then(|file| file.take(PASSWORD_FILE_MAX).read_to_string(&mut text));
+            .and_then(|file| file.take(PASSWORD_FILE_MAX + 1).read_to_string(&mut text));
         read.with_context(|| format!("cannot read the password file {}", path.display()))?;
-        if text.len() as u64 == PASSWORD_FILE_MAX {
+        if text.len() as u64 > PASSWORD_FILE_MAX {
             bail!("the password file {} has more than {PASSWORD_FILE_MAX} bytes", path.display());
         }
         match text.lines().next() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use remanent::{HashMap, Pool};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use super::common::{Server, directory, error_of, remanent};
+use super::common::{Server, directory, error_of, pool_info, remanent};
 
 /// A pool with a disk, made in `directory`; its path, and those of pools that are not there yet.
 fn pool_in(directory: &Path) -> [String; 3] {
@@ -209,8 +209,11 @@ fn names_of_others_do_not_steer_the_terminal() {
     let path = directory.path().join("a.pool");
     let pool = Arc::new(Pool::options().size_max(64 << 20).create(&path).unwrap());
     drop(HashMap::<u64, u64>::create(&pool, "a\nroot        b\u{1b}[31m").unwrap());
+    drop(HashMap::<u64, u64>::create(&pool, "\u{7f}\u{9b}").unwrap());
     drop(pool);
+    let names = pool_info(path.to_str().unwrap())["roots"].to_string();
+    assert!(names.contains("\u{7f}\u{9b}"), "{names}");
     let told = remanent(&["pool", "info", path.to_str().unwrap()]).stdout;
     let told = String::from_utf8(told).unwrap();
-    assert!(told.contains(r"root        a\nroot        b\u{1b}[31m: "), "{told}");
+    assert!(told.contains(r"root        a\nroot        b\u001b[31m: "), "{told}");
 }

@@ -13,7 +13,7 @@ use remanent::{Durability, Emulation};
 use remanent_server::nbd::{Config, DiskExport, Exports, Server, SnapshotExport};
 
 use super::super::fault;
-use super::super::output::announce;
+use super::super::output::{announce, shown};
 use super::super::serve::{Stop, promise, runtime};
 use super::super::units::{parse_address, parse_duration};
 use super::{disks, open_disk, open_pool};
@@ -109,7 +109,7 @@ impl Serve {
             let stop = Stop::new()?;
             announce(&format!(
                 "serving {} of {} on {}, opened in {:.1} ms; an acknowledged write {}",
-                names.join(", "),
+                shown(&names.join(", ")),
                 self.path.display(),
                 self.places(&server),
                 opened.as_secs_f64() * 1e3,

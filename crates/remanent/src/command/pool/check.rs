@@ -7,12 +7,12 @@ use remanent_server::store::TREE_ROOT;
 use serde_json::json;
 
 use super::{Target, progress};
-use crate::command::output::{complain, say};
+use crate::command::output::{complain, say, shown};
 
 pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     let progress = progress("checking the pool");
     let mut report = check_file(&target.options(), &target.path, |root| {
-        progress.set_message(format!("checking {root}"));
+        progress.set_message(format!("checking {}", shown(root)));
     })?;
     // What lies in a damaged structure cannot be compared.
     if report.is_whole() {
