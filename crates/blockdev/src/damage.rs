@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use remanent_pmem::{Medium, WORD_LEN};
 
 use crate::Result;
-use crate::device::Device;
-use crate::layout::{BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
+use crate::disk::device::Device;
+use crate::disk::layout::{BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
+use crate::disk::map::{Node, leaves, place_word};
 use crate::line::Line;
-use crate::map::{Node, leaves, place_word};
 use crate::seal::{Key, Owner};
 
 /// The lines of a disk or a file, and what their checksums are made with.

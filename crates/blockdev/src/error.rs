@@ -2,7 +2,7 @@
 
 use remanent_pmem::heap::Violation;
 
-use crate::layout::Shape;
+use crate::disk::layout::Shape;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -28,49 +28,37 @@
 //! Beside disks there are plain [files](mod@file): bytes that are written in place and durable when they are synced, for what
 //! brings its own protection against torn writes, such as the journal of a database on a disk.
 //!
-//! How it works is said where it is done: changing blocks in `change.rs`, the journal in `journal.rs`, the map in
+//! How it works is said where it is done, in `disk/`: changing blocks in `change.rs`, the journal in `journal.rs`, the map in
 //! `map.rs`, free space in `space.rs`, snapshots in `snapshot.rs`, and where everything lies in `layout.rs`.
 #![forbid(unsafe_code)]
 
-mod change;
-mod check;
 mod damage;
-mod device;
 mod disk;
 mod error;
 pub mod file;
-mod journal;
-mod layout;
 mod line;
-mod map;
 pub mod nvramdisk;
-mod read;
-mod recover;
-mod resize;
 mod seal;
-mod slabs;
-mod snapshot;
-mod space;
 
-pub use check::CheckScope;
 #[doc(hidden)]
 pub use damage::{Lines, MapEntry};
-pub use disk::{Disk, DiskInfo, Extent, Snapshot, SnapshotInfo, Transaction};
+pub use disk::{
+    BLOCK_LEN, CheckScope, Disk, DiskInfo, Extent, SIZE_MAX, SNAPSHOT_COUNT, SNAPSHOT_NAME_LEN,
+    Shape, Snapshot, SnapshotInfo, Transaction,
+};
 pub use error::{Error, Result};
-pub use layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
-pub use snapshot::SNAPSHOT_NAME_LEN;
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
 pub const SOURCES: &[(&str, &str)] = &[
-    ("src/change.rs", include_str!("change.rs")),
-    ("src/device.rs", include_str!("device.rs")),
+    ("src/disk/change.rs", include_str!("disk/change.rs")),
+    ("src/disk/device.rs", include_str!("disk/device.rs")),
+    ("src/disk/journal.rs", include_str!("disk/journal.rs")),
+    ("src/disk/recover.rs", include_str!("disk/recover.rs")),
+    ("src/disk/slabs.rs", include_str!("disk/slabs.rs")),
     ("src/file/ops.rs", include_str!("file/ops.rs")),
     ("src/file/pair.rs", include_str!("file/pair.rs")),
     ("src/file/recover.rs", include_str!("file/recover.rs")),
-    ("src/journal.rs", include_str!("journal.rs")),
-    ("src/recover.rs", include_str!("recover.rs")),
-    ("src/slabs.rs", include_str!("slabs.rs")),
     ("src/nvramdisk/ops.rs", include_str!("nvramdisk/ops.rs")),
     ("src/nvramdisk/recover.rs", include_str!("nvramdisk/recover.rs")),
 ];

@@ -16,8 +16,8 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::Heap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line};
-use crate::map::leaves;
+use crate::disk::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line};
+use crate::disk::map::leaves;
 
 /// An odd number without regularities: 2⁶⁴ divided by the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -75,7 +75,7 @@ pub(crate) struct Owner(pub(crate) u64);
 
 const LEVEL_SHIFT: u32 = 28;
 const GENERATION_SHIFT: u32 = 32;
-const _: () = assert!(NODE_ENTRIES.pow(crate::layout::HEIGHT_MAX) < 1 << LEVEL_SHIFT);
+const _: () = assert!(NODE_ENTRIES.pow(crate::disk::layout::HEIGHT_MAX) < 1 << LEVEL_SHIFT);
 
 impl Owner {
     pub(crate) const NONE: Owner = Owner(0);
@@ -106,7 +106,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::layout::{Block, place_in_node};
+    use crate::disk::layout::{Block, place_in_node};
 
     #[test]
     fn no_two_blocks_have_the_same_mask() {

@@ -109,12 +109,7 @@ fn batch_lists_survive_every_crash() {
 
 #[test]
 fn disks_survive_every_crash() {
-    explore_all_of(
-        "disk/",
-        15_000,
-        &["blockdev/src"],
-        &["blockdev/src/file", "blockdev/src/nvramdisk"],
-    );
+    explore_all_of("disk/", 15_000, &["blockdev/src/disk"], &[]);
 }
 
 /// Else a failure is not found again, and a run says nothing of the next.
@@ -139,7 +134,7 @@ fn a_missing_flush_or_fence_of_a_disk_is_noticed() {
         ["writes", "trim", "snapshots", "spilled", "threads", "recovered", "disturbed-threads"];
     let mut disks = of("disk/");
     disks.retain(|scenario| quick.iter().any(|end| scenario.name == format!("disk/{end}")));
-    let mutation = mutate(&["blockdev/src"], &disks, 1);
+    let mutation = mutate(&["blockdev/src/disk"], &disks, 1);
     let survivors: Vec<String> =
         mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
     // What makes torn records harmless shows in few of the second crashes.

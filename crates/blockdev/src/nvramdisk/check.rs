@@ -6,7 +6,7 @@ use remanent_pmem::heap::Violation;
 use super::layout::NULL;
 use super::ops::Device;
 use crate::Result;
-use crate::layout::{Block, Lba};
+use crate::disk::layout::{Block, Lba};
 
 /// Which blocks the map leads to.
 pub(crate) struct Used {

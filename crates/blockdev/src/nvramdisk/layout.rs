@@ -14,7 +14,7 @@
 
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
-use crate::layout::{BLOCK_LEN, Block, Lba};
+use crate::disk::layout::{BLOCK_LEN, Block, Lba};
 
 /// Changes when anything described here does.
 pub(crate) const LAYOUT: u64 = 1;

@@ -11,8 +11,8 @@ use remanent_pmem::{Medium, WORD_LEN};
 use super::layout::{Field, LANE_COUNT, NULL, Places};
 use super::recover::Shadows;
 use super::{Policy, Recovered};
-use crate::change::{Piece, What, pieces};
-use crate::layout::{BLOCK_LEN, Block, Lba};
+use crate::disk::change::{Piece, What, pieces};
+use crate::disk::layout::{BLOCK_LEN, Block, Lba};
 use crate::{Error, Result};
 
 /// Locks for lines of the map: enough that two writes seldom want the same.

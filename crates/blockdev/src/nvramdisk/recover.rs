@@ -15,8 +15,8 @@ use super::layout::{
 };
 use super::ops::{Device, put};
 use super::{Policy, Recovered};
-use crate::layout::{BLOCK_LEN, Block, Lba};
-use crate::recover::pool_error;
+use crate::disk::layout::{BLOCK_LEN, Block, Lba};
+use crate::disk::recover::pool_error;
 use crate::{Error, Result};
 
 /// The blocks that the map does not lead to; volatile.

@@ -9,9 +9,9 @@ use remanent_pmem::heap::{Block as Extent, Lane as HeapLane};
 use remanent_pmem::pool::layout::ChunkId;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use crate::device::Device;
-use crate::journal::{Lane, spill_count};
-use crate::layout::{
+use super::device::Device;
+use super::journal::{Lane, spill_count};
+use super::layout::{
     DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_SLABS, SIZE_MAX, SLAB_COUNT_MAX,
 };
 use crate::line::{BITS, Line, WORDS};

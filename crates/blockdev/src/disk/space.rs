@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
 
-use crate::layout::{BLOCK_LEN, Block, DIRECTORY_EXTENTS, DIRECTORY_SLABS};
+use super::layout::{BLOCK_LEN, Block, DIRECTORY_EXTENTS, DIRECTORY_SLABS};
 use crate::line::{BITS, Line};
 use crate::seal::Key;
 use crate::{Error, Result};

@@ -27,9 +27,9 @@
 
 use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
-use crate::journal::SPARES_MAX;
+use super::journal::SPARES_MAX;
+use super::map::Tree;
 use crate::line::WORDS;
-use crate::map::Tree;
 use crate::{Error, Result};
 
 /// Bytes of a block, the unit that is written as a whole.

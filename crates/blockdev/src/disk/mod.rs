@@ -1,5 +1,18 @@
 //! The disk as programs use it.
 
+pub(crate) mod change;
+mod check;
+pub(crate) mod device;
+mod journal;
+pub(crate) mod layout;
+pub(crate) mod map;
+mod read;
+pub(crate) mod recover;
+mod resize;
+mod slabs;
+mod snapshot;
+mod space;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -8,12 +21,16 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::{RootInfo, RootObject};
 use remanent_pmem::{Mapped, Medium, Pool};
 
-use crate::change::{Part, Piece, Pieces, What, pieces};
-use crate::check::Told;
-use crate::device::Device;
-use crate::layout::{BLOCK_LEN, Lba, Shape};
-use crate::map::Tree;
-use crate::{CheckScope, Error, Result};
+use self::change::{Part, Piece, Pieces, What, pieces};
+use self::check::Told;
+use self::device::Device;
+use self::layout::Lba;
+use self::map::Tree;
+use crate::{Error, Result};
+
+pub use self::check::CheckScope;
+pub use self::layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
+pub use self::snapshot::SNAPSHOT_NAME_LEN;
 
 /// A block device in a pool, every change of which is whole or was not.
 ///
@@ -109,7 +126,7 @@ impl<M: Medium> Disk<M> {
     ///
     /// As for [`create`](Disk::create); [`Error::Shape`].
     pub fn create_with(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
-        crate::recover::check_size(size)?;
+        self::recover::check_size(size)?;
         shape.check()?;
         let fill = |heap| Device::format_in(heap, size, shape);
         Ok(Disk { device: pool.create_root_with(name, fill)? })

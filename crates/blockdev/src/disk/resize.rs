@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use remanent_pmem::{Error as PoolError, Medium};
 
-use crate::change::{Piece, Pieces, What};
-use crate::device::Device;
-use crate::layout::{BLOCK_LEN, Lba, NODE_ENTRIES, State};
-use crate::recover::check_size;
+use super::change::{Piece, Pieces, What};
+use super::device::Device;
+use super::layout::{BLOCK_LEN, Lba, NODE_ENTRIES, State};
+use super::recover::check_size;
 use crate::{Error, Result};
 
 /// Zeros, to fill the rest of a block.

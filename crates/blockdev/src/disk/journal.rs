@@ -52,8 +52,8 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::change::Datum;
-use crate::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, slot};
+use super::change::Datum;
+use super::layout::{BLOCK_LEN, Block, Entry, SLOT_LEN, SLOTS, slot};
 use crate::line::{Line, WORDS, is_newer};
 use crate::seal::{Key, Owner};
 use crate::{Error, Result};

@@ -18,11 +18,11 @@ use std::sync::Arc;
 
 use remanent_pmem::{LINE_LEN, Medium};
 
-use crate::device::{Device, Structure};
-use crate::journal::Changes;
-use crate::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
+use super::device::{Device, Structure};
+use super::journal::Changes;
+use super::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
+use super::map::{Node, Tree, load_line, place_word};
 use crate::line::WORDS;
-use crate::map::{Node, Tree, load_line, place_word};
 use crate::seal::Key;
 use crate::{Error, Result};
 
@@ -210,7 +210,7 @@ impl<M: Medium> Device<M> {
         for place in 0..NODE_ENTRIES {
             let word = place_word(self.medium(), &self.space, node_of(node), place)?;
             if level > 0 {
-                let below = leaf + place * crate::map::leaves(level - 1);
+                let below = leaf + place * super::map::leaves(level - 1);
                 self.free_node(neighbours, Child::decode(word), level - 1, below, freed)?;
                 continue;
             }
@@ -229,7 +229,7 @@ impl<M: Medium> Device<M> {
 
     /// The node of a tree at the same place as one of another: so many levels above the leaves, with this first leaf.
     fn node_at(&self, tree: Tree, level: u32, leaf: u64) -> Result<Child> {
-        if tree.height < level || leaf >= crate::map::leaves(tree.height) {
+        if tree.height < level || leaf >= super::map::leaves(tree.height) {
             return Ok(Child::default());
         }
         tree.node(self.medium(), &self.space, leaf, level)

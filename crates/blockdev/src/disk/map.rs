@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 
-use crate::journal::{Change, Changes};
-use crate::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, place_in_node};
+use super::journal::{Change, Changes};
+use super::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, place_in_node};
+use super::space::Space;
 use crate::line::{Line, WORDS};
 use crate::seal::{Owner, Seal};
-use crate::space::Space;
 use crate::{Error, Result};
 
 /// Lines of a node.

@@ -1,8 +1,8 @@
 //! Changing blocks: every call is one step, whatever it changes.
 //!
-//! New data go to blocks that nobody has ([`Space`](crate::space::Space)), and one record of the journal has the map lead
+//! New data go to blocks that nobody has ([`Space`](super::space::Space)), and one record of the journal has the map lead
 //! to them. That is the paper's shadow block and its journal, with one fence for up to 64 blocks in not too many places,
-//! and two for any number of them ([`journal`](crate::journal)). A block that is overwritten becomes a spare of the lane
+//! and two for any number of them ([`journal`](super::journal)). A block that is overwritten becomes a spare of the lane
 //! that overwrote it, as in the paper's pool of shadow blocks; a record carries the lane's spares, so they need no other
 //! note.
 
@@ -12,12 +12,12 @@ use std::ops::Range;
 use remanent_pmem::{Medium, WORD_LEN};
 use smallvec::SmallVec;
 
+use super::device::Device;
+use super::journal::{Change, Changes, Lane, Spares};
+use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, place_in_node};
+use super::map::load_line;
 use crate::Result;
-use crate::device::Device;
-use crate::journal::{Change, Changes, Lane, Spares};
-use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, place_in_node};
 use crate::line::{Line, WORDS};
-use crate::map::load_line;
 use crate::seal::Owner;
 
 /// What becomes of a block.

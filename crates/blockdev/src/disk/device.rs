@@ -9,14 +9,14 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
-use crate::change::Datum;
-use crate::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
-use crate::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State};
+use super::change::Datum;
+use super::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
+use super::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State};
+use super::map::{Leaves, Paths, Tree, load_line};
+use super::snapshot::Snapshots;
+use super::space::{Bit, Space};
 use crate::line::{Line, WORDS};
-use crate::map::{Leaves, Paths, Tree, load_line};
 use crate::seal::Key;
-use crate::snapshot::Snapshots;
-use crate::space::{Bit, Space};
 use crate::{Error, Result};
 
 /// Locks for lines, by their offset: enough that two operations seldom want the same.

@@ -11,16 +11,16 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, crc32c};
 
-use crate::device::{Device, Structure};
-use crate::journal::{Change, Lane, Record, redo};
-use crate::layout::{
+use super::device::{Device, Structure};
+use super::journal::{Change, Lane, Record, redo};
+use super::layout::{
     BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENTS, DIRECTORY_LINES, HEIGHT_MAX, IDENTITY, LANE_COUNT,
     LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT, SNAPSHOTS, STATE, Shape, State,
 };
+use super::map::load_line;
+use super::snapshot::{GENERATION_MAX, Snapshots};
 use crate::line::{Line, WORDS, is_newer};
-use crate::map::load_line;
 use crate::seal::Key;
-use crate::snapshot::{GENERATION_MAX, Snapshots};
 use crate::{Error, Result};
 
 impl<M: Medium> RootObject<M> for Device<M> {

@@ -7,10 +7,10 @@ use std::ops::{ControlFlow, Range};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
-use crate::device::Device;
-use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line};
+use super::device::Device;
+use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line};
+use super::map::{LINE_DAMAGED, Node, leaves};
 use crate::line::{BITS, Line, WORDS};
-use crate::map::{LINE_DAMAGED, Node, leaves};
 use crate::{Error, Result};
 
 /// Violations that are kept; the rest are counted.

@@ -12,11 +12,11 @@ use std::sync::atomic::{Ordering, fence};
 
 use remanent_pmem::{Medium, crc32c};
 
-use crate::device::Device;
-use crate::disk::Extent;
-use crate::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE};
+use super::Extent;
+use super::device::Device;
+use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE};
+use super::map::Tree;
 use crate::line::Line;
-use crate::map::Tree;
 use crate::{Error, Result};
 
 /// Data of a block.
