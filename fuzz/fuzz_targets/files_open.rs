@@ -12,7 +12,7 @@ use arbitrary::Arbitrary;
 use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
 use remanent_blockdev::file::File;
-use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_blockdev::Result;
 use remanent_pmem::Pool;
 

@@ -23,7 +23,7 @@
 //! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
 //! journal has every line whole that may be on its way to the medium.
 //!
-//! The paper's own device is [`nvramdisk`], beside it for comparison.
+//! The paper's own device is [`papers::nvramdisk`], there for comparison.
 //!
 //! Beside disks there are plain [files](mod@file): bytes that are written in place and durable when they are synced, for what
 //! brings its own protection against torn writes, such as the journal of a database on a disk.
@@ -37,7 +37,7 @@ mod disk;
 mod error;
 pub mod file;
 mod line;
-pub mod nvramdisk;
+pub mod papers;
 mod seal;
 
 #[doc(hidden)]
@@ -59,6 +59,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/file/ops.rs", include_str!("file/ops.rs")),
     ("src/file/pair.rs", include_str!("file/pair.rs")),
     ("src/file/recover.rs", include_str!("file/recover.rs")),
-    ("src/nvramdisk/ops.rs", include_str!("nvramdisk/ops.rs")),
-    ("src/nvramdisk/recover.rs", include_str!("nvramdisk/recover.rs")),
+    ("src/papers/nvramdisk/ops.rs", include_str!("papers/nvramdisk/ops.rs")),
+    ("src/papers/nvramdisk/recover.rs", include_str!("papers/nvramdisk/recover.rs")),
 ];

@@ -143,7 +143,7 @@ fn a_missing_flush_or_fence_of_a_disk_is_noticed() {
 
 #[test]
 fn nvramdisks_survive_every_crash() {
-    explore_all_of("nvramdisk/", 10_000, &["blockdev/src/nvramdisk"], &[]);
+    explore_all_of("nvramdisk/", 10_000, &["blockdev/src/papers/nvramdisk"], &[]);
 }
 
 /// What the paper says of explicit cache flushes: an entry of the map that nobody writes is destroyed, with it a block.
@@ -169,7 +169,7 @@ fn a_missing_flush_or_fence_of_an_nvramdisk_is_noticed() {
     let quick = ["recovery", "masked-2", "masked-5", "masked-recovery"];
     let mut disks = of("nvramdisk/");
     disks.retain(|scenario| quick.iter().any(|end| scenario.name == format!("nvramdisk/{end}")));
-    let paths = ["blockdev/src/nvramdisk"];
+    let paths = ["blockdev/src/papers/nvramdisk"];
     let mutation = mutate(&paths, &disks, 2);
     let survivors: Vec<String> =
         mutation.survivors().map(|mutant| mutant.site.to_string()).collect();

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use remanent_blockdev::Disk;
-use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_pmem::{Emulation, Medium, Pool};
 
 use super::remanent_map;

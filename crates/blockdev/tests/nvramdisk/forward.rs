@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use remanent_blockdev::nvramdisk::{Places, Policy};
+use remanent_blockdev::papers::nvramdisk::{Places, Policy};
 use remanent_crashsim::{
     Class, Config, Faults, Nested, Outcome, Points, Rng, Sim, SimOptions, Subject, Workload,
     explore_workload,

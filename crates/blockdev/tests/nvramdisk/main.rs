@@ -7,7 +7,7 @@ mod table;
 
 use std::sync::Arc;
 
-use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use remanent_blockdev::Error;
-use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_crashsim::{Counters, Rng, Sim};
 use remanent_pmem::order::Method;
 use remanent_pmem::{Emulation, Pool};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use remanent_blockdev::nvramdisk::{Places, Policy, Recovered};
+use remanent_blockdev::papers::nvramdisk::{Places, Policy, Recovered};
 use remanent_crashsim::{Config, Faults, Nested, Outcome, Rng, Sim, Subject, explore};
 use remanent_pmem::{Medium, Pool};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_blockdev::{BLOCK_LEN, Error, Result};
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_pmem::PAGE_LEN;

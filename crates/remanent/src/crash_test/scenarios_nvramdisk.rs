@@ -1,6 +1,6 @@
 //! What is explored of the nvramdisk paper's device.
 
-use remanent_blockdev::nvramdisk::Policy;
+use remanent_blockdev::papers::nvramdisk::Policy;
 use remanent_crashsim::{Class, Config, Faults, Nested};
 use remanent_pmem::order::Method;
 

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use anyhow::Result;
-use remanent_blockdev::nvramdisk::Policy;
+use remanent_blockdev::papers::nvramdisk::Policy;
 
 use super::Effort;
 use crate::Setup;

@@ -159,7 +159,7 @@ pub struct Recovered {
 /// after the other. See [the module](self) for how, and [`Disk`](crate::Disk) for what to use.
 ///
 /// ```
-/// use remanent_blockdev::nvramdisk::{Nvramdisk, Policy};
+/// use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 /// use remanent_pmem::Pool;
 ///
 /// # let dir = tempfile::tempdir()?;
