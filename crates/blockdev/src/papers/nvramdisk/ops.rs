@@ -9,7 +9,6 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Medium, WORD_LEN};
 
 use super::layout::{Field, LANE_COUNT, NULL, Places};
-use super::recover::Shadows;
 use super::{Policy, Recovered};
 use crate::disk::change::{Piece, What, pieces};
 use crate::disk::layout::{BLOCK_LEN, Block, Lba};
@@ -41,6 +40,13 @@ struct Stripe {
     lock: PauseMutex<()>,
     /// How often an entry in one of these lines has changed.
     changes: AtomicU64,
+}
+
+/// The blocks that the map does not lead to; volatile.
+#[derive(Debug)]
+pub(crate) struct Shadows {
+    pub(crate) free: Vec<Block>,
+    pub(crate) recovered: Recovered,
 }
 
 impl<M: Medium> Device<M> {

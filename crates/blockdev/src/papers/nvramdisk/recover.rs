@@ -13,18 +13,11 @@ use super::layout::{
     Field, IDENTITY, JOURNAL_LEN, LANE_COUNT, LAYOUT, LBAS_MAX, NULL, Places, SEGMENTS,
     SHADOW_COUNT,
 };
-use super::ops::{Device, put};
+use super::ops::{Device, Shadows, put};
 use super::{Policy, Recovered};
-use crate::disk::layout::{BLOCK_LEN, Block, Lba};
+use crate::disk::layout::{BLOCK_LEN, Lba};
 use crate::disk::recover::pool_error;
 use crate::{Error, Result};
-
-/// The blocks that the map does not lead to; volatile.
-#[derive(Debug)]
-pub(crate) struct Shadows {
-    pub(crate) free: Vec<Block>,
-    pub(crate) recovered: Recovered,
-}
 
 /// A record as it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
