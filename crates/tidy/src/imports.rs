@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{ItemUse, Macro, Path, UseTree};
+use syn::{ItemUse, Macro, Path, UseTree, Visibility};
 
 use crate::modules::{Module, ModulePath, Modules};
 
@@ -80,6 +80,9 @@ impl<'ast> Visit<'ast> for Paths {
         self.0.insert(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
         visit::visit_path(self, path);
     }
+
+    /// `pub(crate)` says who may see something, and imports nothing.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         self.take_use(&item.tree, &mut Vec::new());
