@@ -6,8 +6,10 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use crate::Result;
 use crate::disk::device::Device;
-use crate::disk::layout::{BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, place_in_node};
-use crate::disk::map::{Node, leaves, place_word};
+use crate::disk::layout::{
+    BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, leaves, place_in_node,
+};
+use crate::disk::map::{Node, place_word};
 use crate::line::Line;
 use crate::seal::{Key, Owner};
 

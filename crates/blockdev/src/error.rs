@@ -1,5 +1,6 @@
 //! What a disk reports.
 
+use remanent_pmem::Error as PoolError;
 use remanent_pmem::heap::Violation;
 
 use crate::disk::layout::Shape;
@@ -7,13 +8,17 @@ use crate::disk::layout::Shape;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What is said of a line that its checksum does not fit.
+pub(crate) const LINE_DAMAGED: &str =
+    "a line of metadata is damaged, or not the one that belongs here";
+
 /// Everything that an operation on a disk reports.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The pool, its allocator or its medium.
     #[error(transparent)]
-    Pool(#[from] remanent_pmem::Error),
+    Pool(#[from] PoolError),
     /// A request reaches beyond the end of the disk.
     #[error(
         "{len} bytes at {offset} reach beyond the end of the disk, which has {size} bytes; \
@@ -95,5 +100,19 @@ impl Error {
 
     pub(crate) fn damaged(offset: u64, what: impl Into<String>) -> Self {
         Error::Damaged { violation: Violation::new(offset, what) }
+    }
+
+    /// The line at this offset fails its checksum.
+    pub(crate) fn damaged_line(offset: u64) -> Self {
+        Self::damaged(offset, LINE_DAMAGED)
+    }
+
+    /// The same for the pool's traits, which know the pool's errors alone.
+    pub(crate) fn into_pool(self) -> PoolError {
+        match self {
+            Error::Pool(error) => error,
+            Error::Damaged { violation } => PoolError::corrupt(violation.offset, violation.what),
+            other => PoolError::corrupt(0, other.to_string()),
+        }
     }
 }

@@ -13,8 +13,6 @@
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::seal::Seal;
-
 /// Words of a line that carry something.
 pub(crate) const WORDS: usize = 7;
 /// Bits in the words of a line.
@@ -22,6 +20,10 @@ pub(crate) const BITS: u64 = WORDS as u64 * 64;
 
 /// Place of the word that has version and checksum.
 const TAG: u64 = WORDS as u64 * WORD_LEN;
+
+/// What a line's checksum is made with, beside its content, version and offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Seal(pub(crate) u64);
 
 /// Content of a line, whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,8 +16,8 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::Heap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::disk::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line};
-use crate::disk::map::leaves;
+use crate::disk::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line, leaves};
+use crate::line::Seal;
 
 /// An odd number without regularities: 2⁶⁴ divided by the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -25,10 +25,6 @@ const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What the checksums of one disk, or file, are made with. No two have the same, nor one that was there before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) u64);
-
-/// What a line's checksum is made with, beside its content, version and offset.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seal(pub(crate) u64);
 
 impl Key {
     /// Of the line that says what the key is.

@@ -8,8 +8,9 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::device::Device;
-use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line};
-use super::map::{LINE_DAMAGED, Node, leaves};
+use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line, leaves};
+use super::map::{Node, find_leaf};
+use crate::error::LINE_DAMAGED;
 use crate::line::{BITS, Line, WORDS};
 use crate::{Error, Result};
 
@@ -318,7 +319,7 @@ impl<M: Medium> Device<M> {
         for (snapshot, _reader) in self.open_snapshots() {
             let blocks = snapshot.size.div_ceil(BLOCK_LEN);
             for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
-                let node = snapshot.tree.leaf(self.medium(), &self.space, leaf);
+                let node = find_leaf(self.medium(), &self.space, snapshot.tree, leaf);
                 let node = teller.note(node)?;
                 if node.block.is_none() || !seen.insert(node.block) {
                     continue;

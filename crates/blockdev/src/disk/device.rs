@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 
 use super::change::Datum;
 use super::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
-use super::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State};
-use super::map::{Leaves, Paths, Tree, load_line};
+use super::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State, Tree};
+use super::map::{Leaves, Paths, find_leaf, load_line};
 use super::snapshot::Snapshots;
 use super::space::{Bit, Space};
 use crate::line::{Line, WORDS};
@@ -311,7 +311,7 @@ impl<M: Medium> Device<M> {
     fn find_leaf(&self, leaf: u64) -> Result<Child> {
         // Nodes above the leaves change under this lock alone.
         let structure = self.structure.lock(self.medium());
-        let child = structure.state.tree.leaf(self.medium(), &self.space, leaf)?;
+        let child = find_leaf(self.medium(), &self.space, structure.state.tree, leaf)?;
         self.leaves.set(leaf, child);
         Ok(child)
     }

@@ -27,10 +27,7 @@
 
 use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
-use super::journal::SPARES_MAX;
-use super::map::Tree;
 use crate::line::WORDS;
-use crate::{Error, Result};
 
 /// Bytes of a block, the unit that is written as a whole.
 pub const BLOCK_LEN: u64 = 4096;
@@ -44,6 +41,8 @@ pub(crate) const LANE_COUNT: usize = 32;
 pub(crate) const SLOT_LEN: u64 = 2048;
 /// Lines that a slot has room for at least: to take a slab, from which others would get their blocks, has to do without.
 const LINES_MIN: u64 = 2;
+/// Spare blocks that a lane of any disk keeps, at most.
+pub(crate) const SPARES_MAX: usize = 64;
 /// Slots of a lane: the record that is being written never overwrites the last one.
 pub(crate) const SLOTS: u64 = 2;
 /// Snapshots that a disk can have.
@@ -136,20 +135,19 @@ impl Shape {
         Shape { slab_blocks, lines_max: SLOT_LEN / LINE_LEN, spares_max: SPARES_MAX as u64 }
     }
 
-    /// Refuses limits that a disk cannot have.
-    pub(crate) fn check(self) -> Result<()> {
+    /// Which of the limits a disk cannot have, and what it may be.
+    pub(crate) fn check(self) -> Result<(), String> {
         let is_slab = self.slab_blocks.is_power_of_two()
             && (SLAB_BLOCKS_MIN..=SLAB_BLOCKS_MAX).contains(&self.slab_blocks);
-        let reason = if !is_slab {
-            format!("a slab has {SLAB_BLOCKS_MIN} to {SLAB_BLOCKS_MAX} blocks, a power of two")
+        if !is_slab {
+            Err(format!("a slab has {SLAB_BLOCKS_MIN} to {SLAB_BLOCKS_MAX} blocks, a power of two"))
         } else if self.lines_max < LINES_MIN {
-            format!("a record has room for {LINES_MIN} lines at least")
+            Err(format!("a record has room for {LINES_MIN} lines at least"))
         } else if self.spares_max > SPARES_MAX as u64 {
-            format!("a lane keeps {SPARES_MAX} spares at most")
+            Err(format!("a lane keeps {SPARES_MAX} spares at most"))
         } else {
-            return Ok(());
-        };
-        Err(Error::Shape { shape: self, reason })
+            Ok(())
+        }
     }
 }
 
@@ -224,6 +222,19 @@ impl Child {
     pub(crate) fn encode(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.block.0)
     }
+}
+
+/// A tree of nodes: the disk's own, or a snapshot's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tree {
+    pub(crate) top: Child,
+    /// Levels of nodes above the leaves.
+    pub(crate) height: u32,
+}
+
+/// Leaves that a tree of this height has room for.
+pub(crate) fn leaves(height: u32) -> u64 {
+    NODE_ENTRIES.saturating_pow(height)
 }
 
 /// Offset, in a node, of the line with the entry at `place`, and the entry's word in that line.

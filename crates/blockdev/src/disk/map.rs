@@ -10,31 +10,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use remanent_pmem::Medium;
 
 use super::journal::{Change, Changes};
-use super::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, place_in_node};
+use super::layout::{BLOCK_LEN, Block, Child, NODE_ENTRIES, STATE, Tree, leaves, place_in_node};
 use super::space::Space;
-use crate::line::{Line, WORDS};
-use crate::seal::{Owner, Seal};
+use crate::line::{Line, Seal, WORDS};
+use crate::seal::Owner;
 use crate::{Error, Result};
 
 /// Lines of a node.
 const NODE_LINES: usize = 64;
-/// What is said of a line that its checksum does not fit.
-pub(crate) const LINE_DAMAGED: &str =
-    "a line of metadata is damaged, or not the one that belongs here";
 /// Leaves of a segment of [`Leaves`].
 const SEGMENT_LEAVES: u64 = 4096;
 /// Leaves of the largest disk.
 const LEAVES_MAX: u64 = (1 << 32) / NODE_ENTRIES + 1;
 /// Set in what is known of a leaf.
 const KNOWN: u64 = 1 << 63;
-
-/// A tree of nodes: the disk's own, or a snapshot's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tree {
-    pub(crate) top: Child,
-    /// Levels of nodes above the leaves.
-    pub(crate) height: u32,
-}
 
 /// A node of a tree: what leads to it, and which one it is.
 #[derive(Clone, Copy, Debug)]
@@ -52,43 +41,41 @@ impl Node {
     }
 }
 
-/// Leaves that a tree of this height has room for.
-pub(crate) fn leaves(height: u32) -> u64 {
-    NODE_ENTRIES.saturating_pow(height)
-}
-
 /// Place, in a node `level` levels above the leaves, of the child that leads to a leaf.
 fn place_of(leaf: u64, level: u32) -> u64 {
     leaf / leaves(level - 1) % NODE_ENTRIES
 }
 
-impl Tree {
-    /// The leaf with this number; none where nothing was ever written. Nobody changes the tree's nodes meanwhile.
-    pub(crate) fn leaf<M: Medium>(self, medium: &M, space: &Space, leaf: u64) -> Result<Child> {
-        if leaf >= leaves(self.height) {
-            return Ok(Child::default());
-        }
-        self.node(medium, space, leaf, 0)
+/// The leaf of a tree with this number; none where nothing was ever written. Nobody changes the tree's nodes meanwhile.
+pub(crate) fn find_leaf<M: Medium>(
+    medium: &M,
+    space: &Space,
+    tree: Tree,
+    leaf: u64,
+) -> Result<Child> {
+    if leaf >= leaves(tree.height) {
+        return Ok(Child::default());
     }
+    find_node(medium, space, tree, leaf, 0)
+}
 
-    /// The node `level` levels above the leaves on the way to a leaf that the tree has room for.
-    pub(crate) fn node<M: Medium>(
-        self,
-        medium: &M,
-        space: &Space,
-        leaf: u64,
-        level: u32,
-    ) -> Result<Child> {
-        let mut child = self.top;
-        for above in (level + 1..=self.height).rev() {
-            if child.block.is_none() {
-                break;
-            }
-            let node = Node { child, level: above, leaf };
-            child = read_child(medium, space, node, place_of(leaf, above))?;
+/// The node of a tree `level` levels above the leaves on the way to a leaf that the tree has room for.
+pub(crate) fn find_node<M: Medium>(
+    medium: &M,
+    space: &Space,
+    tree: Tree,
+    leaf: u64,
+    level: u32,
+) -> Result<Child> {
+    let mut child = tree.top;
+    for above in (level + 1..=tree.height).rev() {
+        if child.block.is_none() {
+            break;
         }
-        Ok(child)
+        let node = Node { child, level: above, leaf };
+        child = read_child(medium, space, node, place_of(leaf, above))?;
     }
+    Ok(child)
 }
 
 /// The child of a node at `place`.
@@ -115,7 +102,7 @@ pub(crate) fn place_word<M: Medium>(
 
 /// The line at `at`, which nobody stores to meanwhile.
 pub(crate) fn load_line<M: Medium>(medium: &M, at: u64, seal: Seal) -> Result<Line> {
-    Line::load(medium, at, seal).ok_or_else(|| Error::damaged(at, LINE_DAMAGED))
+    Line::load(medium, at, seal).ok_or_else(|| Error::damaged_line(at))
 }
 
 /// Where the leaves of the disk's tree lie, as far as it is known; volatile.

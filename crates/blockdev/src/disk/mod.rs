@@ -24,8 +24,7 @@ use remanent_pmem::{Mapped, Medium, Pool};
 use self::change::{Part, Piece, Pieces, What, pieces};
 use self::check::Told;
 use self::device::Device;
-use self::layout::Lba;
-use self::map::Tree;
+use self::layout::{Lba, Tree};
 use crate::{Error, Result};
 
 pub use self::check::CheckScope;
@@ -127,7 +126,7 @@ impl<M: Medium> Disk<M> {
     /// As for [`create`](Disk::create); [`Error::Shape`].
     pub fn create_with(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
         self::recover::check_size(size)?;
-        shape.check()?;
+        self::recover::check_shape(shape)?;
         let fill = |heap| Device::format_in(heap, size, shape);
         Ok(Disk { device: pool.create_root_with(name, fill)? })
     }

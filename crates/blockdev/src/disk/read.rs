@@ -14,8 +14,8 @@ use remanent_pmem::{Medium, crc32c};
 
 use super::Extent;
 use super::device::Device;
-use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE};
-use super::map::Tree;
+use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, Tree};
+use super::map::find_leaf;
 use crate::line::Line;
 use crate::{Error, Result};
 
@@ -114,7 +114,7 @@ impl<M: Medium> Device<M> {
         for_each_block(offset, bytes, |lba, data| {
             let leaf = match known {
                 Some((number, leaf)) if number == lba.leaf() => leaf,
-                _ => tree.leaf(self.medium(), &self.space, lba.leaf())?,
+                _ => find_leaf(self.medium(), &self.space, tree, lba.leaf())?,
             };
             known = Some((lba.leaf(), leaf));
             let (entry, at) = self.entry_in(leaf, lba)?;
@@ -154,7 +154,7 @@ impl<M: Medium> Device<M> {
         let find = |leaf| match known {
             Some((number, node)) if number == leaf => Ok(node),
             _ => {
-                let node = tree.leaf(self.medium(), &self.space, leaf)?;
+                let node = find_leaf(self.medium(), &self.space, tree, leaf)?;
                 known = Some((leaf, node));
                 Ok(node)
             }
@@ -212,7 +212,7 @@ impl<M: Medium> Device<M> {
             return Ok(false);
         }
         let tree = *self.newest.lock(self.medium());
-        let leaf = tree.leaf(self.medium(), &self.space, lba.leaf())?;
+        let leaf = find_leaf(self.medium(), &self.space, tree, lba.leaf())?;
         Ok(self.entry_in(leaf, lba)?.0.block == block)
     }
 }

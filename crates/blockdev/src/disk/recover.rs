@@ -35,20 +35,20 @@ impl<M: Medium> RootObject<M> for Device<M> {
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::load(heap).map_err(pool_error)
+        Self::load(heap).map_err(Error::into_pool)
     }
 }
 
 impl<M: Medium> Device<M> {
     /// As [`format`](Device::format), for [`Pool::create_root_with`](remanent_pmem::Pool::create_root_with).
     pub(crate) fn format_in(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self, PoolError> {
-        Self::format(heap, size, shape).map_err(pool_error)
+        Self::format(heap, size, shape).map_err(Error::into_pool)
     }
 
     /// Makes an empty disk of `size` bytes in a fresh heap.
     fn format(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self> {
         check_size(size)?;
-        shape.check()?;
+        check_shape(shape)?;
         let header = heap.header();
         let mut heap_lane = heap.enter().prepare_to_write();
         let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
@@ -236,6 +236,11 @@ fn check_state(state: &State, snapshots: &Snapshots, at: u64) -> Result<()> {
     if is_sound { Ok(()) } else { Err(Error::damaged(at, "the disk's state contradicts itself")) }
 }
 
+/// Refuses limits that a disk cannot have.
+pub(crate) fn check_shape(shape: Shape) -> Result<()> {
+    shape.check().map_err(|reason| Error::Shape { shape, reason })
+}
+
 /// Refuses a size that the format cannot have.
 pub(crate) fn check_size(size: u64) -> Result<()> {
     let reason = match size {
@@ -244,13 +249,4 @@ pub(crate) fn check_size(size: u64) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::Size { size, reason })
-}
-
-/// The pool's traits know the pool's errors alone.
-pub(crate) fn pool_error(error: Error) -> PoolError {
-    match error {
-        Error::Pool(error) => error,
-        Error::Damaged { violation } => PoolError::corrupt(violation.offset, violation.what),
-        other => PoolError::corrupt(0, other.to_string()),
-    }
 }

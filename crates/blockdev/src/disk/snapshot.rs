@@ -20,8 +20,10 @@ use remanent_pmem::{LINE_LEN, Medium};
 
 use super::device::{Device, Structure};
 use super::journal::Changes;
-use super::layout::{Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State};
-use super::map::{Node, Tree, load_line, place_word};
+use super::layout::{
+    Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State, Tree, leaves,
+};
+use super::map::{Node, find_node, load_line, place_word};
 use crate::line::WORDS;
 use crate::seal::Key;
 use crate::{Error, Result};
@@ -210,7 +212,7 @@ impl<M: Medium> Device<M> {
         for place in 0..NODE_ENTRIES {
             let word = place_word(self.medium(), &self.space, node_of(node), place)?;
             if level > 0 {
-                let below = leaf + place * super::map::leaves(level - 1);
+                let below = leaf + place * leaves(level - 1);
                 self.free_node(neighbours, Child::decode(word), level - 1, below, freed)?;
                 continue;
             }
@@ -229,10 +231,10 @@ impl<M: Medium> Device<M> {
 
     /// The node of a tree at the same place as one of another: so many levels above the leaves, with this first leaf.
     fn node_at(&self, tree: Tree, level: u32, leaf: u64) -> Result<Child> {
-        if tree.height < level || leaf >= super::map::leaves(tree.height) {
+        if tree.height < level || leaf >= leaves(tree.height) {
             return Ok(Child::default());
         }
-        tree.node(self.medium(), &self.space, leaf, level)
+        find_node(self.medium(), &self.space, tree, leaf, level)
     }
 
     /// The snapshot of this name, and what keeps it from being removed.

@@ -195,7 +195,7 @@ impl<M: Medium> Nvramdisk<M> {
     /// write disturbance.
     pub fn create(pool: &Pool<M>, name: &str, size: u64, policy: Policy) -> Result<Self> {
         recover::check_size(size)?;
-        let fill = |heap| Device::format(heap, size).map_err(crate::disk::recover::pool_error);
+        let fill = |heap| Device::format(heap, size).map_err(crate::Error::into_pool);
         Self::resume(pool.create_root_with(name, fill)?, policy)
     }
 

@@ -16,7 +16,6 @@ use super::layout::{
 use super::ops::{Device, Shadows, put};
 use super::{Policy, Recovered};
 use crate::disk::layout::{BLOCK_LEN, Lba};
-use crate::disk::recover::pool_error;
 use crate::{Error, Result};
 
 /// A record as it was found.
@@ -79,11 +78,11 @@ impl<M: Medium> RootObject<M> for Device<M> {
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::format(heap, 0).map_err(pool_error)
+        Self::format(heap, 0).map_err(Error::into_pool)
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::load(heap).map_err(pool_error)
+        Self::load(heap).map_err(Error::into_pool)
     }
 }
 
