@@ -32,17 +32,10 @@
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!
-//! # Features
-//!
-//! `command` (default) builds the command `remanent` with its server. A program that uses the
-//! library alone turns it off, and clap, tokio and the rest are not built.
+//! The command `remanent`, with its server, is the package `remanent-cli`.
 #![forbid(unsafe_code)]
 
 pub mod check;
-#[cfg(feature = "command")]
-pub mod crash_test;
-#[cfg(feature = "command")]
-pub mod damage_test;
 
 pub use remanent_blockdev as blockdev;
 pub use remanent_pmem as pmem;

@@ -103,7 +103,8 @@ pub(crate) enum Program {
 
 impl Program {
     /// What is under test.
-    pub(crate) const REMANENT: Program = Program::Ours { name: "remanent", build: "-p remanent" };
+    pub(crate) const REMANENT: Program =
+        Program::Ours { name: "remanent", build: "-p remanent-cli" };
 
     pub(crate) const fn debian(name: &'static str, package: &'static str) -> Program {
         Program::Debian { name, package }

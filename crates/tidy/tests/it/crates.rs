@@ -11,7 +11,7 @@ use crate::assert_none;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
@@ -19,13 +19,24 @@ const ARROWS: [(&str, &[&str]); 11] = [
     ("remanent-blockdev", &["remanent-pmem", "remanent-structures"]),
     ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
     ("remanent-sqlite", &["remanent-pmem", "remanent-blockdev"]),
+    ("remanent", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
     (
-        "remanent",
+        "remanent-crashtest",
         &[
+            "remanent",
             "remanent-pmem",
             "remanent-crashsim",
             "remanent-structures",
             "remanent-blockdev",
+            "remanent-server",
+        ],
+    ),
+    (
+        "remanent-cli",
+        &[
+            "remanent",
+            "remanent-crashsim",
+            "remanent-crashtest",
             "remanent-server",
         ],
     ),
