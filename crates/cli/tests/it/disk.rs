@@ -42,7 +42,7 @@ impl Server {
     }
 
     /// Where it listens besides its socket.
-    fn address(&self) -> SocketAddr {
+    pub(super) fn address(&self) -> SocketAddr {
         let places = self.greeting.split(" on ").nth(1).expect("it says where");
         let address = places.split(", ").nth(1).expect("it listens at two places");
         address.parse().unwrap_or_else(|_| panic!("no address in {:?}", self.greeting))

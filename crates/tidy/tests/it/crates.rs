@@ -11,13 +11,15 @@ use crate::assert_none;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
     ("remanent-blockdev", &["remanent-pmem", "remanent-structures"]),
-    ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
+    ("remanent-sockets", &[]),
+    ("remanent-nbd", &["remanent-sockets"]),
+    ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-sockets"]),
     ("remanent-sqlite", &["remanent-pmem", "remanent-blockdev"]),
     ("remanent", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
     (
@@ -37,6 +39,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "remanent",
             "remanent-crashsim",
             "remanent-crashtest",
+            "remanent-nbd",
             "remanent-server",
         ],
     ),

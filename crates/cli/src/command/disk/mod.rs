@@ -1,5 +1,6 @@
 //! `remanent disk`: block devices in a pool.
 
+mod export;
 mod serve;
 
 use std::ops::ControlFlow;

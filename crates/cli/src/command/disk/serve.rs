@@ -10,12 +10,13 @@ use anyhow::bail;
 use clap::value_parser;
 use remanent::pmem::{self, Medium, Options, Pool};
 use remanent::{Durability, Emulation};
-use remanent_server::nbd::{Config, DiskExport, Exports, Server, SnapshotExport};
+use remanent_nbd::{Config, Exports, Server};
 
 use super::super::fault;
 use super::super::output::{announce, shown};
 use super::super::serve::{Stop, promise, runtime};
 use super::super::units::{parse_address, parse_duration};
+use super::export::{DiskExport, SnapshotExport};
 use super::{disks, open_disk, open_pool};
 
 /// Where clients look first.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_server::nbd::{Export, Exports, Progress, Session};
+use remanent_nbd::{Export, Exports, Progress, Session};
 
 pub(super) const FIXED: u32 = 1;
 pub(super) const NO_ZEROES: u32 = 2;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use remanent_server::nbd::{ExportError, Exports, Progress, Session};
+use remanent_nbd::{ExportError, Exports, Progress, Session};
 
 use super::ram::{PAGE, Ram};
 use super::wire::*;

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 use std::sync::{PoisonError, RwLock};
 
-use remanent_server::nbd::{Allocation, Export, ExportError};
+use remanent_nbd::{Allocation, Export, ExportError};
 
 pub(super) const PAGE: u64 = 4096;
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::buffer::Output;
-use super::export::{Allocation, Export, ExportError};
-use super::options::CONTEXT_ID;
-use super::session::Step;
-use super::wire::{
+use crate::buffer::Output;
+use crate::export::{Allocation, Export, ExportError};
+use crate::options::CONTEXT_ID;
+use crate::session::Step;
+use crate::wire::{
     CHUNK_HEAD_LEN, Errno, REQUEST_LEN_MAX, Request, chunk, chunk_head, command, flag,
     put_simple_reply, transmission,
 };

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use socket2::Socket;
 
-use super::{Exports, Progress, Session};
+use crate::export::Exports;
+use crate::session::{Progress, Session};
 
 /// How long a client may be silent before it has chosen an export.
 const NEGOTIATION_SILENCE_MAX: Duration = Duration::from_secs(60);

@@ -2,21 +2,19 @@
 
 use std::ops::ControlFlow;
 
-use remanent_blockdev::{Disk, Error, Extent, Snapshot};
-use remanent_pmem::{Mapped, Medium};
-
-use super::{Allocation, Export, ExportError};
+use remanent::blockdev::{Disk, Error, Extent, Snapshot};
+use remanent::pmem::{Mapped, Medium};
+use remanent_nbd::{Allocation, Export, ExportError};
 
 /// Zeros that are written at once where they are to take space.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
-impl From<Error> for ExportError {
-    fn from(error: Error) -> Self {
-        match error {
-            error if error.is_full() => ExportError::NoSpace,
-            Error::OutOfRange { .. } => ExportError::OutOfRange,
-            error => ExportError::Failed(error.to_string()),
-        }
+/// What a client is told of an error.
+fn told(error: Error) -> ExportError {
+    match error {
+        error if error.is_full() => ExportError::NoSpace,
+        Error::OutOfRange { .. } => ExportError::OutOfRange,
+        error => ExportError::Failed(error.to_string()),
     }
 }
 
@@ -25,14 +23,14 @@ impl From<Error> for ExportError {
 /// Each write of a client is one step: whole, or not done, whatever its length. Trim, and zeroes, which take no space unless
 /// the client wants them to, are done 1.75 MiB at a step at most; zeroes that are to take space (`NO_HOLE`) 256 KiB.
 #[derive(Debug)]
-pub struct DiskExport<M: Medium = Mapped> {
+pub(super) struct DiskExport<M: Medium = Mapped> {
     disk: Disk<M>,
     is_read_only: bool,
 }
 
 impl<M: Medium> DiskExport<M> {
     /// Serves a disk.
-    pub fn new(disk: Disk<M>, is_read_only: bool) -> Self {
+    pub(super) fn new(disk: Disk<M>, is_read_only: bool) -> Self {
         DiskExport { disk, is_read_only }
     }
 }
@@ -51,20 +49,20 @@ impl<M: Medium> Export for DiskExport<M> {
     }
 
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), ExportError> {
-        Ok(self.disk.read(offset, target)?)
+        self.disk.read(offset, target).map_err(told)
     }
 
     fn write(&self, offset: u64, source: &[u8]) -> Result<(), ExportError> {
-        Ok(self.disk.write(offset, source)?)
+        self.disk.write(offset, source).map_err(told)
     }
 
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), ExportError> {
         if may_unmap {
-            return Ok(self.disk.write_zeros(offset, len)?);
+            return self.disk.write_zeros(offset, len).map_err(told);
         }
         for at in (offset..offset + len).step_by(ZEROS.len()) {
             let part = (offset + len - at).min(ZEROS.len() as u64);
-            self.disk.write(at, &ZEROS[..part as usize])?;
+            self.disk.write(at, &ZEROS[..part as usize]).map_err(told)?;
         }
         Ok(())
     }
@@ -74,11 +72,11 @@ impl<M: Medium> Export for DiskExport<M> {
     }
 
     fn trim(&self, offset: u64, len: u64) -> Result<(), ExportError> {
-        Ok(self.disk.trim(offset, len)?)
+        self.disk.trim(offset, len).map_err(told)
     }
 
     fn flush(&self) -> Result<(), ExportError> {
-        Ok(self.disk.flush()?)
+        self.disk.flush().map_err(told)
     }
 
     fn status(
@@ -87,7 +85,7 @@ impl<M: Medium> Export for DiskExport<M> {
         len: u64,
         visit: &mut dyn FnMut(u64, Allocation) -> ControlFlow<()>,
     ) -> Result<(), ExportError> {
-        Ok(self.disk.extents(offset, len, |extent| visit(extent.len, allocation(extent)))?)
+        self.disk.extents(offset, len, |extent| visit(extent.len, allocation(extent))).map_err(told)
     }
 }
 
@@ -97,7 +95,7 @@ fn allocation(extent: Extent) -> Allocation {
 
 /// A [`Snapshot`] that clients read.
 #[derive(Debug)]
-pub struct SnapshotExport<M: Medium = Mapped>(pub Snapshot<M>);
+pub(super) struct SnapshotExport<M: Medium = Mapped>(pub(super) Snapshot<M>);
 
 impl<M: Medium> Export for SnapshotExport<M> {
     fn size(&self) -> u64 {
@@ -113,7 +111,7 @@ impl<M: Medium> Export for SnapshotExport<M> {
     }
 
     fn read(&self, offset: u64, target: &mut [u8]) -> Result<(), ExportError> {
-        Ok(self.0.read(offset, target)?)
+        self.0.read(offset, target).map_err(told)
     }
 
     fn write(&self, _: u64, _: &[u8]) -> Result<(), ExportError> {
@@ -138,6 +136,6 @@ impl<M: Medium> Export for SnapshotExport<M> {
         len: u64,
         visit: &mut dyn FnMut(u64, Allocation) -> ControlFlow<()>,
     ) -> Result<(), ExportError> {
-        Ok(self.0.extents(offset, len, |extent| visit(extent.len, allocation(extent)))?)
+        self.0.extents(offset, len, |extent| visit(extent.len, allocation(extent))).map_err(told)
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use remanent_server::nbd::{BindError, Config, Export, Exports, Server};
+use remanent_nbd::{BindError, Config, Export, Exports, Server};
 use tempfile::TempDir;
 
 use super::ram::{PAGE, Ram};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_server::nbd::{Exports, ExportsError, Progress, Session};
+use remanent_nbd::{Exports, ExportsError, Progress, Session};
 
 use super::ram::Ram;
 use super::wire::*;

@@ -12,24 +12,27 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// A descriptor that is kept back, so that a connection can be accepted, told why, and closed when there are no others.
 /// Without it, those who connect would wait for nothing, and the listener would wake its thread again and again.
 #[derive(Debug)]
-pub(crate) struct Spare {
+pub struct Spare {
     file: Option<File>,
     log: Seldom,
 }
 
+impl Default for Spare {
+    fn default() -> Self {
+        Spare::new()
+    }
+}
+
 impl Spare {
-    pub(crate) fn new() -> Self {
+    /// Opens the descriptor that is kept back.
+    #[must_use]
+    pub fn new() -> Self {
         Spare { file: open(), log: Seldom::default() }
     }
 
     /// Does what can be done about a listener that could not accept; false when that is nothing, and whoever accepts is
     /// to wait a while. The client gets `text`, which is best effort.
-    pub(crate) fn refuse(
-        &mut self,
-        listener: impl AsFd,
-        error: &std::io::Error,
-        text: &[u8],
-    ) -> bool {
+    pub fn refuse(&mut self, listener: impl AsFd, error: &std::io::Error, text: &[u8]) -> bool {
         if let Some(count) = self.count_refusal() {
             tracing::warn!(%error, refused = count, "cannot accept connections; see `ulimit -n`");
         }
@@ -50,7 +53,7 @@ impl Spare {
     }
 
     /// Counts a connection that is refused; how many there were since that was last told, when it is time to tell again.
-    pub(crate) fn count_refusal(&mut self) -> Option<u64> {
+    pub fn count_refusal(&mut self) -> Option<u64> {
         self.log.count()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_server::nbd::{ExportError, Exports, Progress, REQUEST_LEN_MAX};
+use remanent_nbd::{ExportError, Exports, Progress, REQUEST_LEN_MAX};
 
 use super::ram::{PAGE, Ram};
 use super::wire::*;
@@ -11,7 +11,7 @@ const PAGE_LEN: u32 = PAGE as u32;
 
 /// A disk of which the pages in `written` hold ones.
 fn striped(pages: u64, written: &[u64]) -> Ram {
-    use remanent_server::nbd::Export;
+    use remanent_nbd::Export;
     let ram = Ram::new(pages * PAGE);
     for page in written {
         ram.write(page * PAGE, &[1; PAGE as usize]).expect("there is no fault");

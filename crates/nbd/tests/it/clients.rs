@@ -1,4 +1,4 @@
-//! Real clients: libnbd's tools, QEMU's, and fio, over a Unix socket and over TCP, on disks in memory and in a pool.
+//! Real clients: libnbd's tools, QEMU's, and fio, over a Unix socket and over TCP, on disks in memory.
 //!
 //! These tests need nbdinfo and nbdcopy, qemu-img and qemu-io, and fio (Debian: libnbd-bin,
 //! qemu-utils, fio); `ci/test` installs them.
@@ -8,16 +8,17 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use remanent_blockdev::Disk;
-use remanent_pmem::Pool;
-use remanent_server::nbd::{DiskExport, Export, Exports, SnapshotExport};
+use remanent_nbd::{Export, Exports};
 use serde_json::Value;
-use tempfile::TempDir;
 
 use super::ram::{PAGE, Ram};
 use super::sockets::{Place, with_server};
 
 const SIZE: u64 = 16 << 20;
+/// What `full` says of itself.
+const DESCRIPTION: &str = "random";
+/// What lengths and offsets in `sectors` are multiples of.
+const SECTOR_LEN: u32 = 512;
 
 /// Whether clients are there. Where they must be, the absence of one is a failure; else it is said.
 fn available(programs: &[&str]) -> bool {
@@ -69,64 +70,18 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// What differs between the disks that clients are let at.
-struct Kind {
-    /// What `full` says of itself.
-    description: &'static str,
-    /// What lengths and offsets in `sectors` are multiples of.
-    sector_len: u32,
-}
-
-/// Runs a test on disks in memory, and on disks in a pool. Each time there are an empty disk, `full`, which holds what
-/// [`content`] returns and cannot be written, and another empty one, `sectors`.
-fn with_each_kind(test: impl Fn(&Place, &Kind)) {
-    let kind = Kind { description: "random", sector_len: 512 };
-    with_server(in_memory(&kind), |place| test(place, &kind));
-
-    eprintln!("on disks in a pool");
-    let directory = TempDir::new().expect("a directory");
-    let path = directory.path().join("test.pool");
-    let pool = Pool::options().size_max(256 << 20).create(&path).expect("space");
-    let kind = Kind { description: "a snapshot of a disk in a Remanent pool", sector_len: 1 };
-    let exports = in_pool(&pool);
-    drop(pool);
-    with_server(exports, |place| test(place, &kind));
-    let pool = Pool::options().open(&path).expect("the server has closed it");
-    let disk = Disk::open(&pool, "disk").expect("it is whole");
-    assert_eq!(disk.check().expect("it can be read"), []);
-}
-
-fn in_memory(kind: &Kind) -> Exports {
-    let description = kind.description.to_owned();
+/// Runs a test on an empty disk, on `full`, which holds what [`content`] returns and cannot be written, and on another empty
+/// one, `sectors`.
+fn with_disks(test: impl Fn(&Place)) {
+    let description = DESCRIPTION.to_owned();
     let full = Ram { is_read_only: true, description, ..Ram::with(&content()) };
     full.trim(4 << 20, 8 << 20).expect("there is no fault");
-    let sectors = Ram { block_size_min: kind.sector_len, ..Ram::new(SIZE) };
+    let sectors = Ram { block_size_min: SECTOR_LEN, ..Ram::new(SIZE) };
     let mut exports = Exports::new();
     for (name, ram) in [("disk", Ram::new(SIZE)), ("full", full), ("sectors", sectors)] {
         exports.add(name, Arc::new(ram)).expect("a good name");
     }
-    exports
-}
-
-/// Here `full` is a snapshot of `disk`.
-fn in_pool(pool: &Pool) -> Exports {
-    let [disk, sectors] =
-        ["disk", "sectors"].map(|name| Disk::create(pool, name, SIZE).expect("space"));
-    disk.write(0, &content()).expect("space");
-    disk.trim(4 << 20, 8 << 20).expect("space");
-    disk.snapshot("full").expect("the first one");
-    let full = disk.open_snapshot("full").expect("it was just made");
-    disk.trim(0, SIZE).expect("space");
-    let mut exports = Exports::new();
-    let added: [(&str, Arc<dyn Export>); 3] = [
-        ("disk", Arc::new(DiskExport::new(disk, false))),
-        ("full", Arc::new(SnapshotExport(full))),
-        ("sectors", Arc::new(DiskExport::new(sectors, false))),
-    ];
-    for (name, export) in added {
-        exports.add(name, export).expect("a good name");
-    }
-    exports
+    with_server(exports, test);
 }
 
 impl Place {
@@ -146,7 +101,7 @@ fn nbdinfo_sees_everything() {
     if !available(&["nbdinfo"]) {
         return;
     }
-    with_each_kind(|place, kind| {
+    with_disks(|place| {
         for uri in place.uris("full") {
             let info = json(place.path(), "nbdinfo", &["--json", &uri]);
             assert_eq!(info["protocol"], "newstyle-fixed");
@@ -154,7 +109,7 @@ fn nbdinfo_sees_everything() {
             let export = &info["exports"][0];
             let expected = [
                 ("export-name", Value::from("full")),
-                ("description", kind.description.into()),
+                ("description", DESCRIPTION.into()),
                 ("export-size", SIZE.into()),
                 ("is_read_only", true.into()),
                 ("can_multi_conn", true.into()),
@@ -188,7 +143,7 @@ fn nbdinfo_sees_everything() {
             let exports = list["exports"].as_array().expect("a list");
             let names: Vec<_> = exports.iter().map(|export| &export["export-name"]).collect();
             assert_eq!(names, ["disk", "full", "sectors"]);
-            assert_eq!(exports[2]["block_size_minimum"], kind.sector_len);
+            assert_eq!(exports[2]["block_size_minimum"], SECTOR_LEN);
             let size = run(place.path(), "nbdinfo", &["--size", &uri]);
             assert_eq!(size.trim(), SIZE.to_string());
             for can in ["write", "trim", "zero", "fua"] {
@@ -203,7 +158,7 @@ fn nbdcopy_copies_both_ways() {
     if !available(&["nbdcopy", "nbdinfo"]) {
         return;
     }
-    with_each_kind(|place, _| {
+    with_disks(|place| {
         let file = |name: &str| place.path().join(name);
         fs::write(file("in"), content()).expect("space");
         for (round, to) in place.uris("disk").iter().enumerate() {
@@ -229,7 +184,7 @@ fn qemu_converts_and_compares() {
     if !available(&["qemu-img"]) {
         return;
     }
-    with_each_kind(|place, _| {
+    with_disks(|place| {
         fs::write(place.path().join("in"), content()).expect("space");
         let [full, _] = place.uris("full");
         for uri in place.uris("disk").iter().chain([&place.uris("sectors")[0]]) {
@@ -261,7 +216,7 @@ fn qemu_keeps_an_image_of_its_format_whole() {
     if !available(&["qemu-img"]) {
         return;
     }
-    with_each_kind(|place, _| {
+    with_disks(|place| {
         fs::write(place.path().join("in"), &content()[..8 << 20]).expect("space");
         for uri in place.uris("disk") {
             run(place.path(), "qemu-img", &["create", "-f", "qcow2", &uri, "8M"]);
@@ -277,7 +232,7 @@ fn qemu_io_reads_what_it_has_written() {
     if !available(&["qemu-io"]) {
         return;
     }
-    with_each_kind(|place, _| {
+    with_disks(|place| {
         for uri in place.uris("disk").iter().chain([&place.uris("sectors")[0]]) {
             let commands = [
                 "write -P 0xab 0 64k",
@@ -318,7 +273,7 @@ fn fio_verifies_what_it_writes() {
     if !available(&["fio"]) {
         return;
     }
-    with_each_kind(|place, _| {
+    with_disks(|place| {
         // fio understands no TCP address with a colon in it, so it has the socket alone.
         let [uri, _] = place.uris("disk");
         for (name, depth, block_size) in

@@ -1,28 +1,22 @@
 //! The sockets: a task accepts on each, and every connection becomes a thread.
 
-use std::fs;
 use std::future::Future;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
+use remanent_sockets::{ACCEPT_PAUSE, Spare, UnixListener, listen_tcp, prepare_tcp};
+use socket2::Socket;
 use tokio::task::JoinSet;
 
-use super::Exports;
-use super::connection::Connections;
-use crate::net::Spare;
+use crate::connection::Connections;
+use crate::export::Exports;
 
 /// Connections that the system keeps for us until we accept them.
 const BACKLOG: i32 = 128;
-/// After so much silence a peer is asked whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(300);
-/// Pause after the system refused a connection for want of something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long connections may take to finish when the server ends, and again after they were cut.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -95,21 +89,6 @@ pub struct Server {
     unix: Vec<UnixListener>,
 }
 
-/// A listening socket that has a file.
-#[derive(Debug)]
-struct UnixListener {
-    listener: std::os::unix::net::UnixListener,
-    file: SocketFile,
-}
-
-/// The file of a listening socket, which goes away with it.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    /// What tells it from the file of a server that has taken its place.
-    identity: (u64, u64),
-}
-
 impl Server {
     /// Listens; clients that connect wait until [`run`](Server::run).
     ///
@@ -123,9 +102,9 @@ impl Server {
         if let Some(open) = tcp.iter().find(|a| !a.ip().is_loopback() && !unprotected) {
             return Err(BindError::Unprotected(*open));
         }
-        let tcp = tcp
-            .into_iter()
-            .map(|address| listen(address).map_err(|source| BindError::Tcp { address, source }));
+        let tcp = tcp.into_iter().map(|address| {
+            listen_tcp(address, BACKLOG).map_err(|source| BindError::Tcp { address, source })
+        });
         let tcp = tcp.collect::<Result<_, _>>()?;
         let unix = unix.into_iter().map(|path| {
             UnixListener::bind(&path).map_err(|source| BindError::Unix { path, source })
@@ -158,7 +137,8 @@ impl Server {
             accepting.spawn(accept_tcp(listener, Arc::clone(&connections)));
         }
         let mut files = Vec::new();
-        for UnixListener { listener, file } in unix {
+        for listener in unix {
+            let (listener, file) = listener.into_parts();
             files.push(file);
             let listener = tokio::net::UnixListener::from_std(listener)?;
             accepting.spawn(accept_unix(listener, Arc::clone(&connections)));
@@ -196,7 +176,10 @@ async fn accept_tcp(listener: tokio::net::TcpListener, connections: Arc<Connecti
     loop {
         match listener.accept().await {
             Ok((socket, address)) => {
-                let prepared = socket.into_std().and_then(|socket| prepare_tcp(socket.into()));
+                let prepared = socket.into_std().and_then(|socket| {
+                    prepare_tcp(&socket)?;
+                    Ok(Socket::from(socket))
+                });
                 start(&connections, prepared, address.to_string(), &mut spare);
             }
             Err(error) => refuse(&mut spare, &listener, &error).await,
@@ -243,58 +226,5 @@ fn start(
         && let Some(count) = spare.count_refusal()
     {
         tracing::warn!(%error, %client, refused = count, "cannot serve a connection");
-    }
-}
-
-fn prepare_tcp(socket: Socket) -> io::Result<Socket> {
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
-    Ok(socket)
-}
-
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for connections of the previous run to be forgotten.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-impl UnixListener {
-    fn bind(path: &Path) -> io::Result<Self> {
-        let listener = match std::os::unix::net::UnixListener::bind(path) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
-                fs::remove_file(path)?;
-                std::os::unix::net::UnixListener::bind(path)?
-            }
-            bound => bound?,
-        };
-        listener.set_nonblocking(true)?;
-        let identity = SocketFile::identity(path)?;
-        Ok(UnixListener { listener, file: SocketFile { path: path.to_owned(), identity } })
-    }
-}
-
-/// Whether a file is a socket that nobody listens on.
-fn is_abandoned(path: &Path) -> bool {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
-    let connected = std::os::unix::net::UnixStream::connect(path);
-    is_socket && connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
-}
-
-impl SocketFile {
-    fn identity(path: &Path) -> io::Result<(u64, u64)> {
-        fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if Self::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // Best effort: the next server replaces a file that is left.
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }

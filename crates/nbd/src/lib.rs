@@ -90,10 +90,10 @@
 //! before came about as soon. Between two looks it lets others have its core. When it is not to look, it sleeps at once.
 //! Were it to let others have the core first, more requests would be executed together; but where something else wants the
 //! core, a client that sends one request at a time would wait three times as long.
+#![forbid(unsafe_code)]
 
 mod buffer;
 mod connection;
-mod disk;
 mod export;
 mod options;
 mod requests;
@@ -101,7 +101,6 @@ mod server;
 mod session;
 mod wire;
 
-pub use disk::{DiskExport, SnapshotExport};
 pub use export::{Allocation, Export, ExportError, Exports, ExportsError};
 pub use server::{BindError, Config, Server};
 pub use session::{Progress, Session};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::buffer::{Input, Output};
-use super::export::Exports;
-use super::options::{Negotiation, Outcome};
-use super::requests::Transmission;
-use super::wire::{GREETING_MAGIC, OPTION_MAGIC, OptionHead, handshake, option};
+use crate::buffer::{Input, Output};
+use crate::export::Exports;
+use crate::options::{Negotiation, Outcome};
+use crate::requests::Transmission;
+use crate::wire::{GREETING_MAGIC, OPTION_MAGIC, OptionHead, handshake, option};
 
 /// Bytes of replies after which they are sent before more requests are executed: twice what a queue
 /// of sixteen reads of 4 KiB is answered with, and little enough to still be in a near cache when

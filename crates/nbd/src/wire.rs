@@ -1,6 +1,6 @@
 //! Numbers of the protocol, and the fixed layouts that are drawn in the module's documentation.
 
-use super::buffer::Output;
+use crate::buffer::Output;
 
 /// Bytes of a read, or of a write's payload, at most.
 pub const REQUEST_LEN_MAX: u32 = 32 << 20;
@@ -18,86 +18,86 @@ const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
 /// Flags of the greeting, and the client's in answer.
 pub(super) mod handshake {
-    pub(in crate::nbd) const FIXED_NEWSTYLE: u16 = 1;
-    pub(in crate::nbd) const NO_ZEROES: u16 = 1 << 1;
+    pub(crate) const FIXED_NEWSTYLE: u16 = 1;
+    pub(crate) const NO_ZEROES: u16 = 1 << 1;
 }
 
 /// What an export can do, told at the end of the negotiation.
 pub(super) mod transmission {
-    pub(in crate::nbd) const HAS_FLAGS: u16 = 1;
-    pub(in crate::nbd) const READ_ONLY: u16 = 1 << 1;
-    pub(in crate::nbd) const SEND_FLUSH: u16 = 1 << 2;
-    pub(in crate::nbd) const SEND_FUA: u16 = 1 << 3;
-    pub(in crate::nbd) const SEND_TRIM: u16 = 1 << 5;
-    pub(in crate::nbd) const SEND_WRITE_ZEROES: u16 = 1 << 6;
-    pub(in crate::nbd) const SEND_DF: u16 = 1 << 7;
-    pub(in crate::nbd) const CAN_MULTI_CONN: u16 = 1 << 8;
-    pub(in crate::nbd) const SEND_CACHE: u16 = 1 << 10;
-    pub(in crate::nbd) const SEND_FAST_ZERO: u16 = 1 << 11;
+    pub(crate) const HAS_FLAGS: u16 = 1;
+    pub(crate) const READ_ONLY: u16 = 1 << 1;
+    pub(crate) const SEND_FLUSH: u16 = 1 << 2;
+    pub(crate) const SEND_FUA: u16 = 1 << 3;
+    pub(crate) const SEND_TRIM: u16 = 1 << 5;
+    pub(crate) const SEND_WRITE_ZEROES: u16 = 1 << 6;
+    pub(crate) const SEND_DF: u16 = 1 << 7;
+    pub(crate) const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub(crate) const SEND_CACHE: u16 = 1 << 10;
+    pub(crate) const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
 /// Options of a client.
 pub(super) mod option {
-    pub(in crate::nbd) const EXPORT_NAME: u32 = 1;
-    pub(in crate::nbd) const ABORT: u32 = 2;
-    pub(in crate::nbd) const LIST: u32 = 3;
-    pub(in crate::nbd) const INFO: u32 = 6;
-    pub(in crate::nbd) const GO: u32 = 7;
-    pub(in crate::nbd) const STRUCTURED_REPLY: u32 = 8;
-    pub(in crate::nbd) const LIST_META_CONTEXT: u32 = 9;
-    pub(in crate::nbd) const SET_META_CONTEXT: u32 = 10;
+    pub(crate) const EXPORT_NAME: u32 = 1;
+    pub(crate) const ABORT: u32 = 2;
+    pub(crate) const LIST: u32 = 3;
+    pub(crate) const INFO: u32 = 6;
+    pub(crate) const GO: u32 = 7;
+    pub(crate) const STRUCTURED_REPLY: u32 = 8;
+    pub(crate) const LIST_META_CONTEXT: u32 = 9;
+    pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
 /// Types of replies to options.
 pub(super) mod reply {
-    pub(in crate::nbd) const ACK: u32 = 1;
-    pub(in crate::nbd) const SERVER: u32 = 2;
-    pub(in crate::nbd) const INFO: u32 = 3;
-    pub(in crate::nbd) const META_CONTEXT: u32 = 4;
-    pub(in crate::nbd) const ERR_UNSUP: u32 = 1 << 31 | 1;
-    pub(in crate::nbd) const ERR_INVALID: u32 = 1 << 31 | 3;
-    pub(in crate::nbd) const ERR_UNKNOWN: u32 = 1 << 31 | 6;
-    pub(in crate::nbd) const ERR_TOO_BIG: u32 = 1 << 31 | 9;
+    pub(crate) const ACK: u32 = 1;
+    pub(crate) const SERVER: u32 = 2;
+    pub(crate) const INFO: u32 = 3;
+    pub(crate) const META_CONTEXT: u32 = 4;
+    pub(crate) const ERR_UNSUP: u32 = 1 << 31 | 1;
+    pub(crate) const ERR_INVALID: u32 = 1 << 31 | 3;
+    pub(crate) const ERR_UNKNOWN: u32 = 1 << 31 | 6;
+    pub(crate) const ERR_TOO_BIG: u32 = 1 << 31 | 9;
 }
 
 /// Types of information about an export.
 pub(super) mod info {
-    pub(in crate::nbd) const EXPORT: u16 = 0;
-    pub(in crate::nbd) const NAME: u16 = 1;
-    pub(in crate::nbd) const DESCRIPTION: u16 = 2;
-    pub(in crate::nbd) const BLOCK_SIZE: u16 = 3;
+    pub(crate) const EXPORT: u16 = 0;
+    pub(crate) const NAME: u16 = 1;
+    pub(crate) const DESCRIPTION: u16 = 2;
+    pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
 /// Flags of a request.
 pub(super) mod flag {
-    pub(in crate::nbd) const FUA: u16 = 1;
-    pub(in crate::nbd) const NO_HOLE: u16 = 1 << 1;
-    pub(in crate::nbd) const DF: u16 = 1 << 2;
-    pub(in crate::nbd) const REQ_ONE: u16 = 1 << 3;
-    pub(in crate::nbd) const FAST_ZERO: u16 = 1 << 4;
+    pub(crate) const FUA: u16 = 1;
+    pub(crate) const NO_HOLE: u16 = 1 << 1;
+    pub(crate) const DF: u16 = 1 << 2;
+    pub(crate) const REQ_ONE: u16 = 1 << 3;
+    pub(crate) const FAST_ZERO: u16 = 1 << 4;
 }
 
 /// What a request asks for.
 pub(super) mod command {
-    pub(in crate::nbd) const READ: u16 = 0;
-    pub(in crate::nbd) const WRITE: u16 = 1;
-    pub(in crate::nbd) const DISC: u16 = 2;
-    pub(in crate::nbd) const FLUSH: u16 = 3;
-    pub(in crate::nbd) const TRIM: u16 = 4;
-    pub(in crate::nbd) const CACHE: u16 = 5;
-    pub(in crate::nbd) const WRITE_ZEROES: u16 = 6;
-    pub(in crate::nbd) const BLOCK_STATUS: u16 = 7;
+    pub(crate) const READ: u16 = 0;
+    pub(crate) const WRITE: u16 = 1;
+    pub(crate) const DISC: u16 = 2;
+    pub(crate) const FLUSH: u16 = 3;
+    pub(crate) const TRIM: u16 = 4;
+    pub(crate) const CACHE: u16 = 5;
+    pub(crate) const WRITE_ZEROES: u16 = 6;
+    pub(crate) const BLOCK_STATUS: u16 = 7;
 }
 
 /// Types of chunks.
 pub(super) mod chunk {
-    pub(in crate::nbd) const NONE: u16 = 0;
-    pub(in crate::nbd) const DATA: u16 = 1;
-    pub(in crate::nbd) const HOLE: u16 = 2;
-    pub(in crate::nbd) const BLOCK_STATUS: u16 = 5;
-    pub(in crate::nbd) const ERROR: u16 = 1 << 15 | 1;
+    pub(crate) const NONE: u16 = 0;
+    pub(crate) const DATA: u16 = 1;
+    pub(crate) const HOLE: u16 = 2;
+    pub(crate) const BLOCK_STATUS: u16 = 5;
+    pub(crate) const ERROR: u16 = 1 << 15 | 1;
     /// The flag of a reply's last chunk.
-    pub(in crate::nbd) const DONE: u16 = 1;
+    pub(crate) const DONE: u16 = 1;
 }
 
 /// Why a request failed, in the numbers that go over the wire.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::wire::NAME_LEN_MAX;
+use crate::wire::NAME_LEN_MAX;
 
 /// The largest smallest block that the protocol knows.
 const BLOCK_SIZE_MIN_MAX: u32 = 64 << 10;

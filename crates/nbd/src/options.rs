@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::buffer::Output;
-use super::export::{Export, Exports};
-use super::requests::Transmission;
-use super::wire::{
+use crate::buffer::Output;
+use crate::export::{Export, Exports};
+use crate::requests::Transmission;
+use crate::wire::{
     BLOCK_SIZE_PREFERRED, Fields, NAME_LEN_MAX, REQUEST_LEN_MAX, handshake, info, option,
     put_option_reply, reply, transmission,
 };

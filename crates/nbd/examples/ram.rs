@@ -1,12 +1,12 @@
 //! Serves plain memory as a block device, for comparing servers without what they store in.
 //!
-//! `cargo run --release -p remanent-server --example nbd_ram -- SOCKET [MIB]`
+//! `cargo run --release -p remanent-nbd --example ram -- SOCKET [MIB]`
 
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use remanent_server::nbd::{Allocation, Config, Export, ExportError, Exports, Server};
+use remanent_nbd::{Allocation, Config, Export, ExportError, Exports, Server};
 
 /// Bytes in memory, all of them allocated.
 struct Ram(RwLock<Vec<u8>>);
