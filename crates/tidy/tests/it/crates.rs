@@ -35,13 +35,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     (
         "remanent-cli",
-        &[
-            "remanent",
-            "remanent-crashsim",
-            "remanent-crashtest",
-            "remanent-nbd",
-            "remanent-server",
-        ],
+        &["remanent", "remanent-crashsim", "remanent-crashtest", "remanent-nbd", "remanent-server"],
     ),
     (
         "remanent-bench",
