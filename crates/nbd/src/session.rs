@@ -39,7 +39,7 @@ pub enum Progress {
 ///
 /// ```
 /// use std::sync::Arc;
-/// use remanent_server::nbd::{Exports, Progress, Session};
+/// use remanent_nbd::{Exports, Progress, Session};
 ///
 /// let mut session = Session::new(Arc::new(Exports::new()));
 /// assert_eq!(session.output(), b"NBDMAGICIHAVEOPT\0\x03");
