@@ -11,9 +11,9 @@ use remanent_pmem::pool::RootInfo;
 use remanent_pmem::pool::check::CheckReport;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Pool};
 use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
+use remanent_structures::papers::BpTree;
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey,
-    Stored,
+    BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey, Stored,
 };
 
 use crate::Disk;

@@ -45,8 +45,9 @@ pub use remanent_blockdev::Disk;
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
 pub use remanent_structures::batch_list;
 pub use remanent_structures::line_tx::BoundedBuffer;
+pub use remanent_structures::papers;
 pub use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpMultiTree, BpTree, Change, Error, HashMap, HashMultiMap,
-    Key, LineCell, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx,
-    TxArray, transactional,
+    BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key, LineCell, Map,
+    OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
+    transactional,
 };

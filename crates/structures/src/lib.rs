@@ -6,7 +6,8 @@
 //! - [`batch_list`]: lists whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
 //! - [`BlinkTree`]: an ordered map.
-//! - [`BpTree`] and [`BpMultiTree`]: a B+-tree made durable by versions, after the NVB+-Tree of HYRISE-NV.
+//!
+//! [`papers`] has structures as their papers describe them, for comparisons.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
@@ -19,13 +20,13 @@ mod background;
 pub mod batch_list;
 pub mod batch_map;
 pub mod blink_tree;
-pub mod bptree;
 mod error;
 pub mod hashmap;
 mod iterate;
 pub mod line_tx;
 mod map;
 mod options;
+pub mod papers;
 mod range;
 mod segments;
 mod stored;
@@ -33,7 +34,6 @@ mod stored;
 pub use background::{BatchOptions, Lag};
 pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
-pub use bptree::{BpMultiTree, BpTree};
 pub use error::{Error, Result};
 pub use hashmap::{Change, HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
@@ -111,11 +111,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/ops.rs", include_str!("blink_tree/ops.rs")),
     ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
     ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
-    ("src/bptree/clear.rs", include_str!("bptree/clear.rs")),
-    ("src/bptree/ops.rs", include_str!("bptree/ops.rs")),
-    ("src/bptree/rebuild.rs", include_str!("bptree/rebuild.rs")),
-    ("src/bptree/recover.rs", include_str!("bptree/recover.rs")),
-    ("src/bptree/shift.rs", include_str!("bptree/shift.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),
@@ -124,5 +119,10 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/hashmap/recover.rs", include_str!("hashmap/recover.rs")),
     ("src/line_tx/ops.rs", include_str!("line_tx/ops.rs")),
     ("src/line_tx/recover.rs", include_str!("line_tx/recover.rs")),
+    ("src/papers/bptree/clear.rs", include_str!("papers/bptree/clear.rs")),
+    ("src/papers/bptree/ops.rs", include_str!("papers/bptree/ops.rs")),
+    ("src/papers/bptree/rebuild.rs", include_str!("papers/bptree/rebuild.rs")),
+    ("src/papers/bptree/recover.rs", include_str!("papers/bptree/recover.rs")),
+    ("src/papers/bptree/shift.rs", include_str!("papers/bptree/shift.rs")),
     ("src/segments.rs", include_str!("segments.rs")),
 ];

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use remanent::papers::BpTree;
 use remanent::structures::batch_list::{
     AppendList, BatchList, FlushAlwaysList, LogList, TableList,
 };
 use remanent::structures::{BatchMap, BatchOptions};
-use remanent::{BlinkTree, BpTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
+use remanent::{BlinkTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
 use serde_json::{Value, json};
 
 use super::common::{

@@ -3,9 +3,8 @@
 use std::ops::ControlFlow;
 
 use remanent_pmem::Pool;
-use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpTree, HashMap, HashMultiMap, Map, Result,
-};
+use remanent_structures::papers::BpTree;
+use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, Result};
 
 use super::content::{Answer, Content, Step, Values};
 use super::{Answers, Subject};

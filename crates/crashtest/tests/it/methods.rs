@@ -16,8 +16,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("List", "structures/src/batch_list/mod.rs", &["batch_list/subject", "pool/kinds"]),
     ("Persister", "structures/src/batch_list/mod.rs", &["batch_list/subject"]),
     ("BlinkTree", "structures/src/blink_tree/mod.rs", &["blink_tree/subject", "pool/kinds"]),
-    ("BpTree", "structures/src/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
-    ("BpMultiTree", "structures/src/bptree/multi.rs", &["bptree/subject"]),
+    ("BpTree", "structures/src/papers/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
+    ("BpMultiTree", "structures/src/papers/bptree/multi.rs", &["bptree/subject"]),
     ("Tx", "structures/src/line_tx/mod.rs", &["line_tx/handles"]),
     (
         "SharedTx",

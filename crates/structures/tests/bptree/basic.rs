@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use proptest::prelude::*;
 use remanent_pmem::heap::Usage;
 use remanent_pmem::{Emulation, Pool};
-use remanent_structures::{
-    BpMultiTree, BpTree, Change, Error, Map, OrderedKey, OrderedMap, Result, Stored,
-};
+use remanent_structures::papers::{BpMultiTree, BpTree};
+use remanent_structures::{Change, Error, Map, OrderedKey, OrderedMap, Result, Stored};
 
 use super::SmallNodes;
 use crate::support::{options, scratch};

@@ -8,7 +8,8 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
-use remanent_structures::{BpTree, Error, Map, OrderedMap};
+use remanent_structures::papers::BpTree;
+use remanent_structures::{Error, Map, OrderedMap};
 
 use super::SmallNodes;
 use crate::support::sim_pool;

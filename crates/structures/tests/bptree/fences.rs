@@ -6,7 +6,8 @@ use std::sync::Arc;
 use remanent_crashsim::Sim;
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Guarantee;
-use remanent_structures::{BpMultiTree, BpTree, Map, OrderedMap};
+use remanent_structures::papers::{BpMultiTree, BpTree};
+use remanent_structures::{Map, OrderedMap};
 
 use super::SmallNodes;
 use crate::support::{fences, sim_pool};

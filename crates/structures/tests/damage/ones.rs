@@ -7,7 +7,8 @@ use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
 use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table};
-use remanent_structures::{BatchMap, BatchOptions, BlinkTree, BpTree, HashMap, Map, Result};
+use remanent_structures::papers::BpTree;
+use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, Map, Result};
 
 use crate::memory::Memory;
 

@@ -9,7 +9,7 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "bptree",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &["structures/src/bptree"],
+    sources: &["structures/src/papers/bptree"],
     sources_elsewhere: &[],
     images_min: 5_000,
     // Every flush and fence is needed or explained; two show in longer runs alone. The scenarios that are left out have much

@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_structures::{BpMultiTree, BpTree, Change, Map, OrderedMap, Stored};
+use remanent_structures::papers::{BpMultiTree, BpTree};
+use remanent_structures::{Change, Map, OrderedMap, Stored};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;

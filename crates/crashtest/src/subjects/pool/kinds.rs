@@ -9,8 +9,9 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Error as PoolError, Pool};
 use remanent_structures::batch_list::{BatchList, List, Table};
+use remanent_structures::papers::BpTree;
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpTree, HashMap, HashMultiMap, Map, SharedTx,
+    BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, SharedTx,
 };
 
 use crate::answer::{Answer, is_refused};

@@ -117,7 +117,8 @@ use crate::{Change, Error, Result};
 /// use std::ops::ControlFlow;
 ///
 /// use remanent_pmem::Pool;
-/// use remanent_structures::{BpTree, Map, OrderedMap};
+/// use remanent_structures::papers::BpTree;
+/// use remanent_structures::{Map, OrderedMap};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("example.pool");

@@ -23,7 +23,7 @@ use crate::{Error, Result};
 ///
 /// ```
 /// use remanent_pmem::Pool;
-/// use remanent_structures::BpMultiTree;
+/// use remanent_structures::papers::BpMultiTree;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
