@@ -44,7 +44,6 @@ pub use remanent_structures as structures;
 pub use remanent_blockdev::Disk;
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
 pub use remanent_structures::batch_list;
-pub use remanent_structures::line_tx::BoundedBuffer;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
     BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key, LineCell, Map,

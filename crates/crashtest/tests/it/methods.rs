@@ -26,7 +26,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ),
     ("TxArray", "structures/src/line_tx/shared.rs", &["line_tx/subject"]),
     ("LineCell", "structures/src/line_tx/cell.rs", &["line_tx/handles"]),
-    ("BoundedBuffer", "structures/src/line_tx/bounded_buffer.rs", &["line_tx/handles"]),
+    ("BoundedBuffer", "structures/src/papers/bounded_buffer.rs", &["line_tx/handles"]),
     ("Disk", "blockdev/src/disk.rs", &["disk/subject", "pool/kinds"]),
     ("Transaction", "blockdev/src/disk.rs", &["disk/subject"]),
     ("Snapshot", "blockdev/src/disk.rs", &["disk/subject"]),

@@ -1,14 +1,17 @@
 //! Structures as their papers describe them: to compare with, and to reproduce the papers' figures.
 //!
-//! They are as safe in a crash as the others, and are tested as they are. A program has a better choice:
+//! They are crash-safe and tested like the others, but a program has a better choice:
 //!
 //! | here | after | use instead |
 //! |---|---|---|
-//! | [`BpTree`] | NVB+-Tree, HYRISE-NV (IMDM 2015) | [`BlinkTree`](crate::BlinkTree) |
-//! | [`BpMultiTree`] | the same, several values a key | [`HashMultiMap`](crate::HashMultiMap) |
+//! | [`BoundedBuffer`] | cache-line transactions (PLOS 2019) | [`transactional`](crate::transactional) on a struct |
+//! | [`BpTree`] | NVB+-Tree of HYRISE-NV (IMDM 2015) | [`BlinkTree`](crate::BlinkTree) |
+//! | [`BpMultiTree`] | the same, with several values a key | [`HashMultiMap`](crate::HashMultiMap) |
 //!
 //! `remanent-bench` runs the papers' evaluations with them.
 
+mod bounded_buffer;
 pub mod bptree;
 
+pub use self::bounded_buffer::{BoundedBuffer, BoundedBufferHandle, BoundedBufferShared};
 pub use self::bptree::{BpMultiTree, BpTree};

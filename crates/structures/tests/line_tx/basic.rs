@@ -3,9 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_structures::line_tx::{
-    BoundedBuffer, Counters, LineCell, SharedTx, Transactional, Tx, TxArray,
-};
+use remanent_structures::line_tx::{Counters, LineCell, SharedTx, Transactional, Tx, TxArray};
+use remanent_structures::papers::BoundedBuffer;
 use remanent_structures::{Error, HashMap};
 
 fn with_pool(test: impl FnOnce(&std::path::Path, Pool)) {

@@ -6,7 +6,8 @@ use remanent_crashsim::Sim;
 use remanent_pmem::pool::Guarantee;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::{Medium, Persistent, Pool};
-use remanent_structures::line_tx::{BoundedBuffer, SharedTx, Transactional, Tx};
+use remanent_structures::line_tx::{SharedTx, Transactional, Tx};
+use remanent_structures::papers::BoundedBuffer;
 
 use crate::support::sim_pool;
 

@@ -7,7 +7,7 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_pmem::sync::PauseMutex;
-use remanent_structures::line_tx::{BoundedBuffer, BoundedBufferHandle};
+use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 use remanent_structures::{LineCell, Result, SharedTx, Transactional, Tx};
 
 use crate::answer::{Answer, answer, is_refused};

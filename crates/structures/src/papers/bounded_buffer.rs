@@ -1,4 +1,4 @@
-//! The paper's example (its Figure 2).
+//! The example of *Cache-Line Transactions* (PLOS 2019), its Figure 2.
 
 use crate::transactional;
 
@@ -10,7 +10,7 @@ const PLACES: usize = 29;
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::Transactional;
-/// use remanent_structures::line_tx::BoundedBuffer;
+/// use remanent_structures::papers::BoundedBuffer;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
