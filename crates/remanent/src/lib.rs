@@ -24,8 +24,8 @@
 //! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
 //!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
 //!   text.
-//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] has the lists that it
-//!   comes from.
+//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
+//!   order is yours.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
 //!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
 //! - [`Disk`] is a block device: writes and transactions of any number of blocks are whole or were not.

@@ -2,10 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use remanent::papers::BpTree;
-use remanent::structures::batch_list::{
-    AppendList, BatchList, FlushAlwaysList, LogList, TableList,
-};
+use remanent::papers::{AppendList, BpTree, FlushAlwaysList, TableList};
+use remanent::structures::batch_list::{BatchList, LogList};
 use remanent::structures::{BatchMap, BatchOptions};
 use remanent::{BlinkTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
 use serde_json::{Value, json};

@@ -2,7 +2,8 @@
 
 use remanent_pmem::Pool;
 use remanent_structures::BatchOptions;
-use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
+use remanent_structures::batch_list::{BatchList, List, Log, Variant};
+use remanent_structures::papers::{Append, FlushAlways, Table};
 
 use super::content::{Answer, Content, Step, Values};
 use super::{Answers, Subject};

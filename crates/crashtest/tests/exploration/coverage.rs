@@ -24,9 +24,9 @@ const UNREACHED: &[(&str, &str, &str)] = &[
         "                medium.fence();",
         "bounds what is flushed at once while more than a thousand objects are created, to which nothing leads yet",
     ),
-    ("batch_list/append.rs", "stream.flush(", STREAMS),
+    ("papers/append_list.rs", "stream.flush(", STREAMS),
     ("batch_list/log.rs", "stream.flush(", STREAMS),
-    ("batch_list/table.rs", "stream.flush(", STREAMS),
+    ("papers/table_list.rs", "stream.flush(", STREAMS),
     (
         "pmem/src/heap/recover.rs",
         "self.flush_noted();",

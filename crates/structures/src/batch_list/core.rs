@@ -14,33 +14,33 @@ use crate::line_tx::{self, Form};
 
 /// The part of a list that exists once a process.
 pub struct Core<V, M: Medium> {
-    pub(super) stream: Stream<M>,
-    pub(super) variant: V,
+    pub(crate) stream: Stream<M>,
+    pub(crate) variant: V,
     /// Held while a batch is made safe.
-    pub(super) committed: PauseMutex<Committed>,
+    pub(crate) committed: PauseMutex<Committed>,
     /// Bytes that are safe, of those written since the list was opened.
-    pub(super) safe_bytes: AtomicU64,
+    pub(crate) safe_bytes: AtomicU64,
     /// Where the writer stood when it left; `None` while there is one.
-    pub(super) end: PauseMutex<Option<End>>,
+    pub(crate) end: PauseMutex<Option<End>>,
 }
 
 /// What was committed last.
-pub(super) struct Committed {
+pub(crate) struct Committed {
     /// Version of the line that says it.
-    pub(super) version: u64,
-    pub(super) safe: Safe,
+    pub(crate) version: u64,
+    pub(crate) safe: Safe,
     /// Bytes written up to then since the list was opened.
-    pub(super) written: u64,
+    pub(crate) written: u64,
 }
 
 impl<V: Variant, M: Medium> Core<V, M> {
     /// The right to make a batch safe.
-    pub(super) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
+    pub(crate) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
         lock_patiently(&self.committed, self.stream.medium())
     }
 
     /// Says what is safe now. Everything that it speaks of was flushed and fenced.
-    pub(super) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
+    pub(crate) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
         let (heap, line) = (&self.stream.heap, self.stream.heap.header() + SAFE);
         let (before, after) = (committed.safe.to_bytes(), safe.to_bytes());
         line_tx::commit(heap.medium(), Form::Line, line, committed.version, &before, &after);
@@ -53,7 +53,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
 
     /// Writes an element to where nobody looks yet.
     #[inline(always)]
-    pub(super) fn write(&self, link: Link, next: Position, key: u64, value: &[u8]) {
+    pub(crate) fn write(&self, link: Link, next: Position, key: u64, value: &[u8]) {
         let medium = self.stream.medium();
         medium.store(link.offset + NEXT, next.0);
         if V::SHAPE.key > EPOCH {
@@ -69,7 +69,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
 
     /// The element that a link leads to, by its own link.
     #[inline]
-    pub(super) fn follow(
+    pub(crate) fn follow(
         &self,
         reading: &V::Reading<'_>,
         link: Link,
@@ -81,7 +81,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
     }
 
     /// Has `read` look at the value of an element.
-    pub(super) fn read_value<R>(
+    pub(crate) fn read_value<R>(
         &self,
         link: Link,
         read: impl FnOnce(&[u8]) -> R,

@@ -1,15 +1,12 @@
-//! Lists that are made safe in batches: flushes leave the critical path.
+//! A list that is made safe in batches: flushes leave the critical path.
 //!
 //! After *BOPL*, the batch-optimized persistent list. Elements, a key of 64 bits and a value each, are written one
 //! behind the other into pages, and linked. What an operation writes is not flushed by it: a thread flushes
-//! whole pages behind the writer's back and then commits how far the list is *safe*. Four variants:
+//! whole pages behind the writer's back and then commits how far the list is *safe*.
 //!
-//! | | operations | each operation is durable | fences, on the critical path | opening |
-//! |---|---|---|---|---|
-//! | [`FlushAlwaysList`] | all | when it returns | 2; removing 1 | walks the list |
-//! | [`AppendList`] | insert | with its batch | 0 | looks at one link |
-//! | [`LogList`] | all | with its batch | 0 | walks the list |
-//! | [`TableList`] | all | with its batch | 0 | reads the last batches' records |
+//! The list to use is [`LogList`]. The paper's other variants are [`AppendList`](crate::papers::AppendList),
+//! [`TableList`](crate::papers::TableList) and [`FlushAlwaysList`](crate::papers::FlushAlwaysList); `docs/batching.md`
+//! compares them.
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -50,29 +47,25 @@
 //!   of elements together (a [line transaction](crate::line_tx)). Segments of 1 MiB are taken ahead by the thread.
 //! - **Errors of the thread** reach the next operation, as [`Error::Persister`]. That operation was done, and is
 //!   not safe unless a later [`sync`](BatchList::sync) or [`close`](BatchList::close) says so.
-//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. Inserting takes no lock in
-//!   [`AppendList`], and one that only the thread contends for, in passing, in the others.
+//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. It takes a lock in passing, for
+//!   which only the thread contends.
 //! - **Values** have any length below 4 GiB. An element that fits into a page lies in one; a longer one
 //!   begins at a page; one longer than a segment gets a segment of its own length.
 //!
 //! # Weak points
 //!
 //! A search walks the list: this is the paper's structure, made safe. What removed and replaced elements take is
-//! not used again. In a [`LogList`], an operation waits for the batch that is under way when it changes a link that
-//! this batch is to make safe. In a [`TableList`], searches by several threads wait for each other, since each step
-//! consults the table. The paper keeps a bitmap of damaged pages, protects them and catches signals; see `recover.rs`
+//! not used again. Opening walks the list, too. An operation waits for the batch that is under way when it changes a
+//! link that this batch is to make safe. The paper keeps a bitmap of damaged pages, protects them and catches signals; see `recover.rs`
 //! for why one word does.
 
-mod always;
-mod append;
 mod check;
-mod core;
-mod layout;
+pub(crate) mod core;
+pub(crate) mod layout;
 mod log;
 mod ops;
 mod recover;
-mod stream;
-mod table;
+pub(crate) mod stream;
 mod variant;
 
 use std::fmt;
@@ -81,10 +74,7 @@ use std::sync::Arc;
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
-pub use self::always::FlushAlways;
-pub use self::append::Append;
 pub use self::log::Log;
-pub use self::table::Table;
 pub use self::variant::{Changeable, Variant};
 
 use self::core::Core;
@@ -97,7 +87,7 @@ use crate::{BatchOptions, Error, Lag, Result};
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{AppendList, BatchList};
+/// use remanent_structures::batch_list::{BatchList, LogList};
 ///
 /// fn fill(list: &mut impl BatchList) -> remanent_structures::Result<u64> {
 ///     for key in 0..1000 {
@@ -111,7 +101,7 @@ use crate::{BatchOptions, Error, Lag, Result};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = AppendList::create(&pool, "log", BatchOptions::without_thread())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::without_thread())?;
 /// assert!(fill(&mut list)? >= 100_000);
 /// assert_eq!(list.get_with(999, <[u8]>::len)?, Some(100));
 /// assert_eq!(list.get(1000)?, None);
@@ -189,25 +179,16 @@ pub trait BatchList {
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{BatchList, ChangeList, TableList};
+/// use remanent_structures::batch_list::{BatchList, ChangeList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = TableList::create(&pool, "list", BatchOptions::default())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::default())?;
 /// list.insert(1, b"a value")?;
 /// assert!(list.update(1, b"another, of any length")?);
 /// assert!(list.remove(1)?);
 /// assert!(!list.update(1, b"too late")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// An [`AppendList`] cannot:
-///
-/// ```compile_fail,E0277
-/// # use remanent_structures::batch_list::{AppendList, ChangeList};
-/// fn change(list: &mut AppendList) {
-///     let _ = list.remove(1);
-/// }
 /// ```
 pub trait ChangeList: BatchList {
     /// Puts a new element into the place of the first one with this key (the paper's *shadow copy*). Whether there
@@ -231,12 +212,12 @@ pub trait ChangeList: BatchList {
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{BatchList, FlushAlwaysList, LinkList};
+/// use remanent_structures::batch_list::{BatchList, LinkList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = FlushAlwaysList::create(&pool, "list", BatchOptions::default())?;
-/// list.insert(5, b"durable when it returns")?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::default())?;
+/// list.insert(5, b"first")?;
 /// assert!(list.insert_after(Some(5), 6, b"behind it")?);
 /// assert!(list.insert_after(None, 4, b"before all")?);
 /// assert!(!list.insert_after(Some(9), 7, b"there is no 9")?);
@@ -255,15 +236,8 @@ pub trait LinkList: ChangeList {
     fn insert_after(&mut self, left: Option<u64>, key: u64, value: &[u8]) -> Result<bool>;
 }
 
-/// The paper's first implementation: every operation is durable when it returns, for two fences.
-pub type FlushAlwaysList<M = Mapped> = List<FlushAlways, M>;
-/// The paper's optimized insertion: a list that grows at its end, in batches.
-pub type AppendList<M = Mapped> = List<Append, M>;
-/// The paper's first solution for all operations in batches: links are changed in place, and undone after a crash.
+/// A list with all operations, in batches: links are changed in place, and undone after a crash.
 pub type LogList<M = Mapped> = List<Log, M>;
-/// The paper's second solution for all operations in batches: links are changed in a volatile table, and in place
-/// once the change is safe.
-pub type TableList<M = Mapped> = List<Table, M>;
 
 /// A list in persistent memory, and the right to change it; see the [module](self).
 pub struct List<V: Variant, M: Medium = Mapped> {
@@ -351,11 +325,11 @@ impl<V: Variant, M: Medium> fmt::Debug for List<V, M> {
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{AppendList, BatchList};
+/// use remanent_structures::batch_list::{BatchList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = AppendList::create(&pool, "log", BatchOptions::without_thread())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::without_thread())?;
 /// let persister = list.persister();
 /// list.insert(1, b"one")?;
 /// std::thread::spawn(move || persister.persist()).join().expect("no panic")?;

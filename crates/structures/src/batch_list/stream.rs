@@ -13,8 +13,8 @@ use crate::segments::{SEGMENT_LEN, Segments, Slot};
 
 /// The space of one list.
 pub struct Stream<M: Medium> {
-    pub(super) heap: Heap<M>,
-    pub(super) segments: Segments,
+    pub(crate) heap: Heap<M>,
+    pub(crate) segments: Segments,
     /// Held by whoever takes a segment: the writer, or ahead of it the persister.
     taking: PauseMutex<()>,
 }
@@ -23,45 +23,45 @@ pub struct Stream<M: Medium> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Whose it is; the head's has no position.
-    pub(super) of: Position,
+    pub(crate) of: Position,
     /// Pool offset of its word, where the element begins.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
 }
 
 /// Where the writer stands.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     /// Everything from here on is free: the paper's working pointer.
-    pub(super) working: Position,
+    pub(crate) working: Position,
     /// The last link of the list, to which elements are appended.
-    pub(super) tail: Link,
+    pub(crate) tail: Link,
     /// Elements of the list.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Bytes written since the list was opened.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Pool offset of the segment of `working`, less the position at which that segment begins.
     base: u64,
 }
 
 impl End {
     /// What is safe once everything up to here is; the mark is the variant's to set.
-    pub(super) fn reached(&self) -> Safe {
+    pub(crate) fn reached(&self) -> Safe {
         Safe { end: self.working, tail: self.tail.of, mark: 0, count: self.count }
     }
 }
 
 impl<M: Medium> Stream<M> {
-    pub(super) fn new(heap: Heap<M>, segments: Segments) -> Self {
+    pub(crate) fn new(heap: Heap<M>, segments: Segments) -> Self {
         Stream { heap, segments, taking: PauseMutex::default() }
     }
 
     #[inline(always)]
-    pub(super) fn medium(&self) -> &M {
+    pub(crate) fn medium(&self) -> &M {
         self.heap.medium()
     }
 
     /// Where a writer stands that has written nothing yet.
-    pub(super) fn end(&self, working: Position, tail: Link, count: u64) -> End {
+    pub(crate) fn end(&self, working: Position, tail: Link, count: u64) -> End {
         End { working, tail, count, written: 0, base: self.base(working) }
     }
 
@@ -72,7 +72,7 @@ impl<M: Medium> Stream<M> {
 
     /// The link to the first element.
     #[inline]
-    pub(super) fn head(&self) -> Link {
+    pub(crate) fn head(&self) -> Link {
         Link { of: Position::NONE, offset: self.heap.header() + HEAD }
     }
 
@@ -82,7 +82,7 @@ impl<M: Medium> Stream<M> {
     ///
     /// When there is no segment: the link that led there is damaged.
     #[inline]
-    pub(super) fn link(&self, of: Position) -> Result<Link> {
+    pub(crate) fn link(&self, of: Position) -> Result<Link> {
         let segment = self.segments.offset(of.slot());
         if segment == 0 || !Shape::PLAIN.is_aligned(of) {
             return Err(leads_nowhere(of));
@@ -91,7 +91,7 @@ impl<M: Medium> Stream<M> {
     }
 
     /// As [`link`](Stream::link), where no position means the head.
-    pub(super) fn link_or_head(&self, of: Position) -> Result<Link> {
+    pub(crate) fn link_or_head(&self, of: Position) -> Result<Link> {
         if of == Position::NONE { Ok(self.head()) } else { self.link(of) }
     }
 
@@ -102,7 +102,7 @@ impl<M: Medium> Stream<M> {
     ///
     /// When the pool is full.
     #[inline]
-    pub(super) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
+    pub(crate) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let at = end.working;
         // Where a segment begins nothing is left: its page ends there.
         if size > at.left_in_page() {
@@ -155,7 +155,7 @@ impl<M: Medium> Stream<M> {
     }
 
     /// Takes the next segment before the writer needs it, so that its fences are not on the writer's path.
-    pub(super) fn take_ahead(&self, working: Position) -> Result<()> {
+    pub(crate) fn take_ahead(&self, working: Position) -> Result<()> {
         if working.within() < SEGMENT_LEN / 2 {
             return Ok(());
         }
@@ -168,7 +168,7 @@ impl<M: Medium> Stream<M> {
 
     /// Frees long segments from `end` on, which nothing leads to; all other segments there are ordinary and will be
     /// used.
-    pub(super) fn free_long_from(&self, end: Position) {
+    pub(crate) fn free_long_from(&self, end: Position) {
         let first = if end.within() == 0 { end.slot() } else { end.next_slot() };
         let unused = self.segments.slots().filter(|&(slot, _)| slot >= first);
         let long: Vec<Slot> =
@@ -179,7 +179,7 @@ impl<M: Medium> Stream<M> {
     /// Flushes everything between two positions.
     ///
     /// The caller fences before it says that this is safe.
-    pub(super) fn flush(&self, mut from: Position, to: Position) {
+    pub(crate) fn flush(&self, mut from: Position, to: Position) {
         while from < to {
             let Some(segment) = self.segments.get(from.slot()) else { return };
             let end = if from.slot() == to.slot() { to.within() } else { segment.len };
@@ -216,7 +216,7 @@ impl<M: Medium> Stream<M> {
     /// # Errors
     ///
     /// When the items contradict the layout.
-    pub(super) fn records(
+    pub(crate) fn records(
         &self,
         from: Position,
         to: Position,
@@ -255,19 +255,19 @@ impl<M: Medium> Stream<M> {
     }
 
     /// Bytes of all segments.
-    pub(super) fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         self.segments.slots().map(|(_, segment)| segment.len).sum()
     }
 
     /// Whether an item of `size` bytes may lie there.
-    pub(super) fn holds(&self, of: Position, size: u64) -> bool {
+    pub(crate) fn holds(&self, of: Position, size: u64) -> bool {
         let segment = self.segments.get(of.slot());
         of >= Position::FIRST
             && segment.is_some_and(|segment| size <= segment.len.saturating_sub(of.within()))
     }
 
     /// The link and the size of the element that `left` leads to; an error when none can lie there.
-    pub(super) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
+    pub(crate) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
         if shape.is_aligned(of) && self.holds(of, shape.size(0)) {
             let link = self.link(of)?;
             let size = shape.size(self.medium().load(link.offset + shape.len) & LEN_MASK);

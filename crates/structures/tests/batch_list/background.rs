@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use remanent_pmem::Emulation;
 use remanent_pmem::Pool;
 use remanent_structures::BatchOptions;
-use remanent_structures::batch_list::{
-    Append, BatchList, ChangeList, Changeable, List, Log, Table, Variant,
-};
+use remanent_structures::batch_list::{BatchList, ChangeList, Changeable, List, Log, Variant};
+use remanent_structures::papers::{Append, Table};
 
 use super::{content, value};
 

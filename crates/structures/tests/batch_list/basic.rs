@@ -2,8 +2,10 @@
 
 use remanent_pmem::{Durability, Error as PoolError, Pool};
 use remanent_structures::batch_list::{
-    Append, AppendList, BatchList, ChangeList, Changeable, FlushAlways, FlushAlwaysList, LinkList,
-    List, Log, LogList, Table, TableList, Variant,
+    BatchList, ChangeList, Changeable, LinkList, List, Log, LogList, Variant,
+};
+use remanent_structures::papers::{
+    Append, AppendList, FlushAlways, FlushAlwaysList, Table, TableList,
 };
 use remanent_structures::{BatchOptions, Error};
 

@@ -7,9 +7,8 @@ use remanent_pmem::pool::Guarantee;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::BatchOptions;
-use remanent_structures::batch_list::{
-    Append, BatchList, ChangeList, Changeable, FlushAlways, List, Log, Table, Variant,
-};
+use remanent_structures::batch_list::{BatchList, ChangeList, Changeable, List, Log, Variant};
+use remanent_structures::papers::{Append, FlushAlways, Table};
 
 use super::create;
 use crate::support::sim_pool;

@@ -7,8 +7,9 @@ use remanent_pmem::pool::{Format, Guarantee};
 use remanent_pmem::{PAGE_LEN, Pool};
 use remanent_structures::BatchOptions;
 use remanent_structures::batch_list::{
-    Append, BatchList, ChangeList, Changeable, FlushAlways, LinkList, List, Log, Table, Variant,
+    BatchList, ChangeList, Changeable, LinkList, List, Log, Variant,
 };
+use remanent_structures::papers::{Append, FlushAlways, Table};
 
 use super::{create, open};
 use crate::support::{fences, sim_pool};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
-use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table};
-use remanent_structures::papers::BpTree;
+use remanent_structures::batch_list::{BatchList, List, Log};
+use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, Map, Result};
 
 use crate::memory::Memory;

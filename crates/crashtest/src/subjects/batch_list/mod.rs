@@ -9,7 +9,12 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "batch_list",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &["structures/src/batch_list"],
+    sources: &[
+        "structures/src/batch_list",
+        "structures/src/papers/append_list.rs",
+        "structures/src/papers/flush_always_list.rs",
+        "structures/src/papers/table_list.rs",
+    ],
     sources_elsewhere: &[],
     images_min: 4_000,
     // Every flush and fence is needed or explained.

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 
 use remanent_crashsim::{Class, Config, Faults, Nested, Oracle};
-use remanent_structures::batch_list::{Append, FlushAlways, Log, Table};
+use remanent_structures::batch_list::Log;
+use remanent_structures::papers::{Append, FlushAlways, Table};
 
 use super::subject::{Lists, Tested};
 use crate::presets::{

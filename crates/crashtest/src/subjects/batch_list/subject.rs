@@ -7,9 +7,9 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_pmem::sync::PauseMutex;
 use remanent_structures::batch_list::{
-    Append, BatchList, ChangeList, Changeable, FlushAlways, LinkList, List, Log, Persister, Table,
-    Variant,
+    BatchList, ChangeList, Changeable, LinkList, List, Log, Persister, Variant,
 };
+use remanent_structures::papers::{Append, FlushAlways, Table};
 use remanent_structures::{BatchOptions, Error, Result};
 
 use crate::answer::{Answer, answer, is_refused};

@@ -8,8 +8,8 @@ use remanent_blockdev::{BLOCK_LEN, Disk};
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_structures::batch_list::{BatchList, List, Table};
-use remanent_structures::papers::BpTree;
+use remanent_structures::batch_list::{BatchList, List};
+use remanent_structures::papers::{BpTree, Table};
 use remanent_structures::{
     BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, SharedTx,
 };

@@ -1,19 +1,35 @@
-//! Flush always: the paper's first implementation, which everything else is measured against.
+//! A list that flushes always: BOPL's first implementation, which its others are measured against.
 //!
 //! An element is durable before a link leads to it, and the link before the operation is acknowledged. The last
 //! element is not noted on the medium, where the paper flushes a third time for it: opening walks the list, as
 //! its Algorithm 10 does in the end.
 
-use remanent_pmem::{Error as PoolError, Medium, Result as PoolResult, WORD_LEN};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Result as PoolResult, WORD_LEN};
 
-use super::core::Core;
-use super::layout::{NEXT, Position, Safe, Shape};
-use super::stream::{End, Link, Stream};
-use super::variant::{Changeable, Variant};
 use crate::Result;
+use crate::batch_list::core::Core;
+use crate::batch_list::layout::{NEXT, Position, Safe, Shape};
+use crate::batch_list::stream::{End, Link, Stream};
+use crate::batch_list::{Changeable, List, Variant};
 use crate::segments::SEGMENT_LEN;
 
-/// Each operation is durable when it returns; see [`FlushAlwaysList`](super::FlushAlwaysList).
+/// The list of BOPL's first implementation: every operation is durable when it returns, for two fences.
+///
+/// ```
+/// # use remanent_pmem::Pool;
+/// use remanent_structures::BatchOptions;
+/// use remanent_structures::batch_list::BatchList;
+/// use remanent_structures::papers::FlushAlwaysList;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let mut list = FlushAlwaysList::create(&pool, "list", BatchOptions::default())?;
+/// list.insert(5, b"durable when it returns")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type FlushAlwaysList<M = Mapped> = List<FlushAlways, M>;
+
+/// Each operation is durable when it returns; see [`FlushAlwaysList`].
 #[derive(Debug, Default)]
 pub struct FlushAlways(());
 

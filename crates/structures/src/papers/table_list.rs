@@ -1,4 +1,4 @@
-//! All operations, in batches, with a table of changes: the paper's second solution (its section 4.3).
+//! A list that is changed in batches, by a table of changes: BOPL's second solution (its section 4.3).
 //!
 //! A link of an element that existed when the present epoch began is not changed in place. Its new value stands in
 //! a table in volatile memory, which every step of every walk consults, and in a *record* among the elements. When
@@ -17,15 +17,37 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
-use remanent_pmem::{Medium, Result as PoolResult, WORD_LEN};
+use remanent_pmem::{Mapped, Medium, Result as PoolResult, WORD_LEN};
 
-use super::core::Core;
-use super::layout::{ITEM_KIND, NEXT, Position, RECORD, RECORD_LEN, RECORD_NEXT, RECORD_OF, Safe};
-use super::stream::{End, Link, Stream};
-use super::variant::{Changeable, Variant};
 use crate::Result;
+use crate::batch_list::core::Core;
+use crate::batch_list::layout::{
+    ITEM_KIND, NEXT, Position, RECORD, RECORD_LEN, RECORD_NEXT, RECORD_OF, Safe,
+};
+use crate::batch_list::stream::{End, Link, Stream};
+use crate::batch_list::{Changeable, List, Variant};
 
-/// Elements are changed in batches, with a table of changes; see [`TableList`](super::TableList).
+/// The list of BOPL's second solution: links are changed in a volatile table, and in place once the change is
+/// safe.
+///
+/// Searches by several threads wait for each other, since each step looks at the table.
+///
+/// ```
+/// # use remanent_pmem::Pool;
+/// use remanent_structures::BatchOptions;
+/// use remanent_structures::batch_list::{BatchList, ChangeList};
+/// use remanent_structures::papers::TableList;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let mut list = TableList::create(&pool, "list", BatchOptions::default())?;
+/// list.insert(1, b"a value")?;
+/// assert!(list.update(1, b"another")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type TableList<M = Mapped> = List<Table, M>;
+
+/// Elements are changed in batches, with a table of changes; see [`TableList`].
 #[derive(Debug)]
 pub struct Table {
     present: PauseMutex<Present>,

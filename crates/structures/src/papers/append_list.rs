@@ -1,4 +1,4 @@
-//! Insert-only, in batches: the paper's optimization technique (its section 4.2).
+//! A list that is appended to in batches: the optimization technique of BOPL (its section 4.2).
 //!
 //! An insertion writes the element and the link to it, tells in volatile memory where it now stands, and returns.
 //! A batch flushes all lines that were written since the last one, whole pages mostly, fences, and commits how far
@@ -8,15 +8,45 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use remanent_pmem::{Medium, Result as PoolResult, WORD_LEN};
+use remanent_pmem::{Mapped, Medium, Result as PoolResult, WORD_LEN};
 
-use super::core::Core;
-use super::layout::{NEXT, Position, Safe};
-use super::stream::{End, Link, Stream};
-use super::variant::Variant;
 use crate::Result;
+use crate::batch_list::core::Core;
+use crate::batch_list::layout::{NEXT, Position, Safe};
+use crate::batch_list::stream::{End, Link, Stream};
+use crate::batch_list::{List, Variant};
 
-/// Elements are appended in batches; see [`AppendList`](super::AppendList).
+/// The list of BOPL's optimized insertion: it grows at its end, in batches, and nothing else of it changes.
+///
+/// Opening it looks at one link. [`LogList`](crate::batch_list::LogList) can do more, and walks the list when it is
+/// opened.
+///
+/// ```
+/// # use remanent_pmem::Pool;
+/// use remanent_structures::BatchOptions;
+/// use remanent_structures::batch_list::BatchList;
+/// use remanent_structures::papers::AppendList;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let mut list = AppendList::create(&pool, "log", BatchOptions::default())?;
+/// list.insert(1, b"a value")?; // no flush, no fence, no lock
+/// list.sync()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Elements are neither replaced nor removed:
+///
+/// ```compile_fail,E0277
+/// # use remanent_structures::batch_list::ChangeList;
+/// # use remanent_structures::papers::AppendList;
+/// fn change(list: &mut AppendList) {
+///     let _ = list.remove(1);
+/// }
+/// ```
+pub type AppendList<M = Mapped> = List<Append, M>;
+
+/// Elements are appended in batches; see [`AppendList`].
 ///
 /// The writer tells the persister where it stands, without a lock and without a locked instruction: the number of
 /// completed tellings times two, odd in the middle of one. Aligned to two lines: the prefetcher fetches pairs.
