@@ -15,7 +15,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
     /// `end` is where the writer stands, which is the caller.
     pub(super) fn check(&self, end: &End) -> Result<Vec<Violation>> {
         // Nobody takes a segment meanwhile.
-        let committed = self.begin_batch();
+        let committed = self.stream.begin_batch();
         let mut violations = Vec::new();
         if committed.safe.end > end.working {
             let what = format!("safe up to {}, beyond {}", committed.safe.end, end.working);

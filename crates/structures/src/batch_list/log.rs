@@ -21,11 +21,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Result as PoolResult};
 
-use super::core::Core;
 use super::layout::{EPOCH, NEXT, Position, Safe, Shape, UNDO};
 use super::stream::{End, Link, Stream};
 use super::variant::{Changeable, Variant};
-use crate::background::lock_patiently;
 use crate::{Error, Result};
 
 /// More epochs than any list will ever see.
@@ -117,19 +115,20 @@ impl Variant for Log {
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()> {
-        let medium = core.stream.medium();
-        let mut present = core.variant.present.lock(medium);
+        let medium = stream.medium();
+        let mut present = self.present.lock(medium);
         if link.of < present.began {
             let mut epoch = medium.load(link.offset + EPOCH);
             while present.is_sealing && epoch + 1 == present.epoch {
                 drop(present);
-                wait_for_batch(core)?;
-                present = core.variant.present.lock(medium);
+                self.wait_for_batch(stream)?;
+                present = self.present.lock(medium);
                 epoch = medium.load(link.offset + EPOCH);
             }
             if epoch != present.epoch {
@@ -146,7 +145,7 @@ impl Variant for Log {
         present.end = end.reached();
         present.written = end.written;
         // Relaxed: a bound, and a hint for the persister.
-        core.variant.written.store(end.written, Ordering::Relaxed);
+        self.written.store(end.written, Ordering::Relaxed);
         Ok(())
     }
 
@@ -156,10 +155,10 @@ impl Variant for Log {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        let (stream, medium) = (&core.stream, core.stream.medium());
-        let mut committed = core.begin_batch();
-        let mut present = core.variant.present.lock(medium);
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        let medium = stream.medium();
+        let mut committed = stream.begin_batch();
+        let mut present = self.present.lock(medium);
         if present.written == committed.written {
             return Ok(stream.heap.verify()?);
         }
@@ -176,21 +175,22 @@ impl Variant for Log {
         }
         // Fence: elements and links, before the epoch counts.
         medium.fence();
-        core.commit(&mut committed, end, written)?;
-        core.variant.present.lock(medium).is_sealing = false;
+        stream.commit(&mut committed, end, written)?;
+        self.present.lock(medium).is_sealing = false;
         Ok(stream.take_ahead(end.end)?)
     }
 }
 
-/// Waits until the batch that is under way is safe.
-#[cold]
-fn wait_for_batch<M: Medium>(core: &Core<Log, M>) -> Result<()> {
-    let medium = core.stream.medium();
-    let batch = lock_patiently(&core.committed, medium);
-    if core.variant.present.lock(medium).is_sealing {
-        core.stream.heap.verify()?;
-        return Err(Error::Persister { what: "it failed in the middle of a batch".to_owned() });
+impl Log {
+    /// Waits until the batch that is under way is safe.
+    #[cold]
+    fn wait_for_batch<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        let batch = stream.begin_batch();
+        if self.present.lock(stream.medium()).is_sealing {
+            stream.heap.verify()?;
+            return Err(Error::Persister { what: "it failed in the middle of a batch".to_owned() });
+        }
+        drop(batch);
+        Ok(())
     }
-    drop(batch);
-    Ok(())
 }

@@ -60,7 +60,7 @@
 //! for why one word does.
 
 mod check;
-pub(crate) mod core;
+mod core;
 pub(crate) mod layout;
 mod log;
 mod ops;
@@ -301,7 +301,7 @@ impl<V: Variant, M: Medium> List<V, M> {
 impl<V: Variant, M: Medium> Drop for List<V, M> {
     fn drop(&mut self) {
         // Who wants to know calls `close`.
-        let _ = V::close(&self.writer.core);
+        let _ = self.writer.core.close();
     }
 }
 
@@ -347,7 +347,7 @@ impl<V: Variant, M: Medium> Persister<V, M> {
     ///
     /// When the medium met a fault.
     pub fn persist(&self) -> Result<()> {
-        V::persist(&self.core)
+        self.core.persist()
     }
 
     /// How much a crash would take away.

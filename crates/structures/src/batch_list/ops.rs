@@ -1,7 +1,5 @@
 //! The operations, the same for all variants.
 
-use std::sync::atomic::Ordering;
-
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 
@@ -63,7 +61,7 @@ impl<V: Variant, M: Medium> List<V, M> {
             end.tail = element;
         }
         end.count += u64::from(replaced.is_none());
-        if let Err(error) = V::change(core, end, left, element.of) {
+        if let Err(error) = core.variant.change(&core.stream, end, left, element.of) {
             // What was written lies where nobody looks.
             before.into_iter().for_each(|before| *end = before);
             return Err(error);
@@ -77,10 +75,9 @@ impl<V: Variant, M: Medium> List<V, M> {
     fn complete(&self) -> Result<()> {
         let core = &*self.writer.core;
         core.stream.heap.verify()?;
-        // Relaxed: a bound.
-        let safe = core.safe_bytes.load(Ordering::Relaxed);
+        let safe = core.stream.safe_bytes();
         if V::IS_BATCHED && self.background.note(self.writer.end.written - safe)? {
-            V::persist(core)?;
+            core.variant.make_safe(&core.stream)?;
         }
         Ok(())
     }
@@ -123,7 +120,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
     }
 
     fn sync(&self) -> Result<()> {
-        V::persist(&self.writer.core)
+        self.writer.core.persist()
     }
 
     fn lag(&self) -> Lag {
@@ -131,7 +128,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
     }
 
     fn close(self) -> Result<()> {
-        V::close(&self.writer.core)
+        self.writer.core.close()
     }
 
     fn check(&mut self) -> Result<Vec<Violation>> {
@@ -154,7 +151,8 @@ impl<V: Changeable, M: Medium> ChangeList for List<V, M> {
         }
         // 0 only where it is damaged.
         end.count = end.count.saturating_sub(1);
-        V::change(&self.writer.core, &mut end, left, next)?;
+        let core = &*self.writer.core;
+        core.variant.change(&core.stream, &mut end, left, next)?;
         self.writer.end = end;
         self.complete()?;
         Ok(true)

@@ -6,15 +6,13 @@
 //! also where writing goes on: they are written anew, and nothing that was safe leads to them once the variant
 //! has settled its links. One word says what the bitmap says, without a fence for each page.
 
-use std::sync::atomic::AtomicU64;
-
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::persistent::read_shared;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::core::{Committed, Core};
+use super::core::Core;
 use super::layout::{DIRECTORY, Position, SAFE, Safe, SafeBytes};
 use super::stream::Stream;
 use super::variant::Variant;
@@ -33,7 +31,7 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
         // An empty list is zeros, as the heap's header is.
         let segments = Segments::create(heap.header() + DIRECTORY);
         segments.take(&heap, Slot(0), SEGMENT_LEN, |_| {})?;
-        Self::take_up(Stream::new(heap, segments), 0, Safe::EMPTY)
+        Self::take_up(Stream::new(heap, segments, 0, Safe::EMPTY), Safe::EMPTY)
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
@@ -51,21 +49,15 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
             let what = format!("a list does not end at {}, after {}", safe.end, safe.tail);
             return Err(PoolError::corrupt(line, what));
         }
-        Self::take_up(Stream::new(heap, segments), version, safe)
+        Self::take_up(Stream::new(heap, segments, version, safe), safe)
     }
 }
 
 impl<V: Variant, M: Medium> Core<V, M> {
-    fn take_up(stream: Stream<M>, version: u64, safe: Safe) -> Result<Self, PoolError> {
+    fn take_up(stream: Stream<M>, safe: Safe) -> Result<Self, PoolError> {
         let (variant, end) = V::recover(&stream, safe)?;
         stream.free_long_from(end.working);
         stream.heap.verify()?;
-        Ok(Core {
-            stream,
-            variant,
-            committed: PauseMutex::new(Committed { version, safe, written: 0 }),
-            safe_bytes: AtomicU64::new(0),
-            end: PauseMutex::new(Some(end)),
-        })
+        Ok(Core { stream, variant, end: PauseMutex::new(Some(end)) })
     }
 }

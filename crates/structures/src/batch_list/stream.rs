@@ -1,14 +1,17 @@
-//! The pages that a list fills, one after the other.
+//! What a list has on the medium: the pages that it fills one after the other, and the line that says how far they are
+//! safe.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::Heap;
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Error as PoolError, Medium, Result};
 
 use super::layout::{
-    ELEMENT, HEAD, ITEM_KIND, KIND_MASK, LEN_MASK, PADDING, Position, RECORD, RECORD_LEN,
-    RECORD_NEXT, RECORD_OF, SKIPPED, Safe, Shape,
+    HEAD, ITEM_KIND, LEN_MASK, PADDING, Position, RECORD_LEN, SAFE, SKIPPED, Safe, Shape,
 };
 use crate::background::lock_patiently;
+use crate::line_tx::{self, Form};
 use crate::segments::{SEGMENT_LEN, Segments, Slot};
 
 /// The space of one list.
@@ -17,6 +20,19 @@ pub struct Stream<M: Medium> {
     pub(crate) segments: Segments,
     /// Held by whoever takes a segment: the writer, or ahead of it the persister.
     taking: PauseMutex<()>,
+    /// Held while a batch is made safe.
+    committed: PauseMutex<Committed>,
+    /// Bytes that are safe, of those written since the list was opened.
+    safe_bytes: AtomicU64,
+}
+
+/// What was committed last.
+pub(crate) struct Committed {
+    /// Version of the line that says it.
+    version: u64,
+    pub(crate) safe: Safe,
+    /// Bytes written up to then since the list was opened.
+    pub(crate) written: u64,
 }
 
 /// A link: the head's, or that of an element.
@@ -51,8 +67,15 @@ impl End {
 }
 
 impl<M: Medium> Stream<M> {
-    pub(crate) fn new(heap: Heap<M>, segments: Segments) -> Self {
-        Stream { heap, segments, taking: PauseMutex::default() }
+    /// The space of a list of which `safe` was committed as this version of its line.
+    pub(crate) fn new(heap: Heap<M>, segments: Segments, version: u64, safe: Safe) -> Self {
+        Stream {
+            heap,
+            segments,
+            taking: PauseMutex::default(),
+            committed: PauseMutex::new(Committed { version, safe, written: 0 }),
+            safe_bytes: AtomicU64::new(0),
+        }
     }
 
     #[inline(always)]
@@ -189,6 +212,30 @@ impl<M: Medium> Stream<M> {
         }
     }
 
+    /// The right to make a batch safe.
+    pub(crate) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
+        lock_patiently(&self.committed, self.medium())
+    }
+
+    /// Says what is safe now. Everything that it speaks of was flushed and fenced.
+    pub(crate) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
+        let (heap, line) = (&self.heap, self.heap.header() + SAFE);
+        let (before, after) = (committed.safe.to_bytes(), safe.to_bytes());
+        line_tx::commit(heap.medium(), Form::Line, line, committed.version, &before, &after);
+        heap.verify()?;
+        *committed = Committed { version: committed.version + 1, safe, written };
+        // Relaxed: a bound, and a hint for the persister.
+        self.safe_bytes.store(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that are safe, of those written since the list was opened.
+    #[inline(always)]
+    pub(crate) fn safe_bytes(&self) -> u64 {
+        // Relaxed: a bound, and a hint for the persister.
+        self.safe_bytes.load(Ordering::Relaxed)
+    }
+
     /// Says what lies between the last item and the next one, for who goes through the items. Slots that are passed
     /// by have a segment.
     fn fill(&self, mut from: Position, to: Position) {
@@ -209,49 +256,6 @@ impl<M: Medium> Stream<M> {
     fn mark(&self, at: Position, kind: u64) {
         let offset = self.segments.offset(at.slot()) + at.within();
         self.medium().store(offset + ITEM_KIND, kind);
-    }
-
-    /// Visits every record between two positions, oldest first: whose link, and its new next.
-    ///
-    /// # Errors
-    ///
-    /// When the items contradict the layout.
-    pub(crate) fn records(
-        &self,
-        from: Position,
-        to: Position,
-        mut visit: impl FnMut(Position, Position) -> Result<()>,
-    ) -> Result<()> {
-        let mut at = from;
-        while at < to {
-            if (1..RECORD_LEN).contains(&at.left_in_page()) {
-                at = at.page_end();
-                continue;
-            }
-            let link = self.link(at)?;
-            let word = self.medium().load(link.offset + ITEM_KIND);
-            let next_slot = Position::in_slot(at.next_slot());
-            at = match word & KIND_MASK {
-                // Behind a padding nothing of its page is used.
-                PADDING if at.left_in_page() > 0 => at.page_end(),
-                SKIPPED => next_slot,
-                RECORD => {
-                    let word = |at| self.medium().load(link.offset + at);
-                    let [of, next] = [RECORD_OF, RECORD_NEXT].map(word);
-                    visit(Position(of), Position(next))?;
-                    at.plus(RECORD_LEN)
-                }
-                ELEMENT => match Shape::PLAIN.size(word & LEN_MASK) {
-                    size if size > SEGMENT_LEN => next_slot,
-                    size => at.plus(size),
-                },
-                _ => {
-                    let what = format!("no item of a list begins with {word:#x} at {at}");
-                    return Err(PoolError::corrupt(link.offset + ITEM_KIND, what));
-                }
-            };
-        }
-        Ok(())
     }
 
     /// Bytes of all segments.

@@ -3,12 +3,11 @@
 use remanent_pmem::Medium;
 use remanent_pmem::Result as PoolResult;
 
-use super::core::Core;
 use super::layout::{NEXT, Position, Safe, Shape};
 use super::stream::{End, Link, Stream};
 use crate::Result;
 
-/// How a list changes its links, and when they are safe; implemented by this module alone.
+/// How a list changes its links, and when they are safe; implemented by this crate alone.
 ///
 /// The value of the type is what the variant keeps in volatile memory.
 pub trait Variant: Send + Sync + Sized + 'static {
@@ -52,10 +51,10 @@ pub trait Variant: Send + Sync + Sized + 'static {
         Position(medium.load(link.offset + NEXT))
     }
 
-    /// Called when an element was written, before a link leads to it.
+    /// Makes a new element durable before a link leads to it, where that is not left to a batch.
     #[doc(hidden)]
     #[inline(always)]
-    fn settle<M: Medium>(medium: &M, offset: u64, len: u64) {
+    fn persist_element<M: Medium>(medium: &M, offset: u64, len: u64) {
         let _ = (medium, offset, len);
     }
 
@@ -66,7 +65,8 @@ pub trait Variant: Send + Sync + Sized + 'static {
     /// When the pool is full; nothing was changed then.
     #[doc(hidden)]
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
@@ -82,16 +82,16 @@ pub trait Variant: Send + Sync + Sized + 'static {
     ///
     /// When the medium met a fault, or the pool is damaged.
     #[doc(hidden)]
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()>;
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()>;
 
-    /// As [`persist`](Variant::persist), and leaves as little as possible to the next opening.
+    /// As [`make_safe`](Variant::make_safe), and leaves as little as possible to the next opening.
     ///
     /// # Errors
     ///
-    /// As for [`persist`](Variant::persist).
+    /// As for [`make_safe`](Variant::make_safe).
     #[doc(hidden)]
-    fn close<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        Self::persist(core)
+    fn close<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        self.make_safe(stream)
     }
 }
 

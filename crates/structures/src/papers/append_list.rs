@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use remanent_pmem::{Mapped, Medium, Result as PoolResult, WORD_LEN};
 
 use crate::Result;
-use crate::batch_list::core::Core;
 use crate::batch_list::layout::{NEXT, Position, Safe};
 use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{List, Variant};
@@ -123,13 +122,14 @@ impl Variant for Append {
 
     #[inline(always)]
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()> {
-        core.stream.medium().store(link.offset + NEXT, next.0);
-        core.variant.tell(end);
+        stream.medium().store(link.offset + NEXT, next.0);
+        self.tell(end);
         Ok(())
     }
 
@@ -139,10 +139,9 @@ impl Variant for Append {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        let stream = &core.stream;
-        let mut committed = core.begin_batch();
-        let (end, written) = core.variant.told(stream.medium());
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        let mut committed = stream.begin_batch();
+        let (end, written) = self.told(stream.medium());
         if written == committed.written {
             return Ok(stream.heap.verify()?);
         }
@@ -152,7 +151,7 @@ impl Variant for Append {
         stream.medium().flush(before.offset + NEXT, WORD_LEN);
         // Fence: elements and links, before they count as safe.
         stream.medium().fence();
-        core.commit(&mut committed, end, written)?;
+        stream.commit(&mut committed, end, written)?;
         Ok(stream.take_ahead(end.end)?)
     }
 }

@@ -7,7 +7,6 @@
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Result as PoolResult, WORD_LEN};
 
 use crate::Result;
-use crate::batch_list::core::Core;
 use crate::batch_list::layout::{NEXT, Position, Safe, Shape};
 use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{Changeable, List, Variant};
@@ -75,19 +74,20 @@ impl Variant for FlushAlways {
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
     #[inline]
-    fn settle<M: Medium>(medium: &M, offset: u64, len: u64) {
+    fn persist_element<M: Medium>(medium: &M, offset: u64, len: u64) {
         // Flush and fence: the element, before a link leads to it.
         medium.persist(offset, len);
     }
 
     #[inline]
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         _: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()> {
-        let medium = core.stream.medium();
+        let medium = stream.medium();
         medium.store(link.offset + NEXT, next.0);
         // Flush and fence: the link, before the operation is acknowledged.
         medium.persist(link.offset + NEXT, WORD_LEN);
@@ -98,7 +98,7 @@ impl Variant for FlushAlways {
         0
     }
 
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        Ok(core.stream.heap.verify()?)
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        Ok(stream.heap.verify()?)
     }
 }

@@ -17,15 +17,16 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
-use remanent_pmem::{Mapped, Medium, Result as PoolResult, WORD_LEN};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Result as PoolResult, WORD_LEN};
 
 use crate::Result;
-use crate::batch_list::core::Core;
 use crate::batch_list::layout::{
-    ITEM_KIND, NEXT, Position, RECORD, RECORD_LEN, RECORD_NEXT, RECORD_OF, Safe,
+    ELEMENT, ITEM_KIND, KIND_MASK, LEN_MASK, NEXT, PADDING, Position, RECORD, RECORD_LEN,
+    RECORD_NEXT, RECORD_OF, SKIPPED, Safe, Shape,
 };
 use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{Changeable, List, Variant};
+use crate::segments::SEGMENT_LEN;
 
 /// The list of BOPL's second solution: links are changed in a volatile table, and in place once the change is
 /// safe.
@@ -90,7 +91,7 @@ impl Variant for Table {
         let from = Position(safe.mark).max(Position::FIRST);
         // Not flushed: the first batch does that, and until it says that these are applied, the next recovery
         // would apply them again.
-        stream.records(from, safe.end, |of, next| {
+        visit_records(stream, from, safe.end, |of, next| {
             let link = stream.link_or_head(of)?;
             medium.store(link.offset + NEXT, next.0);
             applied.push(link.offset);
@@ -131,13 +132,14 @@ impl Variant for Table {
     }
 
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()> {
-        let (stream, medium) = (&core.stream, core.stream.medium());
-        let mut present = core.variant.present.lock(medium);
+        let medium = stream.medium();
+        let mut present = self.present.lock(medium);
         let present = &mut *present;
         let is_new = link.of >= present.began;
         let is_last = || {
@@ -160,7 +162,7 @@ impl Variant for Table {
         present.end = end.reached();
         present.written = end.written;
         // Relaxed: a bound, and a hint for the persister.
-        core.variant.written.store(end.written, Ordering::Relaxed);
+        self.written.store(end.written, Ordering::Relaxed);
         Ok(())
     }
 
@@ -170,21 +172,21 @@ impl Variant for Table {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        persist(core, false)
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        make_batch_safe(self, stream, false)
     }
 
-    fn close<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        persist(core, false)?;
+    fn close<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        make_batch_safe(self, stream, false)?;
         // What was applied now, so that opening has nothing to apply.
-        persist(core, true)
+        make_batch_safe(self, stream, true)
     }
 }
 
 /// A batch; with `applies`, also when nothing but applied changes is to be made durable.
-fn persist<M: Medium>(core: &Core<Table, M>, applies: bool) -> Result<()> {
-    let (stream, medium, table) = (&core.stream, core.stream.medium(), &core.variant);
-    let mut committed = core.begin_batch();
+fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) -> Result<()> {
+    let medium = stream.medium();
+    let mut committed = stream.begin_batch();
     let mut applied = table.applied.lock(medium);
     let mut present = table.present.lock(medium);
     let has_applied = applies && !applied.is_empty();
@@ -205,7 +207,7 @@ fn persist<M: Medium>(core: &Core<Table, M>, applies: bool) -> Result<()> {
     }
     // Fence: elements, records and links, before they count as safe, and as applied.
     medium.fence();
-    core.commit(&mut committed, end, written)?;
+    stream.commit(&mut committed, end, written)?;
     for &(link, next) in &changes {
         medium.store(link.offset + NEXT, next.0);
         applied.push(link.offset);
@@ -218,6 +220,49 @@ fn persist<M: Medium>(core: &Core<Table, M>, applies: bool) -> Result<()> {
     }
     drop(present);
     Ok(stream.take_ahead(end.end)?)
+}
+
+/// Visits every record between two positions, oldest first: whose link, and its new next.
+///
+/// # Errors
+///
+/// When the items contradict the layout.
+fn visit_records<M: Medium>(
+    stream: &Stream<M>,
+    from: Position,
+    to: Position,
+    mut visit: impl FnMut(Position, Position) -> PoolResult<()>,
+) -> PoolResult<()> {
+    let mut at = from;
+    while at < to {
+        if (1..RECORD_LEN).contains(&at.left_in_page()) {
+            at = at.page_end();
+            continue;
+        }
+        let link = stream.link(at)?;
+        let word = stream.medium().load(link.offset + ITEM_KIND);
+        let next_slot = Position::in_slot(at.next_slot());
+        at = match word & KIND_MASK {
+            // Behind a padding nothing of its page is used.
+            PADDING if at.left_in_page() > 0 => at.page_end(),
+            SKIPPED => next_slot,
+            RECORD => {
+                let word = |at| stream.medium().load(link.offset + at);
+                let [of, next] = [RECORD_OF, RECORD_NEXT].map(word);
+                visit(Position(of), Position(next))?;
+                at.plus(RECORD_LEN)
+            }
+            ELEMENT => match Shape::PLAIN.size(word & LEN_MASK) {
+                size if size > SEGMENT_LEN => next_slot,
+                size => at.plus(size),
+            },
+            _ => {
+                let what = format!("no item of a list begins with {word:#x} at {at}");
+                return Err(PoolError::corrupt(link.offset + ITEM_KIND, what));
+            }
+        };
+    }
+    Ok(())
 }
 
 /// Positions are spread well enough by one multiplication.
