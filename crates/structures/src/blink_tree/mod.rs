@@ -43,6 +43,7 @@ mod ops;
 mod recover;
 mod scan;
 mod shape;
+mod walk;
 
 use std::borrow::Borrow;
 use std::fmt;
