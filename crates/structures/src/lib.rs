@@ -26,8 +26,8 @@ mod iterate;
 pub mod line_tx;
 mod map;
 mod options;
+mod ordered_map;
 pub mod papers;
-mod range;
 mod segments;
 mod stored;
 
@@ -35,11 +35,11 @@ pub use background::{BatchOptions, Lag};
 pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
-pub use hashmap::{Change, HashMap, HashMultiMap};
+pub use hashmap::{HashMap, HashMultiMap};
 pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
-pub use map::{Map, OrderedMap};
+pub use map::{Change, Map};
 pub use options::MapOptions;
-pub use range::Range;
+pub use ordered_map::{OrderedMap, Range};
 /// ```
 /// use remanent_pmem::Pool;
 /// use remanent_structures::{Transactional, transactional};

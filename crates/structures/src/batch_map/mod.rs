@@ -68,6 +68,7 @@ use self::ops::{Hashed, Shard, When};
 pub use self::pace::Space;
 use crate::background::{Background, BatchOptions, Batches, Lag, lock_patiently};
 use crate::iterate::copies;
+use crate::map::map_of;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
@@ -428,6 +429,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.core().check()
     }
 }
+
+map_of!(BatchMap);
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Clone for BatchMap<K, V, M> {
     fn clone(&self) -> Self {

@@ -54,20 +54,10 @@ pub use multi::HashMultiMap;
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
 use crate::iterate::copies;
+use crate::map::map_of;
 use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
-use crate::{Error, Result};
-
-/// What becomes of an entry; see [`HashMap::modify`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<T> {
-    /// It stays as it is, present or absent.
-    Keep,
-    /// It gets this value.
-    Put(T),
-    /// It is removed, if there was one.
-    Remove,
-}
+use crate::{Change, Error, Result};
 
 /// A map in persistent memory, shared by any number of threads.
 ///
@@ -392,6 +382,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         self.core.check()
     }
 }
+
+map_of!(HashMap);
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Clone for HashMap<K, V, M> {
     fn clone(&self) -> Self {

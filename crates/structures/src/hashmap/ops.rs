@@ -5,6 +5,7 @@ use std::borrow::{Borrow, Cow};
 use remanent_pmem::heap::{Block, Lane, Suspect};
 use remanent_pmem::{Dirty, Durable, Fresh, Frozen, Link, Medium, Word};
 
+use super::Core;
 use super::course::{Course, Damage};
 use super::layout::{
     DUMMY, GONE, LEN_MAX, Order, Shape, TAG, VALUE, VERSION, in_place, redirect, tag,
@@ -12,9 +13,8 @@ use super::layout::{
 };
 use super::list::{Edge, Found, Place, RUN_MAX};
 use super::seal::{entry_sum, seal_link};
-use super::{Change, Core};
 use crate::stored::{Key, Stored};
-use crate::{Error, Result};
+use crate::{Change, Error, Result};
 
 /// Times that a thread tries to unlink what it has removed, when others change what is around it. Damage must not make
 /// it go on for ever; and who does not succeed leaves it to whoever comes by.

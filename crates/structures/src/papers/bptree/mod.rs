@@ -105,7 +105,8 @@ use self::node::Lost;
 use self::ops::{Published, Writer};
 use self::scan::Range;
 use self::shift::Moves;
-use crate::map::{Map, OrderedMap};
+use crate::map::Map;
+use crate::ordered_map::OrderedMap;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 

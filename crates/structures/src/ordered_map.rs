@@ -1,13 +1,95 @@
-//! Copies of the entries of a range, from either end.
+//! Maps whose entries have an order, and copies of the entries of a range.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::fmt;
-use std::ops::{Bound, ControlFlow};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use crate::map::OrderedMap;
+use crate::map::Map;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
+
+/// A [`Map`] whose entries have an order: that of their keys.
+pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
+    /// Visits the entries of a range, in ascending order, until `visit` breaks. `visit` must not change the map.
+    ///
+    /// Each leaf is seen as it is at one moment. What is there throughout is visited exactly once.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    fn ascend(
+        &self,
+        range: impl RangeBounds<K>,
+        visit: impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// As [`ascend`](OrderedMap::ascend), in descending order.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    fn descend(
+        &self,
+        range: impl RangeBounds<K>,
+        visit: impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<()>;
+
+    /// Copies of the entries of a range, from either end, fetched some at a time.
+    ///
+    /// What is there throughout occurs exactly once. The map may change meanwhile, by whoever holds the iterator too.
+    ///
+    /// ```
+    /// use remanent_pmem::Pool;
+    /// use remanent_structures::{BlinkTree, Map, OrderedMap};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let primes: BlinkTree<u32, str> = BlinkTree::create(&pool, "primes")?;
+    /// for (prime, name) in [(5, "five"), (2, "two"), (7, "seven"), (3, "three")] {
+    ///     primes.insert(&prime, name)?;
+    /// }
+    /// let entries = primes.range(3..).rev().collect::<Result<Vec<_>, _>>()?;
+    /// let names: Vec<&str> = entries.iter().map(|(_, name)| name.as_str()).collect();
+    /// assert_eq!(names, ["seven", "five", "three"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn range(&self, range: impl RangeBounds<K>) -> Range<'_, K, V, Self>
+    where
+        Self: Sized,
+        K::Owned: Clone,
+    {
+        Range::new(self, range.start_bound(), range.end_bound())
+    }
+
+    /// A copy of the entry with the least key.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    fn first(&self) -> Result<Option<(K::Owned, V::Owned)>> {
+        let mut first = None;
+        self.ascend(.., |key, value| {
+            first = Some((key.to_owned(), value.to_owned()));
+            ControlFlow::Break(())
+        })?;
+        Ok(first)
+    }
+
+    /// A copy of the entry with the greatest key.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    fn last(&self) -> Result<Option<(K::Owned, V::Owned)>> {
+        let mut last = None;
+        self.descend(.., |key, value| {
+            last = Some((key.to_owned(), value.to_owned()));
+            ControlFlow::Break(())
+        })?;
+        Ok(last)
+    }
+}
 
 /// Entries that are fetched at a time.
 const BATCH: usize = 64;
@@ -33,7 +115,7 @@ where
     V: Stored + ?Sized,
     T: OrderedMap<K, V>,
 {
-    pub(crate) fn new(map: &'m T, start: Bound<&K>, end: Bound<&K>) -> Self {
+    fn new(map: &'m T, start: Bound<&K>, end: Bound<&K>) -> Self {
         Range {
             map,
             start: start.map(K::to_owned),
