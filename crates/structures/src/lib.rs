@@ -109,6 +109,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
     ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
+    ("src/hashmap/entry.rs", include_str!("hashmap/entry.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),
     ("src/hashmap/list.rs", include_str!("hashmap/list.rs")),
     ("src/hashmap/multi.rs", include_str!("hashmap/multi.rs")),

@@ -18,7 +18,7 @@
 //!
 //! # Damage
 //!
-//! Every walk ends, with an error if what it meets cannot have been written (`course.rs`). Values of more than 8 bytes
+//! Every walk ends, with an error if what it meets cannot have been written (`walk.rs`). Values of more than 8 bytes
 //! have a checksum that is compared when they are read; what `insert`, `put`, `update` and `discard` replace or remove is
 //! not read, so that a damaged value can be replaced. See `docs/recovery.md` for what reading cannot notice.
 //!
@@ -30,7 +30,8 @@
 
 mod buckets;
 mod check;
-mod course;
+mod damage;
+mod entry;
 mod iterate;
 mod layout;
 mod list;
@@ -38,6 +39,7 @@ mod multi;
 mod ops;
 mod recover;
 mod seal;
+mod walk;
 
 use std::borrow::Borrow;
 use std::fmt;

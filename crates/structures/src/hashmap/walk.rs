@@ -7,39 +7,24 @@
 //! All buckets but those of the last doubling are certain to be linked. So between two of them the list leads to no
 //! entry beyond, and does not end: a link that skips one of them is damage too.
 
+use std::sync::atomic::Ordering;
+
 use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
+use super::damage::Damage;
 use super::layout::{
-    DUMMY, GONE, ORDER_BITS, ORDER_END, Order, READY, Shape, TAG, dummy_of, tag_order,
+    DUMMY, Hint, ORDER_BITS, ORDER_END, Order, READY, TAG, dummy_of, level, parent, tag_order,
 };
-use super::list::{level, parent};
-use super::seal::{entry_sum, is_link, is_tag};
+use super::seal::is_tag;
 use crate::stored::{Key, Stored};
-use crate::{Error, Result};
 
 /// Smallest block, and what every node has at least.
 const NODE_LEN_MIN: u64 = 32;
 
-/// What a walk met that nobody has written.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Damage {
-    /// A word that cannot be there.
-    Word { at: u64, what: &'static str },
-    /// An entry whose bytes do not give its checksum.
-    Sum { node: u64, stored: u32, computed: u32 },
-}
-
-impl Damage {
-    #[cold]
-    fn at(at: u64, what: &'static str) -> Self {
-        Damage::Word { at, what }
-    }
-}
-
 /// How far a walk has come.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Course {
+pub(super) struct Progress {
     /// Order of the last node or dummy.
     last: u64,
     /// Order of the next dummy that is certain to be linked.
@@ -52,7 +37,7 @@ pub(super) struct Course {
     mark: u64,
 }
 
-impl Course {
+impl Progress {
     /// From the dummy of `bucket` on, in a map of `bits` bits.
     #[inline(always)]
     pub(super) fn from_bucket<K: Key + ?Sized>(bucket: u64, bits: u32) -> Self {
@@ -70,7 +55,7 @@ impl Course {
     fn from_dummy<K: Key + ?Sized>(dummy: Order, bits: u32) -> Self {
         let step = 1 << (ORDER_BITS - (bits - 1).max(K::BUCKET_BITS));
         let last = dummy.0;
-        Course { last, limit: (last & !(step - 1)) + step, step, equals: 0, mark: 0 }
+        Progress { last, limit: (last & !(step - 1)) + step, step, equals: 0, mark: 0 }
     }
 
     /// The list leads to the node at `node` of this order.
@@ -125,20 +110,25 @@ impl Course {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// What to tell of damage.
-    #[cold]
-    pub(super) fn report(&self, damage: Damage) -> Error {
-        match damage {
-            Damage::Word { at, what } => Error::corrupt(&self.heap, at, what),
-            Damage::Sum { node, stored, computed } => {
-                Error::checksum(&self.heap, node, stored, computed)
-            }
-        }
+    /// Offset of the slot of `bucket`, which is its dummy.
+    #[inline(always)]
+    pub(super) fn slot(&self, bucket: u64) -> u64 {
+        let (segment, index) = if bucket < 1 << K::BUCKET_BITS {
+            (0, bucket)
+        } else {
+            let top = 63 - bucket.leading_zeros();
+            (top - K::BUCKET_BITS + 1, bucket - (1 << top))
+        };
+        // Relaxed: stored before the number of bits that led to this bucket (Acquire in `bits`), or
+        // before the dummy link that names it.
+        self.segments[segment as usize].load(Ordering::Relaxed) + index * 8
     }
 
+    /// Whether the first entry behind the slot of `bucket`, which is one of the order's buckets, lies
+    /// behind `order` for certain.
     #[inline(always)]
-    pub(super) fn told<T>(&self, result: Result<T, Damage>) -> Result<T> {
-        result.map_err(|damage| self.report(damage))
+    pub(super) fn is_behind(bucket: u64, slot: Word, order: Order) -> bool {
+        Hint::in_slot(slot) > Hint::of(order, level(bucket, K::BUCKET_BITS)) && !slot.has(DUMMY)
     }
 
     /// The bucket to begin at for this order in a map of `bits` bits, and its slot: the order's own, or the nearest
@@ -160,20 +150,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    #[inline(always)]
-    pub(super) fn check_link(&self, at: u64, link: Word) -> Result<(), Damage> {
-        if is_link(at, link) {
-            Ok(())
-        } else {
-            Err(Damage::at(at, "a link does not fit its check"))
-        }
-    }
-
     /// Goes on to the dummy that `link`, found at `at`, leads to: its bucket.
     #[inline(always)]
     pub(super) fn step_to_dummy(
         &self,
-        course: &mut Course,
+        progress: &mut Progress,
         at: u64,
         link: Word,
     ) -> Result<u64, Damage> {
@@ -183,7 +164,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if bucket >> self.bits() != 0 {
             return Err(Damage::at(at, "a link leads to a bucket that does not exist"));
         }
-        course.pass_dummy(Order::of_bucket(bucket)).map_err(|what| Damage::at(at, what))?;
+        progress.pass_dummy(Order::of_bucket(bucket)).map_err(|what| Damage::at(at, what))?;
         Ok(bucket)
     }
 
@@ -204,7 +185,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[inline(always)]
     pub(super) fn step_to_node(
         &self,
-        course: &mut Course,
+        progress: &mut Progress,
         at: u64,
         link: Word,
     ) -> Result<(u64, u64), Damage> {
@@ -216,97 +197,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if !is_tag(node, tag) {
             return Err(Damage::at(node, "the tag of an entry does not fit its check"));
         }
-        course.pass_node(node, tag_order(tag)).map_err(|what| Damage::at(at, what))?;
+        progress.pass_node(node, tag_order(tag)).map_err(|what| Damage::at(at, what))?;
         Ok((node, tag))
     }
 
     /// The link at `at` leads nowhere: whether the list may end there.
     #[inline(always)]
-    pub(super) fn step_to_end(&self, course: &Course, at: u64) -> Result<(), Damage> {
-        course.end().map_err(|what| Damage::at(at, what))
-    }
-
-    /// Whether the entry at `node`, whose own link this is, is there: no matter what else the link holds.
-    #[inline(always)]
-    pub(super) fn is_there(&self, node: u64, own: Word) -> Result<bool, Damage> {
-        Ok(own.raw() & GONE == 0 || !self.is_gone(node, own)?)
-    }
-
-    /// Whether the entry at `node`, whose own link this is, was removed.
-    #[inline(always)]
-    pub(super) fn is_gone(&self, node: u64, own: Word) -> Result<bool, Damage> {
-        self.check_link(node, own)?;
-        match own.raw() & GONE {
-            0 => Ok(false),
-            GONE => Ok(true),
-            _ => Err(Damage::at(node, "half of an entry's mark is there")),
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn is_inside(&self, at: u64, len: u64) -> bool {
-        at.checked_add(len).is_some_and(|end| end <= self.medium().len())
-    }
-
-    /// The shape of the node at `node`, whose parts lie in the pool.
-    #[inline(always)]
-    pub(super) fn shape(&self, node: u64) -> Result<Shape, Damage> {
-        match Shape::read::<K, V, M>(self.medium(), node) {
-            Some(shape) if self.is_inside(node, shape.len) => Ok(shape),
-            _ => Err(Damage::at(node, "no entry can have these lengths")),
-        }
-    }
-
-    /// Lets `use_key` see the key of the entry at `node`, if it is the one that the entry's tag is for.
-    pub(super) fn with_key<R>(
-        &self,
-        node: u64,
-        tag: u64,
-        use_key: impl FnOnce(&K) -> R,
-    ) -> Result<R, Damage> {
-        let shape = self.shape(node)?;
-        // SAFETY: a published node's key never changes, and the caller's lane keeps the node.
-        let range = unsafe { remanent_pmem::Frozen::new(node + shape.key_at, shape.key_len) };
-        K::with_stored(&self.medium().view(range), |key| {
-            if Order::of_hash(self.hash(key)) != tag_order(tag) {
-                return Err(Damage::at(
-                    node,
-                    "the key of an entry has changed: it belongs elsewhere",
-                ));
-            }
-            Ok(use_key(key))
-        })
-    }
-
-    /// The shape of the entry at `node`, which has the order of `key`, if it is the one of that key.
-    #[inline(always)]
-    pub(super) fn entry_of(&self, node: u64, tag: u64, key: &K) -> Result<Option<Shape>, Damage> {
-        let shape = self.shape(node)?;
-        let has_len = K::LEN.is_some() || shape.key_len == key.stored_len();
-        if has_len && key.matches(self.medium(), node + shape.key_at) {
-            return Ok(Some(shape));
-        }
-        // Another key of the same order, which is rare: or the same one, damaged.
-        self.with_key(node, tag, |_| None)
-    }
-
-    /// Compares the checksum of the entry at `node` with its value's bytes.
-    #[inline(always)]
-    pub(super) fn check_sum(
-        &self,
-        node: u64,
-        tag: u64,
-        shape: &Shape,
-        value: &[u8],
-    ) -> Result<(), Damage> {
-        if !self.is_summed {
-            return Ok(());
-        }
-        let computed = entry_sum(tag, value);
-        if computed == shape.sum {
-            return Ok(());
-        }
-        Err(Damage::Sum { node, stored: shape.sum, computed })
+    pub(super) fn step_to_end(&self, progress: &Progress, at: u64) -> Result<(), Damage> {
+        progress.end().map_err(|what| Damage::at(at, what))
     }
 }
 
@@ -314,8 +212,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 mod tests {
     use super::*;
 
-    fn course(bits: u32) -> Course {
-        Course::from_bucket::<u64>(0, bits)
+    fn progress(bits: u32) -> Progress {
+        Progress::from_bucket::<u64>(0, bits)
     }
 
     fn order(bucket: u64) -> Order {
@@ -323,30 +221,30 @@ mod tests {
     }
 
     #[test]
-    fn a_course_leads_from_one_certain_bucket_to_the_next() {
+    fn progress_leads_from_one_certain_bucket_to_the_next() {
         let last = (1 << 13) - 1_u64;
-        let mut course = course(14);
-        assert!(course.pass_node(32, Order(7)).is_ok());
-        assert!(course.pass_node(64, Order(6)).is_err());
+        let mut progress = progress(14);
+        assert!(progress.pass_node(32, Order(7)).is_ok());
+        assert!(progress.pass_node(64, Order(6)).is_err());
         // A bucket of the last doubling need not be there, but may.
-        let mut with = course;
+        let mut with = progress;
         assert!(with.pass_dummy(order(1 << 13)).is_ok());
         assert!(with.pass_dummy(order(1 << 12)).is_ok());
-        assert!(course.pass_dummy(order(1 << 12)).is_ok());
-        assert!(course.pass_dummy(order(1 << 13)).is_err());
-        assert!(course.pass_dummy(order(1 << 10)).is_err());
-        assert!(course.end().is_err());
-        assert!(Course::from_bucket::<u64>(last, 14).end().is_ok());
-        assert!(Course::from_bucket::<u64>(last | 1 << 13, 14).end().is_ok());
+        assert!(progress.pass_dummy(order(1 << 12)).is_ok());
+        assert!(progress.pass_dummy(order(1 << 13)).is_err());
+        assert!(progress.pass_dummy(order(1 << 10)).is_err());
+        assert!(progress.end().is_err());
+        assert!(Progress::from_bucket::<u64>(last, 14).end().is_ok());
+        assert!(Progress::from_bucket::<u64>(last | 1 << 13, 14).end().is_ok());
     }
 
     #[test]
     fn entries_of_one_order_are_met_once() {
-        let mut course = course(13);
+        let mut progress = progress(13);
         let nodes: Vec<u64> = (1..1_000).map(|node| node * 32).collect();
-        assert!(nodes.iter().all(|&node| course.pass_node(node, Order(5)).is_ok()));
+        assert!(nodes.iter().all(|&node| progress.pass_node(node, Order(5)).is_ok()));
         let again = nodes.iter().cycle().take(3_000);
-        let ended = again.map(|&node| course.pass_node(node, Order(5))).any(|met| met.is_err());
+        let ended = again.map(|&node| progress.pass_node(node, Order(5))).any(|met| met.is_err());
         assert!(ended);
     }
 }
