@@ -6,7 +6,7 @@ use remanent_pmem::heap::Violation;
 use super::Core;
 use super::layout::{BEGIN, END, KEY, LIVE, MOVING, Place};
 use super::node::{Node, View};
-use super::ops::Record;
+use super::version::Record;
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 

@@ -228,6 +228,14 @@ impl Place {
 /// A value as an entry holds it.
 pub(super) type Payload = [u64; WORDS_MAX];
 
+/// An entry that is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    pub(super) begin: u64,
+    pub(super) payload: Payload,
+}
+
 /// The words of a value.
 #[inline(always)]
 pub(super) fn payload_of<V: Stored + ?Sized>(value: &V) -> Payload {

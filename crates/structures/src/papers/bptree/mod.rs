@@ -78,15 +78,17 @@
 //! does not compile.
 
 mod check;
-mod clear;
 mod layout;
+mod maintain;
 mod multi;
 mod node;
 mod ops;
+mod path;
 mod rebuild;
 mod recover;
 mod scan;
 mod shift;
+mod version;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -102,9 +104,9 @@ pub use multi::BpMultiTree;
 
 use self::layout::Layout;
 use self::node::Lost;
-use self::ops::{Published, Writer};
 use self::scan::Range;
 use self::shift::Moves;
+use self::version::{Published, Writer};
 use crate::map::Map;
 use crate::ordered_map::OrderedMap;
 use crate::stored::{OrderedKey, Stored};

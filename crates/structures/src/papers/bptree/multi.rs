@@ -8,10 +8,9 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Mapped, Medium, Pool};
 
 use super::Core;
-use super::layout::{Layout, Place, payload_of, with_value};
+use super::layout::{Entry, Layout, Place, payload_of, with_value};
 use super::node::Bound;
 use super::ops::Spot;
-use super::rebuild::Entry;
 use super::scan::{Copies, Range};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};

@@ -1,89 +1,16 @@
-//! Reading and changing entries, and the commit that every change ends with.
+//! Reading and changing entries, and removing all of them.
 
 use std::borrow::Borrow;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::Medium;
 
 use super::Core;
-use super::clear::Sweep;
-use super::layout::{
-    CHANGING, DISMANTLED, HEIGHT_MAX, LEN, Place, RECORD_COUNT, RECORD_LEN, ROOT, VERSION,
-    payload_of, with_value,
-};
-use super::node::{Bound, Node, View};
-use super::rebuild::{Edit, Entry};
+use super::layout::{Entry, Place, payload_of, with_value};
+use super::node::{Bound, Node};
+use super::rebuild::Edit;
+use super::version::{Record, Writer};
 use crate::stored::{OrderedKey, Stored};
-use crate::{Change, Error, Result};
-
-/// What the current version of a tree is made of.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Record {
-    pub(super) root: u64,
-    /// Entries.
-    pub(super) len: u64,
-    /// Root of the tree that a clearing left, until all of it is freed; else 0.
-    pub(super) dismantled: u64,
-    pub(super) version: u64,
-}
-
-/// The durable version, for readers.
-///
-/// What belongs to a version lies in the place of its parity, and is replaced only when the next one is there
-/// already: whoever finds the same version before and after has read what belongs to it.
-#[derive(Debug)]
-pub(super) struct Published {
-    version: AtomicU64,
-    roots: [AtomicU64; 2],
-    lens: [AtomicU64; 2],
-}
-
-impl Published {
-    pub(super) fn new(record: Record) -> Self {
-        let both = |word: u64| [AtomicU64::new(word), AtomicU64::new(word)];
-        let Record { root, len, version, .. } = record;
-        Published { version: AtomicU64::new(version), roots: both(root), lens: both(len) }
-    }
-
-    /// Version, and the word that belongs to it.
-    #[inline(always)]
-    fn load<M: Medium>(&self, medium: &M, words: &[AtomicU64; 2]) -> (u64, u64) {
-        loop {
-            // Acquire: pairs with the Release in `store`: all that the version consists of is there.
-            let version = self.version.load(Ordering::Acquire);
-            // Acquire: before the version is read again.
-            let word = words[(version & 1) as usize].load(Ordering::Acquire);
-            // Relaxed: a word of a later version (Release in `store`) came after the version before that.
-            if self.version.load(Ordering::Relaxed) == version {
-                return (version, word);
-            }
-            medium.pause();
-        }
-    }
-
-    fn store(&self, record: Record) {
-        let place = (record.version & 1) as usize;
-        // Release: after the version before; pairs with the Acquire of the words in `load`.
-        self.roots[place].store(record.root, Ordering::Release);
-        self.lens[place].store(record.len, Ordering::Release);
-        // Release: pairs with the Acquire in `load`. All that the version consists of is durable.
-        self.version.store(record.version, Ordering::Release);
-    }
-}
-
-/// What the one writer knows.
-#[derive(Debug)]
-pub(super) struct Writer {
-    /// The current version.
-    pub(super) record: Record,
-    /// Where that lies: the next one goes to the place after it.
-    pub(super) record_index: u64,
-    /// Whether the header says that a change may be under way.
-    pub(super) is_changing: bool,
-    /// Epoch in which the tree that is dismantled was left.
-    pub(super) left_at: u64,
-    pub(super) sweep: Sweep,
-}
+use crate::{Change, Result};
 
 /// Where an entry belongs.
 #[derive(Clone, Copy, Debug)]
@@ -93,46 +20,12 @@ pub(super) struct Spot {
     pub(super) index: usize,
 }
 
-/// The way from the root to a leaf.
-pub(super) struct Path {
-    nodes: [Node; HEIGHT_MAX],
-    /// Entry of each node that leads to the next.
-    slots: [u64; HEIGHT_MAX],
-    pub(super) len: usize,
-}
-
-impl Path {
-    #[inline(always)]
-    pub(super) fn node(&self, depth: usize) -> Node {
-        self.nodes[depth]
-    }
-
-    /// The entry through which the node at `depth` was reached; it lies in the node above.
-    #[inline(always)]
-    pub(super) fn slot_of(&self, depth: usize) -> u64 {
-        self.slots[depth - 1]
-    }
-}
-
 impl<K, V, M, const MULTI: bool> Core<K, V, M, MULTI>
 where
     K: OrderedKey + ?Sized,
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// The tree as a reader finds it, who is pinned already.
-    #[inline(always)]
-    pub(super) fn start(&self) -> (View<'_>, u64) {
-        let (version, root) = self.published.load(self.medium(), &self.published.roots);
-        (View::new(version, &self.lost), root)
-    }
-
-    pub(super) fn len(&self) -> Result<u64> {
-        let (_, len) = self.published.load(self.medium(), &self.published.lens);
-        self.heap.verify()?;
-        Ok(len)
-    }
-
     #[inline]
     pub(super) fn get_with<R>(
         &self,
@@ -153,59 +46,6 @@ where
         let found = self.read(node, || Some(self.payload(node, self.find(view, node, &place)?)));
         self.heap.verify()?;
         Ok(found.map(|payload| with_value(&payload, use_value)))
-    }
-
-    #[cold]
-    pub(super) fn no_child(&self, node: Node) -> Error {
-        self.damaged(node.at, "no entry of an inner node is low enough")
-    }
-
-    /// The child that `place` belongs to as the writer finds it, and the entry that leads to it.
-    #[inline(always)]
-    pub(super) fn child_for(
-        &self,
-        view: View<'_>,
-        node: Node,
-        place: &Place,
-    ) -> Result<(u64, Node)> {
-        let found = self.last(view, node, place, Bound::UpTo);
-        let slot = found.ok_or_else(|| self.no_child(node))?;
-        Ok((slot, self.child(node, self.child_at(node, slot))?))
-    }
-
-    /// The leaf that `place` belongs to, for the writer: it and those on the way there are in order.
-    #[inline(always)]
-    pub(super) fn leaf_for(&self, view: View<'_>, root: u64, place: &Place) -> Result<Node> {
-        let mut node = self.node(root)?;
-        loop {
-            self.clean(view, node);
-            if node.level == 0 {
-                return Ok(node);
-            }
-            node = self.child_for(view, node, place)?.1;
-        }
-    }
-
-    /// The way to that leaf.
-    pub(super) fn descend(&self, view: View<'_>, root: u64, place: &Place) -> Result<Path> {
-        let mut node = self.node(root)?;
-        let mut path =
-            Path { nodes: [Node::default(); HEIGHT_MAX], slots: [0; HEIGHT_MAX], len: 0 };
-        loop {
-            self.clean(view, node);
-            path.nodes[path.len] = node;
-            path.len += 1;
-            if node.level == 0 {
-                return Ok(path);
-            }
-            (path.slots[path.len - 1], node) = self.child_for(view, node, place)?;
-        }
-    }
-
-    /// The tree as the writer finds it.
-    #[inline(always)]
-    pub(super) fn view(&self, writer: &Writer) -> View<'_> {
-        View::new(writer.record.version, &self.lost)
     }
 
     /// Tries again when the pool was full: other lanes may hold what was removed but not freed.
@@ -328,33 +168,45 @@ where
         self.commit(writer, Record { len, version, ..writer.record })
     }
 
-    /// Durably says that a change may be under way, so that its version counts as lost after a crash.
-    #[cold]
-    pub(super) fn announce(&self, writer: &mut Writer) {
-        let at = self.heap.header() + CHANGING;
-        self.medium().store(at, 1);
-        // Flush and fence: before an entry bears a version that is not committed yet.
-        self.medium().persist(at, 8);
-        writer.is_changing = true;
+    /// Makes an empty leaf the root, then frees what it has replaced.
+    pub(super) fn clear(&self) -> Result<u64> {
+        loop {
+            // One tree at a time is dismantled.
+            self.dismantle_all()?;
+            let cleared = self.twice_when_full(|| {
+                self.write(|writer| {
+                    if writer.record.dismantled != 0 {
+                        return Ok(None);
+                    }
+                    let mut lane = self.heap.enter().prepare_to_write();
+                    let before = writer.record;
+                    let root = self.make_empty(&mut lane)?;
+                    // Fence: the new root, before the version that leads to it.
+                    lane.fence();
+                    let version = before.version + 1;
+                    let record = Record { root, len: 0, dismantled: before.root, version };
+                    self.commit(writer, record)?;
+                    writer.left_at = self.heap.epoch();
+                    Ok(Some(before.len))
+                })
+            })?;
+            if let Some(len) = cleared {
+                self.dismantle_all()?;
+                return Ok(len);
+            }
+        }
     }
 
-    /// Makes the next version the current one: the commit. What it consists of is durable already.
-    #[inline]
-    pub(super) fn commit(&self, writer: &mut Writer, record: Record) -> Result<()> {
-        // What could not be written is not to be built on.
-        self.heap.verify()?;
-        let index = (writer.record_index + 1) % RECORD_COUNT;
-        let at = self.heap.header() + index * RECORD_LEN;
-        let medium = self.medium();
-        medium.store(at + ROOT, record.root);
-        medium.store(at + LEN, record.len);
-        medium.store(at + DISMANTLED, record.dismantled);
-        // Last of the line, so that a version which is found has its record before it.
-        medium.store(at + VERSION, record.version);
-        // Flush and fence: the version is durable before any thread works at it.
-        medium.persist(at, RECORD_LEN);
-        (writer.record, writer.record_index) = (record, index);
-        self.published.store(record);
-        Ok(())
+    fn dismantle_all(&self) -> Result<()> {
+        loop {
+            let mut writer = self.writer.lock(self.medium());
+            if writer.record.dismantled == 0 {
+                return Ok(());
+            }
+            self.maintain(&mut writer)?;
+            drop(writer);
+            self.heap.verify()?;
+            self.medium().pause();
+        }
     }
 }

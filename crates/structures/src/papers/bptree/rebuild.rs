@@ -13,20 +13,13 @@ use remanent_pmem::{Dirty, Fresh, Medium};
 
 use super::Core;
 use super::layout::{
-    BEGIN, END, HEIGHT_MAX, KEY, KIND, LIVE, LOW, Layout, Payload, Place, Shape, WORDS_MAX,
+    BEGIN, END, Entry, HEIGHT_MAX, KEY, KIND, LIVE, LOW, Layout, Place, Shape, WORDS_MAX,
 };
 use super::node::{Node, View};
-use super::ops::{Path, Record, Writer};
+use super::path::Path;
+use super::version::{Record, Writer};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
-
-/// An entry that is to be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
-    pub(super) place: Place,
-    pub(super) begin: u64,
-    pub(super) payload: Payload,
-}
 
 /// What becomes of a node's entries.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,13 +15,12 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::Core;
-use super::clear::Sweep;
 use super::layout::{
     CHANGING, DISMANTLED, LEN, LOST, LOST_COUNT, Place, RECORD_COUNT, RECORD_LEN, ROOT, VERSION,
 };
 use super::node::{Bound, Lost, View};
-use super::ops::{Published, Record, Writer};
 use super::shift::Moves;
+use super::version::{Published, Record, Sweep, Writer};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 

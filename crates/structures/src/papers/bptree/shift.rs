@@ -24,9 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use remanent_pmem::{LINE_LEN, Medium};
 
 use super::Core;
-use super::layout::{BEGIN, END, KEY, LIVE, MOVING, Place};
+use super::layout::{BEGIN, END, Entry, KEY, LIVE, MOVING, Place};
 use super::node::{Bound, Node, View};
-use super::rebuild::Entry;
 use crate::stored::{OrderedKey, Stored};
 
 /// Where entries move.

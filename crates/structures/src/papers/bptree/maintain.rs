@@ -1,35 +1,17 @@
-//! Removing everything at once, and what is done bit by bit beside other changes: freeing the tree that a clearing
-//! left, and wiping off what a crash left in the nodes.
+//! What is done bit by bit beside other changes: freeing the tree that a clearing left, and wiping off what a crash left
+//! in the nodes.
 
 use remanent_pmem::Medium;
 
 use super::Core;
 use super::layout::{END, LOST, LOST_COUNT, Place};
 use super::node::{Node, View};
-use super::ops::{Record, Writer};
+use super::version::{Record, Sweep, Writer};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
 /// Nodes of a tree that are freed at a time; fewer than the suspects that a lane has reserved.
 const BATCH: usize = 24;
-
-/// How far the search for what lost versions have left in nodes has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sweep {
-    /// Nothing is lost, or nothing of it is left.
-    Done,
-    /// What lies before this place is clean.
-    From(Place),
-    /// Everything is clean, durably: the versions may be forgotten.
-    Clean,
-}
-
-impl Sweep {
-    #[inline(always)]
-    pub(super) fn is_due(self) -> bool {
-        self != Sweep::Done
-    }
-}
 
 impl<K, V, M, const MULTI: bool> Core<K, V, M, MULTI>
 where
@@ -37,48 +19,6 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Makes an empty leaf the root, then frees what it has replaced.
-    pub(super) fn clear(&self) -> Result<u64> {
-        loop {
-            // One tree at a time is dismantled.
-            self.dismantle_all()?;
-            let cleared = self.twice_when_full(|| {
-                self.write(|writer| {
-                    if writer.record.dismantled != 0 {
-                        return Ok(None);
-                    }
-                    let mut lane = self.heap.enter().prepare_to_write();
-                    let before = writer.record;
-                    let root = self.make_empty(&mut lane)?;
-                    // Fence: the new root, before the version that leads to it.
-                    lane.fence();
-                    let version = before.version + 1;
-                    let record = Record { root, len: 0, dismantled: before.root, version };
-                    self.commit(writer, record)?;
-                    writer.left_at = self.heap.epoch();
-                    Ok(Some(before.len))
-                })
-            })?;
-            if let Some(len) = cleared {
-                self.dismantle_all()?;
-                return Ok(len);
-            }
-        }
-    }
-
-    fn dismantle_all(&self) -> Result<()> {
-        loop {
-            let mut writer = self.writer.lock(self.medium());
-            if writer.record.dismantled == 0 {
-                return Ok(());
-            }
-            self.maintain(&mut writer)?;
-            drop(writer);
-            self.heap.verify()?;
-            self.medium().pause();
-        }
-    }
-
     /// Does a bit of what is left to do. Not to be called inside a lane.
     #[cold]
     pub(super) fn maintain(&self, writer: &mut Writer) -> Result<()> {
