@@ -1,5 +1,5 @@
+//! The hash maps.
+
 mod basic;
 mod damage;
 mod fences;
-mod pace;
-mod space;

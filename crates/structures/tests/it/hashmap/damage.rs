@@ -1,4 +1,5 @@
-//! Hash maps.
+//! Hash maps in memory of which words have changed: each answer is right, or an error, and comes after a bounded number
+//! of steps, which are counted.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +12,7 @@ use remanent_pmem::pool::{Format, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Pool};
 use remanent_structures::{Error, HashMap, HashMultiMap, Key, MapOptions, Stored};
 
-use crate::memory::Memory;
+use crate::support::memory::Memory;
 
 const SIZE: u64 = 24 << 20;
 /// Where the map's header lies, and what follows is of the map.

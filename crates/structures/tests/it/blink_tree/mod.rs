@@ -3,5 +3,6 @@
 mod basic;
 mod clear;
 mod damage;
+mod damaged_records;
 mod edges;
 mod fences;

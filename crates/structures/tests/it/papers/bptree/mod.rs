@@ -1,3 +1,5 @@
+//! The NVB+-Tree.
+
 mod basic;
 mod damage;
 mod fences;

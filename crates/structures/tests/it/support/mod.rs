@@ -1,5 +1,7 @@
 //! What tests of several structures use.
 
+pub(crate) mod memory;
+
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};

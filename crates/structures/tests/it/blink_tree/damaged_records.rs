@@ -1,4 +1,5 @@
-//! B-link trees with records.
+//! Trees with records in memory of which words have changed: each answer is right, or an error, and comes after a
+//! bounded number of steps, which are counted.
 
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +10,7 @@ use remanent_pmem::pool::Format;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
 use remanent_structures::{BlinkTree, Error, Map, MapOptions, OrderedMap};
 
-use crate::memory::Memory;
+use crate::support::memory::Memory;
 
 const SIZE: u64 = 24 << 20;
 /// Where the tree's header lies, and what follows is of the tree.

@@ -10,7 +10,7 @@ use remanent_structures::batch_list::{BatchList, List, Log};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, Map, Result};
 
-use crate::memory::Memory;
+use crate::support::memory::Memory;
 
 const SIZE: u64 = 24 << 20;
 const FIRST: u64 = ChunkId(DATA_FIRST).offset();
