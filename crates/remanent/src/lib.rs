@@ -27,7 +27,7 @@
 //! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
 //!   order is yours.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
-//!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
+//!   [`SharedTx`] do the same for any plain data, and [`TxValue`] is a value that is replaced.
 //! - [`Disk`] is a block device: writes and transactions of any number of blocks are whole or were not.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
@@ -46,7 +46,7 @@ pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, 
 pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key, LineCell, Map,
-    OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
+    BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key, Map, OrderedKey,
+    OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray, TxValue,
     transactional,
 };

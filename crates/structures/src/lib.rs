@@ -36,7 +36,7 @@ pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
 pub use hashmap::{HashMap, HashMultiMap};
-pub use line_tx::{LineCell, SharedTx, Transactional, Tx, TxArray};
+pub use line_tx::{SharedTx, Transactional, Tx, TxArray, TxValue};
 pub use map::{Change, Map};
 pub use options::MapOptions;
 pub use ordered_map::{OrderedMap, Range};

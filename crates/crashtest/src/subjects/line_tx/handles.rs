@@ -8,7 +8,7 @@ use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_pmem::sync::PauseMutex;
 use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
-use remanent_structures::{LineCell, Result, SharedTx, Transactional, Tx};
+use remanent_structures::{Result, SharedTx, Transactional, Tx, TxValue};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{create_pool, must_be_empty};
@@ -31,7 +31,7 @@ pub(super) struct Objects {
     /// Reads what the owner changes.
     reader: SharedTx<Pair, Arc<Sim>>,
     shared: SharedTx<Long, Arc<Sim>>,
-    cell: LineCell<Pair, Arc<Sim>>,
+    cell: TxValue<Pair, Arc<Sim>>,
     buffer: PauseMutex<BoundedBufferHandle<Arc<Sim>>>,
     pool: Pool<Arc<Sim>>,
 }
@@ -96,14 +96,14 @@ impl Cells {
             true => (
                 Tx::open_or_create(&pool, "owned", pair(0))?,
                 SharedTx::open_or_create(&pool, "shared", long(0))?,
-                LineCell::open_or_create(&pool, "cell", pair(0))?,
+                TxValue::open_or_create(&pool, "cell", pair(0))?,
                 BoundedBuffer::new().open_or_create(&pool, "buffer")?,
             ),
             false => (
                 Tx::open(&pool, "owned")?,
                 // Owned for a while, then shared.
                 Tx::open(&pool, "shared")?.share(),
-                LineCell::open(&pool, "cell")?,
+                TxValue::open(&pool, "cell")?,
                 BoundedBuffer::open(&pool, "buffer")?,
             ),
         };

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_structures::line_tx::{Counters, LineCell, SharedTx, Transactional, Tx, TxArray};
+use remanent_structures::line_tx::{Counters, SharedTx, Transactional, Tx, TxArray, TxValue};
 use remanent_structures::papers::BoundedBuffer;
 use remanent_structures::{Error, HashMap};
 
@@ -175,10 +175,10 @@ fn ready_made_types_do_what_they_say() {
         );
         counters.reset().unwrap();
         assert_eq!(counters.all().unwrap(), [0; 128]);
-        let cell = LineCell::create(&pool, "cell", [0_u8; 31]).unwrap();
-        assert_eq!(cell.replace([1; 31]).unwrap(), [0; 31]);
-        assert_eq!(cell.update(|value| value.map(|byte| byte + 1)).unwrap(), [2; 31]);
-        assert_eq!(LineCell::<[u8; 31]>::open(&pool, "cell").unwrap().get().unwrap(), [2; 31]);
+        let value = TxValue::create(&pool, "value", [0_u8; 31]).unwrap();
+        assert_eq!(value.replace([1; 31]).unwrap(), [0; 31]);
+        assert_eq!(value.update(|old| old.map(|byte| byte + 1)).unwrap(), [2; 31]);
+        assert_eq!(TxValue::<[u8; 31]>::open(&pool, "value").unwrap().get().unwrap(), [2; 31]);
     });
 }
 

@@ -8,53 +8,53 @@ use remanent_pmem::{Mapped, Medium, Persistent, Pool};
 use super::SharedTx;
 use crate::Result;
 
-/// A persistent value that is replaced as a whole: [`set`](LineCell::set) is one transaction, readers never
+/// A persistent value that is replaced as a whole: [`set`](TxValue::set) is one transaction, readers never
 /// wait.
 ///
-/// Clones are handles to one cell, for any number of threads. Up to 31 bytes cost one fence, up to 1024
+/// Clones are handles to one value, for any number of threads. Up to 31 bytes cost one fence, up to 1024
 /// two.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
-/// use remanent_structures::LineCell;
+/// use remanent_structures::TxValue;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let position: LineCell<[u64; 3]> = LineCell::create(&pool, "position", [0, 0, 0])?;
+/// let position: TxValue<[u64; 3]> = TxValue::create(&pool, "position", [0, 0, 0])?;
 /// position.set([3, 1, 4])?;
 /// assert_eq!(position.get()?, [3, 1, 4]);
 /// let before = position.replace([1, 5, 9])?;
 /// assert_eq!(before, [3, 1, 4]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct LineCell<T: Persistent, M: Medium = Mapped>(SharedTx<T, M>);
+pub struct TxValue<T: Persistent, M: Medium = Mapped>(SharedTx<T, M>);
 
-impl<T: Persistent, M: Medium> LineCell<T, M> {
+impl<T: Persistent, M: Medium> TxValue<T, M> {
     /// Puts a value under a new root.
     ///
     /// # Errors
     ///
     /// When the name is taken or the pool is full.
     pub fn create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
-        SharedTx::create(pool, name, initial).map(LineCell)
+        SharedTx::create(pool, name, initial).map(TxValue)
     }
 
-    /// Opens an existing cell.
+    /// Opens an existing value.
     ///
     /// # Errors
     ///
     /// When there is no such root, or it is of another type.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
-        SharedTx::open(pool, name).map(LineCell)
+        SharedTx::open(pool, name).map(TxValue)
     }
 
-    /// Opens a cell, or puts a value under a new root when there is none of that name.
+    /// Opens a value, or puts a value under a new root when there is none of that name.
     ///
     /// # Errors
     ///
-    /// As for [`open`](LineCell::open) and [`create`](LineCell::create).
+    /// As for [`open`](TxValue::open) and [`create`](TxValue::create).
     pub fn open_or_create(pool: &Pool<M>, name: &str, initial: T) -> Result<Self> {
-        SharedTx::open_or_create(pool, name, initial).map(LineCell)
+        SharedTx::open_or_create(pool, name, initial).map(TxValue)
     }
 
     /// The value that was last set. No fence, and no waiting.
@@ -98,27 +98,27 @@ impl<T: Persistent, M: Medium> LineCell<T, M> {
         })
     }
 
-    /// Proves that the cell and its root are whole. Nobody may be setting it.
+    /// Proves that the value and its root are whole. Nobody may be setting it.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What is wrong with the cell is the result, not an error.
+    /// When the medium met a fault. What is wrong with the value is the result, not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.0.check()
     }
 }
 
-impl<T: Persistent, M: Medium> Clone for LineCell<T, M> {
+impl<T: Persistent, M: Medium> Clone for TxValue<T, M> {
     fn clone(&self) -> Self {
-        LineCell(self.0.clone())
+        TxValue(self.0.clone())
     }
 }
 
-impl<T: Persistent + fmt::Debug, M: Medium> fmt::Debug for LineCell<T, M> {
+impl<T: Persistent + fmt::Debug, M: Medium> fmt::Debug for TxValue<T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.get() {
-            Ok(value) => f.debug_tuple("LineCell").field(&value).finish(),
-            Err(error) => write!(f, "LineCell({error})"),
+            Ok(value) => f.debug_tuple("TxValue").field(&value).finish(),
+            Err(error) => write!(f, "TxValue({error})"),
         }
     }
 }
