@@ -4,7 +4,7 @@
 //! behind them; it cuts the links that lead there, page by page, with the help of page protection and a signal
 //! handler. Here the pages that may be damaged are exactly those from the safe position on, because that is
 //! also where writing goes on: they are written anew, and nothing that was safe leads to them once the variant
-//! has settled its links. One word says what the bitmap says, without a fence for each page.
+//! has taken back the links that lead there. One word says what the bitmap says, without a fence for each page.
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::persistent::read_shared;

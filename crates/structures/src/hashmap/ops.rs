@@ -249,7 +249,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         match exchanged {
             Ok(_) => {
                 if dirty != 0 {
-                    Link::at(medium, found.node).settle(new_link.with(dirty));
+                    Link::at(medium, found.node).help(new_link.with(dirty));
                 }
                 Attempt::Done
             }
