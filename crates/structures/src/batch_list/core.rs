@@ -1,4 +1,4 @@
-//! What all variants have in common.
+//! The state of a list that all variants share.
 
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
@@ -13,18 +13,18 @@ use crate::background::Batches;
 pub(super) struct Core<V, M: Medium> {
     pub(super) stream: Stream<M>,
     pub(super) variant: V,
-    /// Where the writer stood when it left; `None` while there is one.
+    /// State of the writer when it was dropped; `None` while there is one.
     pub(super) end: PauseMutex<Option<End>>,
 }
 
 impl<V: Variant, M: Medium> Core<V, M> {
-    /// Writes an element to where nobody looks yet.
+    /// Writes an element to free space.
     #[inline(always)]
     pub(super) fn write(&self, link: Link, next: Position, key: u64, value: &[u8]) {
         let medium = self.stream.medium();
         medium.store(link.offset + NEXT, next.0);
         if V::SHAPE.key > EPOCH {
-            // No epoch has changed this link.
+            // No epoch has changed the link of a new element.
             medium.store(link.offset + UNDO, 0);
             medium.store(link.offset + EPOCH, 0);
         }
@@ -34,7 +34,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
         V::persist_element(medium, link.offset, V::SHAPE.value + value.len() as u64);
     }
 
-    /// The element that a link leads to, by its own link.
+    /// The element that a link leads to, given by its link.
     #[inline]
     pub(super) fn follow(
         &self,
@@ -47,12 +47,12 @@ impl<V: Variant, M: Medium> Core<V, M> {
         }
     }
 
-    /// Makes everything safe, and leaves as little as possible to the next opening.
+    /// Makes everything safe, and prepares for a quick opening.
     pub(super) fn close(&self) -> Result<()> {
         self.variant.close(&self.stream)
     }
 
-    /// Has `read` look at the value of an element.
+    /// Passes the value of an element to `read`.
     pub(super) fn read_value<R>(
         &self,
         link: Link,
@@ -77,7 +77,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
 
 impl<V: Variant, M: Medium> Batches for Core<V, M> {
     fn unsafe_bytes(&self) -> u64 {
-        // Safe before written, or the difference would be negative at worst.
+        // `safe` is read before `written`, or the difference could be negative.
         let safe = self.stream.safe_bytes();
         self.variant.written().saturating_sub(safe)
     }

@@ -1,20 +1,24 @@
-//! All operations, in batches, with an undo log: the paper's first solution (its section 4.3).
+//! The variant `LogList`: all operations in batches, with an undo log. It is the paper's first
+//! solution (its section 4.3), without a flush on the critical path.
 //!
-//! Time is cut into *epochs*; a batch ends one and makes it safe. A link that an epoch changes, of an element that
-//! existed when the epoch began, must be found as it was before if the epoch is lost. The paper writes that into a
-//! journal, and flushes the journal before the link, on the critical path. Here each element carries its own journal
-//! entry, in the line of its link (in-cache-line logging: Cohen et al., ASPLOS 2019): *undo*, the link as it was
-//! before, and the *epoch* that changed it. The three words are stored in that order: undo, epoch, next. Stores to
-//! one line become durable in their order (assumption 2 of `docs/model.md`), so a link of a lost epoch is never found
-//! without its undo, and nothing has to be flushed before the batch. Links of elements that are younger than the
-//! epoch need none: if it is lost, so are they.
+//! Time is divided into *epochs*; a batch ends one and makes it safe. If an epoch is lost in a
+//! crash, every link that it changed must get its old value back, unless the link's element is lost
+//! with the epoch. The paper writes the old value into a journal, and flushes the journal before it
+//! changes the link.
 //!
-//! There is one undo for a link. While the epoch that used it is being made safe, the next one must not use it: an
-//! operation that meets such a link waits for the batch.
+//! Here each element has its own journal entry, in the line of its link (in-cache-line logging:
+//! Cohen et al., ASPLOS 2019): *undo* is the link's value before the epoch, and *epoch* says which
+//! epoch changed it. The words are stored in the order undo, epoch, next. Stores to one line become
+//! durable in their order (assumption 2 of `docs/model.md`), so no image has a changed link without
+//! its undo, and nothing needs to be flushed before the batch.
 //!
-//! Recovery walks the list and sets every link whose epoch is younger than the last that was committed to its
-//! undo. That takes time in proportion to the list. Nothing is flushed: those links are flushed by the first batch,
-//! and until that is committed their epochs still are too young, so the next recovery would do the same.
+//! A link has one undo. While the epoch that used it is being made safe, the next epoch must not
+//! overwrite it: an operation that would do so waits for the batch.
+//!
+//! Recovery walks the list, and sets every link whose epoch was not committed to its undo. This
+//! takes time in proportion to the list. It flushes nothing: the first batch flushes those links,
+//! and until it is committed their epochs still count as lost, so another recovery would do the
+//! same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -26,7 +30,7 @@ use super::stream::{End, Link, Stream};
 use super::variant::{Changeable, Variant};
 use crate::{Error, Result};
 
-/// More epochs than any list will ever see.
+/// Upper bound of epochs that no list reaches.
 const EPOCH_MAX: u64 = 1 << 55;
 
 /// Elements are changed in batches, with an undo log; see [`LogList`](super::LogList).
@@ -43,11 +47,11 @@ struct Present {
     epoch: u64,
     /// Elements from here on were made in this epoch.
     began: Position,
-    /// Whether the epoch before is still being made safe.
+    /// Whether the epoch before this one is being made safe.
     is_sealing: bool,
-    /// Offsets of the links that were there before this epoch and that it changed.
+    /// Offsets of the older links that this epoch changed.
     changed: Vec<u64>,
-    /// Where the writer stands after the last operation.
+    /// State of the writer after the last operation.
     end: Safe,
     written: u64,
 }
@@ -99,7 +103,7 @@ impl Variant for Log {
             return Err(PoolError::corrupt(end.tail.offset, what));
         }
         let present = Present {
-            // Above every one that can be met: a link that is not reached now will never be.
+            // Greater than every epoch in a link that can still be reached.
             epoch: epoch + 1,
             began: safe.end,
             is_sealing: false,
@@ -110,7 +114,7 @@ impl Variant for Log {
         Ok((Log { present: PauseMutex::new(present), written: AtomicU64::new(0) }, end))
     }
 
-    /// Only the writer changes links, and it does not walk meanwhile.
+    /// No lock: only the writer changes links, and it does not walk meanwhile.
     #[inline(always)]
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
@@ -132,15 +136,16 @@ impl Variant for Log {
                 epoch = medium.load(link.offset + EPOCH);
             }
             if epoch != present.epoch {
-                // Release: undo before epoch before next, in this line's order of stores. The epoch says that the
-                // undo counts, so it follows it; and a link that is new has an epoch that says so.
+                // Release: undo before epoch before next, in this line's order of stores. The epoch
+                // makes the undo count, so it is stored after it; and a changed link always has the
+                // epoch that says so.
                 medium.store(link.offset + UNDO, medium.load(link.offset + NEXT));
                 medium.store(link.offset + EPOCH, present.epoch);
                 present.changed.push(link.offset);
                 end.written += LINE_LEN;
             }
         }
-        // Release: what it leads to was written before; after the undo, if there is one.
+        // Release: after the element that it leads to, and after the undo, if there is one.
         medium.store(link.offset + NEXT, next.0);
         present.end = end.reached();
         present.written = end.written;
@@ -170,10 +175,10 @@ impl Variant for Log {
         drop(present);
         stream.flush(committed.safe.end, end.end);
         for offset in changed {
-            // Flush: a changed link with its undo.
+            // Flush: a changed link, with its undo.
             medium.flush(offset, EPOCH + 8);
         }
-        // Fence: elements and links, before the epoch counts.
+        // Fence: elements and links, before the epoch is committed.
         medium.fence();
         stream.commit(&mut committed, end, written)?;
         self.present.lock(medium).is_sealing = false;
@@ -182,7 +187,7 @@ impl Variant for Log {
 }
 
 impl Log {
-    /// Waits until the batch that is under way is safe.
+    /// Waits for the current batch.
     #[cold]
     fn wait_for_batch<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
         let batch = stream.begin_batch();

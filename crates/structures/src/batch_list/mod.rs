@@ -1,12 +1,14 @@
-//! A list that is made safe in batches: flushes leave the critical path.
+//! A persistent list whose writes become durable in batches, so that no operation waits for a
+//! flush.
 //!
-//! After *BOPL*, the batch-optimized persistent list. Elements, a key of 64 bits and a value each, are written one
-//! behind the other into pages, and linked. What an operation writes is not flushed by it: a thread flushes
-//! whole pages behind the writer's back and then commits how far the list is *safe*.
+//! After *BOPL*, the batch-optimized persistent list. An element is a key of 64 bits and a value.
+//! Elements are written into pages, one behind the other, and linked. An operation flushes nothing.
+//! A background thread flushes whole pages and then commits how far the list is *safe*, which means
+//! durable.
 //!
-//! The list to use is [`LogList`]. The paper's other variants are [`AppendList`](crate::papers::AppendList),
-//! [`TableList`](crate::papers::TableList) and [`FlushAlwaysList`](crate::papers::FlushAlwaysList); `docs/batching.md`
-//! compares them.
+//! The list to use is [`LogList`]. The paper's other variants, for comparison, are
+//! [`AppendList`](crate::papers::AppendList), [`TableList`](crate::papers::TableList) and
+//! [`FlushAlwaysList`](crate::papers::FlushAlwaysList); `docs/batching.md` compares them.
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -36,28 +38,31 @@
 //!
 //! # What holds
 //!
-//! - **A prefix survives.** After a crash the list is as it was at some moment since the last
-//!   [`sync`](BatchList::sync): with every operation up to then, and none after it (buffered durable linearizability).
-//!   A reader may see what a crash still takes away; who must not, syncs first.
-//! - **How much may be lost** is bounded: in bytes and in time by [`BatchOptions`], and told by
-//!   [`lag`](BatchList::lag). The bound in bytes is kept by the writer, which makes a batch safe itself when it is
-//!   reached. Without the thread ([`BatchOptions::without_thread`]) that, `sync` and [`Persister::persist`] do all of
-//!   it.
-//! - **Fences.** Two a batch: the pages and links, then the line that commits the end, the last element and the number
-//!   of elements together (a [line transaction](crate::line_tx)). Segments of 1 MiB are taken ahead by the thread.
-//! - **Errors of the thread** reach the next operation, as [`Error::Persister`]. That operation was done, and is
-//!   not safe unless a later [`sync`](BatchList::sync) or [`close`](BatchList::close) says so.
-//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. It takes a lock in passing, for
-//!   which only the thread contends.
-//! - **Values** have any length below 4 GiB. An element that fits into a page lies in one; a longer one
-//!   begins at a page; one longer than a segment gets a segment of its own length.
+//! - **A prefix survives.** After a crash the list has the state of some moment after the last
+//!   [`sync`](BatchList::sync): all operations before that moment, and none after it (buffered
+//!   durable linearizability). Readers may see elements that a crash can still undo. Call `sync`
+//!   first if that matters.
+//! - **The loss is bounded** in bytes and in time by [`BatchOptions`]; [`lag`](BatchList::lag)
+//!   tells how much a crash would undo now. A writer that reaches the bound in bytes makes a batch
+//!   safe itself. Without the thread ([`BatchOptions::without_thread`]), batches are made safe only
+//!   by such writers, by `sync` and by [`Persister::persist`].
+//! - **Fences.** Two a batch: one for pages and links, one for the line that commits end, last
+//!   element and number of elements together (a [line transaction](crate::line_tx)). The thread
+//!   takes segments of 1 MiB before the writer needs them.
+//! - **Errors of the thread** are returned by the next operation, as [`Error::Persister`]. That
+//!   operation was carried out, but is not safe unless a later [`sync`](BatchList::sync) or
+//!   [`close`](BatchList::close) says so.
+//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. Each change
+//!   takes a short lock that only the thread contends for.
+//! - **Values** may have any length below 4 GiB. An element that fits into a page does not cross
+//!   pages. A longer one begins at a page, and one longer than a segment gets a segment of its own.
 //!
 //! # Weak points
 //!
-//! A search walks the list: this is the paper's structure, made safe. What removed and replaced elements take is
-//! not used again. Opening walks the list, too. An operation waits for the batch that is under way when it changes a
-//! link that this batch is to make safe. The paper keeps a bitmap of damaged pages, protects them and catches signals; see `recover.rs`
-//! for why one word does.
+//! A search walks the list, as in the paper, and so does opening it. The space of removed and
+//! replaced elements is not reused. An operation that changes a link which the current batch is
+//! making safe waits for that batch. `recover.rs` says why one word replaces the paper's bitmap of
+//! damaged pages, page protection and signal handler.
 
 mod check;
 mod core;
@@ -82,7 +87,7 @@ use self::stream::End;
 use crate::background::{Background, Batches};
 use crate::{BatchOptions, Error, Lag, Result};
 
-/// What every list can do.
+/// Operations that every list has.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -108,16 +113,16 @@ use crate::{BatchOptions, Error, Lag, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait BatchList {
-    /// Adds an element at the end. Whether it did: a linked list always does and does not look for the
-    /// key, an indexed structure leaves a key alone that is there.
+    /// Adds an element at the end, and returns whether it did. A linked list always does, without
+    /// looking for the key. An indexed structure does not if the key is present.
     ///
     /// # Errors
     ///
-    /// When the value is too long or the pool is full: then nothing was changed. When no thread makes batches safe any
-    /// more ([`Error::Persister`]), or the medium met a fault.
+    /// When the value is too long or the pool is full; nothing was changed then. When the thread
+    /// has failed ([`Error::Persister`]), or the medium met a fault.
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<bool>;
 
-    /// Searches for the first element with this key, and has `read` look at its value.
+    /// Passes the value of the first element with this key to `read`.
     ///
     /// # Errors
     ///
@@ -148,25 +153,25 @@ pub trait BatchList {
         self.len() == 0
     }
 
-    /// Makes everything safe that was done so far, and waits for that.
+    /// Waits until all operations so far are safe.
     ///
     /// # Errors
     ///
     /// When the medium met a fault.
     fn sync(&self) -> Result<()>;
 
-    /// How much a crash would take away.
+    /// How much a crash would undo.
     fn lag(&self) -> Lag;
 
-    /// As [`sync`](BatchList::sync), and ends the thread. Dropping a list does the same and keeps the error to
-    /// itself.
+    /// As [`sync`](BatchList::sync), and ends the thread. Dropping a list does the same, but
+    /// ignores errors.
     ///
     /// # Errors
     ///
     /// As for [`sync`](BatchList::sync).
     fn close(self) -> Result<()>;
 
-    /// Proves that the list and its root are whole.
+    /// Checks that the list and its root are consistent.
     ///
     /// # Errors
     ///
@@ -174,7 +179,7 @@ pub trait BatchList {
     fn check(&mut self) -> Result<Vec<Violation>>;
 }
 
-/// What a list can do whose elements can be changed.
+/// Operations of a list whose elements can be replaced and removed.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -191,15 +196,15 @@ pub trait BatchList {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait ChangeList: BatchList {
-    /// Puts a new element into the place of the first one with this key (the paper's *shadow copy*). Whether there
-    /// was one.
+    /// Replaces the first element with this key by a new one (the paper's *shadow copy*). Returns
+    /// whether there was one.
     ///
     /// # Errors
     ///
     /// As for [`insert`](BatchList::insert).
     fn update(&mut self, key: u64, value: &[u8]) -> Result<bool>;
 
-    /// Takes the first element with this key out of the list. Whether there was one.
+    /// Removes the first element with this key. Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -207,7 +212,7 @@ pub trait ChangeList: BatchList {
     fn remove(&mut self, key: u64) -> Result<bool>;
 }
 
-/// What a list can do whose order is the caller's.
+/// Operations of a list whose order the caller chooses.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -227,8 +232,8 @@ pub trait ChangeList: BatchList {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait LinkList: ChangeList {
-    /// Adds an element behind the first one with the key `left`, or before all others when there is no `left`.
-    /// Whether it did: not when there is no such element.
+    /// Adds an element behind the first one with the key `left`, or at the front when `left` is
+    /// `None`. Returns false, and adds nothing, when there is no such element.
     ///
     /// # Errors
     ///
@@ -236,17 +241,17 @@ pub trait LinkList: ChangeList {
     fn insert_after(&mut self, left: Option<u64>, key: u64, value: &[u8]) -> Result<bool>;
 }
 
-/// A list with all operations, in batches: links are changed in place, and undone after a crash.
+/// The batched list: links are changed in place, and undone after a crash.
 pub type LogList<M = Mapped> = List<Log, M>;
 
 /// A list in persistent memory, and the right to change it; see the [module](self).
 pub struct List<V: Variant, M: Medium = Mapped> {
-    /// Dropped first: the thread has ended before somebody else gets the right to change the list.
+    /// Dropped before `writer`: the thread has ended before another handle can be opened.
     background: Background,
     writer: Writer<V, M>,
 }
 
-/// The right to change a list, of which there is one.
+/// The right to change a list. There is one for each list.
 struct Writer<V: Variant, M: Medium> {
     core: Arc<Core<V, M>>,
     end: End,
@@ -262,12 +267,12 @@ impl<V: Variant, M: Medium> List<V, M> {
         Self::take(pool.create_root(name)?, name, options)
     }
 
-    /// Opens a list, whatever state a crash left it in.
+    /// Opens a list, recovering it after a crash.
     ///
     /// # Errors
     ///
-    /// When there is no such root, it is of another type or variant, somebody has the right to change it, or it is
-    /// damaged.
+    /// When there is no such root, it is of another type or variant, the list is open already, or
+    /// it is damaged.
     pub fn open(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
         Self::take(pool.open_root(name)?, name, options)
     }
@@ -292,7 +297,7 @@ impl<V: Variant, M: Medium> List<V, M> {
         Ok(List { background: Background::start(core, options)?, writer })
     }
 
-    /// A handle that makes batches safe, for another thread than the writer's.
+    /// A handle by which another thread makes batches safe.
     pub fn persister(&self) -> Persister<V, M> {
         Persister { core: Arc::clone(&self.writer.core) }
     }
@@ -300,7 +305,7 @@ impl<V: Variant, M: Medium> List<V, M> {
 
 impl<V: Variant, M: Medium> Drop for List<V, M> {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
+        // Errors are ignored here; `close` returns them.
         let _ = self.writer.core.close();
     }
 }
@@ -320,7 +325,8 @@ impl<V: Variant, M: Medium> fmt::Debug for List<V, M> {
 
 /// Makes a list's batches safe, from any thread.
 ///
-/// A program that has a thread for such work opens the list [without one](BatchOptions::without_thread).
+/// For a program with a thread of its own for such work, which opens the list [without
+/// one](BatchOptions::without_thread).
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -341,7 +347,7 @@ pub struct Persister<V: Variant, M: Medium = Mapped> {
 }
 
 impl<V: Variant, M: Medium> Persister<V, M> {
-    /// Makes everything safe that was done before the call, in one batch.
+    /// Makes all operations before the call safe, in one batch.
     ///
     /// # Errors
     ///
@@ -350,7 +356,7 @@ impl<V: Variant, M: Medium> Persister<V, M> {
         self.core.persist()
     }
 
-    /// How much a crash would take away.
+    /// How much a crash would undo.
     pub fn lag(&self) -> Lag {
         Lag { bytes: self.core.unsafe_bytes() }
     }

@@ -1,5 +1,5 @@
-//! What a list has on the medium: the pages that it fills one after the other, and the line that says how far they are
-//! safe.
+//! The medium of a list: the pages that it fills one after the other, and the line that says how
+//! far they are safe.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,9 +18,9 @@ use crate::segments::{SEGMENT_LEN, Segments, Slot};
 pub struct Stream<M: Medium> {
     pub(crate) heap: Heap<M>,
     pub(crate) segments: Segments,
-    /// Held by whoever takes a segment: the writer, or ahead of it the persister.
+    /// Held while a segment is taken, by the writer or, ahead of need, by the persister.
     taking: PauseMutex<()>,
-    /// Held while a batch is made safe.
+    /// Held while a batch is made safe; what was committed last.
     committed: PauseMutex<Committed>,
     /// Bytes that are safe, of those written since the list was opened.
     safe_bytes: AtomicU64,
@@ -28,46 +28,46 @@ pub struct Stream<M: Medium> {
 
 /// What was committed last.
 pub(crate) struct Committed {
-    /// Version of the line that says it.
+    /// Version of the line transaction.
     version: u64,
     pub(crate) safe: Safe,
-    /// Bytes written up to then since the list was opened.
+    /// Bytes written until then, since the list was opened.
     pub(crate) written: u64,
 }
 
 /// A link: the head's, or that of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whose it is; the head's has no position.
+    /// Position of its element; `NONE` for the head.
     pub(crate) of: Position,
-    /// Pool offset of its word, where the element begins.
+    /// Pool offset of its word, which is the first of the element.
     pub(crate) offset: u64,
 }
 
-/// Where the writer stands.
+/// State of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Everything from here on is free: the paper's working pointer.
+    /// Begin of free space; the paper's working pointer.
     pub(crate) working: Position,
-    /// The last link of the list, to which elements are appended.
+    /// Link of the last element, where the next one is appended.
     pub(crate) tail: Link,
     /// Elements of the list.
     pub(crate) count: u64,
     /// Bytes written since the list was opened.
     pub(crate) written: u64,
-    /// Pool offset of the segment of `working`, less the position at which that segment begins.
+    /// Pool offset of the segment of `working`, minus the position at which that segment begins.
     base: u64,
 }
 
 impl End {
-    /// What is safe once everything up to here is; the mark is the variant's to set.
+    /// The state to commit once everything up to here is durable. The variant sets `mark`.
     pub(crate) fn reached(&self) -> Safe {
         Safe { end: self.working, tail: self.tail.of, mark: 0, count: self.count }
     }
 }
 
 impl<M: Medium> Stream<M> {
-    /// The space of a list of which `safe` was committed as this version of its line.
+    /// `safe` is the committed state, and `version` that of its line transaction.
     pub(crate) fn new(heap: Heap<M>, segments: Segments, version: u64, safe: Safe) -> Self {
         Stream {
             heap,
@@ -83,12 +83,12 @@ impl<M: Medium> Stream<M> {
         self.heap.medium()
     }
 
-    /// Where a writer stands that has written nothing yet.
+    /// State of a writer that has written nothing yet.
     pub(crate) fn end(&self, working: Position, tail: Link, count: u64) -> End {
         End { working, tail, count, written: 0, base: self.base(working) }
     }
 
-    /// Pool offset of the position 0 that the segment of `working` would give.
+    /// Pool offset of position 0, if all segments continued that of `working`.
     fn base(&self, working: Position) -> u64 {
         self.segments.offset(working.slot()).wrapping_sub(Position::in_slot(working.slot()).0)
     }
@@ -103,7 +103,7 @@ impl<M: Medium> Stream<M> {
     ///
     /// # Errors
     ///
-    /// When there is no segment: the link that led there is damaged.
+    /// When there is no segment there, since a link is damaged.
     #[inline]
     pub(crate) fn link(&self, of: Position) -> Result<Link> {
         let segment = self.segments.offset(of.slot());
@@ -113,13 +113,13 @@ impl<M: Medium> Stream<M> {
         Ok(Link { of, offset: segment + of.within() })
     }
 
-    /// As [`link`](Stream::link), where no position means the head.
+    /// As [`link`](Stream::link); the head for `NONE`.
     pub(crate) fn link_or_head(&self, of: Position) -> Result<Link> {
         if of == Position::NONE { Ok(self.head()) } else { self.link(of) }
     }
 
-    /// Makes room for an item of `size` bytes, and returns the link that it begins with. `end` is moved behind
-    /// it.
+    /// Allocates `size` bytes for an item at `end`, and returns its link. `fillers` asks to mark
+    /// skipped space, for variants that read all items.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl<M: Medium> Stream<M> {
     #[inline]
     pub(crate) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let at = end.working;
-        // Where a segment begins nothing is left: its page ends there.
+        // At the begin of a segment nothing is left, so it is checked that the segment exists.
         if size > at.left_in_page() {
             return self.place_elsewhere(end, size, fillers);
         }
@@ -136,7 +136,8 @@ impl<M: Medium> Stream<M> {
         Ok(Link { of: at, offset: end.base.wrapping_add(at.0) })
     }
 
-    /// The paper's `checkThreshold`: what does not fit into the page begins at the next one.
+    /// The paper's `checkThreshold`: an item that does not fit into the page begins at the next
+    /// one.
     #[cold]
     fn place_elsewhere(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let mut at = end.working.page_end();
@@ -158,7 +159,8 @@ impl<M: Medium> Stream<M> {
         Ok(link)
     }
 
-    /// The first slot from `slot` on whose segment can be begun, or in an ordinary one's case gone on with.
+    /// Returns a slot with a segment of `len` bytes: `slot` itself, or for a long segment the first
+    /// free slot from there on.
     fn require(&self, slot: Slot, len: u64) -> Result<Slot> {
         let is_there = |slot| self.segments.get(slot).is_some();
         if len == SEGMENT_LEN && is_there(slot) {
@@ -171,26 +173,26 @@ impl<M: Medium> Stream<M> {
             }
             return Ok(slot);
         }
-        // A long element passes by what was taken ahead.
+        // A long element skips segments that were taken ahead.
         let free = (slot.0..).map(Slot).find(|&slot| !is_there(slot)).expect("slots do not end");
         self.segments.take(&self.heap, free, len, |_| {})?;
         Ok(free)
     }
 
-    /// Takes the next segment before the writer needs it, so that its fences are not on the writer's path.
+    /// Takes the next segment before the writer needs it, which saves the writer its fences.
     pub(crate) fn take_ahead(&self, working: Position) -> Result<()> {
         if working.within() < SEGMENT_LEN / 2 {
             return Ok(());
         }
         match self.require(working.next_slot(), SEGMENT_LEN) {
-            // The writer will tell whoever wants more.
+            // The writer will report it when it needs the segment.
             Err(error) if error.is_full() => Ok(()),
             taken => taken.map(drop),
         }
     }
 
-    /// Frees long segments from `end` on, which nothing leads to; all other segments there are ordinary and will be
-    /// used.
+    /// Frees long segments from `end` on, which no element refers to. Ordinary segments there stay,
+    /// for later use.
     pub(crate) fn free_long_from(&self, end: Position) {
         let first = if end.within() == 0 { end.slot() } else { end.next_slot() };
         let unused = self.segments.slots().filter(|&(slot, _)| slot >= first);
@@ -201,7 +203,7 @@ impl<M: Medium> Stream<M> {
 
     /// Flushes everything between two positions.
     ///
-    /// The caller fences before it says that this is safe.
+    /// The caller fences before it commits.
     pub(crate) fn flush(&self, mut from: Position, to: Position) {
         while from < to {
             let Some(segment) = self.segments.get(from.slot()) else { return };
@@ -212,12 +214,12 @@ impl<M: Medium> Stream<M> {
         }
     }
 
-    /// The right to make a batch safe.
+    /// Begins to make a batch safe; nobody else does meanwhile.
     pub(crate) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
         lock_patiently(&self.committed, self.medium())
     }
 
-    /// Says what is safe now. Everything that it speaks of was flushed and fenced.
+    /// Commits `safe`. Everything that it covers was flushed and fenced.
     pub(crate) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
         let (heap, line) = (&self.heap, self.heap.header() + SAFE);
         let (before, after) = (committed.safe.to_bytes(), safe.to_bytes());
@@ -236,12 +238,12 @@ impl<M: Medium> Stream<M> {
         self.safe_bytes.load(Ordering::Relaxed)
     }
 
-    /// Says what lies between the last item and the next one, for who goes through the items. Slots that are passed
-    /// by have a segment.
+    /// Marks the space between the last item and the next one, for variants that read all items.
+    /// Every skipped slot has a segment.
     fn fill(&self, mut from: Position, to: Position) {
         while from < to {
             if (1..RECORD_LEN).contains(&from.left_in_page()) {
-                // Too little for any item: it needs no word.
+                // Too short for any item, so readers skip it without a mark.
                 from = from.page_end();
             } else if from.slot() == to.slot() {
                 self.mark(from, PADDING);
@@ -263,14 +265,15 @@ impl<M: Medium> Stream<M> {
         self.segments.slots().map(|(_, segment)| segment.len).sum()
     }
 
-    /// Whether an item of `size` bytes may lie there.
+    /// Whether an item of `size` bytes can lie at `of`.
     pub(crate) fn holds(&self, of: Position, size: u64) -> bool {
         let segment = self.segments.get(of.slot());
         of >= Position::FIRST
             && segment.is_some_and(|segment| size <= segment.len.saturating_sub(of.within()))
     }
 
-    /// The link and the size of the element that `left` leads to; an error when none can lie there.
+    /// Link and size of the element at `of`, to which `left` leads; an error when no element can
+    /// lie there.
     pub(crate) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
         if shape.is_aligned(of) && self.holds(of, shape.size(0)) {
             let link = self.link(of)?;

@@ -1,10 +1,10 @@
 //! A list that is appended to in batches: the optimization technique of BOPL (its section 4.2).
 //!
-//! An insertion writes the element and the link to it, tells in volatile memory where it now stands, and returns.
-//! A batch flushes all lines that were written since the last one, whole pages mostly, fences, and commits how far
-//! the list is safe: its end, its last element and its length change as one, by a line transaction, for the second
-//! fence. Nothing that was safe is changed later but one link: that of the last element, which may come to lead
-//! beyond what is safe. Recovery cuts it, and is done.
+//! An insertion writes the element and the link to it, publishes the writer's state in volatile
+//! memory, and returns. A batch flushes all lines that were written since the last one, mostly
+//! whole pages; fences; and commits the list's end, last element and length in one line
+//! transaction, with a second fence. The only safe word that is changed later is the link of the
+//! last safe element. After a crash it may lead to elements that are not safe, so recovery cuts it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,10 +15,10 @@ use crate::batch_list::layout::{NEXT, Position, Safe};
 use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{List, Variant};
 
-/// The list of BOPL's optimized insertion: it grows at its end, in batches, and nothing else of it changes.
+/// The list of BOPL's optimized insertion: elements are appended in batches, and never changed.
 ///
-/// Opening it looks at one link. [`LogList`](crate::batch_list::LogList) can do more, and walks the list when it is
-/// opened.
+/// Opening it reads one link. [`LogList`](crate::batch_list::LogList) has all operations, but walks
+/// the list when it is opened.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -47,8 +47,9 @@ pub type AppendList<M = Mapped> = List<Append, M>;
 
 /// Elements are appended in batches; see [`AppendList`].
 ///
-/// The writer tells the persister where it stands, without a lock and without a locked instruction: the number of
-/// completed tellings times two, odd in the middle of one. Aligned to two lines: the prefetcher fetches pairs.
+/// A sequence lock, by which the writer publishes its state to the persister without a locked
+/// instruction. `sequence` is odd while the other fields change. Aligned to two lines, since the
+/// prefetcher fetches pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Append {
@@ -60,14 +61,14 @@ pub struct Append {
 }
 
 impl Append {
-    /// Where the writer stands after an operation.
+    /// Publishes the writer's state after an operation.
     #[inline(always)]
     fn tell(&self, end: &End) {
         // Relaxed: only the writer changes it.
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
-        // Release: partners of the Acquires in `told`. Who sees one of them finds the odd number; and what the
-        // operation wrote.
+        // Release: partners of the Acquires in `told`. A reader of one of these sees the odd
+        // number, and what the operation wrote.
         self.working.store(end.working.0, Ordering::Release);
         self.tail.store(end.tail.of.0, Ordering::Release);
         self.count.store(end.count, Ordering::Release);
@@ -76,13 +77,13 @@ impl Append {
         self.sequence.store(sequence + 2, Ordering::Release);
     }
 
-    /// What the writer told last: the end of what is written, the tail, the number of elements; and how many bytes
-    /// were written.
+    /// The state that the writer published last, and the bytes written until then.
     fn told<M: Medium>(&self, medium: &M) -> (Safe, u64) {
         loop {
             // Acquire: partner of the last Release in `tell`.
             let before = self.sequence.load(Ordering::Acquire);
-            // Acquire: partners of the Releases in `tell`, and before the second look at the number.
+            // Acquire: partners of the Releases in `tell`, and before the second look at the
+            // number.
             let end = Position(self.working.load(Ordering::Acquire));
             let tail = Position(self.tail.load(Ordering::Acquire));
             let count = self.count.load(Ordering::Acquire);
@@ -104,8 +105,8 @@ impl Variant for Append {
     fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)> {
         let medium = stream.medium();
         let end = stream.end(safe.end, stream.link_or_head(safe.tail)?, safe.count);
-        // It may lead beyond what is safe. Not flushed: the batch that goes on from here flushes this link, and
-        // until there is one the next recovery cuts it again.
+        // The link may lead to an element that is not safe. Not flushed: the next batch flushes
+        // this link, and until then another recovery cuts it again.
         medium.store(end.tail.offset + NEXT, Position::NONE.0);
         let append = Append {
             sequence: AtomicU64::new(0),
@@ -147,7 +148,7 @@ impl Variant for Append {
         }
         stream.flush(committed.safe.end, end.end);
         let before = stream.link_or_head(committed.safe.tail)?;
-        // Flush: the link that goes on from what was safe, which was stored after its page was flushed.
+        // Flush: the link of the last safe element, which was stored after its page was flushed.
         stream.medium().flush(before.offset + NEXT, WORD_LEN);
         // Fence: elements and links, before they count as safe.
         stream.medium().fence();

@@ -1,8 +1,8 @@
 //! A list that flushes always: BOPL's first implementation, which its others are measured against.
 //!
-//! An element is durable before a link leads to it, and the link before the operation is acknowledged. The last
-//! element is not noted on the medium, where the paper flushes a third time for it: opening walks the list, as
-//! its Algorithm 10 does in the end.
+//! An element is durable before a link leads to it, and the link before the operation returns. The
+//! paper flushes a third time, to note the last element. Here recovery walks the list instead, as
+//! the paper's Algorithm 10 does in the end.
 
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Result as PoolResult, WORD_LEN};
 
@@ -12,7 +12,8 @@ use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{Changeable, List, Variant};
 use crate::segments::SEGMENT_LEN;
 
-/// The list of BOPL's first implementation: every operation is durable when it returns, for two fences.
+/// The list of BOPL's first implementation: every operation is durable when it returns, for two
+/// fences.
 ///
 /// ```
 /// # use remanent_pmem::Pool;

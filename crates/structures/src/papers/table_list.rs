@@ -1,16 +1,17 @@
-//! A list that is changed in batches, by a table of changes: BOPL's second solution (its section 4.3).
+//! A list that is changed in batches, by a table of changes: BOPL's second solution (its section
+//! 4.3).
 //!
-//! A link of an element that existed when the present epoch began is not changed in place. Its new value stands in
-//! a table in volatile memory, which every step of every walk consults, and in a *record* among the elements. When
-//! a batch is safe, its records are, and then the changes are stored in place and leave the table. The paper has
-//! no records: it stores the changes in place before their page is safe or after it, and a crash between two of them
-//! leaves some that the list's safe state does not have, or lacks some that it has.
+//! A link of an element that is older than the current epoch is not changed in place. Its new value
+//! is put into a table in volatile memory, which every step of every walk looks at, and into a
+//! *record* among the elements. When a batch is safe, the changes are stored in place and removed
+//! from the table. The paper has no records: it stores the changes in place before or after their
+//! page is safe. A crash between two of these stores leaves a state that never existed.
 //!
-//! A link that is the list's last, and has no entry in the table, is changed in place at once: recovery cuts it
-//! if it leads beyond what is safe.
+//! The list's last link is changed in place at once, unless the table has an entry for it: recovery
+//! cuts it if it leads to an element that is not safe.
 //!
-//! Changes that were stored in place are flushed by the next batch, which then says that they are *applied*.
-//! Recovery goes through the records from there to the end of what is safe, once more, in order.
+//! Changes that were stored in place are flushed by the next batch, which then marks them as
+//! *applied*. Recovery repeats, in order, the records from there to the end of what is safe.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -28,8 +29,8 @@ use crate::batch_list::stream::{End, Link, Stream};
 use crate::batch_list::{Changeable, List, Variant};
 use crate::segments::SEGMENT_LEN;
 
-/// The list of BOPL's second solution: links are changed in a volatile table, and in place once the change is
-/// safe.
+/// The list of BOPL's second solution: links are changed in a volatile table, and in place once the
+/// change is safe.
 ///
 /// Searches by several threads wait for each other, since each step looks at the table.
 ///
@@ -52,8 +53,8 @@ pub type TableList<M = Mapped> = List<Table, M>;
 #[derive(Debug)]
 pub struct Table {
     present: PauseMutex<Present>,
-    /// Offsets of links that were changed in place and are durable with the next batch. Its lock is held only
-    /// inside of the one for batches.
+    /// Offsets of links that were changed in place, to be flushed by the next batch. Locked only
+    /// while a batch is made safe.
     applied: PauseMutex<Vec<u64>>,
     /// As in `present`.
     written: AtomicU64,
@@ -62,16 +63,16 @@ pub struct Table {
 /// The present epoch, and the table.
 #[derive(Debug)]
 pub struct Present {
-    /// New values of links that are not changed in place yet, by whose they are, with the epoch of the change.
+    /// New values of links that are not changed in place yet, with the epoch of the change.
     table: HashMap<Position, (Position, u64), BuildHasherDefault<PositionHasher>>,
     epoch: u64,
     /// Elements from here on were made in this epoch.
     began: Position,
-    /// The changes of this epoch, in order, to be stored in place.
+    /// Changes of this epoch, in order, to be stored in place.
     changes: Vec<(Link, Position)>,
-    /// Links from before this epoch that it changed in place: each was the list's last.
+    /// Older links that this epoch changed in place, since each was the list's last.
     appended: Vec<u64>,
-    /// Where the writer stands after the last operation.
+    /// State of the writer after the last operation.
     end: Safe,
     written: u64,
 }
@@ -89,8 +90,8 @@ impl Variant for Table {
         let medium = stream.medium();
         let mut applied = Vec::new();
         let from = Position(safe.mark).max(Position::FIRST);
-        // Not flushed: the first batch does that, and until it says that these are applied, the next recovery
-        // would apply them again.
+        // Not flushed: the first batch does that, and until it marks them as applied another
+        // recovery repeats them.
         visit_records(stream, from, safe.end, |of, next| {
             let link = stream.link_or_head(of)?;
             medium.store(link.offset + NEXT, next.0);
@@ -98,8 +99,8 @@ impl Variant for Table {
             Ok(())
         })?;
         let end = stream.end(safe.end, stream.link_or_head(safe.tail)?, safe.count);
-        // It may lead beyond what is safe. Not flushed: what goes on from here flushes this link, and until
-        // then the next recovery cuts it again.
+        // The link may lead to an element that is not safe. Not flushed: the next batch flushes
+        // this link, and until then another recovery cuts it again.
         medium.store(end.tail.offset + NEXT, Position::NONE.0);
         let present = Present {
             table: HashMap::default(),
@@ -178,12 +179,12 @@ impl Variant for Table {
 
     fn close<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
         make_batch_safe(self, stream, false)?;
-        // What was applied now, so that opening has nothing to apply.
+        // A second batch, which marks the changes as applied, so that opening need not repeat them.
         make_batch_safe(self, stream, true)
     }
 }
 
-/// A batch; with `applies`, also when nothing but applied changes is to be made durable.
+/// Makes a batch safe; with `applies`, also if it has nothing but applied changes.
 fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) -> Result<()> {
     let medium = stream.medium();
     let mut committed = stream.begin_batch();
@@ -193,7 +194,7 @@ fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) 
     if present.written == committed.written && !has_applied {
         return Ok(stream.heap.verify()?);
     }
-    // What was applied so far is durable with this batch; what it changes itself is not applied yet.
+    // This batch makes durable what was applied so far. Its own changes are applied afterwards.
     let (end, written) = (Safe { mark: committed.safe.end.0, ..present.end }, present.written);
     let (epoch, changes) = (present.epoch, std::mem::take(&mut present.changes));
     let appended = std::mem::take(&mut present.appended);
@@ -222,11 +223,12 @@ fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) 
     Ok(stream.take_ahead(end.end)?)
 }
 
-/// Visits every record between two positions, oldest first: whose link, and its new next.
+/// Passes every record between two positions to `visit`, oldest first: the link's element, and its
+/// new target.
 ///
 /// # Errors
 ///
-/// When the items contradict the layout.
+/// When the items are damaged.
 fn visit_records<M: Medium>(
     stream: &Stream<M>,
     from: Position,
@@ -243,7 +245,7 @@ fn visit_records<M: Medium>(
         let word = stream.medium().load(link.offset + ITEM_KIND);
         let next_slot = Position::in_slot(at.next_slot());
         at = match word & KIND_MASK {
-            // Behind a padding nothing of its page is used.
+            // The rest of the page is unused.
             PADDING if at.left_in_page() > 0 => at.page_end(),
             SKIPPED => next_slot,
             RECORD => {
@@ -265,7 +267,7 @@ fn visit_records<M: Medium>(
     Ok(())
 }
 
-/// Positions are spread well enough by one multiplication.
+/// One multiplication, which spreads positions well enough.
 #[derive(Debug, Default)]
 struct PositionHasher(u64);
 
