@@ -76,7 +76,7 @@ fn a_reason_may_be_of_one_kind_alone() {
 
 #[test]
 fn survivors_are_redundant_or_explained() {
-    let sources = Sources::new().file("suite/mutation.rs", include_str!("mutation.rs"));
+    let sources = Sources::new().file("it/mutation.rs", include_str!("mutation.rs"));
     let mut mutation = mutate(&Anxious, &config(), &sources).mutation.unwrap();
     let reasons: Vec<_> = mutation
         .mutants
