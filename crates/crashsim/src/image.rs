@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use remanent_pmem::PAGE_LEN;
 
-use crate::pending::{PAGE_WORDS, Pending, Stored, word_hash};
+use crate::pending::{Pending, Stored, word_hash};
 use crate::rng::{Rng, mix};
 use crate::sim::Sim;
-use crate::trace::StoreKind;
+use crate::trace::{PAGE_WORDS, StoreKind};
 
 /// A word that an image changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

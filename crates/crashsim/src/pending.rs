@@ -19,10 +19,7 @@ use std::collections::BTreeMap;
 
 use crate::rng::mix;
 use crate::sim::{Class, Granularity, Sim, SimOptions};
-use crate::trace::{Event, StoreKind};
-
-/// Words of a page.
-pub(crate) const PAGE_WORDS: u32 = 512;
+use crate::trace::{Event, PAGE_WORDS, StoreKind};
 
 /// A store that is not durable for certain.
 #[derive(Clone, Copy, Debug)]

@@ -12,9 +12,8 @@ use remanent_pmem::{Error, Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, Result, WO
 use zerocopy::FromZeros;
 
 use crate::panics;
-use crate::pending::PAGE_WORDS;
 use crate::schedule;
-use crate::trace::{Event, SiteKind, StoreKind};
+use crate::trace::{Event, PAGE_WORDS, SiteKind, StoreKind};
 
 mod file;
 mod lab;

@@ -7,6 +7,9 @@ use serde::Serialize;
 
 use crate::rng::mix;
 
+/// Words of a page.
+pub(crate) const PAGE_WORDS: u32 = 512;
+
 /// Whether a site flushes, fences, or syncs the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
