@@ -1,19 +1,20 @@
 //! One image: recovered, observed, used, and closed.
 
 use std::error::Error;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
 
 use crate::config::Config;
+use crate::hashes::hash_of;
 use crate::oracle::{Oracle, half_done};
 use crate::panics;
-use crate::report::Broken;
 use crate::rng::Rng;
 use crate::sim::Sim;
 use crate::subject::{Steps, Subject};
 use crate::trace::Event;
+use crate::violation::Broken;
 
 /// What may be found in an image.
 #[derive(Clone, Debug)]
@@ -299,12 +300,6 @@ impl<S: Subject> Judge<'_, S> {
             )),
         }
     }
-}
-
-pub(crate) fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn mismatch<State: std::fmt::Debug>(found: &State, allowed: &[State]) -> String {

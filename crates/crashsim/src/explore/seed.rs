@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, Points};
 use crate::fault::{Faults, Injected, Places};
+use crate::hashes::Hashes;
 use crate::image::{Choice, Images};
 use crate::judge::{Allowed, Judgement, Life, Treatment, judge};
 use crate::oracle::{Call, Linearizer};
 use crate::pending::Pending;
 use crate::prune::Prune;
 use crate::record::{Recording, record};
-use crate::report::{self, Broken, Hashes, Report, Violation};
+use crate::report::Report;
 use crate::rng::{Rng, mix};
 use crate::sim::{Class, Sim};
 use crate::subject::{Subject, Workload};
 use crate::trace::{Event, StoreKind, digest};
+use crate::violation::{self, Broken, Violation};
 
 mod kill;
 
@@ -449,7 +451,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let crashes: Vec<_> = self
             .frames
             .iter()
-            .map(|frame| report::Crash {
+            .map(|frame| violation::Crash {
                 point: frame.point,
                 image: frame.image,
                 event: frame.event.map_or_else(|| "the end".to_owned(), |event| event.to_string()),

@@ -1,0 +1,97 @@
+//! What became of the mutants of a structure.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::trace::Site;
+use crate::violation::Broken;
+
+/// What became of a mutant.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fate {
+    /// The exploration noticed that the site was missing.
+    Killed {
+        /// What broke first.
+        broken: Broken,
+        /// The seed of the run in which it broke.
+        seed: u64,
+        /// What was found.
+        what: String,
+    },
+    /// Nobody noticed, and the source says why: the site is marked `// Redundant: reason`.
+    Explained {
+        /// The reason.
+        reason: String,
+    },
+    /// Nobody noticed.
+    Survived,
+}
+
+/// A structure without one of its flushes, fences or syncs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mutant {
+    /// The site that was left out.
+    pub site: Site,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of all mutants.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Mutation {
+    /// By site, ascending.
+    pub mutants: Vec<Mutant>,
+}
+
+impl Mutation {
+    /// Mutants that were killed.
+    pub fn killed(&self) -> usize {
+        self.mutants.iter().filter(|mutant| matches!(mutant.fate, Fate::Killed { .. })).count()
+    }
+
+    /// Mutants that nobody noticed and nothing explains.
+    pub fn survivors(&self) -> impl Iterator<Item = &Mutant> {
+        self.mutants.iter().filter(|mutant| mutant.fate == Fate::Survived)
+    }
+
+    /// Adds the outcome of another subject or configuration: a mutant is killed when any of them kills it.
+    pub fn merge(&mut self, other: Mutation) {
+        for mutant in other.mutants {
+            match self.mutants.iter_mut().find(|known| known.site == mutant.site) {
+                None => self.mutants.push(mutant),
+                Some(known) if rank(&mutant.fate) < rank(&known.fate) => *known = mutant,
+                Some(_) => {}
+            }
+        }
+        self.mutants.sort_by_key(|mutant| mutant.site);
+    }
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (all, killed) = (self.mutants.len(), self.killed());
+        let survivors = self.survivors().count();
+        let explained = all - killed - survivors;
+        write!(f, "{all} mutants: {killed} killed, {explained} explained, {survivors} survived")?;
+        for Mutant { site, fate } in &self.mutants {
+            match fate {
+                Fate::Killed { broken, seed, .. } => {
+                    write!(f, "\n  killed    {site} ({broken:?}, seed {seed})")?;
+                }
+                Fate::Explained { reason } => write!(f, "\n  explained {site}: {reason}")?,
+                Fate::Survived => write!(f, "\n  SURVIVED  {site}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn rank(fate: &Fate) -> u8 {
+    match fate {
+        Fate::Killed { .. } => 0,
+        Fate::Explained { .. } => 1,
+        Fate::Survived => 2,
+    }
+}
