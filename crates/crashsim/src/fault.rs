@@ -3,8 +3,10 @@
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 use serde::Serialize;
 
+use crate::pending::Pending;
 use crate::rng::{Rng, mix};
 use crate::sim::Sim;
+use crate::trace::Event;
 
 /// Faults to inject, each in so many more images at every crash point of a run.
 ///
@@ -145,7 +147,7 @@ impl Faults {
         rng: &mut Rng,
     ) -> Option<Injected> {
         if number < self.disturbed {
-            let unit = (!places.in_flight.is_empty()).then(|| *rng.pick(places.in_flight))?;
+            let unit = (!places.in_flight.is_empty()).then(|| *rng.pick(&places.in_flight))?;
             let words = places.unit_words;
             return Some(Injected::Disturbed { word: unit * words, words });
         }
@@ -165,16 +167,51 @@ impl Faults {
 }
 
 /// Where faults may strike at one crash point.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Places<'a> {
     /// Units that are being written back.
-    pub(crate) in_flight: &'a [u32],
+    in_flight: Vec<u32>,
     /// Words that are being written back, ascending.
-    pub(crate) words: &'a [u32],
+    words: Vec<u32>,
     /// Words of a unit.
-    pub(crate) unit_words: u32,
+    unit_words: u32,
     /// Lines that were ever written, ascending.
-    pub(crate) written: &'a [u32],
+    written: &'a [u32],
+}
+
+impl<'a> Places<'a> {
+    /// The places at a moment at which this is pending.
+    pub(crate) fn new(pending: &Pending, written: &'a [u32]) -> Self {
+        let (in_flight, words) = (pending.in_flight(), pending.words_in_flight());
+        Places { in_flight, words, unit_words: pending.unit_words(), written }
+    }
+}
+
+/// Lines that were ever written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    lines: Vec<u32>,
+    is_sorted: bool,
+}
+
+impl Written {
+    pub(crate) fn note(&mut self, event: &Event) {
+        if let Event::Store { word, .. } = event
+            && self.lines.last() != Some(&(word / 8))
+        {
+            self.lines.push(word / 8);
+            self.is_sorted = false;
+        }
+    }
+
+    pub(crate) fn lines(&mut self) -> &[u32] {
+        if !self.is_sorted {
+            self.lines.sort_unstable();
+            self.lines.dedup();
+            self.is_sorted = true;
+        }
+        &self.lines
+    }
 }
 
 /// Some of the words that are being written, of one unit or of all: at least one.

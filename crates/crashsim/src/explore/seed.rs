@@ -1,13 +1,14 @@
-//! From a recorded run to its crash points, from a crash point to its images.
+//! The exploration of one seed: from a recorded run to its crash points, from a crash point to its images, and again for the
+//! life after the crash.
 
-use std::ops::{ControlFlow, Range};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Total;
+use super::crash_path::{CrashPath, Frame};
 use crate::config::{Config, Points};
-use crate::fault::{Faults, Injected, Places};
+use crate::fault::{Injected, Places, Written};
 use crate::hashes::Hashes;
 use crate::image::{Choice, Images};
 use crate::judge::{Allowed, Judgement, Life, Treatment, judge};
@@ -20,92 +21,10 @@ use crate::rng::{Rng, mix};
 use crate::sim::{Class, Sim};
 use crate::subject::{Subject, Workload};
 use crate::trace::{Event, StoreKind, digest};
-use crate::violation::{self, Broken, Violation};
-
-mod kill;
-
-/// Runs generated workloads, one for each seed, crashes them, and judges what is left.
-pub fn explore<S: Subject>(subject: &S, config: &Config) -> Report {
-    explore_with(subject, config, |_| ControlFlow::Continue(()))
-}
-
-/// Like [`explore`]; `observer` sees the report grow, ten times a second, and may break off.
-pub fn explore_with<S: Subject>(
-    subject: &S,
-    config: &Config,
-    observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
-) -> Report {
-    let generate = |seed| {
-        let chance = config.chance(seed);
-        Workload::generate(subject, chance, config.setup, config.threads.max(1), config.ops)
-    };
-    explore_each(subject, config, &generate, observer)
-}
-
-/// Like [`explore`], with one workload for all seeds; they differ in their schedules and samples.
-pub fn explore_workload<S: Subject>(
-    subject: &S,
-    config: &Config,
-    workload: &Workload<S::Op>,
-) -> Report {
-    explore_each(subject, config, &|_| workload.clone(), |_| ControlFlow::Continue(()))
-}
-
-fn explore_each<S: Subject>(
-    subject: &S,
-    config: &Config,
-    workload: &(impl Fn(u64) -> Workload<S::Op> + Sync),
-    observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
-) -> Report {
-    let started = Instant::now();
-    let next = AtomicU64::new(config.seeds.start);
-    let total = Total {
-        stop: AtomicBool::new(false),
-        violations_max: config.violations_max.max(1),
-        report: Mutex::new((Report::default(), Box::new(observer))),
-    };
-    let work = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= config.seeds.end || total.stop.load(Ordering::Relaxed) {
-                return;
-            }
-            Explorer::new(subject, config, seed, &total).run(&workload(seed));
-        }
-    };
-    thread::scope(|scope| {
-        for _ in 1..config.jobs {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let (mut report, _) = total.report.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report.violations.sort_by_key(|violation| violation.seed);
-    report.seconds = started.elapsed().as_secs_f64();
-    report
-}
-
-type Observer<'a> = Box<dyn FnMut(&Report) -> ControlFlow<()> + Send + 'a>;
-
-/// What all seeds found so far.
-struct Total<'a> {
-    stop: AtomicBool,
-    violations_max: usize,
-    report: Mutex<(Report, Observer<'a>)>,
-}
-
-impl Total<'_> {
-    fn add(&self, report: Report) {
-        let (total, observer) = &mut *self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        total.merge(report);
-        if total.violations.len() >= self.violations_max || observer(total).is_break() {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-    }
-}
+use crate::violation::{Broken, Violation};
 
 /// The exploration of one seed.
-struct Explorer<'a, 't, S: Subject> {
+pub(super) struct SeedExplorer<'a, 't, S: Subject> {
     subject: &'a S,
     config: &'a Config,
     seed: u64,
@@ -117,21 +36,12 @@ struct Explorer<'a, 't, S: Subject> {
     told_at: Instant,
     /// Images judged, by hash of the medium and of what was allowed.
     seen: Hashes,
-    /// Where we are: one frame for each crash that is being explored.
-    frames: Vec<Frame>,
+    /// Where we are.
+    path: CrashPath<'a>,
     calls: Arc<Vec<Call<S>>>,
     /// What was found in a second life: kept back, since one crash explains more than two.
     deeper: Option<Violation>,
     is_clean: bool,
-}
-
-/// One crash, for messages.
-struct Frame {
-    point: u64,
-    image: u64,
-    event: Option<Event>,
-    /// Left empty as long as nobody may ask.
-    survived: String,
 }
 
 /// A run, or a life after a crash, to be crashed everywhere.
@@ -147,9 +57,8 @@ struct Walk<'a> {
     depth: u32,
 }
 
-/// One image of a crash point.
-struct Crash<'a> {
-    position: usize,
+/// An image of a crash point, and what is done with it.
+struct Chosen<'a> {
     number: u64,
     choice: &'a Choice,
     hash: u64,
@@ -158,9 +67,9 @@ struct Crash<'a> {
     thorough: bool,
 }
 
-impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
-    fn new(subject: &'a S, config: &'a Config, seed: u64, total: &'a Total<'t>) -> Self {
-        Explorer {
+impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
+    pub(super) fn new(subject: &'a S, config: &'a Config, seed: u64, total: &'a Total<'t>) -> Self {
+        SeedExplorer {
             subject,
             config,
             seed,
@@ -170,14 +79,14 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
             report: Report::default(),
             told_at: Instant::now(),
             seen: Hashes::default(),
-            frames: Vec::new(),
+            path: CrashPath::new(config, seed),
             calls: Arc::default(),
             deeper: None,
             is_clean: true,
         }
     }
 
-    fn run(mut self, workload: &Workload<S::Op>) {
+    pub(super) fn run(mut self, workload: &Workload<S::Op>) {
         self.sim.keep_undo();
         let start = self.sim.mark();
         let recording = record(self.subject, self.config, self.chance, workload, &self.sim);
@@ -252,13 +161,13 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                 let allowed = allowed(position);
                 let written = written.lines();
                 let point = Point { position, event, allowed, depth, written };
-                if self.config.killed && self.frames.is_empty() {
+                if self.config.killed && !self.path.is_nested() {
                     self.kill_at(&pending, &point);
                 } else {
                     self.crash_at(&pending, &point);
                 }
                 self.tell();
-                if self.is_over() || !self.frames.is_empty() && self.deeper.is_some() {
+                if self.is_over() || self.path.is_nested() && self.deeper.is_some() {
                     return;
                 }
             }
@@ -282,16 +191,11 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
 
     /// Whether this crash point is asked for, when one alone is.
     fn is_wanted(&self, position: usize) -> bool {
-        self.wanted().is_none_or(|(point, _)| point == position as u64)
-    }
-
-    /// The crash point and image that alone are asked for at this depth.
-    fn wanted(&self) -> Option<(u64, u64)> {
-        self.config.only.as_ref()?.path.get(self.frames.len()).copied()
+        self.path.wanted().is_none_or(|(point, _)| point == position as u64)
     }
 
     fn crash_at(&mut self, pending: &Pending, point: &Point<'_, S::State>) {
-        let nested = !self.frames.is_empty();
+        let nested = self.path.is_nested();
         let (full_max, samples) = if nested {
             (self.config.nested.samples, self.config.nested.samples)
         } else {
@@ -307,7 +211,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let faults = if nested { self.config.faults.nested() } else { self.config.faults };
         let faulty = faults.images();
         for number in 0..images.total() + faulty {
-            if self.wanted().is_some_and(|(_, image)| image != number) {
+            if self.path.wanted().is_some_and(|(_, image)| image != number) {
                 continue;
             }
             let injected = match number.checked_sub(images.total()) {
@@ -318,18 +222,18 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                 Some(fault) => {
                     let mut rng = Rng::from_parts(&[sample_seed, number, 1]);
                     images.choice(rng.below(images.total()), &mut choice);
-                    let Some(injected) =
-                        self.choose_fault(&faults, fault, pending, point, &mut rng)
-                    else {
+                    let places = Places::new(pending, point.written);
+                    let injected = faults.choose(fault, &places, &self.sim, &mut rng);
+                    if injected.is_none() {
                         continue;
-                    };
-                    Some(injected)
+                    }
+                    injected
                 }
             };
             let hash = images.hash(&choice, pending.hash, &self.sim);
             let thorough = injected.as_ref().is_none_or(Injected::may_be_followed)
                 && self.is_followed(hash, number);
-            if injected.is_none() && self.wanted().is_none() {
+            if injected.is_none() && self.path.wanted().is_none() {
                 if !self.seen.insert(mix(hash ^ point.allowed.hash)) {
                     self.report.duplicates += 1;
                     continue;
@@ -339,9 +243,8 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
                     continue;
                 }
             }
-            let position = point.position;
-            let crash = Crash { position, number, choice: &choice, hash, injected, thorough };
-            self.crash(&images, &mut prune, &crash, point);
+            let chosen = Chosen { number, choice: &choice, hash, injected, thorough };
+            self.crash(&images, &mut prune, &chosen, point);
             if self.is_over() || nested && self.deeper.is_some() {
                 return;
             }
@@ -351,23 +254,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
     /// Whether the life after this image is crashed, too.
     fn is_followed(&self, hash: u64, number: u64) -> bool {
         let mut rng = Rng::from_parts(&[self.chance, hash, number, 2]);
-        self.wanted().is_some() || rng.one_in(self.config.nested.one_in)
-    }
-
-    fn choose_fault(
-        &self,
-        faults: &Faults,
-        number: u64,
-        pending: &Pending,
-        point: &Point<'_, S::State>,
-        rng: &mut Rng,
-    ) -> Option<Injected> {
-        let in_flight = pending.in_flight();
-        let words = pending.words_in_flight();
-        let unit_words = pending.unit_words();
-        let places =
-            Places { in_flight: &in_flight, words: &words, unit_words, written: point.written };
-        faults.choose(number, &places, &self.sim, rng)
+        self.path.wanted().is_some() || rng.one_in(self.config.nested.one_in)
     }
 
     /// Makes one image, judges it, crashes its recovery, and undoes it all.
@@ -375,58 +262,94 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         &mut self,
         images: &Images,
         prune: &mut Prune,
-        crash: &Crash<'_>,
+        chosen: &Chosen<'_>,
         point: &Point<'_, S::State>,
     ) {
         let before = self.sim.mark();
-        images.materialise(crash.choice, &self.sim);
-        if let Some(injected) = &crash.injected {
-            let mut rng = Rng::from_parts(&[self.chance, crash.hash, crash.number]);
+        images.materialise(chosen.choice, &self.sim);
+        if let Some(injected) = &chosen.injected {
+            let mut rng = Rng::from_parts(&[self.chance, chosen.hash, chosen.number]);
             injected.inject(&self.sim, &mut rng);
         }
-        let thorough = crash.thorough;
-        let errors_excused = crash.injected.as_ref().is_some_and(Injected::excuses_errors);
+        let thorough = chosen.thorough;
+        let errors_excused = chosen.injected.as_ref().is_some_and(Injected::excuses_errors);
         let after = self.sim.mark();
-        let is_pruning = crash.injected.is_none() && self.wanted().is_none();
+        let is_pruning = chosen.injected.is_none() && self.path.wanted().is_none();
         if is_pruning {
             prune.watch(&self.sim);
         }
         let treatment = Treatment { seed: self.chance, errors_excused, thorough };
         let judgement = judge(self.subject, self.config, &self.sim, &point.allowed, treatment);
         if is_pruning {
-            prune.note(&self.sim, crash.choice, false);
+            prune.note(&self.sim, chosen.choice, false);
         }
-        if let Some(injected) = &crash.injected {
+        if let Some(injected) = &chosen.injected {
             injected.heal(&self.sim);
         }
         self.sim.roll_back(after);
-        self.count(crash.injected.is_some(), &judgement);
+        self.count(chosen.injected.is_some(), &judgement);
         let mut survived = String::new();
         if judgement.failure.is_some() || thorough {
-            survived = images.describe(crash.choice);
-            if let Some(injected) = &crash.injected {
+            survived = images.describe(chosen.choice);
+            if let Some(injected) = &chosen.injected {
                 survived += &format!("; {}", injected.describe());
             }
         }
-        let (position, image) = (crash.position as u64, crash.number);
+        let (position, image) = (point.position as u64, chosen.number);
         let event = point.event.copied();
-        self.frames.push(Frame { point: position, image, event, survived });
+        self.path.push(Frame { point: position, image, event, survived });
         if let Some((broken, what)) = judgement.failure {
             self.violation(broken, what, point.position);
         } else if thorough && point.depth > 0 && self.deeper.is_none() {
             // Garbage is part of the medium's content, and here of its hash.
-            let garbage = crash.injected.as_ref().map_or(0, |_| mix(crash.number + 1));
-            let pending = Pending::new(self.sim.options(), crash.hash ^ garbage);
+            let garbage = chosen.injected.as_ref().map_or(0, |_| mix(chosen.number + 1));
+            let pending = Pending::new(self.sim.options(), chosen.hash ^ garbage);
             self.crash_life(&judgement.life, pending, point);
             if is_pruning {
                 // What later recoveries read counts as read here.
-                prune.note(&self.sim, crash.choice, true);
+                prune.note(&self.sim, chosen.choice, true);
             }
         }
         if is_pruning {
             prune.end_watch(&self.sim);
         }
-        self.frames.pop();
+        self.path.pop();
+        self.sim.roll_back(before);
+    }
+
+    /// Kills the process at this point, if the point is one of those that are explored so, and lets the power fail in the
+    /// life of the next process.
+    ///
+    /// A kill loses nothing that was executed: the caches keep it. But what the dead process had not made durable is as
+    /// little durable as before, while recovery sees it and builds on it. So the life after the kill is recorded on what was
+    /// visible, and crashed from what was durable.
+    fn kill_at(&mut self, pending: &Pending, point: &Point<'_, S::State>) {
+        let is_wanted = self.path.wanted().is_none_or(|(_, image)| image == 0);
+        if !is_wanted || !self.is_followed(point.position as u64, 0) {
+            return;
+        }
+        self.report.crash_points += 1;
+        let before = self.sim.mark();
+        let mut pending = pending.clone();
+        pending.outlive_process(&self.sim);
+        let durable = self.sim.mark();
+        pending.show_all(&self.sim);
+        let treatment = Treatment { seed: self.chance, errors_excused: false, thorough: true };
+        let judgement = judge(self.subject, self.config, &self.sim, &point.allowed, treatment);
+        self.sim.roll_back(durable);
+        self.count(false, &judgement);
+        self.path.push(Frame {
+            point: point.position as u64,
+            image: 0,
+            event: point.event.copied(),
+            survived: "everything until the power failed: the process was killed".to_owned(),
+        });
+        if let Some((broken, what)) = judgement.failure {
+            self.violation(broken, what, point.position);
+        } else if point.depth > 0 && self.deeper.is_none() {
+            self.crash_life(&judgement.life, pending, point);
+        }
+        self.path.pop();
         self.sim.roll_back(before);
     }
 
@@ -436,65 +359,25 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
         let (events, depth) = (&life.events, point.depth - 1);
         let walk = Walk { events, pending, first: 1, skipped: 0..0, depth };
         let oracle = self.config.oracle;
-        let killed = self.config.killed && self.frames.len() == 1;
+        let killed = self.config.killed && self.path.len() == 1;
         self.walk(walk, &mut |position| life.allowed(position, &point.allowed, oracle, killed));
     }
 
     fn count(&mut self, is_faulty: bool, judgement: &Judgement<S::State>) {
         self.report.images += 1;
-        self.report.nested_images += u64::from(!self.frames.is_empty());
+        self.report.nested_images += u64::from(self.path.is_nested());
         self.report.faulty_images += u64::from(is_faulty);
         self.report.distinct_states.hashes.extend(judgement.state);
     }
 
     fn violation(&mut self, broken: Broken, what: String, position: usize) {
-        let crashes: Vec<_> = self
-            .frames
-            .iter()
-            .map(|frame| violation::Crash {
-                point: frame.point,
-                image: frame.image,
-                event: frame.event.map_or_else(|| "the end".to_owned(), |event| event.to_string()),
-                survived: frame.survived.clone(),
-            })
-            .collect();
-        let mut command = format!("{} --seed {}", self.config.command, self.seed);
-        for crash in &crashes {
-            command += &format!(" --point {} --image {}", crash.point, crash.image);
-        }
-        // The position in a second life says nothing about the run.
-        let position = crashes.first().map_or(position, |crash| crash.point as usize);
-        let ops = self.last_ops(position);
-        let config = self.config.summary();
-        let violation = Violation { seed: self.seed, broken, what, crashes, ops, config, command };
-        if self.frames.len() > 1 {
+        let violation = self.path.violation(&self.calls, broken, what, position);
+        if self.path.len() > 1 {
             self.deeper = Some(violation);
         } else {
             self.is_clean = false;
             self.report.violations.push(violation);
         }
-    }
-
-    /// The last operations before a position, the ones in flight included.
-    fn last_ops(&self, position: usize) -> Vec<String> {
-        let met =
-            |call: &&Call<S>| call.has_begun(position) || call.acknowledged(position).is_some();
-        let mut ops: Vec<String> = self
-            .calls
-            .iter()
-            .rev()
-            .filter(met)
-            .take(OPS_SHOWN)
-            .map(|call| {
-                let answer = match (&call.ended, call.acknowledged(position)) {
-                    (Some((_, ret)), Some(_)) => format!("answered {ret:?}"),
-                    _ => "in flight".to_owned(),
-                };
-                format!("thread {}: {:?} {answer}", call.thread, call.op)
-            })
-            .collect();
-        ops.reverse();
-        ops
     }
 
     fn tell(&mut self) {
@@ -505,8 +388,7 @@ impl<'a, 't, S: Subject> Explorer<'a, 't, S> {
     }
 
     fn is_over(&self) -> bool {
-        self.report.violations.len() >= self.total.violations_max
-            || self.total.stop.load(Ordering::Relaxed)
+        self.total.is_over(self.report.violations.len())
     }
 }
 
@@ -522,34 +404,5 @@ struct Point<'a, State> {
     written: &'a [u32],
 }
 
-/// Lines that were ever written.
-#[derive(Debug, Default)]
-struct Written {
-    lines: Vec<u32>,
-    is_sorted: bool,
-}
-
-impl Written {
-    fn note(&mut self, event: &Event) {
-        if let Event::Store { word, .. } = event
-            && self.lines.last() != Some(&(word / 8))
-        {
-            self.lines.push(word / 8);
-            self.is_sorted = false;
-        }
-    }
-
-    fn lines(&mut self) -> &[u32] {
-        if !self.is_sorted {
-            self.lines.sort_unstable();
-            self.lines.dedup();
-            self.is_sorted = true;
-        }
-        &self.lines
-    }
-}
-
-/// Operations that a violation lists.
-const OPS_SHOWN: usize = 8;
 /// How often an observer sees the report.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
