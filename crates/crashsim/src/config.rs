@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::fault::Faults;
+use crate::crash::fault::Faults;
 use crate::oracle::Oracle;
 use crate::rng::mix;
-use crate::schedule::Schedule;
 use crate::sim::SimOptions;
+use crate::sim::schedule::Schedule;
 
 /// Where a run is crashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

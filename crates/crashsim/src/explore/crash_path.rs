@@ -1,10 +1,10 @@
 //! The crashes that lead to the image under test, and the violation that is found after them.
 
 use crate::config::Config;
-use crate::oracle::Call;
+use crate::oracle::history::Call;
+use crate::report::violation::{self, Broken, Violation};
+use crate::sim::trace::Event;
 use crate::subject::Subject;
-use crate::trace::Event;
-use crate::violation::{self, Broken, Violation};
 
 /// The crashes of one seed that led to where the exploration is: none in the run itself, then one for each life that is
 /// crashed.

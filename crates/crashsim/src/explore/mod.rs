@@ -1,6 +1,9 @@
 //! Exploration: all seeds, in as many threads as the configuration has jobs.
 
 mod crash_path;
+mod judge;
+mod prune;
+mod record;
 mod seed;
 
 use std::ops::ControlFlow;

@@ -7,21 +7,22 @@ use std::time::{Duration, Instant};
 
 use super::Total;
 use super::crash_path::{CrashPath, Frame};
+use super::judge::{Allowed, Judgement, Life, Treatment, judge};
+use super::prune::Prune;
+use super::record::{Recording, record};
 use crate::config::{Config, Points};
-use crate::fault::{Injected, Places, Written};
+use crate::crash::fault::{Injected, Places, Written};
+use crate::crash::image::{Choice, Images};
+use crate::crash::pending::Pending;
 use crate::hashes::Hashes;
-use crate::image::{Choice, Images};
-use crate::judge::{Allowed, Judgement, Life, Treatment, judge};
-use crate::oracle::{Call, Linearizer};
-use crate::pending::Pending;
-use crate::prune::Prune;
-use crate::record::{Recording, record};
+use crate::oracle::history::Call;
+use crate::oracle::linearizer::Linearizer;
 use crate::report::Report;
+use crate::report::violation::{Broken, Violation};
 use crate::rng::{Rng, mix};
+use crate::sim::trace::{Event, StoreKind, digest};
 use crate::sim::{Class, Sim};
 use crate::subject::{Subject, Workload};
-use crate::trace::{Event, StoreKind, digest};
-use crate::violation::{Broken, Violation};
 
 /// The exploration of one seed.
 pub(super) struct SeedExplorer<'a, 't, S: Subject> {

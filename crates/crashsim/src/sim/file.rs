@@ -1,7 +1,7 @@
 //! What the medium remembers of the file: which calls for room fail, and which pages a crash may bring back.
 
 use super::State;
-use crate::trace::Event;
+use super::trace::Event;
 
 /// Calls for which the file system needs room, or which give room back.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 
 use super::file::Room;
+use super::trace::{Event, Site};
 use super::{SEEN, Sim, State, UNMARKED, WATCHED};
-use crate::trace::{Event, Site};
 
 /// A moment to go back to.
 #[derive(Clone, Copy, Debug)]

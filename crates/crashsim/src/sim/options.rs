@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::trace::Site;
+use super::trace::Site;
 
 /// What a crash takes away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

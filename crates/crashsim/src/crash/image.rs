@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use remanent_pmem::PAGE_LEN;
 
-use crate::pending::{Pending, Stored, word_hash};
+use super::pending::{Pending, Stored, word_hash};
 use crate::rng::{Rng, mix};
 use crate::sim::Sim;
-use crate::trace::{PAGE_WORDS, StoreKind};
+use crate::sim::trace::{PAGE_WORDS, StoreKind};
 
 /// A word that an image changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,7 +406,7 @@ const DESCRIBED_MAX: usize = 12;
 mod tests {
     use super::*;
     use crate::sim::SimOptions;
-    use crate::trace::Event;
+    use crate::sim::trace::Event;
 
     /// The images after ordinary stores of 1, 2, 3 … to these words.
     fn images(words: &[u32], full_max: u64, samples: u64) -> (Sim, Pending, Images) {

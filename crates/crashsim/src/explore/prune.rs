@@ -5,8 +5,8 @@
 //! the crash was crashed as well, later recoveries count as readers: such a run stands for others that would be
 //! crashed again, and one whose life was not crashed does not.
 
+use crate::crash::image::Choice;
 use crate::hashes::Hashes;
-use crate::image::Choice;
 use crate::rng::mix;
 use crate::sim::Sim;
 

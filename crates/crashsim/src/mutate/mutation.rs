@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::trace::Site;
-use crate::violation::Broken;
+use crate::report::violation::Broken;
+use crate::sim::trace::Site;
 
 /// What became of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,13 +8,14 @@ use remanent_pmem::Medium;
 
 use crate::config::Config;
 use crate::hashes::hash_of;
-use crate::oracle::{Oracle, half_done};
+use crate::oracle::Oracle;
+use crate::oracle::linearizer::half_done;
 use crate::panics;
+use crate::report::violation::Broken;
 use crate::rng::Rng;
 use crate::sim::Sim;
+use crate::sim::trace::Event;
 use crate::subject::{Steps, Subject};
-use crate::trace::Event;
-use crate::violation::Broken;
 
 /// What may be found in an image.
 #[derive(Clone, Debug)]

@@ -3,6 +3,9 @@
 //! Each of them in the source should be there for a reason. Without it some crash must break
 //! something; if none does, either the exploration is too weak, or the site is redundant.
 
+pub(crate) mod mutation;
+pub(crate) mod sources;
+
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,11 +14,11 @@ use std::time::Instant;
 
 use crate::config::Config;
 use crate::explore::explore;
-use crate::mutation::{Fate, Mutant, Mutation};
 use crate::report::Report;
-use crate::sources::Sources;
+use crate::sim::trace::Site;
 use crate::subject::Subject;
-use crate::trace::Site;
+use mutation::{Fate, Mutant, Mutation};
+use sources::Sources;
 
 /// Explores the subject once for each flush, fence and sync that it calls, with that one left out.
 ///

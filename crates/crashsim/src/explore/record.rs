@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use remanent_pmem::Medium;
 
 use crate::config::Config;
-use crate::oracle::{Call, Moment};
+use crate::oracle::history::{Call, Moment};
 use crate::panics;
-use crate::schedule;
 use crate::sim::Sim;
+use crate::sim::schedule;
+use crate::sim::trace::Event;
 use crate::subject::{Subject, Workload};
-use crate::trace::Event;
 
 /// What a run did to the medium, and what it answered.
 pub(crate) struct Recording<S: Subject> {

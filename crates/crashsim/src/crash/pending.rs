@@ -13,13 +13,13 @@
 //!     its page since.
 //!
 //! [`Pending`] follows a trace and keeps the words of the medium at what is durable *for certain*;
-//! [`image`](crate::image) enumerates what else a crash may leave.
+//! [`image`](super::image) enumerates what else a crash may leave.
 
 use std::collections::BTreeMap;
 
 use crate::rng::mix;
+use crate::sim::trace::{Event, PAGE_WORDS, StoreKind};
 use crate::sim::{Class, Granularity, Sim, SimOptions};
-use crate::trace::{Event, PAGE_WORDS, StoreKind};
 
 /// A store that is not durable for certain.
 #[derive(Clone, Copy, Debug)]

@@ -12,12 +12,13 @@ use remanent_pmem::{Error, Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, Result, WO
 use zerocopy::FromZeros;
 
 use crate::panics;
-use crate::schedule;
-use crate::trace::{Event, PAGE_WORDS, SiteKind, StoreKind};
+use trace::{Event, PAGE_WORDS, SiteKind, StoreKind};
 
 mod file;
 mod lab;
 mod options;
+pub(crate) mod schedule;
+pub(crate) mod trace;
 
 use file::Room;
 pub use options::{Class, Counters, Granularity, SimOptions};

@@ -3,10 +3,10 @@
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 use serde::Serialize;
 
-use crate::pending::Pending;
+use super::pending::Pending;
 use crate::rng::{Rng, mix};
 use crate::sim::Sim;
-use crate::trace::Event;
+use crate::sim::trace::Event;
 
 /// Faults to inject, each in so many more images at every crash point of a run.
 ///

@@ -1,6 +1,6 @@
 //! Explanations of redundant flushes, fences and syncs, read from the source.
 
-use crate::trace::{Site, SiteKind};
+use crate::sim::trace::{Site, SiteKind};
 
 /// Source texts in which survivors may be explained.
 ///

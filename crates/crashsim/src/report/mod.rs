@@ -1,14 +1,16 @@
 //! What an exploration found.
 
+pub(crate) mod violation;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
 use crate::hashes::Hashes;
-use crate::mutation::Mutation;
-use crate::trace::Site;
-use crate::violation::Violation;
+use crate::mutate::mutation::Mutation;
+use crate::sim::trace::Site;
+use violation::Violation;
 
 /// What was explored, and what was found.
 #[derive(Clone, Debug, Default, Serialize)]

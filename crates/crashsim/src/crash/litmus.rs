@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use remanent_pmem::WORD_LEN;
 
+use super::image::{Choice, Images};
+use super::pending::Pending;
 use crate::config::Points;
-use crate::image::{Choice, Images};
-use crate::pending::Pending;
 use crate::sim::{Sim, SimOptions};
 
 /// Every combination of the words at `offsets` that a crash of `program` may leave.
