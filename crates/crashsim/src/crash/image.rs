@@ -290,14 +290,14 @@ impl Images {
                 // The other order: the second word alone.
                 let before = builder.content.clone();
                 builder.store(second);
-                builder.cut();
+                builder.add_outcome();
                 builder.content = before;
             }
             builder.store(stored);
-            builder.cut();
+            builder.add_outcome();
             if let Some(second) = second {
                 builder.store(second);
-                builder.cut();
+                builder.add_outcome();
             }
         }
         builder.finish();
@@ -307,7 +307,7 @@ impl Images {
         let mut builder = Builder::new(self, sim, overlap);
         for stored in streamed {
             builder.store(stored);
-            builder.cut();
+            builder.add_outcome();
         }
         builder.finish();
     }
@@ -325,13 +325,13 @@ impl Images {
         let after = stores.partition_point(|stored| stored.seq < seq);
         let mut builder = Builder::new(self, sim, false);
         stores[..after].iter().for_each(|stored| builder.store(stored));
-        builder.cut();
+        builder.add_outcome();
         builder.content.clear();
         let kept = words.filter(|&word| sim.peek(word) != 0);
         builder.content.extend(kept.map(|word| Write { word, value: 0, seq }));
-        builder.cut();
+        builder.add_outcome();
         stores[after..].iter().for_each(|stored| builder.store(stored));
-        builder.cut();
+        builder.add_outcome();
         builder.finish();
     }
 }
@@ -363,7 +363,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The present content is an outcome; it counts once.
-    fn cut(&mut self) {
+    fn add_outcome(&mut self) {
         let hash = self.content.iter().fold(0, |hash, write| {
             let durable = word_hash(write.word, self.sim.peek(write.word));
             hash ^ durable ^ word_hash(write.word, write.value)

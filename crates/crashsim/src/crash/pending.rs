@@ -136,7 +136,7 @@ impl Pending {
             Event::Commit { .. } => {}
             Event::Sync { .. } => self.sync(sim),
             Event::Store { word, value, .. } if self.class == Class::Process => {
-                self.make_durable(sim, word, value);
+                self.make_word_durable(sim, word, value);
             }
             Event::Store { word, thread, kind, value } => {
                 let seq = self.seq;
@@ -165,10 +165,10 @@ impl Pending {
         for word in self.streams.keys().copied().collect::<Vec<_>>() {
             let last = self.streams.get(&word).and_then(|streamed| streamed.last()).copied();
             if let Some(last) = last {
-                self.settle_hole_before(&last, sim);
+                self.make_hole_before_durable(&last, sim);
             }
             if let Some(streamed) = self.streams.get(&word) {
-                self.settle_streamed(word, streamed.len() - 1, sim);
+                self.make_stream_durable_up_to(word, streamed.len() - 1, sim);
             }
         }
     }
@@ -203,7 +203,7 @@ impl Pending {
         }
         self.punched.insert(page, Punched { seq: self.seq });
         if self.class == Class::Process {
-            self.settle_page(page, sim);
+            self.make_hole_durable(page, sim);
         } else {
             sim.set_punched(page, true);
         }
@@ -216,7 +216,7 @@ impl Pending {
         }
         self.lens.clear();
         for page in self.punched.keys().copied().collect::<Vec<_>>() {
-            self.settle_page(page, sim);
+            self.make_hole_durable(page, sim);
         }
     }
 
@@ -234,27 +234,27 @@ impl Pending {
     fn fence(&mut self, thread: u16, sim: &Sim) {
         let waiting = std::mem::take(self.waiting_mut(thread));
         for (unit, seq) in waiting.flushed {
-            self.settle_unit(unit, seq, sim);
+            self.make_unit_durable(unit, seq, sim);
         }
         for word in waiting.streamed {
-            self.settle_stream(word, thread, sim);
+            self.make_stream_durable(word, thread, sim);
         }
     }
 
     /// Makes the stores of a unit up to `seq` durable.
-    fn settle_unit(&mut self, unit: u32, seq: u64, sim: &Sim) {
+    fn make_unit_durable(&mut self, unit: u32, seq: u64, sim: &Sim) {
         let Some(stores) = self.units.get_mut(&unit) else { return };
         let count = stores.partition_point(|stored| stored.seq <= seq);
-        let settled: Vec<Stored> = stores.drain(..count).collect();
+        let durable: Vec<Stored> = stores.drain(..count).collect();
         if stores.is_empty() {
             self.units.remove(&unit);
         }
-        for stored in settled {
-            self.settle_hole_before(&stored, sim);
+        for stored in durable {
+            self.make_hole_before_durable(&stored, sim);
             if stored.is_past {
                 continue;
             }
-            self.make_durable(sim, stored.word, stored.value);
+            self.make_word_durable(sim, stored.word, stored.value);
             if let Some(streamed) = self.streams.get_mut(&stored.word) {
                 streamed.retain(|other| other.seq > stored.seq);
                 if streamed.is_empty() {
@@ -265,35 +265,35 @@ impl Pending {
     }
 
     /// What was stored to a page after it was given back cannot be durable without that.
-    fn settle_hole_before(&mut self, stored: &Stored, sim: &Sim) {
+    fn make_hole_before_durable(&mut self, stored: &Stored, sim: &Sim) {
         let page = stored.word / PAGE_WORDS;
         if self.punched.get(&page).is_some_and(|punched| punched.seq < stored.seq) {
-            self.settle_page(page, sim);
+            self.make_hole_durable(page, sim);
         }
     }
 
     /// Makes the streaming stores that `thread` did to a word durable, and those before them.
-    fn settle_stream(&mut self, word: u32, thread: u16, sim: &Sim) {
+    fn make_stream_durable(&mut self, word: u32, thread: u16, sim: &Sim) {
         let mut streamed = self.streams.get(&word).into_iter().flatten().rev();
         if let Some(&last) = streamed.find(|stored| stored.thread == thread) {
-            self.settle_hole_before(&last, sim);
+            self.make_hole_before_durable(&last, sim);
         }
         let Some(streamed) = self.streams.get_mut(&word) else { return };
         let Some(last) = streamed.iter().rposition(|stored| stored.thread == thread) else {
             return;
         };
-        self.settle_streamed(word, last, sim);
+        self.make_stream_durable_up_to(word, last, sim);
     }
 
     /// Makes the streaming stores to a word durable up to the one of this number.
-    fn settle_streamed(&mut self, word: u32, last: usize, sim: &Sim) {
+    fn make_stream_durable_up_to(&mut self, word: u32, last: usize, sim: &Sim) {
         let Some(streamed) = self.streams.get_mut(&word) else { return };
         let Stored { seq, value, .. } = streamed[last];
         streamed.drain(..=last);
         if streamed.is_empty() {
             self.streams.remove(&word);
         }
-        self.make_durable(sim, word, value);
+        self.make_word_durable(sim, word, value);
         let unit = self.unit_of(word);
         for stored in self.units.get_mut(&unit).into_iter().flatten() {
             stored.is_past |= stored.word == word && stored.seq < seq;
@@ -301,12 +301,12 @@ impl Pending {
     }
 
     /// Makes it durable that a page was given back.
-    fn settle_page(&mut self, page: u32, sim: &Sim) {
+    fn make_hole_durable(&mut self, page: u32, sim: &Sim) {
         let Some(Punched { seq }) = self.punched.remove(&page) else { return };
         sim.set_punched(page, false);
         let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
         for word in words.clone() {
-            self.make_durable(sim, word, 0);
+            self.make_word_durable(sim, word, 0);
         }
         let units = self.unit_of(words.start)..self.unit_of(words.end);
         for stores in self.units.range_mut(units).map(|(_, stores)| stores) {
@@ -319,7 +319,7 @@ impl Pending {
         self.streams.retain(|_, streamed| !streamed.is_empty());
     }
 
-    fn make_durable(&mut self, sim: &Sim, word: u32, value: u64) {
+    fn make_word_durable(&mut self, sim: &Sim, word: u32, value: u64) {
         let old = sim.peek(word);
         if old != value {
             self.hash ^= word_hash(word, old) ^ word_hash(word, value);

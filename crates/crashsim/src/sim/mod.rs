@@ -307,8 +307,13 @@ impl Sim {
         }
     }
 
-    /// Whether the site is the one that was cut out; notes that it exists.
-    fn is_cut(&self, state: &mut State, kind: SiteKind, at: &'static Location<'static>) -> bool {
+    /// Whether the site is the one that is left out; notes that it exists.
+    fn is_left_out(
+        &self,
+        state: &mut State,
+        kind: SiteKind,
+        at: &'static Location<'static>,
+    ) -> bool {
         // By address, since this runs at every flush; `sites` compares what it says.
         if !state.sites.iter().any(|&(known, seen)| known == kind && std::ptr::eq(seen, at)) {
             state.sites.push((kind, at));
@@ -457,7 +462,7 @@ impl Medium for Sim {
         let at = Location::caller();
         self.step();
         let mut state = self.state();
-        if self.is_cut(&mut state, SiteKind::Flush, at) {
+        if self.is_left_out(&mut state, SiteKind::Flush, at) {
             return;
         }
         let counters = state.counters_mut(schedule::seat() as u16);
@@ -473,7 +478,7 @@ impl Medium for Sim {
         self.step();
         let thread = schedule::seat() as u16;
         let mut state = self.state();
-        if self.is_cut(&mut state, SiteKind::Fence, at) {
+        if self.is_left_out(&mut state, SiteKind::Fence, at) {
             return;
         }
         state.counters_mut(thread).fences += 1;
@@ -523,7 +528,7 @@ impl Medium for Sim {
         self.step();
         let thread = schedule::seat() as u16;
         let mut state = self.state();
-        if self.is_cut(&mut state, SiteKind::Sync, at) {
+        if self.is_left_out(&mut state, SiteKind::Sync, at) {
             return Ok(());
         }
         state.counters_mut(thread).syncs += 1;
