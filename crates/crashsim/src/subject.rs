@@ -95,16 +95,20 @@ pub trait Subject: Sync {
         Steps::One
     }
 
-    /// What the answer of a step adds to the answer of the operation that it belongs to.
-    fn tally(&self, ret: &Self::Ret) -> u64 {
+    /// How many effects the answer of a step reports, such as entries that it removed. The sum over all steps of an
+    /// operation decides its answer: see [`answer_for_effects`](Subject::answer_for_effects).
+    fn step_effects(&self, ret: &Self::Ret) -> u64 {
         let _ = ret;
         0
     }
 
-    /// What an operation of many steps answers whose steps' answers add up to `tally`; `None` when that does not tell,
-    /// so that any answer is right when something else happened between the steps.
-    fn tallied(&self, op: &Self::Op, tally: u64) -> Option<Self::Ret> {
-        let _ = (op, tally);
+    /// The right answer of an operation of many steps, when its steps had `effects` in total
+    /// ([`step_effects`](Subject::step_effects)).
+    ///
+    /// Only asked where another thread may have acted between the steps; [`model`](Subject::model) answers otherwise.
+    /// With `None`, the default, any answer is right there.
+    fn answer_for_effects(&self, op: &Self::Op, effects: u64) -> Option<Self::Ret> {
+        let _ = (op, effects);
         None
     }
 
@@ -121,7 +125,7 @@ pub trait Subject: Sync {
 ///
 /// A crash may leave some of them done, and so may an error that [refuses](Subject::is_refused) the rest; threads may
 /// do something between them. The answer of an operation of many steps is compared with the model's when nothing else
-/// happened meanwhile, and otherwise with what its steps [add up to](Subject::tallied).
+/// happened meanwhile, and otherwise with what [the effects of its steps](Subject::answer_for_effects) make of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steps<Op> {
     /// It is one step.

@@ -46,14 +46,14 @@ struct Progress {
     calls: usize,
     /// Steps of the next one that are done: their number, or in any order their bits.
     steps: u64,
-    /// What those have answered, added up.
-    tally: u64,
+    /// Effects that those had, added up.
+    effects: u64,
 }
 
 impl Progress {
     /// When so many calls are done, and nothing of the next.
     fn after(calls: usize) -> Progress {
-        Progress { calls, steps: 0, tally: 0 }
+        Progress { calls, steps: 0, effects: 0 }
     }
 }
 
@@ -248,7 +248,7 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
             done[thread] = progress;
             (done, after)
         };
-        let Progress { calls, steps: taken, tally } = done[thread];
+        let Progress { calls, steps: taken, effects } = done[thread];
         let answer = self.answer(call);
         let is_refused = answer.is_some_and(|answer| subject.is_refused(answer));
         let is_explained = plan.is_alone && answer.is_some() && !is_refused;
@@ -267,15 +267,15 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         let mut nodes = Vec::new();
         for (index, step) in (0..).zip(steps).filter(|&(index, _)| !is_ordered || index == taken) {
             let mut after = state.clone();
-            let tally = tally + subject.tally(&subject.model(&mut after, step));
+            let effects = effects + subject.step_effects(&subject.model(&mut after, step));
             let steps = if is_ordered { taken + 1 } else { taken | 1 << index };
             if is_ordered || after != *state {
-                nodes.push(node(Progress { calls, steps, tally }, after));
+                nodes.push(node(Progress { calls, steps, effects }, after));
             }
         }
         let count = if is_ordered { taken } else { u64::from(taken.count_ones()) };
         let is_told = answer.is_none_or(|answer| {
-            subject.tallied(&call.op, tally).is_none_or(|expected| *answer == expected)
+            subject.answer_for_effects(&call.op, effects).is_none_or(|expected| *answer == expected)
         });
         if is_refused || count == steps.len() as u64 && is_told {
             nodes.push(node(Progress::after(calls + 1), state.clone()));
@@ -472,12 +472,12 @@ mod tests {
             u64::from((before ^ *state).count_ones())
         }
 
-        fn tally(&self, ret: &u64) -> u64 {
+        fn step_effects(&self, ret: &u64) -> u64 {
             *ret
         }
 
-        fn tallied(&self, op: &u64, tally: u64) -> Option<u64> {
-            (*op == CLEAR_TOLD).then_some(tally)
+        fn answer_for_effects(&self, op: &u64, effects: u64) -> Option<u64> {
+            (*op == CLEAR_TOLD).then_some(effects)
         }
 
         fn steps(&self, op: &u64) -> Steps<u64> {
