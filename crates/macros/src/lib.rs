@@ -8,7 +8,7 @@
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-mod home;
+mod crate_path;
 mod persistent;
 mod transactional;
 

@@ -9,15 +9,15 @@ use syn::{
     parse_quote,
 };
 
+use super::arguments::{self, OnErr};
 use super::signature::{self, Access, Forwarded};
-use super::words::{self, OnErr};
-use super::{at, home, inherent, medium_ident, traits, with_error};
+use super::{at, inherent, medium_ident, structures_crate, traits, with_error};
 
 pub(super) fn expand(arguments: TokenStream, mut item: ItemImpl) -> TokenStream {
     // First of all, the methods' own `#[transactional(…)]` are taken away: they are read only here.
     let said: Vec<Result<Option<OnErr>>> =
-        methods_mut(&mut item).map(|method| words::take_on_err(&mut method.attrs)).collect();
-    let block = match words::on_err(arguments).and_then(|on_err| Block::new(&item, on_err)) {
+        methods_mut(&mut item).map(|method| arguments::take_on_err(&mut method.attrs)).collect();
+    let block = match arguments::on_err(arguments).and_then(|on_err| Block::new(&item, on_err)) {
         Ok(block) => block,
         Err(error) => return with_error(error, item),
     };
@@ -63,7 +63,7 @@ pub(super) fn kept_attributes(attributes: &[Attribute]) -> impl Iterator<Item = 
 
 /// One `impl` block, and all that its expansion needs to say.
 pub(super) struct Block<'a> {
-    pub(super) home: Path,
+    pub(super) structures: Path,
     pub(super) item: &'a ItemImpl,
     /// The struct, as the block calls it.
     pub(super) ty: &'a TypePath,
@@ -147,10 +147,10 @@ impl<'a> Block<'a> {
             traits::require_for_handle(item, path)?;
         }
         let medium = medium_ident(&item.to_token_stream());
-        let home = home();
+        let structures = structures_crate();
         let mut generics = item.generics.clone();
-        generics.params.push(parse_quote!(#medium: #home::__private::Medium));
-        Ok(Block { home, item, ty, generics, medium, on_err })
+        generics.params.push(parse_quote!(#medium: #structures::__private::Medium));
+        Ok(Block { structures, item, ty, generics, medium, on_err })
     }
 
     /// What is to be made of a method: nothing of a function of the struct itself.
@@ -185,7 +185,7 @@ impl<'a> Block<'a> {
 
     /// The compiler says what is missing when the struct is not transactional.
     fn assertion(&self) -> TokenStream {
-        let (home, item, ty) = (&self.home, self.item, self.ty);
+        let (structures, item, ty) = (&self.structures, self.item, self.ty);
         let (impl_generics, _, where_clause) = item.generics.split_for_impl();
         let cfg: Vec<&Attribute> = super::cfg_attributes(&item.attrs).collect();
         let require = quote_spanned! { ty.span() => require::<#ty>(); };
@@ -193,7 +193,7 @@ impl<'a> Block<'a> {
             #(#cfg)*
             #[allow(dead_code)]
             const _: () = {
-                fn require<T: #home::__private::Transactional>() {}
+                fn require<T: #structures::__private::Transactional>() {}
                 fn of_this_block #impl_generics () #where_clause {
                     #require
                 }

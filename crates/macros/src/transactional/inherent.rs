@@ -44,7 +44,7 @@ fn of(owner: Owner, block: &Block<'_>, methods: &[Method<'_>]) -> TokenStream {
 }
 
 fn method(owner: Owner, block: &Block<'_>, method: &Method<'_>) -> TokenStream {
-    let (signature, home) = (&method.item.sig, &block.home);
+    let (signature, structures) = (&method.item.sig, &block.structures);
     let (vis, safety, name) = (&method.item.vis, &signature.safety, &signature.ident);
     let docs = match owner {
         Owner::Handle => docs::of_handle(method),
@@ -60,7 +60,7 @@ fn method(owner: Owner, block: &Block<'_>, method: &Method<'_>) -> TokenStream {
     let (generics, where_clause) = (&signature.generics, &signature.generics.where_clause);
     let header = quote! {
         #generics (& #lifetime #mutability self #(, #parameters)*)
-            -> #home::__private::Result<#output> #where_clause
+            -> #structures::__private::Result<#output> #where_clause
     };
     let header = with_self_named(header, block.ty);
 

@@ -1,17 +1,19 @@
 //! `#[transactional]`: from a struct of plain data, the handles through which it is changed; from an
 //! `impl` block of it, the methods of these handles.
 
+mod arguments;
 mod block;
 mod docs;
 mod inherent;
 mod object;
 mod signature;
 mod traits;
-mod words;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Error, Item, Path};
+
+use crate::crate_path::crate_path;
 
 /// The handles of the one writer, and of any number of threads.
 const HANDLE_SUFFIX: &str = "Handle";
@@ -63,9 +65,9 @@ fn with_error(error: Error, item: impl ToTokens) -> TokenStream {
     quote! { #item #error }
 }
 
-/// The crate with the run-time half, as the expansion has to call it.
-fn home() -> Path {
-    crate::home::path_of("remanent-structures", "structures")
+/// The path of the crate that has `Transactional` and the handles' insides, as the expansion must write it.
+fn structures_crate() -> Path {
+    crate_path("remanent-structures", "structures")
 }
 
 /// The tokens of a path, all at `span`.

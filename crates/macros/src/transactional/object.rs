@@ -12,7 +12,8 @@ use syn::{
 use crate::persistent::require_no_addresses;
 
 use super::{
-    HANDLE_SUFFIX, SHARED_SUFFIX, at, cfg_attributes, home, medium_ident, with_error, words,
+    HANDLE_SUFFIX, SHARED_SUFFIX, arguments, at, cfg_attributes, medium_ident, structures_crate,
+    with_error,
 };
 
 pub(super) fn expand(arguments: TokenStream, mut item: ItemStruct) -> TokenStream {
@@ -35,7 +36,7 @@ pub(super) fn expand(arguments: TokenStream, mut item: ItemStruct) -> TokenStrea
 fn prepare(arguments: TokenStream, item: &mut ItemStruct) -> Result<bool> {
     require_plain_generics(item)?;
     require_no_addresses(&item.ident, &item.fields)?;
-    let is_line = words::is_line(arguments)?;
+    let is_line = arguments::is_line(arguments)?;
     make_persistent(item)?;
     Ok(is_line)
 }
@@ -69,7 +70,7 @@ fn require_plain_generics(item: &ItemStruct) -> Result<()> {
 
 /// Adds what a transactional struct has to have, less what it has.
 fn make_persistent(item: &mut ItemStruct) -> Result<()> {
-    let home = home();
+    let structures = structures_crate();
     let derived = derived(&item.attrs)?;
     let is_derived = |name: &str| derived.iter().any(|ident| ident == name);
     if !has_attribute(&item.attrs, "repr") {
@@ -78,14 +79,14 @@ fn make_persistent(item: &mut ItemStruct) -> Result<()> {
     let wanted: [(&str, Path); 3] = [
         ("Clone", parse_quote!(::core::clone::Clone)),
         ("Copy", parse_quote!(::core::marker::Copy)),
-        ("Persistent", parse_quote!(#home::__private::Persistent)),
+        ("Persistent", parse_quote!(#structures::__private::Persistent)),
     ];
     let lacking = wanted.into_iter().filter(|(name, _)| !is_derived(name)).map(|(_, path)| path);
     item.attrs.push(parse_quote!(#[derive(#(#lacking),*)]));
     if !has_attribute(&item.attrs, "persistent") {
-        let home = quote!(#home::__private).to_string().replace(' ', "");
-        let home = LitStr::new(&home, Span::call_site());
-        item.attrs.push(parse_quote!(#[persistent(crate = #home)]));
+        let path = quote!(#structures::__private).to_string().replace(' ', "");
+        let path = LitStr::new(&path, Span::call_site());
+        item.attrs.push(parse_quote!(#[persistent(crate = #path)]));
     }
     Ok(())
 }
@@ -107,7 +108,7 @@ fn has_attribute(attributes: &[Attribute], name: &str) -> bool {
 
 /// The struct, and all that its expansions need to say.
 struct Object<'a> {
-    home: Path,
+    structures: Path,
     vis: &'a Visibility,
     ident: &'a Ident,
     generics: &'a Generics,
@@ -124,11 +125,11 @@ struct Object<'a> {
 
 impl<'a> Object<'a> {
     fn new(item: &'a ItemStruct, is_line: bool) -> Self {
-        let home = home();
+        let structures = structures_crate();
         let medium = medium_ident(&item.generics.to_token_stream());
         let mut declared = item.generics.clone();
         declared.params.push(parse_quote! {
-            #medium: #home::__private::Medium = #home::__private::Mapped
+            #medium: #structures::__private::Medium = #structures::__private::Mapped
         });
         let (_, arguments, _) = declared.split_for_impl();
         let arguments: syn::AngleBracketedGenericArguments = parse_quote!(#arguments);
@@ -142,7 +143,7 @@ impl<'a> Object<'a> {
             handle: format_ident!("{}{HANDLE_SUFFIX}", item.ident),
             shared: format_ident!("{}{SHARED_SUFFIX}", item.ident),
             is_line,
-            home,
+            structures,
         }
     }
 
@@ -154,12 +155,12 @@ impl<'a> Object<'a> {
 
     /// A call that fails in a constant where the struct is too large, with the struct's place.
     fn require_size(&self) -> TokenStream {
-        let (home, ty) = (&self.home, self.ty());
+        let (structures, ty) = (&self.structures, self.ty());
         let check = if self.is_line { "require_line" } else { "require_fits" };
         let span = self.ident.span().resolved_at(Span::call_site());
         let check = Ident::new(check, span);
         // A call begins where its path does: this one where the struct has its name.
-        let path = at(span, quote!(#home::line_tx::#check));
+        let path = at(span, quote!(#structures::line_tx::#check));
         quote_spanned! { span => #path::<#ty>() }
     }
 
@@ -171,30 +172,30 @@ impl<'a> Object<'a> {
     }
 
     fn implementation(&self) -> Vec<TokenStream> {
-        let Object { home, ident, medium, arguments, handle, shared, .. } = self;
+        let Object { structures, ident, medium, arguments, handle, shared, .. } = self;
         let (impl_generics, type_generics, where_clause) = self.generics.split_for_impl();
         vec![quote! {
             #[automatically_derived]
             #[diagnostic::do_not_recommend]
-            impl #impl_generics #home::__private::Transactional for #ident #type_generics
+            impl #impl_generics #structures::__private::Transactional for #ident #type_generics
             #where_clause
             {
-                type Handle<#medium: #home::__private::Medium> = #handle<#arguments>;
-                type Shared<#medium: #home::__private::Medium> = #shared<#arguments>;
+                type Handle<#medium: #structures::__private::Medium> = #handle<#arguments>;
+                type Shared<#medium: #structures::__private::Medium> = #shared<#arguments>;
             }
         }]
     }
 
     fn handle(&self) -> Vec<TokenStream> {
-        let Object { home, vis, medium, declared, handle, .. } = self;
+        let Object { structures, vis, medium, declared, handle, .. } = self;
         let (ty, [summary, methods]) = (self.ty(), self.handle_docs());
         let (impl_generics, type_generics, where_clause) = declared.split_for_impl();
-        let wrapper = self.wrapper(handle, quote!(#home::__private::Tx<#ty, #medium>));
+        let wrapper = self.wrapper(handle, quote!(#structures::__private::Tx<#ty, #medium>));
         let declaration = quote! {
             #[doc = #summary]
             #[doc = ""]
             #[doc = #methods]
-            #vis struct #handle #declared (#home::__private::Tx<#ty, #medium>) #where_clause;
+            #vis struct #handle #declared (#structures::__private::Tx<#ty, #medium>) #where_clause;
         };
         let deref_mut = quote! {
             #[automatically_derived]
@@ -208,15 +209,15 @@ impl<'a> Object<'a> {
     }
 
     fn shared(&self) -> Vec<TokenStream> {
-        let Object { home, vis, medium, declared, handle, shared, .. } = self;
+        let Object { structures, vis, medium, declared, handle, shared, .. } = self;
         let (ty, [summary, methods]) = (self.ty(), self.shared_docs());
         let (impl_generics, type_generics, where_clause) = declared.split_for_impl();
-        let wrapper = self.wrapper(shared, quote!(#home::__private::SharedTx<#ty, #medium>));
+        let wrapper = self.wrapper(shared, quote!(#structures::__private::SharedTx<#ty, #medium>));
         let declaration = quote! {
             #[doc = #summary]
             #[doc = ""]
             #[doc = #methods]
-            #vis struct #shared #declared (#home::__private::SharedTx<#ty, #medium>) #where_clause;
+            #vis struct #shared #declared (#structures::__private::SharedTx<#ty, #medium>) #where_clause;
         };
         let clone = quote! {
             #[automatically_derived]

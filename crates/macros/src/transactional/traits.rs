@@ -88,7 +88,7 @@ pub(super) fn expand(block: &Block<'_>, path: &Path, methods: &[Method<'_>]) -> 
 }
 
 fn method(block: &Block<'_>, path: &TokenStream, method: &Method<'_>) -> TokenStream {
-    let (signature, home, ty) = (&method.item.sig, &block.home, block.ty);
+    let (signature, structures, ty) = (&method.item.sig, &block.structures, block.ty);
     let attributes = kept_attributes(&method.item.attrs);
     let (safety, name, output) = (&signature.safety, &signature.ident, &signature.output);
     let (generics, where_clause) = (&signature.generics, &signature.generics.where_clause);
@@ -113,7 +113,7 @@ fn method(block: &Block<'_>, path: &TokenStream, method: &Method<'_>) -> TokenSt
     quote! {
         #(#attributes)*
         #safety fn #name #generics (#receiver #(, #parameters)*) #output #where_clause {
-            #result.unwrap_or_else(|error| #home::__private::failed(error))
+            #result.unwrap_or_else(|error| #structures::__private::failed(error))
         }
     }
 }

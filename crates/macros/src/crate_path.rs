@@ -1,4 +1,4 @@
-//! What the crates that expansions name are called where a macro is used.
+//! Paths of our crates, as code must write them where a macro is used.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::Span;
@@ -10,7 +10,7 @@ const FACADE: &str = "remanent";
 /// The path of `package`, or of `module` in the facade where only that is a dependency.
 ///
 /// Where neither is found the path is the package's own, and the compiler says that it is missing.
-pub(crate) fn path_of(package: &str, module: &str) -> Path {
+pub(crate) fn crate_path(package: &str, module: &str) -> Path {
     let ident = |name: &str| Ident::new(name, Span::call_site());
     if let Some(name) = name_of(package) {
         let name = ident(&name);
