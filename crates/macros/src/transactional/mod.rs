@@ -2,12 +2,8 @@
 //! `impl` block of it, the methods of these handles.
 
 mod arguments;
-mod block;
-mod docs;
-mod inherent;
+mod impl_block;
 mod object;
-mod signature;
-mod traits;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -25,7 +21,7 @@ const SHARED_SUFFIX: &str = "Shared";
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let error = match syn::parse2(item.clone()) {
         Ok(Item::Struct(item)) => return object::expand(arguments, item),
-        Ok(Item::Impl(item)) => return block::expand(arguments, item),
+        Ok(Item::Impl(item)) => return impl_block::expand(arguments, item),
         Ok(other) => refuse(&other),
         Err(error) => error,
     };

@@ -5,9 +5,9 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, Expr, ExprLit, Lit, Meta, TypePath};
 
-use super::arguments::OnErr;
-use super::block::{Method, kept_attributes};
+use super::method::{Method, kept_attributes};
 use super::signature::Access;
+use crate::transactional::arguments::OnErr;
 
 /// All that the method says of itself, and the errors that the handle adds.
 pub(super) fn of_handle(method: &Method<'_>) -> TokenStream {

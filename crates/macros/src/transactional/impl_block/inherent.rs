@@ -3,9 +3,11 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 
-use super::block::{Block, Method, kept_attributes};
+use super::block::Block;
+use super::docs;
+use super::method::{Method, kept_attributes};
 use super::signature::{Access, output_type, self_lifetime, with_self_named};
-use super::{HANDLE_SUFFIX, SHARED_SUFFIX, docs};
+use crate::transactional::{HANDLE_SUFFIX, SHARED_SUFFIX};
 
 /// Whose methods are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
