@@ -74,4 +74,5 @@ mod slowdown;
 mod wal_index;
 
 pub use error::{Error, Result};
-pub use ffi::host::{Host, register};
+pub use ffi::host::Host;
+pub use ffi::register::register;
