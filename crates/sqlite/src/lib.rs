@@ -59,12 +59,12 @@
 #![deny(unsafe_code)]
 
 mod batch;
-mod beside;
 mod codes;
 mod content;
 mod database;
 mod error;
 mod ffi;
+mod file_database;
 mod journals;
 mod locks;
 mod names;

@@ -15,7 +15,7 @@ use super::shim::{self, SHIM_LEN};
 use crate::database::{self, DatabaseFile};
 use crate::journals::{JournalFile, Journals};
 use crate::names::{JournalKind, Place, split_journal};
-use crate::{Error, Result, beside, codes};
+use crate::{Error, Result, codes, file_database};
 
 /// Bytes of a path that SQLite has room for.
 const PATH_LEN: c_int = 1024;
@@ -142,7 +142,7 @@ unsafe extern "C" fn journal_vfs_open(
 ) -> c_int {
     let arguments = Arguments { name, file, flags, out_flags };
     // SAFETY: the arguments are SQLite's.
-    unsafe { open_with(vfs, arguments, beside::find_journals, open_database_file) }
+    unsafe { open_with(vfs, arguments, file_database::journals, open_database_file) }
 }
 
 /// What `xOpen` is called with.
@@ -231,7 +231,7 @@ unsafe fn open_database_file(
     let settings = unsafe { registered.settings(name) }?;
     // SAFETY: the name of a database is a path.
     let journals =
-        beside::journals_for(unsafe { path(name) }, &settings, arguments.may_create())?;
+        file_database::open_journals(unsafe { path(name) }, &settings, arguments.may_create())?;
     // SAFETY: SQLite has as much room as we asked for.
     let inner = unsafe { shim::inner(file) };
     // SAFETY: there is room for a file of the default VFS, and the arguments are SQLite's.
@@ -294,7 +294,7 @@ unsafe extern "C" fn journal_vfs_delete(
     sync: c_int,
 ) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { delete_with(vfs, name, sync, beside::find_journals) }
+    unsafe { delete_with(vfs, name, sync, file_database::journals) }
 }
 
 /// # Safety
@@ -342,7 +342,7 @@ unsafe extern "C" fn journal_vfs_access(
     is_there: *mut c_int,
 ) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { access_with(vfs, name, flags, is_there, beside::find_journals) }
+    unsafe { access_with(vfs, name, flags, is_there, file_database::journals) }
 }
 
 /// # Safety

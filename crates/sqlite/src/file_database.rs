@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::{Error, Result};
 
 /// The journals for the database at `database`, in the pool that the URI names.
-pub(crate) fn journals_for(
+pub(crate) fn open_journals(
     database: &Path,
     settings: &Settings,
     may_create: bool,
@@ -40,7 +40,7 @@ pub(crate) fn journals_for(
 ///
 /// SQLite asks for those of another database when it recovers one that was changed together with it. They are found if they
 /// are in the same pool.
-pub(crate) fn find_journals(database: &Path) -> Result<Option<Arc<Journals>>> {
+pub(crate) fn journals(database: &Path) -> Result<Option<Arc<Journals>>> {
     match Journals::of(database) {
         Some(journals) => Ok(Some(journals)),
         None => Journals::in_pools_in_use(database, &base_of_file(database)),
