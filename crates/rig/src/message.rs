@@ -3,6 +3,7 @@
 //! What was acknowledged is known outside the machine alone, which loses its memory when the power fails.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -69,6 +70,18 @@ pub(crate) enum Message {
     /// The rig cannot go on.
     Failed(String),
 }
+
+/// Something acknowledged is gone or damaged: what the rig looks for.
+#[derive(Debug)]
+pub(crate) struct Lost(pub(crate) Vec<String>);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Lost {}
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,8 @@ mod disk;
 mod image;
 mod kernel;
 mod machine;
-mod measure;
+pub(crate) mod measure;
 mod report;
-
-pub(crate) use measure::measure;
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};

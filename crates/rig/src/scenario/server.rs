@@ -13,11 +13,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value as Json;
 
 use super::entries::{Entries, Key, Members, Mix, Source, Value, Write, number, settle};
-use super::{Load, Lost, Opened, Program, Scenario, Storage, in_threads};
+use super::{Load, Opened, Scenario, Storage, in_threads};
 use crate::guest::Guest;
 use crate::guest::process::{output, run, said};
 use crate::guest::resp::{Answer, Client};
-use crate::message::Past;
+use crate::message::{Lost, Past};
+use crate::program::Program;
 use crate::random::Random;
 
 /// The scenario, and the one that must fail.

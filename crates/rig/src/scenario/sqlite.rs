@@ -11,10 +11,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::server::{check_backing, check_pool};
-use super::{Load, Lost, Opened, Program, Scenario, in_threads};
+use super::{Load, Opened, Scenario, in_threads};
 use crate::guest::Guest;
 use crate::guest::process::said;
-use crate::message::Past;
+use crate::message::{Lost, Past};
+use crate::program::Program;
 use crate::random::Random;
 
 /// The scenario.

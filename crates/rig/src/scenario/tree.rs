@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Lost, in_threads};
+use super::in_threads;
 use crate::guest::{Guest, remove_directory};
-use crate::message::Past;
+use crate::message::{Lost, Past};
 use crate::random::Random;
 
 pub(crate) const WRITERS: usize = 3;
