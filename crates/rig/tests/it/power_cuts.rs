@@ -2,12 +2,12 @@
 //!
 //! These tests need QEMU and what goes into its machine (`ci/test` installs it); docs/power-cuts.md says what they show.
 //! `REMANENT_RIG_CUTS` sets the number of cuts, `REMANENT_SEED` repeats a run.
-#![cfg(feature = "client-tests")]
 
-use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
+
+use super::rig;
 
 /// Each machine wants two cores: one at a time, or deadlines mean nothing.
 static TURN: Mutex<()> = Mutex::new(());
@@ -23,13 +23,6 @@ fn available() -> bool {
         eprintln!("not run: {error}");
     }
     output.status.success()
-}
-
-fn rig(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_remanent-rig"))
-        .args(arguments)
-        .output()
-        .expect("the rig's program runs")
 }
 
 /// Runs a scenario and returns its report, with whether it found no loss.
@@ -152,11 +145,4 @@ fn berkeley_db_is_measured_on_every_disk() {
         let claims = report["claims"].as_array().expect("a list");
         assert!(claims.iter().any(|claim| claim["id"] == id.as_str()), "{id}: {claims:#?}");
     }
-}
-
-#[test]
-fn a_scenario_that_is_not_there_is_refused_with_those_that_are() {
-    let output = rig(&["run", "none"]);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success() && error.contains("ext4-baseline"), "{error}");
 }
