@@ -30,7 +30,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Past {
     /// Of each round that was checked, how many writes of each writer were found.
-    pub(crate) settled: Vec<Vec<u64>>,
+    pub(crate) kept: Vec<Vec<u64>>,
     /// Of the round after those, which a power cut ended, how many writes of each writer were
     /// acknowledged; nothing when there was none.
     pub(crate) acknowledged: Vec<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Past {
 impl Past {
     /// The number of the round that was not yet checked, or that comes next.
     pub(crate) fn round(&self) -> u64 {
-        self.settled.len() as u64
+        self.kept.len() as u64
     }
 }
 

@@ -90,7 +90,7 @@ fn serve(guest: &Guest, lines: &mpsc::Receiver<String>) -> Result<std::convert::
     let mut past = guest.job.past.clone();
     let opened = scenario.open(guest, &past)?;
     if !past.acknowledged.is_empty() {
-        past.settled.push(opened.kept.clone());
+        past.kept.push(opened.kept.clone());
     }
     guest.port.tell(&Message::Checked { kept: opened.kept, facts: opened.facts });
     let answer = lines.recv().context("the host is gone")?;
