@@ -1,9 +1,9 @@
-//! States and images told apart by their hashes.
+//! Hashes of states and images, and sets of them.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher, Hash, Hasher};
 
-/// The hash of a value; the same in every run of the program.
+/// The hash of a value: the same in every run of the program.
 pub(crate) fn hash_of(value: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
@@ -13,7 +13,7 @@ pub(crate) fn hash_of(value: &impl Hash) -> u64 {
 /// A set of numbers that are hashes already.
 pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<Identity>>;
 
-/// Hashes a hash to itself.
+/// Returns the hash itself, unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Identity(u64);
 

@@ -1,18 +1,19 @@
-//! `remanent-crashsim` tests data structures in persistent memory by crashing them in simulation.
+//! Tests data structures in persistent memory by crashing them in simulation.
 //!
-//! Describe a structure as a [`Subject`] and call [`explore`], or [`mutate`] to test the tests. On its own, [`Sim`] is a
-//! [`Medium`](remanent_pmem::Medium) with [counters](Sim::counters), and [`litmus`] shows the persistency model at work.
+//! Describe a structure as a [`Subject`] and call [`explore`]; call [`mutate`] to test the tests.
+//! On its own, [`Sim`] is a [`Medium`](remanent_pmem::Medium) with [counters](Sim::counters), and
+//! [`litmus`] lists what a crash may leave of a few stores.
 //!
-//! How the parts follow one another:
+//! An exploration goes through these parts of the source:
 //!
-//! | part | does |
+//! | part | what it does |
 //! |---|---|
-//! | `explore/record.rs` | runs a [`Workload`] on a [`Sim`], under a [`Schedule`]; out come events and answers |
-//! | `crash/pending.rs` | follows the events: what is durable for certain at each of them, and what is pending |
-//! | `crash/image.rs` | numbers what a crash there may leave |
-//! | `oracle/` | works out which states are right there |
-//! | `explore/judge.rs` | recovers an image, compares, goes on |
-//! | `explore/seed.rs` | does it for all points and images, and again for the life after the crash |
+//! | `explore/record.rs` | runs a [`Workload`] on a [`Sim`] under a [`Schedule`]: events, answers |
+//! | `crash/pending.rs` | follows the events: which stores are durable, and which are pending |
+//! | `crash/image.rs` | numbers the images that a crash may leave |
+//! | `oracle/` | finds the states that are right after a crash |
+//! | `explore/judge.rs` | recovers an image, compares its state with the oracle, and uses it |
+//! | `explore/seed.rs` | does this for all points and images, and for the life after a crash |
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]

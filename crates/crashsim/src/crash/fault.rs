@@ -1,4 +1,4 @@
-//! What goes wrong beside the crash.
+//! Faults injected into images, beside the crash.
 
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 use serde::Serialize;
@@ -8,36 +8,39 @@ use crate::rng::{Rng, mix};
 use crate::sim::Sim;
 use crate::sim::trace::Event;
 
-/// Faults to inject, each in so many more images at every crash point of a run.
+/// Faults to inject. Each number is that of additional images at every crash point of a run.
 ///
-/// With write disturbance the oracle stays as it is: a structure declares to survive it. With the others
-/// an error from `open`, `observe` or `check` is right too, and so is a refused operation; what is never
-/// right is a panic, an endless loop, or an answer after the medium reported a fault.
+/// Write disturbance leaves the oracle as it is: a structure that is tested with it claims to
+/// survive it. With the other faults, errors from `open`, `observe` and `check` and refused
+/// operations are accepted. A panic, an endless loop, or an answer after the medium reported a
+/// fault never is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
     /// A line that was being written back holds garbage in some or all of its words.
     pub disturbed: u64,
-    /// A line that was being written back holds garbage, but only in words that were stored to and not yet durable: on
-    /// memory whose writes mask the words of a line that they do not mean. In lives after a crash, too.
+    /// A line that was being written back holds garbage, but only in words that were stored and not
+    /// yet durable. This is memory whose writes mask the other words of a line. Lives after a crash
+    /// meet this fault, too.
     pub disturbed_words: u64,
     /// A line that holds data cannot be read.
     pub poisoned: u64,
-    /// The medium ends early, at a page.
+    /// The medium is truncated at a page.
     pub truncated: u64,
-    /// The file system is full: of the calls of `grow`, `commit` and `release` that follow the creation, one of the first
-    /// so many fails, another one with each seed; and so does one in each life after a crash. No images of its own.
+    /// The file system is full, so that a call of `grow`, `commit` or `release` fails. Of the first
+    /// so many calls after creation, one fails, another one with each seed. One fails in each life
+    /// after a crash, too. This adds no images.
     pub full: u64,
 }
 
 /// One fault in one image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Injected {
-    /// A unit of so many words, from the given one, was disturbed.
+    /// A unit of this many words, starting at the given one, was disturbed.
     Disturbed {
         word: u32,
         words: u32,
     },
-    /// Words that were disturbed, each by itself or all in the same way.
+    /// These words were disturbed, each by itself or all with the same value.
     DisturbedWords {
         words: Vec<u32>,
         are_alike: bool,
@@ -51,17 +54,17 @@ pub(crate) enum Injected {
 }
 
 impl Injected {
-    /// Whether errors are right answers.
+    /// Whether the structure may answer with errors.
     pub(crate) fn excuses_errors(&self) -> bool {
         !matches!(self, Injected::Disturbed { .. } | Injected::DisturbedWords { .. })
     }
 
-    /// Whether a second crash is explored after it, as after a crash without a fault.
+    /// Whether the life after this fault is crashed, too, as after a crash without a fault.
     pub(crate) fn may_be_followed(&self) -> bool {
         matches!(self, Injected::DisturbedWords { .. })
     }
 
-    /// Puts the fault into the medium; what changes can be rolled back but for poison.
+    /// Puts the fault into the medium. A roll back undoes all of it but poison.
     pub(crate) fn inject(&self, sim: &Sim, rng: &mut Rng) {
         match *self {
             Injected::Disturbed { word, words } => {
@@ -86,7 +89,7 @@ impl Injected {
         }
     }
 
-    /// Ends what a roll back does not.
+    /// Undoes what a roll back does not.
     pub(crate) fn heal(&self, sim: &Sim) {
         if let Injected::Poisoned { line } = *self {
             sim.unmark([line]);
@@ -117,12 +120,12 @@ impl Injected {
 }
 
 impl Faults {
-    /// The call that fails in the run of this seed for want of room, from 1.
+    /// Number, from 1, of the call for room that fails in the run of this seed.
     pub(crate) fn full_at(&self, seed: u64) -> Option<u64> {
         Some(seed.checked_rem(self.full)? + 1)
     }
 
-    /// The same in lives after a crash of that run: these are short.
+    /// The same for lives after a crash of that run, which are short.
     pub(crate) fn full_at_again(&self, seed: u64) -> Option<u64> {
         let number = mix(seed) % self.full.clamp(1, CALLS_OF_A_LIFE);
         (self.full > 0).then_some(number + 1)
@@ -133,12 +136,12 @@ impl Faults {
         self.disturbed + self.poisoned + self.truncated + self.disturbed_words
     }
 
-    /// Those that a second crash may meet as well: what the medium does at every crash.
+    /// The faults that a second crash meets as well: what the medium does at every crash.
     pub(crate) fn nested(&self) -> Faults {
         Faults { disturbed_words: self.disturbed_words, ..Faults::default() }
     }
 
-    /// The fault of one of these images; `None` where there is nothing to hurt.
+    /// Chooses the fault of an additional image; `None` if there is nothing to damage.
     pub(crate) fn choose(
         &self,
         number: u64,
@@ -160,13 +163,13 @@ impl Faults {
         }
         let pages = u64::from(sim.words_len()) * WORD_LEN / PAGE_LEN;
         let used = places.written.last().map_or(0, |line| u64::from(*line) * 64 / PAGE_LEN + 1);
-        // Half of the cuts go through what is in use, the rest anywhere.
+        // Half of the truncations fall into what is in use, the others anywhere.
         let end = if rng.one_in(2) { used.clamp(1, pages.max(1)) } else { pages.max(1) };
         Some(Injected::Truncated { pages: rng.below(end) as u32 })
     }
 }
 
-/// Where faults may strike at one crash point.
+/// Where faults can strike at one crash point.
 #[derive(Clone, Debug)]
 pub(crate) struct Places<'a> {
     /// Units that are being written back.
@@ -180,7 +183,7 @@ pub(crate) struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// The places at a moment at which this is pending.
+    /// The places while `pending` is not durable.
     pub(crate) fn new(pending: &Pending, written: &'a [u32]) -> Self {
         let (in_flight, words) = (pending.in_flight(), pending.words_in_flight());
         Places { in_flight, words, unit_words: pending.unit_words(), written }
@@ -214,7 +217,7 @@ impl Written {
     }
 }
 
-/// Some of the words that are being written, of one unit or of all: at least one.
+/// Chooses at least one of the words that are being written, in one unit or in all.
 fn choose_words(places: &Places<'_>, rng: &mut Rng) -> Option<Injected> {
     let mut units: Vec<u32> = places.words.iter().map(|word| word / places.unit_words).collect();
     units.dedup();
@@ -228,12 +231,13 @@ fn choose_words(places: &Places<'_>, rng: &mut Rng) -> Option<Injected> {
     Some(Injected::DisturbedWords { words, are_alike: rng.one_in(3) })
 }
 
-/// Calls for room in the life after a crash, about.
+/// Approximate number of calls for room in the life after a crash.
 const CALLS_OF_A_LIFE: u64 = 3;
 /// Words that a description names.
 const SHOWN_MAX: usize = 8;
 
-/// Garbage, often of a kind that may be taken for something: nothing, a small number, what is there but for a bit.
+/// Garbage that often looks plausible: zero, a small number, or the present value with one bit
+/// flipped.
 fn plausible(rng: &mut Rng, found: u64) -> u64 {
     match rng.below(5) {
         0 => 0,

@@ -1,9 +1,9 @@
-//! The images a crash may leave, numbered.
+//! Numbered images that a crash may leave.
 //!
-//! What is pending falls into components that survive independently of one another: a line (or sector)
-//! with its ordinary stores, a word that was streamed, a page that was given back, the file's length. Each has a few
-//! outcomes; an image chooses one of each. An image is known by its number, so that one can be
-//! asked for again.
+//! Pending stores form components that survive independently of each other: a line (or sector) with
+//! its ordinary stores, a word that was streamed, a released page, the length of the file. Each
+//! component has a few outcomes, and an image chooses one of each. Its number identifies the image,
+//! so that a report can ask for it again.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,63 +23,65 @@ struct Write {
     seq: u64,
 }
 
-/// One outcome of a component: words to change, and what that does to the hash of the medium.
+/// One outcome of a component: the words that change, and how they change the hash of the medium.
 #[derive(Clone, Debug)]
 struct Outcome {
     writes: Range<usize>,
     hash: u64,
 }
 
-/// Something that survives or not, independently of everything else.
+/// Stores that survive or not, independently of all others.
 #[derive(Clone, Debug)]
 struct Component {
-    /// Outcomes beside the one where nothing survives, in the order of what happened.
+    /// All outcomes but the one where nothing survives, in the order of events.
     outcomes: Range<usize>,
-    /// The number of the outcome where everything survives; 0 when that is as if nothing had.
+    /// Number of the outcome where everything survives; 0 if that equals the one where nothing
+    /// does.
     full: u32,
 }
 
 impl Component {
-    /// Outcomes, the one where nothing survives included.
+    /// Number of outcomes, with the one where nothing survives.
     fn count(&self) -> u64 {
         self.outcomes.len() as u64 + 1
     }
 }
 
-/// Everything a crash at one point may leave.
+/// All images of a crash at one point.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     components: Vec<Component>,
     outcomes: Vec<Outcome>,
     writes: Vec<Write>,
-    /// Whether a word occurs in two components, so that the later store must win.
+    /// Whether a word occurs in two components. The later store must then win.
     overlap: bool,
-    /// Lengths in pages that the file may have, the durable one first; they are the outcomes of the first component where
-    /// they are several.
+    /// Lengths in pages that the file may have, the durable one first. If there are several, they
+    /// are the outcomes of the first component.
     lens: Vec<u32>,
     seed: u64,
     total: u64,
     sampled: bool,
 }
 
-/// One outcome of each component.
+/// The outcome of each component in one image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Choice {
     outcomes: Vec<u32>,
 }
 
 impl Choice {
-    /// The outcome of a component; 0 when nothing of it survives.
+    /// The outcome of a component; 0 if nothing of it survives.
     pub(crate) fn outcome(&self, component: usize) -> u32 {
         self.outcomes[component]
     }
 }
 
 impl Images {
-    /// The images at a moment whose durable words are in `sim`.
+    /// The images at a moment. `sim` holds the durable words.
     ///
-    /// All of them are numbered when they are at most `full_max`; else `samples` are: none of the pending
-    /// stores, all of them, each component alone, all but one, and random ones drawn from `seed`.
+    /// Up to `full_max` images, all are numbered. Otherwise `samples` of them are: none of the
+    /// pending stores, all of them, each component alone, all but one, and random ones drawn from
+    /// `seed`.
     pub(crate) fn new(
         pending: &Pending,
         sim: &Sim,
@@ -121,7 +123,7 @@ impl Images {
         self.sampled
     }
 
-    /// What the image of this number chooses.
+    /// Chooses the outcomes of the image with this number.
     pub(crate) fn choice(&self, number: u64, choice: &mut Choice) {
         let outcomes = &mut choice.outcomes;
         outcomes.clear();
@@ -142,7 +144,7 @@ impl Images {
         let (alone, target) = match number {
             0 => (true, count),
             1 => (false, count),
-            // Each alone and all but one, while they fit into half of the samples.
+            // Each component alone and all but one, as long as they fit into half of the samples.
             _ if (number - 2) / 2 < count && 4 * count <= self.total => {
                 (number.is_multiple_of(2), (number - 2) / 2)
             }
@@ -167,7 +169,7 @@ impl Images {
         );
     }
 
-    /// The hash of the medium with this image, when that of the durable words is `hash`.
+    /// Hash of the medium with this image; `hash` is that of the durable words.
     pub(crate) fn hash(&self, choice: &Choice, hash: u64, sim: &Sim) -> u64 {
         let pages = self.len(choice);
         let hash = hash ^ len_hash(pages, sim);
@@ -180,7 +182,7 @@ impl Images {
         self.chosen(choice).fold(hash, |hash, outcome| hash ^ outcome.hash)
     }
 
-    /// Whether the words of what was chosen are those of the image.
+    /// Whether the image is just the words of the chosen outcomes.
     fn is_simple(&self) -> bool {
         !self.overlap && self.lens.len() == 1
     }
@@ -193,7 +195,7 @@ impl Images {
         }
     }
 
-    /// Words that a length in pages takes away, as zeros: what is found there when the file grows again.
+    /// Words behind a length in pages, as zeros: what is read there after the file grows again.
     fn cut_off(&self, pages: u32, sim: &Sim) -> impl Iterator<Item = (u32, u64)> {
         let from = if self.lens.len() == 1 { u32::MAX } else { pages * PAGE_WORDS };
         sim.used_words(from).map(|word| (word, 0))
@@ -227,7 +229,7 @@ impl Images {
         self.components.iter().map(lines_of).collect()
     }
 
-    /// The choice in words: what survives of what.
+    /// Describes what survives of each component.
     pub(crate) fn describe(&self, choice: &Choice) -> String {
         let mut survivors: Vec<String> = Vec::new();
         let skipped = usize::from(self.lens.len() > 1);
@@ -256,7 +258,7 @@ impl Images {
         )
     }
 
-    /// Words that the image changes, in a file of so many pages.
+    /// Words that the image changes in a file of this many pages.
     fn final_words(&self, choice: &Choice, pages: u32) -> Vec<(u32, u64)> {
         let mut last: BTreeMap<u32, Write> = BTreeMap::new();
         for write in self.chosen(choice).flat_map(|outcome| &self.writes[outcome.writes.clone()]) {
@@ -269,7 +271,7 @@ impl Images {
         last.into_values().filter(is_inside).map(|write| (write.word, write.value)).collect()
     }
 
-    /// The file's length: the durable one, or any that it was given since.
+    /// Adds the length of the file: the durable one, or any that was set since.
     fn add_lens(&mut self, lens: &[u32]) {
         if lens.is_empty() {
             return;
@@ -312,8 +314,8 @@ impl Images {
         builder.finish();
     }
 
-    /// A page that was given back: old or zero as a whole, and in either case with what was stored
-    /// before or after, respectively, all or nothing.
+    /// Adds a released page: its old content, or zeros. Either comes with all or none of the stores
+    /// before or after the release, respectively.
     fn add_page(&mut self, pending: &Pending, sim: &Sim, page: u32, seq: u64) {
         let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
         let units = pending.unit_of(words.start)..pending.unit_of(words.end);
@@ -340,7 +342,7 @@ impl Images {
 struct Builder<'a> {
     images: &'a mut Images,
     sim: &'a Sim,
-    /// Words that differ from what is durable; with `overlap`, all words that were stored.
+    /// Words that differ from the durable ones; with `overlap`, all words that were stored.
     content: Vec<Write>,
     /// Whether another component may write the same words.
     overlap: bool,
@@ -362,7 +364,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The present content is an outcome; it counts once.
+    /// Adds the present content as an outcome, unless it is known.
     fn add_outcome(&mut self) {
         let hash = self.content.iter().fold(0, |hash, write| {
             let durable = word_hash(write.word, self.sim.peek(write.word));
@@ -393,7 +395,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What a length in pages contributes to the hash of a medium: nothing when it is the first one.
+/// Hash of a length in pages, to be combined with that of the words: 0 for the initial length.
 fn len_hash(pages: u32, sim: &Sim) -> u64 {
     let first = sim.options().len.div_ceil(PAGE_LEN);
     if u64::from(pages) == first { 0 } else { mix(u64::from(pages) << 32) }

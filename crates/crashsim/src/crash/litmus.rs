@@ -1,4 +1,4 @@
-//! What a crash may leave of a few stores, in full.
+//! Litmus tests: everything that a crash may leave of a few stores.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,13 @@ use crate::sim::{Sim, SimOptions};
 
 /// Every combination of the words at `offsets` that a crash of `program` may leave.
 ///
-/// With [`Points::Fences`] the power fails right after the program ran, with [`Points::Stores`] at any
-/// moment of it. The program runs alone; [`Sim::as_thread`] lets it act for several threads.
+/// With [`Points::Fences`] the power fails right after the program; with [`Points::Stores`] it may
+/// also fail at any moment during the program. The program runs alone; [`Sim::as_thread`] lets it
+/// act for several threads.
 ///
 /// # Examples
 ///
-/// Two lines are unordered, and one that was not flushed may survive all the same:
+/// Two lines are unordered, and a line that was not flushed may survive all the same:
 ///
 /// ```
 /// use remanent_crashsim::{Points, SimOptions, litmus};
@@ -32,7 +33,7 @@ use crate::sim::{Sim, SimOptions};
 ///
 /// # Panics
 ///
-/// When the images at some moment are more than 2²⁰: that is no litmus test.
+/// When there are more than 2²⁰ images at some moment, too many for a litmus test.
 pub fn litmus(
     options: &SimOptions,
     points: Points,

@@ -1,4 +1,5 @@
-//! What a crash leaves of the medium: what is pending at a moment, the images that this allows, and faults beside them.
+//! What a crash may leave of the medium: pending stores, the images that they allow, and injected
+//! faults.
 
 pub(crate) mod fault;
 pub(crate) mod image;

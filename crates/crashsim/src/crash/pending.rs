@@ -1,18 +1,21 @@
-//! The persistency model: what is durable for certain, and what is still on its way.
+//! The persistency model: which stores are certainly durable, and which are pending.
 //!
-//! The assumptions are those of the medium's documentation:
+//! The assumptions are those of the medium's documentation (docs/model.md):
 //!
 //! 1. An aligned word of 8 bytes is stored whole or not at all.
-//! 2. Ordinary stores to one line become durable in program order: a crash leaves a *prefix* of them.
-//! 3. Different lines are unordered, unless the first was flushed and fenced before the second was stored.
+//! 2. Ordinary stores to one line become durable in program order: a crash leaves a *prefix* of
+//!    them.
+//! 3. Different lines are unordered, unless the first was flushed and fenced before the second was
+//!    stored.
 //! 4. Any line may become durable at any time, flushed or not.
-//! 5. Streaming stores are ordered by a fence alone; each of their words is on its own.
+//! 5. Only a fence orders streaming stores; until then each of their words survives by itself.
 //! 6. A locked instruction does not make its own line durable.
-//! 7. With [`Granularity::Page`] the flushed unit is the page and the atomic one a sector of 512 bytes.
-//! 10. Growth and holes are durable after a sync of the file; a hole also once something is durable that was stored to
-//!     its page since.
+//! 7. With [`Granularity::Page`] the flushed unit is the page and the atomic unit a sector of 512
+//!    bytes.
+//! 10. Growth and holes are durable after a sync of the file. A hole is also durable once a later
+//!     store to its page is.
 //!
-//! [`Pending`] follows a trace and keeps the words of the medium at what is durable *for certain*;
+//! [`Pending`] follows a trace. The words of the medium always hold what is durable *for certain*;
 //! [`image`](super::image) enumerates what else a crash may leave.
 
 use std::collections::BTreeMap;
@@ -21,53 +24,54 @@ use crate::rng::mix;
 use crate::sim::trace::{Event, PAGE_WORDS, StoreKind};
 use crate::sim::{Class, Granularity, Sim, SimOptions};
 
-/// A store that is not durable for certain.
+/// A store that may be lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     pub(crate) seq: u64,
     pub(crate) word: u32,
     pub(crate) value: u64,
     pub(crate) kind: StoreKind,
-    /// Whether a later store to the same word is durable already, so that this one is history.
+    /// Whether a later store to the same word is already durable, so that this one no longer
+    /// matters.
     pub(crate) is_past: bool,
     thread: u16,
 }
 
-/// A page that was given back, but not durably.
+/// A released page whose release may be lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Punched {
     pub(crate) seq: u64,
 }
 
-/// What one thread waits for at its next fence.
+/// What the next fence of a thread waits for.
 #[derive(Clone, Debug, Default)]
 struct Waiting {
-    /// Units, each with the last store that the flush covered.
+    /// Units, each with the sequence number of the last store that the flush covered.
     flushed: Vec<(u32, u64)>,
     streamed: Vec<u32>,
 }
 
-/// Everything that is not durable for certain at one moment of a trace.
+/// Everything that is not certainly durable at one moment of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     class: Class,
     granularity: Granularity,
     seq: u64,
-    /// By unit (line or sector), the ordinary stores in coherence order.
+    /// Ordinary stores by unit (line or sector), in coherence order.
     pub(crate) units: BTreeMap<u32, Vec<Stored>>,
-    /// By word, the streaming stores in coherence order.
+    /// Streaming stores by word, in coherence order.
     pub(crate) streams: BTreeMap<u32, Vec<Stored>>,
-    /// By page.
+    /// Released pages.
     pub(crate) punched: BTreeMap<u32, Punched>,
     /// Lengths in pages, ascending, that the file was given since it was last synced.
     pub(crate) lens: Vec<u32>,
     waiting: Vec<Waiting>,
-    /// Depends on the durable words, and on nothing else.
+    /// Hash of the durable words.
     pub(crate) hash: u64,
 }
 
 impl Pending {
-    /// Nothing is pending, and the durable words hash to `hash`.
+    /// Nothing is pending; `hash` is the hash of the durable words.
     pub(crate) fn new(options: &SimOptions, hash: u64) -> Self {
         Pending {
             class: options.class,
@@ -95,7 +99,7 @@ impl Pending {
         }
     }
 
-    /// Units that are being written back: flushed by some thread that did not fence yet.
+    /// Units that are being written back: flushed by a thread that has not fenced yet.
     pub(crate) fn in_flight(&self) -> Vec<u32> {
         let mut units: Vec<u32> = self
             .waiting
@@ -110,7 +114,7 @@ impl Pending {
         units
     }
 
-    /// Words that are being written back: stored, then flushed by some thread that did not fence yet.
+    /// Words that are being written back: stored, then flushed by a thread that has not fenced yet.
     pub(crate) fn words_in_flight(&self) -> Vec<u32> {
         let mut words = Vec::new();
         for waiting in &self.waiting {
@@ -126,13 +130,13 @@ impl Pending {
         words
     }
 
-    /// Takes the next event of the trace; what it makes durable is written to `sim`.
+    /// Processes the next event of the trace. Writes to `sim` what the event makes durable.
     pub(crate) fn advance(&mut self, event: &Event, sim: &Sim) {
         self.seq += 1;
         match *event {
             Event::Grow { pages } if self.class == Class::Process => sim.set_len(pages),
             Event::Grow { pages } => self.lens.push(pages),
-            // What a crash leaves of an allocation is room, which has no limit here.
+            // A crash leaves room allocated, and room is not limited here.
             Event::Commit { .. } => {}
             Event::Sync { .. } => self.sync(sim),
             Event::Store { word, value, .. } if self.class == Class::Process => {
@@ -158,8 +162,8 @@ impl Pending {
         }
     }
 
-    /// The process was killed. Nobody fences any more for what its threads flushed; what they streamed is durable, since
-    /// buffers of a CPU do not outlive the thread that filled them (assumption 5).
+    /// The process was killed: no thread will fence for its flushes any more. Streamed stores are
+    /// durable, since the CPU's buffers drain when the thread ends (assumption 5).
     pub(crate) fn outlive_process(&mut self, sim: &Sim) {
         self.waiting.clear();
         for word in self.streams.keys().copied().collect::<Vec<_>>() {
@@ -173,7 +177,7 @@ impl Pending {
         }
     }
 
-    /// Writes everything that is pending into `sim`: what the next process finds there.
+    /// Writes everything pending into `sim`: this is what the next process finds.
     pub(crate) fn show_all(&self, sim: &Sim) {
         if let Some(&pages) = self.lens.last() {
             sim.set_len(pages);
@@ -189,7 +193,7 @@ impl Pending {
         sim.poke_all(writes.into_iter().map(|(_, word, value)| (word, value)));
     }
 
-    /// A page was given back.
+    /// A page was released.
     fn punch(&mut self, page: u32, sim: &Sim) {
         let words = page * PAGE_WORDS..(page + 1) * PAGE_WORDS;
         let units = self.unit_of(words.start)..self.unit_of(words.end);
@@ -197,7 +201,7 @@ impl Pending {
             && self.units.range(units).next().is_none()
             && self.streams.range(words.clone()).next().is_none()
             && words.clone().all(|word| sim.peek(word) == 0);
-        // Zeros for certain are zeros with and without the hole.
+        // Certain zeros stay zeros, with and without the hole.
         if is_blank {
             return;
         }
@@ -241,7 +245,7 @@ impl Pending {
         }
     }
 
-    /// Makes the stores of a unit up to `seq` durable.
+    /// Makes the stores to a unit up to `seq` durable.
     fn make_unit_durable(&mut self, unit: u32, seq: u64, sim: &Sim) {
         let Some(stores) = self.units.get_mut(&unit) else { return };
         let count = stores.partition_point(|stored| stored.seq <= seq);
@@ -264,7 +268,8 @@ impl Pending {
         }
     }
 
-    /// What was stored to a page after it was given back cannot be durable without that.
+    /// Makes the hole durable that this store came after: a store to a released page implies its
+    /// release.
     fn make_hole_before_durable(&mut self, stored: &Stored, sim: &Sim) {
         let page = stored.word / PAGE_WORDS;
         if self.punched.get(&page).is_some_and(|punched| punched.seq < stored.seq) {
@@ -272,7 +277,7 @@ impl Pending {
         }
     }
 
-    /// Makes the streaming stores that `thread` did to a word durable, and those before them.
+    /// Makes the streaming stores of `thread` to a word durable, and those before them.
     fn make_stream_durable(&mut self, word: u32, thread: u16, sim: &Sim) {
         let mut streamed = self.streams.get(&word).into_iter().flatten().rev();
         if let Some(&last) = streamed.find(|stored| stored.thread == thread) {
@@ -285,7 +290,7 @@ impl Pending {
         self.make_stream_durable_up_to(word, last, sim);
     }
 
-    /// Makes the streaming stores to a word durable up to the one of this number.
+    /// Makes the streaming stores to a word durable, up to and including the one at index `last`.
     fn make_stream_durable_up_to(&mut self, word: u32, last: usize, sim: &Sim) {
         let Some(streamed) = self.streams.get_mut(&word) else { return };
         let Stored { seq, value, .. } = streamed[last];
@@ -300,7 +305,7 @@ impl Pending {
         }
     }
 
-    /// Makes it durable that a page was given back.
+    /// Makes the release of a page durable.
     fn make_hole_durable(&mut self, page: u32, sim: &Sim) {
         let Some(Punched { seq }) = self.punched.remove(&page) else { return };
         sim.set_punched(page, false);
@@ -336,7 +341,7 @@ impl Pending {
     }
 }
 
-/// What a word contributes to the hash of a medium: nothing when it is zero.
+/// Hash of a word, to be combined with others; 0 for a word of zero.
 pub(crate) fn word_hash(word: u32, value: u64) -> u64 {
     if value == 0 { 0 } else { mix(mix(u64::from(word)) ^ value) }
 }

@@ -1,4 +1,4 @@
-//! The crashes that lead to the image under test, and the violation that is found after them.
+//! The crashes that lead to the image under test, and the violation found after them.
 
 use crate::config::Config;
 use crate::oracle::history::Call;
@@ -6,8 +6,8 @@ use crate::report::violation::{self, Broken, Violation};
 use crate::sim::trace::Event;
 use crate::subject::Subject;
 
-/// The crashes of one seed that led to where the exploration is: none in the run itself, then one for each life that is
-/// crashed.
+/// The crashes of one seed on the way to the present life: none in the run itself, then one more
+/// for each life.
 pub(super) struct CrashPath<'a> {
     config: &'a Config,
     seed: u64,
@@ -19,7 +19,7 @@ pub(super) struct Frame {
     pub(super) point: u64,
     pub(super) image: u64,
     pub(super) event: Option<Event>,
-    /// Left empty as long as nobody may ask.
+    /// Description of what survived; empty if no message can need it.
     pub(super) survived: String,
 }
 
@@ -36,7 +36,7 @@ impl<'a> CrashPath<'a> {
         self.frames.pop();
     }
 
-    /// Crashes so far.
+    /// Number of crashes so far.
     pub(super) fn len(&self) -> usize {
         self.frames.len()
     }
@@ -46,12 +46,12 @@ impl<'a> CrashPath<'a> {
         !self.frames.is_empty()
     }
 
-    /// The crash point and image that alone are asked for next.
+    /// The crash point and image to explore next, if only one is asked for.
     pub(super) fn wanted(&self) -> Option<(u64, u64)> {
         self.config.only.as_ref()?.path.get(self.frames.len()).copied()
     }
 
-    /// What broke after these crashes; without one, at this position of the run.
+    /// The violation after these crashes, or at this position of the run if there is none.
     pub(super) fn violation<S: Subject>(
         &self,
         calls: &[Call<S>],
@@ -73,7 +73,7 @@ impl<'a> CrashPath<'a> {
         for crash in &crashes {
             command += &format!(" --point {} --image {}", crash.point, crash.image);
         }
-        // The position in a second life says nothing about the run.
+        // A position in a second life does not lie in the run.
         let position = crashes.first().map_or(position, |crash| crash.point as usize);
         let ops = last_ops(calls, position);
         let config = self.config.summary();
@@ -81,7 +81,7 @@ impl<'a> CrashPath<'a> {
     }
 }
 
-/// The last operations before a position, the ones in flight included.
+/// The last operations before a position, and those in flight.
 fn last_ops<S: Subject>(calls: &[Call<S>], position: usize) -> Vec<String> {
     let met = |call: &&Call<S>| call.has_begun(position) || call.acknowledged(position).is_some();
     let mut ops: Vec<String> = calls

@@ -1,4 +1,4 @@
-//! One image: recovered, observed, used, and closed.
+//! Judges one image: recovers it, compares it with the oracle, uses the structure, and closes it.
 
 use std::error::Error;
 use std::hash::Hash;
@@ -20,11 +20,11 @@ use crate::subject::{Steps, Subject};
 /// What may be found in an image.
 #[derive(Clone, Debug)]
 pub(crate) struct Allowed<State> {
-    /// The states that are right.
+    /// The right states.
     pub(crate) states: Vec<State>,
-    /// Whether `open` may refuse, since nothing was created yet.
+    /// Whether `open` may refuse, since the structure was not created yet.
     pub(crate) may_be_missing: bool,
-    /// Depends on the two above, and on nothing else.
+    /// Hash of the two fields above.
     pub(crate) hash: u64,
 }
 
@@ -35,23 +35,24 @@ impl<State: Hash> Allowed<State> {
     }
 }
 
-/// How an image is treated.
+/// How an image is judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Treatment {
     /// The seed of the run.
     pub(crate) seed: u64,
-    /// Errors are right answers, for a fault was injected.
+    /// Whether errors are accepted, since a fault was injected.
     pub(crate) errors_excused: bool,
-    /// The second life is recorded, and the structure opened once more after its clean close.
+    /// Whether to record the second life, and to open the structure once more after its clean
+    /// close.
     pub(crate) thorough: bool,
 }
 
-/// What came of an image.
+/// The result of an image.
 pub(crate) struct Judgement<State> {
     pub(crate) failure: Option<(Broken, String)>,
-    /// What happened from recovery to clean close, when it was recorded.
+    /// The events from recovery to clean close, if they were recorded.
     pub(crate) life: Life<State>,
-    /// Hash of the state that was observed.
+    /// Hash of the observed state.
     pub(crate) state: Option<u64>,
 }
 
@@ -59,15 +60,15 @@ pub(crate) struct Judgement<State> {
 #[derive(Debug)]
 pub(crate) struct Life<State> {
     pub(crate) events: Vec<Event>,
-    /// Events of the recovery.
+    /// Number of events of the recovery.
     opened: usize,
-    /// Events until its state had been observed.
+    /// Number of events before its state had been observed.
     observed: usize,
-    /// The state that was recovered, and that after each operation.
+    /// The recovered state, and the state after each operation.
     states: Vec<State>,
-    /// Events before each operation and after it, and whether it makes everything durable.
+    /// For each operation: the number of events before it and after it, and whether it is a sync.
     calls: Vec<(usize, usize, bool)>,
-    /// What an operation of many steps may leave when a crash meets it.
+    /// For each operation of several steps: the states that a crash during it may leave.
     half_done: Vec<Vec<State>>,
 }
 
@@ -83,8 +84,8 @@ impl<State: Clone + Hash> Life<State> {
         }
     }
 
-    /// What a crash in this life may leave, when recovery was allowed to find `found`; `killed` when what recovery found
-    /// was not durable.
+    /// What a crash in this life may leave. `found` is what recovery was allowed to find; with
+    /// `killed`, that was not durable.
     pub(crate) fn allowed(
         &self,
         position: usize,
@@ -95,7 +96,8 @@ impl<State: Clone + Hash> Life<State> {
         if position < self.opened || self.states.is_empty() {
             return Arc::clone(found);
         }
-        // What nobody has seen yet may be lost again, and in batches what was seen, until it is safe.
+        // What nobody has observed may be lost again. With buffered operations, so may what was
+        // observed, until the next sync.
         let is_open = killed
             && match oracle {
                 Oracle::Durable => position < self.observed,
@@ -114,7 +116,7 @@ impl<State: Clone + Hash> Life<State> {
         };
         let end = begun.max(ended().count()).min(self.states.len() - 1);
         let mut states = self.states[first..=end].to_vec();
-        // More than the last one to begin is in question where operations are buffered.
+        // With buffered operations, a crash may leave steps of any of them, not only of the last.
         states.extend(self.half_done[first..end].iter().flatten().cloned());
         if is_open {
             states.extend(found.states.iter().cloned());
@@ -123,7 +125,7 @@ impl<State: Clone + Hash> Life<State> {
     }
 }
 
-/// Recovers the image that `sim` holds and compares what is found with what is allowed.
+/// Recovers the image in `sim` and compares what is found with what is allowed.
 pub(crate) fn judge<S: Subject>(
     subject: &S,
     config: &Config,
@@ -140,7 +142,7 @@ pub(crate) fn judge<S: Subject>(
     }
     let mut judge = Judge { subject, config, sim, treatment, life: Life::new(), state: None };
     let verdict = panics::catch(|| judge.run(allowed));
-    // What a verdict cut short is of no interest.
+    // Events after a failure are not needed.
     sim.take_events();
     let failure = match verdict {
         Ok(Ok(())) => None,
@@ -159,7 +161,7 @@ struct Judge<'a, S: Subject> {
     state: Option<u64>,
 }
 
-/// A failure, or nothing more to say.
+/// A failure, or a result.
 type Verdict<T = ()> = Result<T, (Broken, String)>;
 
 impl<S: Subject> Judge<'_, S> {
@@ -192,7 +194,7 @@ impl<S: Subject> Judge<'_, S> {
         Ok(())
     }
 
-    /// Creates the structure where a crash met its creation, and `open` said why there is none.
+    /// Creates the structure after a crash during its creation, when `open` has refused.
     fn create_again(&self, refusal: &str) -> Verdict<S::Handle> {
         self.subject.create(Arc::clone(self.sim)).map_err(|error| {
             let what = format!("there is no structure ({refusal}), nor can it be created: {error}");
@@ -200,7 +202,7 @@ impl<S: Subject> Judge<'_, S> {
         })
     }
 
-    /// Checks a structure whose creation a crash met, and goes on with it as after any creation.
+    /// Checks a structure after a crash during its creation, and prepares it as after any creation.
     fn prepare(&self, handle: S::Handle) -> Verdict<S::Handle> {
         let checked = self.subject.check(&handle);
         checked.map_err(|error| (Broken::Creation, format!("after a creation: {error}")))?;
@@ -208,8 +210,7 @@ impl<S: Subject> Judge<'_, S> {
         prepared.map_err(|error| (Broken::Creation, format!("prepare failed: {error}")))
     }
 
-    /// What is observed, when it is one of the right states and sound; `None` when an excused error ends
-    /// the inspection.
+    /// Observes and checks the structure. `None` when an accepted error ends the inspection.
     fn look(
         &self,
         handle: &S::Handle,
@@ -234,10 +235,10 @@ impl<S: Subject> Judge<'_, S> {
         }
     }
 
-    /// Does a few operations more; false when an excused error ends the inspection.
+    /// Executes a few more operations. False when an accepted error ends the inspection.
     fn go_on(&mut self, handle: &S::Handle, state: &mut S::State) -> Verdict<bool> {
         self.life.states.push(state.clone());
-        // The same operations for every image of a run, so that images can be compared.
+        // All images of a run get the same operations, so that they can be compared.
         let mut rng = Rng::from_parts(&[self.treatment.seed, 0xaf7e]);
         for _ in 0..self.config.after {
             let op = self.subject.op(&mut rng);
@@ -253,7 +254,7 @@ impl<S: Subject> Judge<'_, S> {
                     return Err((Broken::Refused, what));
                 }
                 if !is_one_step {
-                    // How far it came the model does not know.
+                    // The model does not know how many steps were done.
                     let right = half_done(self.subject, state, &op);
                     self.look(handle, &right, Broken::After, "after a refusal: ")?;
                     return Ok(false);

@@ -1,4 +1,4 @@
-//! Exploration: all seeds, in as many threads as the configuration has jobs.
+//! Exploration of all seeds, in as many threads as the configuration has jobs.
 
 mod crash_path;
 mod judge;
@@ -17,12 +17,13 @@ use crate::report::Report;
 use crate::subject::{Subject, Workload};
 use seed::SeedExplorer;
 
-/// Runs generated workloads, one for each seed, crashes them, and judges what is left.
+/// Generates one workload for each seed, runs and crashes it, and judges what each crash leaves.
 pub fn explore<S: Subject>(subject: &S, config: &Config) -> Report {
     explore_with(subject, config, |_| ControlFlow::Continue(()))
 }
 
-/// Like [`explore`]; `observer` sees the report grow, ten times a second, and may break off.
+/// Like [`explore`]. `observer` gets the growing report ten times a second, and may end the
+/// exploration.
 pub fn explore_with<S: Subject>(
     subject: &S,
     config: &Config,
@@ -35,7 +36,7 @@ pub fn explore_with<S: Subject>(
     explore_each(subject, config, &generate, observer)
 }
 
-/// Like [`explore`], with one workload for all seeds; they differ in their schedules and samples.
+/// Like [`explore`], with the same workload for all seeds. They differ in schedules and samples.
 pub fn explore_workload<S: Subject>(
     subject: &S,
     config: &Config,
@@ -80,7 +81,7 @@ fn explore_each<S: Subject>(
 
 type Observer<'a> = Box<dyn FnMut(&Report) -> ControlFlow<()> + Send + 'a>;
 
-/// What all seeds found so far.
+/// The results of all seeds so far.
 struct Total<'a> {
     stop: AtomicBool,
     violations_max: usize,
@@ -88,7 +89,7 @@ struct Total<'a> {
 }
 
 impl Total<'_> {
-    /// Whether the exploration of a seed that found so many violations itself is to end.
+    /// Whether to stop a seed that has found this many violations by itself.
     fn is_over(&self, violations: usize) -> bool {
         violations >= self.violations_max || self.stop.load(Ordering::Relaxed)
     }

@@ -1,23 +1,24 @@
-//! Images that need not run, because one that ran looks the same to whoever recovers it.
+//! Pruning: skips an image if recovery cannot distinguish it from one that ran.
 //!
-//! A run that never read a line would have gone the same way with any other content of it. So each run
-//! that ends notes which components it read, and stands for all images that agree on those. Where the life after
-//! the crash was crashed as well, later recoveries count as readers: such a run stands for others that would be
-//! crashed again, and one whose life was not crashed does not.
+//! A run that never read a line would have been the same with any other content of the line. So
+//! each run notes the components that it read, and stands for all images that agree on those.
+//!
+//! If the life after the crash was crashed as well, reads of later recoveries count, too. Only such
+//! a run stands for images whose life would be crashed.
 
 use crate::crash::image::Choice;
 use crate::hashes::Hashes;
 use crate::rng::mix;
 use crate::sim::Sim;
 
-/// What the runs of one crash point looked at.
+/// What the runs of one crash point have read.
 #[derive(Debug, Default)]
 pub(crate) struct Prune {
-    /// By component, its lines; empty to prune nothing.
+    /// Lines of each component; empty if nothing is to be pruned.
     lines: Vec<Vec<u32>>,
-    /// By components that some run read, what they were in those runs.
+    /// For each set of components that some run read: their outcomes in those runs.
     covered: Covered,
-    /// The same of runs whose life was crashed, with what was read in all lives.
+    /// The same for runs whose life was crashed, with the reads of all lives.
     covered_deeply: Covered,
 }
 
@@ -28,24 +29,25 @@ impl Prune {
         Prune { lines, ..Prune::default() }
     }
 
-    /// Whether an image that ran stands for this one, whose life after the crash is to be crashed or not.
+    /// Whether an image that ran stands for this one; `deeply` if the life of this one is to be
+    /// crashed.
     pub(crate) fn covers(&self, choice: &Choice, deeply: bool) -> bool {
         let covered = if deeply { &self.covered_deeply } else { &self.covered };
         covered.iter().any(|(read, seen)| seen.contains(&digest(read, choice)))
     }
 
-    /// Starts to note what is read.
+    /// Starts to note which lines are read.
     pub(crate) fn watch(&self, sim: &Sim) {
         sim.watch(self.lines.iter().flatten().copied());
     }
 
-    /// Notes that the image of this choice ran, and what was read of it since it was watched; `deeply` when its life was
-    /// crashed.
+    /// Notes that the image of this choice ran, and what was read since [`watch`](Prune::watch);
+    /// `deeply` if its life was crashed.
     pub(crate) fn note(&mut self, sim: &Sim, choice: &Choice, deeply: bool) {
         if self.lines.is_empty() {
             return;
         }
-        // The length has no line, and everybody reads it.
+        // The file's length has no line, and every run reads it.
         let was_read =
             |lines: &Vec<u32>| lines.is_empty() || lines.iter().any(|&line| sim.was_read(line));
         let read: Vec<usize> =

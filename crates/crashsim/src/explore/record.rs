@@ -1,4 +1,4 @@
-//! One run of a workload, recorded.
+//! Records one run of a workload.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,16 +13,16 @@ use crate::sim::schedule;
 use crate::sim::trace::Event;
 use crate::subject::{Subject, Workload};
 
-/// What a run did to the medium, and what it answered.
+/// Events and answers of a run.
 pub(crate) struct Recording<S: Subject> {
     pub(crate) events: Vec<Event>,
-    /// Events of the creation.
+    /// Number of events of the creation.
     pub(crate) created: usize,
-    /// Events of the creation, and of the preparation that follows it.
+    /// Number of events of the creation and the preparation after it.
     pub(crate) prepared: usize,
-    /// In the order in which they began.
+    /// Calls, in the order in which they began.
     pub(crate) calls: Vec<Call<S>>,
-    /// Why the run did not come to its end, if so.
+    /// Why the run did not reach its end, if so.
     pub(crate) failure: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! The exploration of one seed: from a recorded run to its crash points, from a crash point to its images, and again for the
-//! life after the crash.
+//! Exploration of one seed: records a run, crashes it at each point, judges each image, and crashes
+//! the life after it again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,30 +29,32 @@ pub(super) struct SeedExplorer<'a, 't, S: Subject> {
     subject: &'a S,
     config: &'a Config,
     seed: u64,
-    /// What everything is drawn from: the seed, and what the configuration mixes into it.
+    /// The number from which everything random is drawn: the seed, mixed with the configuration's
+    /// salt.
     chance: u64,
     total: &'a Total<'t>,
     sim: Arc<Sim>,
     report: Report,
     told_at: Instant,
-    /// Images judged, by hash of the medium and of what was allowed.
+    /// Hashes of the images judged, each with the states that were allowed.
     seen: Hashes,
-    /// Where we are.
+    /// The crashes on the way to where the exploration is.
     path: CrashPath<'a>,
     calls: Arc<Vec<Call<S>>>,
-    /// What was found in a second life: kept back, since one crash explains more than two.
+    /// A violation in a second life. Reported only if no first life has one, since a single crash
+    /// is easier to explain.
     deeper: Option<Violation>,
     is_clean: bool,
 }
 
-/// A run, or a life after a crash, to be crashed everywhere.
+/// A run, or a life after a crash, that is to be crashed at each of its points.
 struct Walk<'a> {
     events: &'a [Event],
     /// What is pending before the first event.
     pending: Pending,
     /// The first crash point.
     first: usize,
-    /// Where there is none: in the preparation.
+    /// Positions that are no crash points: the preparation.
     skipped: Range<usize>,
     /// Crashes that may follow in the life after one of these.
     depth: u32,
@@ -64,7 +66,7 @@ struct Chosen<'a> {
     choice: &'a Choice,
     hash: u64,
     injected: Option<Injected>,
-    /// Whether the life after it is crashed, too.
+    /// Whether the life after it is crashed as well.
     thorough: bool,
 }
 
@@ -115,7 +117,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         self.total.add(self.report);
     }
 
-    /// An operation of the run that was refused, though nothing is to be.
+    /// An operation that was refused although the configuration allows no refusal.
     fn refusal(&self) -> Option<String> {
         let is_refused = |call: &&Call<S>| {
             call.ended.as_ref().is_some_and(|(_, ret)| self.subject.is_refused(ret))
@@ -151,7 +153,8 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         });
     }
 
-    /// Follows the events and crashes at each point; `allowed` says what may be found there.
+    /// Follows the events and crashes at each point. `allowed` returns what may be found after a
+    /// crash there.
     fn walk(&mut self, walk: Walk<'_>, allowed: &mut dyn FnMut(usize) -> Arc<Allowed<S::State>>) {
         let Walk { events, mut pending, first, skipped, depth } = walk;
         let mut written = Written::default();
@@ -181,7 +184,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         }
     }
 
-    /// Whether a crash before this event, or at the end, is explored.
+    /// Whether to crash before this event, or at the end.
     fn is_point(&self, event: Option<&Event>) -> bool {
         let Some(event) = event else { return true };
         let in_pair = matches!(event, Event::Store { kind: StoreKind::PairSecond, .. });
@@ -190,7 +193,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         event.is_boundary() || between_stores && !in_pair
     }
 
-    /// Whether this crash point is asked for, when one alone is.
+    /// Whether to explore this crash point, if only one is asked for.
     fn is_wanted(&self, position: usize) -> bool {
         self.path.wanted().is_none_or(|(point, _)| point == position as u64)
     }
@@ -252,13 +255,13 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         }
     }
 
-    /// Whether the life after this image is crashed, too.
+    /// Whether to crash the life after this image as well.
     fn is_followed(&self, hash: u64, number: u64) -> bool {
         let mut rng = Rng::from_parts(&[self.chance, hash, number, 2]);
         self.path.wanted().is_some() || rng.one_in(self.config.nested.one_in)
     }
 
-    /// Makes one image, judges it, crashes its recovery, and undoes it all.
+    /// Makes one image, judges it, crashes its recovery, and undoes everything.
     fn crash(
         &mut self,
         images: &Images,
@@ -302,12 +305,12 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         if let Some((broken, what)) = judgement.failure {
             self.violation(broken, what, point.position);
         } else if thorough && point.depth > 0 && self.deeper.is_none() {
-            // Garbage is part of the medium's content, and here of its hash.
+            // Garbage is content of the medium, so it changes the hash.
             let garbage = chosen.injected.as_ref().map_or(0, |_| mix(chosen.number + 1));
             let pending = Pending::new(self.sim.options(), chosen.hash ^ garbage);
             self.crash_life(&judgement.life, pending, point);
             if is_pruning {
-                // What later recoveries read counts as read here.
+                // What later recoveries have read counts as read here.
                 prune.note(&self.sim, chosen.choice, true);
             }
         }
@@ -318,12 +321,12 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         self.sim.roll_back(before);
     }
 
-    /// Kills the process at this point, if the point is one of those that are explored so, and lets the power fail in the
+    /// Kills the process at this point, if the point is chosen for that, and cuts the power in the
     /// life of the next process.
     ///
-    /// A kill loses nothing that was executed: the caches keep it. But what the dead process had not made durable is as
-    /// little durable as before, while recovery sees it and builds on it. So the life after the kill is recorded on what was
-    /// visible, and crashed from what was durable.
+    /// A kill loses nothing that was executed, since caches survive it. Recovery sees everything
+    /// and builds on it, but none of it is more durable than before the kill. So the life after the
+    /// kill is recorded on the visible content, and crashed on the durable content.
     fn kill_at(&mut self, pending: &Pending, point: &Point<'_, S::State>) {
         let is_wanted = self.path.wanted().is_none_or(|(_, image)| image == 0);
         if !is_wanted || !self.is_followed(point.position as u64, 0) {
@@ -354,7 +357,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         self.sim.roll_back(before);
     }
 
-    /// Crashes recovery, and what followed it; `pending` is what was not durable when it began.
+    /// Crashes recovery and what followed it. `pending` is what was not durable when it began.
     fn crash_life(&mut self, life: &Life<S::State>, pending: Pending, point: &Point<'_, S::State>) {
         // A crash before the first event leaves the image that recovery started from.
         let (events, depth) = (&life.events, point.depth - 1);
@@ -396,14 +399,14 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
 /// A crash point.
 struct Point<'a, State> {
     position: usize,
-    /// The event that did not happen.
+    /// The event that did not happen any more.
     event: Option<&'a Event>,
     allowed: Arc<Allowed<State>>,
     /// Crashes that may follow in the life after this one.
     depth: u32,
-    /// Lines that were ever written, when faults are injected.
+    /// Lines that were ever written, if faults are injected.
     written: &'a [u32],
 }
 
-/// How often an observer sees the report.
+/// Time between two reports to an observer.
 const TOLD_EVERY: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
-//! Flushes, fences and syncs left out, one at a time: does any image show it?
+//! Mutation: leaves out one flush, fence or sync at a time, and explores the rest.
 //!
-//! Each of them in the source should be there for a reason. Without it some crash must break
-//! something; if none does, either the exploration is too weak, or the site is redundant.
+//! Each of them should be there for a reason, so without it some crash should break something. If
+//! none does, either the exploration is too weak, or the site is redundant.
 
 pub(crate) mod mutation;
 pub(crate) mod sources;
@@ -20,15 +20,15 @@ use crate::subject::Subject;
 use mutation::{Fate, Mutant, Mutation};
 use sources::Sources;
 
-/// Explores the subject once for each flush, fence and sync that it calls, with that one left out.
+/// Explores the subject once for each flush, fence and sync site, with that site left out.
 ///
-/// The sites are those that an exploration without mutation meets, in the run and in recovery. When that
-/// exploration finds a violation, nothing is mutated and the report says what was found.
+/// The sites are those that a first exploration meets, during the run and during recovery. If that
+/// exploration finds a violation, nothing is mutated, and its report is returned.
 pub fn mutate<S: Subject>(subject: &S, config: &Config, sources: &Sources) -> Report {
     mutate_with(subject, config, sources, |_, _| ControlFlow::Continue(()))
 }
 
-/// Like [`mutate`]; `observer` is told of each mutant, with the number of all, and may break off.
+/// Like [`mutate`]. `observer` gets each mutant and the number of all, and may end the mutation.
 pub fn mutate_with<S: Subject>(
     subject: &S,
     config: &Config,

@@ -1,4 +1,4 @@
-//! What became of the mutants of a structure.
+//! Results of mutation.
 
 use std::fmt;
 
@@ -7,56 +7,57 @@ use serde::Serialize;
 use crate::report::violation::Broken;
 use crate::sim::trace::Site;
 
-/// What became of a mutant.
+/// The fate of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fate {
     /// The exploration noticed that the site was missing.
     Killed {
-        /// What broke first.
+        /// The first violation.
         broken: Broken,
-        /// The seed of the run in which it broke.
+        /// The seed of the run with that violation.
         seed: u64,
         /// What was found.
         what: String,
     },
-    /// Nobody noticed, and the source says why: the site is marked `// Redundant: reason`.
+    /// No exploration noticed it, and the source explains why: `// Redundant: reason`.
     Explained {
         /// The reason.
         reason: String,
     },
-    /// Nobody noticed.
+    /// No exploration noticed it.
     Survived,
 }
 
-/// A structure without one of its flushes, fences or syncs.
+/// The structure without one of its flushes, fences or syncs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mutant {
     /// The site that was left out.
     pub site: Site,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
 }
 
-/// What became of all mutants.
+/// The fates of all mutants.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Mutation {
-    /// By site, ascending.
+    /// Mutants, ordered by site.
     pub mutants: Vec<Mutant>,
 }
 
 impl Mutation {
-    /// Mutants that were killed.
+    /// Number of killed mutants.
     pub fn killed(&self) -> usize {
         self.mutants.iter().filter(|mutant| matches!(mutant.fate, Fate::Killed { .. })).count()
     }
 
-    /// Mutants that nobody noticed and nothing explains.
+    /// Mutants that no exploration noticed and no comment explains.
     pub fn survivors(&self) -> impl Iterator<Item = &Mutant> {
         self.mutants.iter().filter(|mutant| mutant.fate == Fate::Survived)
     }
 
-    /// Adds the outcome of another subject or configuration: a mutant is killed when any of them kills it.
+    /// Adds the results of another subject or configuration. A mutant is killed if any of them
+    /// kills it.
     pub fn merge(&mut self, other: Mutation) {
         for mutant in other.mutants {
             match self.mutants.iter_mut().find(|known| known.site == mutant.site) {

@@ -1,4 +1,4 @@
-//! The operations of a run: when each began, when it was acknowledged, and with what answer.
+//! History of a run: when each operation began, when it was acknowledged, and its answer.
 
 use crate::subject::Subject;
 
@@ -6,28 +6,28 @@ use crate::subject::Subject;
 pub(crate) struct Call<S: Subject> {
     pub(crate) thread: usize,
     pub(crate) op: S::Op,
-    /// When it began: in the order of all begins and ends, and in events of the trace.
+    /// When it began.
     pub(crate) began: Moment,
-    /// When it was acknowledged, and with what answer.
+    /// When it was acknowledged, and its answer.
     pub(crate) ended: Option<(Moment, S::Ret)>,
 }
 
-/// A moment of a run.
+/// A moment of a run, in two orders: that of all begins and ends, and that of the trace's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
-    /// Unique among the begins and ends of a run, ascending.
+    /// Number among the begins and ends of a run, ascending and unique.
     pub(crate) stamp: u64,
-    /// Events recorded before.
+    /// Number of events recorded before.
     pub(crate) position: usize,
 }
 
 impl<S: Subject> Call<S> {
-    /// Whether a crash at this position meets the operation.
+    /// Whether the operation had begun before a crash at this position.
     pub(crate) fn has_begun(&self, position: usize) -> bool {
         self.began.position < position
     }
 
-    /// When it was acknowledged, unless the crash at this position came first.
+    /// Stamp of the acknowledgement, if it came before a crash at this position.
     pub(crate) fn acknowledged(&self, position: usize) -> Option<u64> {
         let (end, _) = self.ended.as_ref()?;
         (end.position <= position).then_some(end.stamp)

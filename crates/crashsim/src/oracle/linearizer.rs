@@ -1,12 +1,13 @@
-//! What may be observed after a crash.
+//! Search for the states that may be observed after a crash.
 //!
-//! *Durable linearizability*: there is an order of the operations, consistent with real time and with every
-//! answer that was given, in which all acknowledged operations and any of those in flight happened.
+//! *Durable linearizability*: there is an order of the operations, consistent with real time and
+//! with every answer, in which all acknowledged operations happened, and any of those in flight.
 //!
-//! An operation that [is many steps](crate::Steps) has one such moment for each of them.
+//! An operation of [several steps](crate::Steps) has one linearization point for each step.
 //!
-//! The search is Wing and Gong's with the memory of Lowe's: a node is how far each thread has come and
-//! the state reached, so its size is bounded by how much the operations overlap, not by their number.
+//! The search is Wing and Gong's, with Lowe's memory of visited nodes. A node is the progress of
+//! each thread and the state reached. The number of nodes therefore depends on how much the
+//! operations overlap, not on how many there are.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -15,43 +16,44 @@ use super::Oracle;
 use super::history::Call;
 use crate::subject::{Steps, Subject};
 
-/// Works out the right states at ascending positions of one history.
+/// Finds the right states at ascending positions of one history.
 pub(crate) struct Linearizer<'a, S: Subject> {
     subject: &'a S,
     oracle: Oracle,
-    /// Calls by thread, in order.
+    /// Calls of each thread, in order.
     threads: Vec<Vec<&'a Call<S>>>,
-    /// What each of them consists of.
+    /// The steps of each call.
     plans: Vec<Vec<Plan<S::Op>>>,
-    /// How far the threads had come at the last moment when nothing was in flight.
+    /// Calls of each thread that were done at the last moment when nothing was in flight.
     base: Vec<usize>,
-    /// The states that were possible then.
+    /// The states that were possible at that moment.
     base_states: Vec<S::State>,
 }
 
-/// How far each thread has come, and the state that this led to.
+/// Progress of each thread, and the state reached.
 type Node<State> = (Vec<Progress>, State);
 
-/// What a call consists of.
+/// The steps of a call.
 struct Plan<Op> {
     steps: Steps<Op>,
-    /// Whether no other call overlapped it, so that its answer is the model's.
+    /// Whether no other call overlapped this one, so that its answer is the model's.
     is_alone: bool,
 }
 
-/// How far a thread has come.
+/// Progress of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Progress {
     /// Calls that are done.
     calls: usize,
-    /// Steps of the next one that are done: their number, or in any order their bits.
+    /// Steps of the next call that are done: their number if they are ordered, otherwise one bit
+    /// for each.
     steps: u64,
-    /// Effects that those had, added up.
+    /// Sum of the effects of these steps.
     effects: u64,
 }
 
 impl Progress {
-    /// When so many calls are done, and nothing of the next.
+    /// Progress after this many calls, with no step of the next one done.
     fn after(calls: usize) -> Progress {
         Progress { calls, steps: 0, effects: 0 }
     }
@@ -74,8 +76,8 @@ impl<'a, S: Subject> Linearizer<'a, S> {
         Linearizer { subject, oracle, threads, plans, base, base_states }
     }
 
-    /// Every state that may be observed after a crash at `position`; none when the answers given before
-    /// it contradict each other.
+    /// Every state that may be observed after a crash at `position`. There is none if the answers
+    /// given before contradict each other.
     ///
     /// Positions must not descend from call to call.
     pub(crate) fn states(&mut self, position: usize) -> Vec<S::State> {
@@ -86,8 +88,8 @@ impl<'a, S: Subject> Linearizer<'a, S> {
             search.visit(self, (progress.collect(), state));
         }
         let Search { ends: states, acknowledged, required, begun, .. } = search;
-        // When all that began before the last answer is acknowledged, and nothing is optional, what
-        // follows starts from here.
+        // Everything that began before the last answer is acknowledged, and nothing is optional:
+        // later searches can start from here.
         let last_end = self.calls().filter_map(|call| call.acknowledged(position)).max();
         let overlapping = self.calls().filter(|call| Some(call.began.stamp) < last_end).count();
         if begun == acknowledged
@@ -139,11 +141,12 @@ fn is_alone<S: Subject>(call: &Call<S>, calls: &[Call<S>]) -> bool {
 
 struct Search<State> {
     position: usize,
-    /// Calls of each thread that were acknowledged, must be in the state, and have begun.
+    /// Calls of each thread: acknowledged before the crash, required to survive, and begun before
+    /// the crash.
     acknowledged: Vec<usize>,
     required: Vec<usize>,
     begun: Vec<usize>,
-    /// Whether all acknowledged calls can follow, by node.
+    /// For each visited node: whether all acknowledged calls can follow.
     known: HashMap<Node<State>, bool>,
     ends: Vec<State>,
 }
@@ -161,7 +164,8 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         Search { position, acknowledged, required, begun, known: HashMap::new(), ends: Vec::new() }
     }
 
-    /// Whether an order of all acknowledged calls goes through this node; collects the right states.
+    /// Whether an order of all acknowledged calls goes through this node. Collects the right
+    /// states.
     fn visit<S: Subject<State = State>>(
         &mut self,
         linearizer: &Linearizer<'_, S>,
@@ -187,7 +191,7 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         completes
     }
 
-    /// The next call of a thread, when it may come next, and what it consists of.
+    /// The next call of a thread and its steps, unless real time forbids that the call comes next.
     fn next_call<'l, S: Subject<State = State>>(
         &self,
         linearizer: &'l Linearizer<'_, S>,
@@ -208,14 +212,14 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         (!must_wait).then(|| (call, &linearizer.plans[thread][calls]))
     }
 
-    /// The answer that a call has given.
+    /// The answer of a call, if it was given before the crash.
     fn answer<'c, S: Subject>(&self, call: &'c Call<S>) -> Option<&'c S::Ret> {
         let (_, answer) = call.ended.as_ref()?;
         call.acknowledged(self.position).map(|_| answer)
     }
 
-    /// Counts steps as done that change nothing where they are: since they may be repeated, that can do no harm, and
-    /// the orders in which they come need not all be tried.
+    /// Counts steps as done that change nothing in the present state. Steps may be repeated, so
+    /// this is harmless, and it leaves fewer orders to try.
     fn pass_idle_steps<S: Subject<State = State>>(
         &self,
         linearizer: &Linearizer<'_, S>,
@@ -232,7 +236,7 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         }
     }
 
-    /// The nodes after the next step of a thread, when that may come next and its answer fits.
+    /// The nodes after the next step of a thread, if that step may come next and its answer fits.
     fn follow<S: Subject<State = State>>(
         &self,
         linearizer: &Linearizer<'_, S>,
@@ -284,14 +288,14 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
     }
 }
 
-/// Steps that come in any order have a bit each.
+/// The search keeps a bit for each step that comes in any order.
 fn assert_few<Op>(steps: &Steps<Op>) {
     if let Steps::AnyOrder(steps) = steps {
         assert!(steps.len() <= 64, "{} steps in any order, of at most 64", steps.len());
     }
 }
 
-/// What may be left of an operation that a crash meets, from this state on: without it, and with all of it, too.
+/// The states that a crash during an operation may leave: none, some, or all of its steps done.
 pub(crate) fn half_done<S: Subject>(subject: &S, state: &S::State, op: &S::Op) -> Vec<S::State> {
     let mut states = vec![state.clone()];
     let after = |mut state: S::State, step: &S::Op| {
@@ -329,7 +333,7 @@ mod tests {
     use crate::sim::Sim;
     use crate::subject::Outcome;
 
-    /// A register: its operations replace the word and answer what it was.
+    /// A register. Its operations replace the word and answer the old one.
     struct Register;
 
     impl Subject for Register {
@@ -366,7 +370,7 @@ mod tests {
             *ret == REFUSED
         }
 
-        /// Round numbers are syncs.
+        /// Multiples of ten are syncs.
         fn is_sync(&self, op: &u64) -> bool {
             op.is_multiple_of(10)
         }
@@ -374,7 +378,7 @@ mod tests {
 
     const REFUSED: u64 = 999;
 
-    /// A call from stamp `began` to stamp `ended`; stamps are positions too.
+    /// A call from stamp `began` to stamp `ended`. Stamps serve as positions, too.
     fn call(thread: usize, op: u64, began: u64, ended: Option<(u64, u64)>) -> Call<Register> {
         let moment = |stamp| Moment { stamp, position: stamp as usize };
         let ended = ended.map(|(stamp, ret)| (moment(stamp), ret));
@@ -383,7 +387,7 @@ mod tests {
 
     fn states(oracle: Oracle, calls: &[Call<Register>], position: usize) -> Vec<u64> {
         let mut linearizer = Linearizer::new(&Register, oracle, calls);
-        // Asking in between must not change the answer.
+        // Earlier questions must not change the answer.
         (0..position).for_each(|position| drop(linearizer.states(position)));
         let mut states = linearizer.states(position);
         states.sort_unstable();
@@ -418,7 +422,7 @@ mod tests {
 
     #[test]
     fn an_answer_forces_what_was_in_flight() {
-        // Thread 1 saw the 1 that thread 0 was still writing, so it must survive.
+        // Thread 1 read the 1 that thread 0 was still writing, so the 1 must survive.
         let calls = [call(0, 1, 0, None), call(1, 2, 1, Some((3, 1)))];
         assert_eq!(states(Oracle::Durable, &calls, 9), [2]);
     }
@@ -429,17 +433,17 @@ mod tests {
         assert_eq!(states(Oracle::Durable, &calls, 9), [1]);
     }
 
-    /// Ten bits. Below [`TEN`], an operation sets one; others do more than one step.
+    /// Ten bits. Operations below [`TEN`] set one bit; the others have several steps.
     struct Bits;
 
     const TEN: u64 = 10;
-    /// Sets bits 0, 1 and 2, in that order.
+    /// Sets bits 0, 1 and 2, in this order.
     const SET: u64 = 10;
-    /// Clears bits 0, 1 and 2, in any.
+    /// Clears bits 0, 1 and 2, in any order.
     const CLEAR: u64 = 11;
-    /// As `CLEAR`, and says how many it cleared.
+    /// Like `CLEAR`, and answers how many bits it cleared.
     const CLEAR_TOLD: u64 = 12;
-    /// From here on: clears one.
+    /// This and all higher operations clear one bit.
     const CLEAR_ONE: u64 = 20;
 
     impl Subject for Bits {
@@ -504,7 +508,7 @@ mod tests {
     /// Thread, operation, begin, and end with answer.
     type Told = (usize, u64, u64, Option<(u64, u64)>);
 
-    /// As [`states`].
+    /// Like [`states`].
     fn bits(calls: &[Told], position: usize) -> Vec<u64> {
         let moment = |stamp| Moment { stamp, position: stamp as usize };
         let call = |&(thread, op, began, ended): &Told| Call {
@@ -542,15 +546,15 @@ mod tests {
 
     #[test]
     fn threads_act_between_the_steps_of_another() {
-        // Thread 1 has set bits 0 and 1 while thread 0 cleared.
+        // Thread 1 sets bits 0 and 1 while thread 0 clears.
         let set = (1, SET, 0, Some((1, 3)));
         let clear = (0, CLEAR, 2, Some((9, 3)));
         let again = [(1, 0, 3, Some((4, 1))), (1, 1, 5, Some((6, 1)))];
         assert_eq!(bits(&[set, clear, again[0], again[1]], 9), [0b0, 0b1, 0b10, 0b11]);
-        // Bit 0 was gone twice.
+        // Bit 0 was cleared twice.
         let twice = [(1, 0, 3, Some((4, 1))), (1, 0, 5, Some((6, 1)))];
         assert_eq!(bits(&[set, clear, twice[0], twice[1]], 9), [0b0, 0b1]);
-        // What was set before and not seen to be gone is.
+        // A bit that was set before the clear began, and not set again, is cleared.
         let seen = (1, 0, 10, Some((11, 0)));
         assert!(bits(&[set, clear, seen], 12).is_empty());
     }
@@ -560,7 +564,8 @@ mod tests {
         let set = (1, SET, 0, Some((1, 3)));
         let again = (1, 0, 5, Some((6, 1)));
         let cleared = |answer| bits(&[set, (0, CLEAR_TOLD, 2, Some((9, answer))), again], 9);
-        // Bit 0 was gone before it was set again: then it stayed, or went once more.
+        // Bit 0 was cleared before it was set again. After that it stayed, or was cleared once
+        // more.
         assert_eq!(cleared(3), [0b1]);
         assert_eq!(cleared(4), [0b0]);
         assert!(cleared(2).is_empty());

@@ -1,4 +1,4 @@
-//! Which states may be observed after a crash.
+//! Oracles: which states may be observed after a crash.
 
 pub(crate) mod history;
 pub(crate) mod linearizer;
@@ -9,10 +9,11 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Oracle {
-    /// Every acknowledged operation survives; one in flight survives wholly or not at all.
+    /// Durable linearizability: every acknowledged operation survives, and an operation in flight
+    /// survives wholly or not at all.
     #[default]
     Durable,
-    /// A prefix of the history survives, with everything that the last acknowledged
+    /// A prefix of the history survives. It includes everything that the last acknowledged
     /// [sync](crate::Subject::is_sync) covers.
     Buffered,
 }

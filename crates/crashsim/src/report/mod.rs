@@ -1,4 +1,4 @@
-//! What an exploration found.
+//! Report of an exploration.
 
 pub(crate) mod violation;
 
@@ -15,46 +15,47 @@ use violation::Violation;
 /// What was explored, and what was found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Runs explored: one schedule each.
+    /// Runs explored, with one schedule each.
     pub schedules: u64,
     /// Crash points explored.
     pub crash_points: u64,
     /// Images on which recovery ran, nested ones included.
     pub images: u64,
-    /// Images left out because the same one was explored before.
+    /// Images skipped because the same image was explored before.
     pub duplicates: u64,
-    /// Images left out because they differ from an explored one only where recovery never looks.
+    /// Images skipped because they differ from an explored one only where recovery never reads.
     pub pruned: u64,
     /// Crash points with more images than were explored.
     pub sampled_points: u64,
-    /// Images of crashes inside recovery and after it.
+    /// Images of crashes during and after recovery.
     pub nested_images: u64,
-    /// Images with a fault beside the crash.
+    /// Images with an injected fault.
     pub faulty_images: u64,
-    /// Different states observed after recovery.
+    /// Distinct states observed after recovery.
     #[serde(serialize_with = "count")]
     pub distinct_states: States,
-    /// Every flush, fence and sync in the source that was called.
+    /// Every flush, fence and sync site in the source that was called.
     pub sites: BTreeSet<Site>,
-    /// How often the subject came to each of the [events](crate::Sim::reach) that it counts.
+    /// How often each event was reached that the subject counts with
+    /// [`Sim::reach`](crate::Sim::reach).
     pub reached: BTreeMap<&'static str, u64>,
-    /// What was found.
+    /// The violations found.
     pub violations: Vec<Violation>,
-    /// What became of each mutant, when flush and fence sites were mutated.
+    /// The fate of each mutant, if sites were mutated.
     pub mutation: Option<Mutation>,
-    /// A number that differs, but for chance, when a run did anything else.
+    /// A hash of everything that the runs did to the medium.
     pub digest: u64,
-    /// Time it took.
+    /// Duration of the exploration.
     pub seconds: f64,
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether there is no violation.
     pub fn is_clean(&self) -> bool {
         self.violations.is_empty()
     }
 
-    /// Adds what another exploration of the same subject found.
+    /// Adds the results of another exploration of the same subject.
     pub fn merge(&mut self, other: Report) {
         self.schedules += other.schedules;
         self.crash_points += other.crash_points;
@@ -71,7 +72,7 @@ impl Report {
         }
         self.violations.extend(other.violations);
         self.mutation = self.mutation.take().or(other.mutation);
-        // Addition, so that the order in which seeds end does not matter.
+        // Addition commutes, so the order in which seeds end does not matter.
         self.digest = self.digest.wrapping_add(other.digest);
         self.seconds += other.seconds;
     }
@@ -109,12 +110,12 @@ pub struct States {
 }
 
 impl States {
-    /// How many different states were observed.
+    /// How many distinct states were observed.
     pub fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Whether none was.
+    /// Whether no state was observed.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }

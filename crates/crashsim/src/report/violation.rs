@@ -1,4 +1,4 @@
-//! A violation: what broke, after which crashes, and how to show it again.
+//! A violation: what broke, after which crashes, and how to reproduce it.
 
 use std::fmt;
 
@@ -6,66 +6,69 @@ use serde::Serialize;
 
 use crate::config::Only;
 
-/// What a violation broke.
+/// The kind of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Broken {
     /// The run itself panicked, blocked, did not end, or could not create the structure.
     Run,
-    /// An operation was refused where the configuration leaves room for all.
+    /// An operation was refused although [`Config::may_refuse`](crate::Config::may_refuse) is not
+    /// set.
     Refused,
-    /// What a crash left of a creation is no structure, and none can be created there.
+    /// After a crash during creation there is no structure, and none can be created.
     Creation,
     /// The answers of the run contradict each other, before any crash.
     Linearizability,
-    /// Something panicked after the crash, or did not end.
+    /// Recovery, or what followed it, panicked or did not end.
     Panic,
-    /// Recovery refused an image that is not damaged.
+    /// Recovery refused an undamaged image.
     Open,
-    /// The recovered state is none that the oracle allows.
+    /// The oracle does not allow the recovered state.
     State,
     /// The structure's own check failed.
     Check,
-    /// Operations after the recovery answered or left something wrong.
+    /// Operations after recovery gave a wrong answer or left a wrong state.
     After,
-    /// Something was answered although the medium had reported a fault.
+    /// An answer was given although the medium had reported a fault.
     Fault,
 }
 
-/// One crash on the way to a violation.
+/// One of the crashes that led to a violation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Crash {
-    /// The crash point: how many events came before it, since the start or since the crash before.
+    /// The crash point: the number of events before it, since the start or since the previous
+    /// crash.
     pub point: u64,
     /// The number of the image at this point.
     pub image: u64,
     /// The event before which the power failed.
     pub event: String,
-    /// What survived of what was pending, by offset, and what else went wrong.
+    /// What survived of the pending stores, by offset, and the injected fault.
     pub survived: String,
 }
 
-/// Something on which the structure failed.
+/// A failure of the structure, with what is needed to reproduce it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// What was broken.
+    /// The kind of the violation.
     pub broken: Broken,
     /// What was found, and what was expected.
     pub what: String,
-    /// The crash, and the one in the life after it when that was crashed too; none when the run itself failed.
+    /// The crash, and the crash in the life after it if there was one. Empty if the run itself
+    /// failed.
     pub crashes: Vec<Crash>,
     /// The last operations before the first crash.
     pub ops: Vec<String>,
     /// The configuration, in short.
     pub config: String,
-    /// The command that shows it again.
+    /// The command that reproduces it.
     pub command: String,
 }
 
 impl Violation {
-    /// What [`Config::only`](crate::Config::only) must be to see this violation alone.
+    /// The value of [`Config::only`](crate::Config::only) that reproduces this violation alone.
     pub fn only(&self) -> Only {
         Only { path: self.crashes.iter().map(|crash| (crash.point, crash.image)).collect() }
     }

@@ -1,4 +1,4 @@
-//! The simulated medium.
+//! The simulated medium, the events that it records, and the schedule of its threads.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,21 +23,22 @@ pub(crate) mod trace;
 use file::Room;
 pub use options::{Class, Counters, Granularity, SimOptions};
 
-/// Persistent memory by simulation: a [`Medium`] that counts, and that the explorer can crash.
+/// Simulated persistent memory: a [`Medium`] with [counters](Sim::counters), which the explorer can
+/// crash.
 ///
-/// All threads see one coherent memory. What is durable is worked out afterwards, from the trace that
-/// the explorer records; used on its own, a `Sim` is a plain medium with [counters](Sim::counters).
+/// All threads see one coherent memory. The explorer records a trace and computes from it what is
+/// durable. Used on its own, a `Sim` is a plain medium that counts.
 ///
-/// A word that is not aligned to 8 bytes is a bug of the structure, and panics. An offset beyond the end
-/// reads as zero and is reported by [`Medium::fault`], as on a mapped medium.
+/// Access to a word that is not aligned to 8 bytes panics, since it is a bug of the structure. A
+/// load beyond the end reads zero, and [`Medium::fault`] reports it, as on a mapped medium.
 pub struct Sim {
     words: Box<[AtomicU64]>,
-    /// By line: whether the explorer wants to know that it is read, or it is poisoned.
+    /// By line: whether the explorer watches for reads of it, or it is poisoned.
     marks: Box<[AtomicU8]>,
     /// Whether any line has a mark.
     marked: AtomicBool,
     len: AtomicU64,
-    /// All words from this one on were never stored to.
+    /// No word from this one on was ever stored to.
     touched: AtomicU32,
     steps: AtomicU64,
     steps_max: AtomicU64,
@@ -51,21 +52,21 @@ struct State {
     fault: Option<Fault>,
     grows: u64,
     room: Room,
-    /// Pages that were given back since the file was last synced.
+    /// Pages released since the file was last synced.
     punched: BTreeSet<u32>,
-    /// Changes of `punched`: pages, and whether they belonged to it before.
+    /// Changes of `punched`, to undo them: the page, and whether it was in the set before.
     punched_undo: Vec<(u32, bool)>,
-    /// Words as they were, when the explorer will want them back.
+    /// Words with their old values, while the explorer may undo changes.
     undo: Option<Vec<(u32, u64)>>,
-    /// What happened, while the explorer records.
+    /// Events, while the explorer records.
     events: Option<Vec<Event>>,
     /// Every flush, fence and sync seen; one place may occur more than once.
     sites: Vec<(SiteKind, &'static Location<'static>)>,
-    /// How often the subject came to each event.
+    /// How often each event was reached that the subject counts.
     reached: BTreeMap<&'static str, u64>,
 }
 
-/// What the clock shows, always: so that a seed alone repeats a run.
+/// The clock always shows this time, so that a seed alone repeats a run.
 const NOW_UNIX_S: u64 = 1_700_000_000;
 
 const UNMARKED: u8 = 0;
@@ -97,19 +98,19 @@ impl Sim {
         }
     }
 
-    /// What this medium simulates.
+    /// The options that this medium was made with.
     pub fn options(&self) -> &SimOptions {
         &self.options
     }
 
-    /// What was done since the start or the last [reset](Sim::reset_counters), by all threads.
+    /// Counters of all threads together, since the start or the last [reset](Sim::reset_counters).
     pub fn counters(&self) -> Counters {
         let mut total = Counters::default();
         self.state().counters.iter().for_each(|counters| total.add(counters));
         total
     }
 
-    /// What one thread did, by its [number](Medium::thread).
+    /// Counters of one thread, by its [number](Medium::thread).
     pub fn counters_of(&self, thread: u64) -> Counters {
         self.state().counters.get(thread as usize).copied().unwrap_or_default()
     }
@@ -119,14 +120,14 @@ impl Sim {
         self.state().counters.clear();
     }
 
-    /// Accesses of any kind so far, a line of a longer one at a time: what an algorithm costs, whatever the
-    /// machine is doing.
+    /// Accesses of any kind so far, in lines: the cost of an algorithm, whatever the machine is
+    /// doing.
     pub fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
     /// Makes every line that overlaps the range unreadable: loads answer zero, and
-    /// [`Medium::fault`] says so.
+    /// [`Medium::fault`] reports the line.
     pub fn poison(&self, offset: u64, len: u64) {
         for line in lines(offset, len) {
             self.marks[line as usize].fetch_or(POISONED, Ordering::Relaxed);
@@ -134,16 +135,17 @@ impl Sim {
         }
     }
 
-    /// Counts an event by its name. A subject calls it where it sees that the structure came to something that is to
-    /// be explored; [`Report::reached`](crate::Report::reached) says how often that was.
+    /// Counts an event by its name. A subject calls this when the structure reaches a case that the
+    /// exploration must cover; [`Report::reached`](crate::Report::reached) has the counts.
     ///
-    /// The medium itself counts, while it is recorded, `growth`, `allocation`, `release`, `sync`, and `no room`: a call that failed as
-    /// [`Faults::full`](crate::Faults::full) has it.
+    /// While it is recorded, the medium itself counts `growth`, `allocation`, `release`, `sync`,
+    /// and `no room`. The last is a call that failed because of
+    /// [`Faults::full`](crate::Faults::full).
     pub fn reach(&self, event: &'static str) {
         self.state().reach(event);
     }
 
-    /// Whether a range holds nothing but zeros; costs no step.
+    /// Whether a range holds only zeros. Does not count as a step.
     pub fn is_zero(&self, offset: u64, len: u64) -> bool {
         if len == 0 || !self.reaches(offset, len) {
             return true;
@@ -152,19 +154,19 @@ impl Sim {
         (offset / WORD_LEN..end).all(|index| self.get(index as usize) == 0)
     }
 
-    /// Runs `body` as if by another thread: what it flushes, only its own fence makes durable.
+    /// Runs `body` as if by another thread: only that thread's own fence makes its flushes durable.
     ///
-    /// For tests of a few steps; [`Config::threads`](crate::Config::threads) runs real ones.
+    /// For tests of a few steps. [`Config::threads`](crate::Config::threads) runs real threads.
     pub fn as_thread<T>(&self, thread: u64, body: impl FnOnce(&Self) -> T) -> T {
         schedule::seated(thread, || body(self))
     }
 
-    /// A panic while the lock was held left nothing half done that the next run would see.
+    /// A panic while the lock was held has left nothing that the next run would see.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every call starts here: it counts, and other threads may run.
+    /// Every call starts here: it counts as a step, and another thread may run.
     #[inline]
     fn step(&self) {
         self.count_step();
@@ -173,8 +175,8 @@ impl Sim {
 
     #[inline]
     fn count_step(&self) {
-        // Relaxed and not a read-modify-write: under a schedule one thread runs at a time, and outside
-        // of one a lost step only delays the end of a run that is endless anyway.
+        // Relaxed and not a read-modify-write: under a schedule one thread runs at a time. Without
+        // a schedule, a lost step only delays the end of an endless run.
         let steps = self.steps.load(Ordering::Relaxed) + 1;
         self.steps.store(steps, Ordering::Relaxed);
         if steps > self.steps_max.load(Ordering::Relaxed) && !std::thread::panicking() {
@@ -182,7 +184,7 @@ impl Sim {
         }
     }
 
-    /// Index of the word at `offset`; `None`, and a fault, beyond the end.
+    /// Index of the word at `offset`. Beyond the end there is none, and a fault is noted.
     #[inline]
     fn index(&self, offset: u64) -> Option<usize> {
         assert!(offset.is_multiple_of(WORD_LEN), "word access at misaligned offset {offset:#x}");
@@ -204,14 +206,14 @@ impl Sim {
         self.state().fault.get_or_insert(fault);
     }
 
-    /// The word at an index, for the structure under test.
+    /// Loads the word at an index for the structure under test.
     #[inline]
     fn get(&self, index: usize) -> u64 {
         // Acquire: pairs with the Release in `put`, should real threads share this medium.
         if self.is_poisoned(index) { 0 } else { self.words[index].load(Ordering::Acquire) }
     }
 
-    /// Whether the word cannot be read; notes that somebody wanted to.
+    /// Whether the word cannot be read. Notes a fault if so, and that a watched line was read.
     #[inline]
     fn is_poisoned(&self, index: usize) -> bool {
         self.marked.load(Ordering::Relaxed) && self.meets_poison(index)
@@ -243,7 +245,8 @@ impl Sim {
         }
         let is_punched = state.punched.contains(&(index as u32 / PAGE_WORDS));
         if let Some(events) = &mut state.events
-            // An ordinary store of what is there already changes no prefix, unless a crash may leave something else.
+            // An ordinary store of the present value changes no prefix, unless a crash may leave
+            // another value.
             && (old != value || kind != StoreKind::Ordinary || is_punched)
         {
             events.push(Event::Store { word: index as u32, thread, kind, value });
@@ -261,7 +264,7 @@ impl Sim {
         }
     }
 
-    /// Replaces a word in one step, when `update` gives a new one; the word before.
+    /// Replaces a word in one step if `update` returns a new one. Returns the old word.
     fn replace(&self, offset: u64, update: impl FnOnce(u64) -> Option<u64>) -> u64 {
         self.step();
         let Some(index) = self.index(offset) else { return 0 };
@@ -277,7 +280,7 @@ impl Sim {
         before
     }
 
-    /// A locked instruction ran, whether or not it stored.
+    /// Records that a locked instruction ran, whether or not it stored.
     fn order(&self, state: &mut State) {
         if self.options.rmw_orders_flushes
             && let Some(events) = &mut state.events
@@ -307,14 +310,14 @@ impl Sim {
         }
     }
 
-    /// Whether the site is the one that is left out; notes that it exists.
+    /// Whether mutation leaves out this site. Notes that the site exists.
     fn is_left_out(
         &self,
         state: &mut State,
         kind: SiteKind,
         at: &'static Location<'static>,
     ) -> bool {
-        // By address, since this runs at every flush; `sites` compares what it says.
+        // Compares addresses, since this runs at every flush; `sites` compares contents.
         if !state.sites.iter().any(|&(known, seen)| known == kind && std::ptr::eq(seen, at)) {
             state.sites.push((kind, at));
         }
@@ -442,7 +445,8 @@ impl Medium for Sim {
             self.write_kind(offset, len, StoreKind::Streaming, |at| bytes[at as usize]);
             return;
         }
-        // The page cache knows no streaming: an ordinary write, and the pages noted for msync.
+        // The page cache knows no streaming: this is an ordinary write, and msync is to write its
+        // pages.
         self.write(offset, bytes);
         self.record_flush(offset, len, None);
     }
@@ -506,7 +510,7 @@ impl Medium for Sim {
         Ok(())
     }
 
-    /// Changes nothing that can be seen: the room that a crash leaves has no limit here.
+    /// Changes nothing visible: the room that a crash leaves is not limited here.
     fn commit(&self, offset: u64, len: u64) -> Result<()> {
         self.count_step();
         if len == 0 || !self.reaches(offset, len) {
@@ -564,7 +568,7 @@ impl Medium for Sim {
         schedule::pause();
     }
 
-    /// The number among simulated threads, from 1; 0 outside of a schedule.
+    /// Number among the simulated threads, from 1; 0 without a schedule.
     fn thread(&self) -> u64 {
         schedule::seat()
     }

@@ -1,12 +1,12 @@
-//! Threads that take turns: one runs at a time, and a seed decides which.
+//! Schedules: simulated threads run one at a time, and a seed decides which.
 //!
-//! Simulated threads are threads of the operating system that pass a baton. Whoever holds it runs up to
-//! its next call of the medium; there the schedule says who runs on. Nothing else decides, so the same
-//! seed gives the same interleaving.
+//! Simulated threads are threads of the operating system that pass a baton. The holder runs up to
+//! its next call of the medium, where the schedule chooses the next holder. Nothing else decides,
+//! so the same seed gives the same interleaving.
 //!
-//! A thread that waits for another one must call [`Medium::pause`](remanent_pmem::Medium::pause) while it
-//! waits. One that blocks in a lock held by a thread without the baton would wait for ever: after
-//! a few seconds without a step such a run is set free, and reported as a failure.
+//! A thread that waits for another one must call [`Medium::pause`](remanent_pmem::Medium::pause)
+//! while it waits. A holder that blocks in a lock of another thread would wait for ever. Such a run
+//! is set free after a few seconds without a step, and reported as a failure.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,24 +19,25 @@ use serde::Serialize;
 use crate::panics;
 use crate::rng::Rng;
 
-/// How the simulator chooses which thread runs on.
+/// How the simulator chooses the next thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// At each call of the medium, once in `one_in` times another thread runs on, any of them.
+    /// At each call of the medium, with probability 1 / `one_in`, a random other thread runs on.
     Random {
-        /// The mean number of calls between switches.
+        /// Mean number of calls between switches.
         one_in: u64,
     },
-    /// Threads have random priorities; the highest that can run does, and at `changes` random steps
+    /// Threads have random priorities, and the highest that can run does. At `changes` random steps
     /// the running thread becomes the lowest.
     ///
-    /// This is probabilistic concurrency testing: a bug that needs `d` ordering constraints shows with
-    /// a probability of at least 1 / (n · kᵈ⁻¹) for n threads and k steps, where `changes` = d - 1.
+    /// This is probabilistic concurrency testing: a bug that needs `d` ordering constraints is
+    /// found with a probability of at least 1 / (n · kᵈ⁻¹) for n threads and k steps, where
+    /// `changes` = d - 1.
     Priority {
-        /// How often a priority changes in a run.
+        /// Priority changes in a run.
         changes: u32,
-        /// Steps within which the changes fall; about the length of a run.
+        /// Steps within which the changes fall: about the length of a run.
         length: u64,
     },
 }
@@ -47,7 +48,7 @@ impl Default for Schedule {
     }
 }
 
-/// The number of the calling thread among simulated threads, from 1; 0 outside of a schedule.
+/// Number of the calling thread among the simulated threads, from 1; 0 without a schedule.
 pub(crate) fn seat() -> u64 {
     SEAT.get() as u64
 }
@@ -60,7 +61,7 @@ pub(crate) fn seated<T>(seat: u64, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Where another thread may run on: every call of the medium.
+/// Lets another thread run, if the schedule says so. Every call of the medium does this.
 #[inline]
 pub(crate) fn step() {
     if SEAT.get() != 0 {
@@ -68,7 +69,7 @@ pub(crate) fn step() {
     }
 }
 
-/// Where another thread must run on, if one can.
+/// Lets another thread run, if there is one that can.
 pub(crate) fn pause() {
     if SEAT.get() == 0 {
         std::hint::spin_loop();
@@ -79,7 +80,7 @@ pub(crate) fn pause() {
 
 /// Runs all `bodies`, one thread each, in an order that depends on `schedule` and `seed` alone.
 ///
-/// The error says which thread panicked first and why, that no end was in sight after `steps_max`
+/// The error says which thread panicked first and why, that the run did not end within `steps_max`
 /// steps, or that a thread blocked outside of the medium.
 pub(crate) fn run<'env>(
     schedule: Schedule,
@@ -110,7 +111,7 @@ thread_local! {
 }
 
 fn turn(must_switch: bool) {
-    // A thread that unwinds ends without giving way, so that its destructors see a still world.
+    // A thread that unwinds does not switch, so that its destructors see an unchanging memory.
     if thread::panicking() {
         return;
     }
@@ -122,9 +123,9 @@ fn turn(must_switch: bool) {
 }
 
 struct Baton {
-    /// The seat that runs; 0 when nobody does.
+    /// The seat that runs; 0 for none.
     holder: AtomicUsize,
-    /// Set when the schedule gave up: everyone runs at once, so that the run ends.
+    /// Set when the schedule gives up. All threads then run at once, so that the run ends.
     free: AtomicBool,
     threads: OnceLock<Vec<Thread>>,
     starter: Thread,
@@ -136,9 +137,9 @@ struct Table {
     rng: Rng,
     steps: u64,
     steps_max: u64,
-    /// Seats that have not left, ascending.
+    /// Seats of threads that still run, ascending.
     seated: Vec<usize>,
-    /// By seat; a lower number runs later.
+    /// Priority of each seat; a lower number runs later.
     priorities: Vec<i64>,
     changes: Vec<u64>,
     failure: Option<String>,
@@ -181,7 +182,7 @@ impl Baton {
         self.table.lock().expect("no thread panics while it holds the table")
     }
 
-    /// The life of a simulated thread.
+    /// Life of a simulated thread.
     fn take_part(self: Arc<Self>, seat: usize, body: Box<dyn FnOnce() + Send + '_>) {
         SEAT.set(seat);
         BATON.set(Some(Arc::clone(&self)));
@@ -213,7 +214,7 @@ impl Baton {
         }
     }
 
-    /// Waits for the end; frees everyone when the holder blocks.
+    /// Waits for the end of the run. Sets all threads free when the holder blocks.
     fn watch(&self) {
         let mut steps = 0;
         let mut moved_at = Instant::now();
@@ -258,7 +259,7 @@ impl Baton {
     }
 
     fn stop_if_failed(&self) {
-        // Cloned first: nobody may unwind with the table locked.
+        // Cloned first, since no thread may unwind with the table locked.
         let failure = self.lock().failure.clone();
         if let Some(failure) = failure {
             panics::stop(failure);
@@ -280,7 +281,8 @@ impl Baton {
 }
 
 impl Table {
-    /// Who runs after `seat`; `seat` itself only when it may stay or nobody else is there.
+    /// The seat that runs after `seat`. `seat` itself may run on only if it need not switch, or is
+    /// the only one.
     fn choose(&mut self, seat: usize, must_switch: bool) -> Option<usize> {
         match self.schedule {
             Schedule::Random { one_in } => {
@@ -307,7 +309,7 @@ impl Table {
     }
 }
 
-/// How long a run may stand still before it counts as blocked.
+/// Time without a step after which a run counts as blocked.
 const STALL: Duration = Duration::from_secs(4);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What happened to the medium, in order.
+//! Trace of a medium: its events in order, and the source sites of flushes, fences and syncs.
 
 use std::fmt;
 use std::panic::Location;
@@ -27,13 +27,13 @@ pub enum SiteKind {
 /// A `persist` is two sites at one place: its flush and its fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Site {
-    /// Source file, as the compiler was given it.
+    /// Source file, as the compiler names it.
     pub file: &'static str,
     /// Line in the file, from 1.
     pub line: u32,
     /// Column in the line, from 1.
     pub column: u32,
-    /// Which of the two it is.
+    /// Whether the site flushes, fences or syncs.
     pub kind: SiteKind,
 }
 
@@ -66,20 +66,20 @@ impl SiteKind {
     }
 }
 
-/// How a word came to be stored, which decides what a crash may leave of it.
+/// How a word was stored. This decides what a crash may leave of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StoreKind {
     /// In program order with the other ordinary stores of its line.
     Ordinary,
-    /// The first of two neighbouring words that were replaced at once; the second follows.
+    /// First of two neighbouring words that were replaced at once. The second follows.
     PairFirst,
-    /// The second word of a pair.
+    /// Second word of a pair.
     PairSecond,
-    /// Past the cache: ordered by a fence alone.
+    /// Past the cache: only a fence orders it.
     Streaming,
 }
 
-/// One thing that happened to the medium. Words, lines and pages are indexes, not offsets.
+/// One event of the medium. Words, lines and pages are indexes, not offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
     Store {
@@ -98,7 +98,7 @@ pub(crate) enum Event {
         thread: u16,
         at: &'static Location<'static>,
     },
-    /// A locked instruction on a machine where it orders flushes.
+    /// A locked instruction, on a machine where it orders flushes.
     Order {
         thread: u16,
     },
@@ -121,7 +121,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Whether a crash before this event belongs to the coarse set of crash points.
+    /// Whether [`Points::Fences`](crate::Points::Fences) crashes before this event.
     pub(crate) fn is_boundary(&self) -> bool {
         match self {
             Event::Flush { at, .. } => at.is_some(),
@@ -164,7 +164,7 @@ impl fmt::Display for Event {
     }
 }
 
-/// A number that differs, but for chance, when the events differ.
+/// A hash of the events.
 pub(crate) fn digest(events: &[Event]) -> u64 {
     events.iter().fold(events.len() as u64, |digest, event| {
         let (head, tail) = match *event {

@@ -1,4 +1,4 @@
-//! A log that is durable after a sync alone.
+//! A log that only a sync makes durable.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,7 +79,7 @@ impl Subject for Batches {
     }
 }
 
-/// What was appended last is lost by a clean close too, so nothing is appended after the recovery.
+/// A clean close also loses what was appended last, so nothing is appended after recovery.
 fn buffered() -> Config {
     Config { oracle: Oracle::Buffered, after: 0, ops: 16, seeds: 0..8, ..config() }
 }

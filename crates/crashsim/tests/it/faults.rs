@@ -1,4 +1,4 @@
-//! Faults beside the crash.
+//! Injected faults.
 
 use std::sync::Arc;
 
@@ -48,12 +48,12 @@ fn an_append_for_which_there_is_no_room_changes_nothing() {
     assert_eq!(digests[0], digests[2], "there is no second growth");
 }
 
-/// A number in two copies that are neighbours in one line, of which the older is overwritten. A copy tells whether it is
-/// whole.
+/// A number in two copies beside each other in one line. Writing overwrites the older copy, and
+/// each copy tells whether it is whole.
 struct Neighbours;
 
 impl Neighbours {
-    /// Its place, its sequence number and the number; the newest that is whole.
+    /// The newest whole copy: its place, its sequence number, and the number.
     fn newest(medium: &Arc<Sim>) -> Option<(u64, u32, u32)> {
         let copies = [0, 1].map(|place| (place, medium.load(place * 8)));
         let whole = copies.iter().filter(|(_, word)| word >> 32 == Self::sum(*word as u32));
@@ -62,7 +62,8 @@ impl Neighbours {
         decoded.max_by_key(|copy| copy.1)
     }
 
-    /// 32 bits, of which many change with each bit of `low`: garbage may be what was there but for a bit, twice.
+    /// A checksum of 32 bits. Many of them change with each bit of `low`, since garbage may be the
+    /// old word with a bit flipped, twice.
     fn sum(low: u32) -> u64 {
         u64::from(low).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
     }
@@ -87,7 +88,7 @@ impl Subject for Neighbours {
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
         let (place, sequence, number) = Self::newest(&medium).ok_or("no copy is whole")?;
-        // Whatever the other one holds would be taken for newer if its sequence number were.
+        // With a higher sequence number, the other copy would count as newer, whatever it holds.
         Self::put(&medium, 1 - place, sequence - 1, number);
         Ok(medium)
     }
@@ -126,7 +127,7 @@ fn what_is_masked_leaves_the_neighbours_of_a_word_alone() {
 
 #[test]
 fn a_word_that_is_being_written_may_hold_garbage_in_a_second_life_too() {
-    /// Its recovery writes the count again.
+    /// A structure whose recovery writes the count again.
     struct Rewriting;
 
     impl Subject for Rewriting {
@@ -140,7 +141,7 @@ fn a_word_that_is_being_written_may_hold_garbage_in_a_second_life_too() {
         }
 
         fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
-            // What is there, so that no crash without garbage leaves anything else.
+            // Writes the present count, so that a crash without garbage leaves nothing else.
             let found = medium.load(0);
             medium.write_streaming(0, &found.to_le_bytes());
             medium.fence();

@@ -1,11 +1,11 @@
-//! The persistency model, by table: what a crash may leave of a few stores.
+//! The persistency model as a table: what a crash may leave of a few stores.
 
 use std::collections::BTreeSet;
 
 use remanent_crashsim::{Class, Granularity, Points, Rng, Sim, SimOptions, litmus};
 use remanent_pmem::Medium;
 
-/// Words that are watched: two of one line, one of another line, one of another sector and page.
+/// Words to watch: two in one line, one in another line, one in another sector and page.
 const A: u64 = 0;
 const B: u64 = 8;
 const C: u64 = 64;
@@ -14,7 +14,7 @@ const D: u64 = 4096;
 struct Litmus {
     name: &'static str,
     program: fn(&Sim),
-    /// What a crash right after the program leaves of the four words, in ascending order.
+    /// The four words that a crash right after the program may leave, in ascending order.
     left: &'static [[u64; 4]],
 }
 
@@ -160,7 +160,7 @@ const SECTORS: &[Litmus] = &[
         left: &[[1, 0, 0, 0]] },
 ];
 
-/// The file begins with one page, so that `D` lies behind its end.
+/// The file begins with one page, so `D` lies behind its end.
 #[rustfmt::skip]
 const LENGTHS: &[Litmus] = &[
     Litmus { name: "a length is durable after a sync alone, and what lies behind the old one with it",
@@ -254,8 +254,8 @@ fn a_crash_at_any_moment_leaves_what_any_prefix_of_the_program_leaves() {
     assert_eq!(left, [vec![0, 0], vec![1, 0], vec![1, 2]].into());
 }
 
-/// The model said otherwise: by line, the stores that are durable for certain are those before a flush
-/// that a fence of the same thread followed, and any longer prefix may survive.
+/// The same by a simpler model: of each line, the stores before a flush are durable once the same
+/// thread has fenced, and any longer prefix may survive.
 #[test]
 fn random_programs_leave_what_a_second_model_says() {
     for seed in 0..300 {

@@ -1,5 +1,5 @@
-//! Lives before and after a crash: creation and preparation, a process that is killed before the power fails, and what
-//! only a second recovery reads.
+//! Lives before and after a crash: creation and preparation, a kill followed by a power failure,
+//! and what only a second recovery reads.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use remanent_pmem::Medium;
 
 use super::log::{Log, SOUND, expect_violation};
 
-/// A pair of words that change together, by a journal that recovery redoes.
+/// A pair of words that change together, with a journal that recovery redoes.
 #[derive(Clone, Copy)]
 struct Pair {
     /// Whether recovery makes the journal durable before it redoes it.
@@ -19,7 +19,7 @@ struct Pair {
 
 const LEFT: u64 = 0;
 const RIGHT: u64 = 64;
-/// Value, complement, and zeros when there is nothing to redo.
+/// Value and complement; zeros if there is nothing to redo.
 const JOURNAL: u64 = 128;
 
 impl Pair {
@@ -90,7 +90,7 @@ fn often() -> Config {
 fn recovery_from_caches_is_not_more_durable_than_what_it_read() {
     let killed = Config { killed: true, ..often() };
     let careless = Pair { flushes_journal: false, streams_journal: false };
-    // Each crash by itself is survived: what recovery reads after a loss of power is durable.
+    // Each crash alone is survived: what recovery reads after a power failure is durable.
     assert!(explore(&careless, &often()).is_clean());
     let report = expect_violation(&careless, &killed, Broken::State);
     assert!(report.violations[0].crashes[0].survived.contains("killed"), "{report}");
@@ -99,7 +99,7 @@ fn recovery_from_caches_is_not_more_durable_than_what_it_read() {
     assert!(report.is_clean() && report.nested_images > 100, "{report}");
 }
 
-/// What a dead process has streamed needs no flush by the next one: a flush does not cover it.
+/// What a killed process has streamed is durable, so the next process need not flush it.
 #[test]
 fn what_a_killed_process_streamed_is_durable() {
     let killed = Config { killed: true, ..often() };
@@ -107,10 +107,10 @@ fn what_a_killed_process_streamed_is_durable() {
     assert!(report.is_clean() && report.nested_images > 100, "{report}");
 }
 
-/// A counter behind a header of two words; its preparation counts to three.
+/// A counter behind a header of two words. Its preparation counts to three.
 #[derive(Clone, Copy)]
 struct Counter {
-    /// Whether a header of which a crash left half can be completed.
+    /// Whether a half-written header can be completed.
     completes: bool,
 }
 
@@ -170,7 +170,7 @@ impl Subject for Counter {
 fn what_a_crash_leaves_of_a_creation_is_completed_and_its_preparation_is_not_crashed() {
     let report = explore(&Counter { completes: true }, &often());
     assert!(report.is_clean(), "{report}");
-    // Once in each run, and after each crash that meets the creation of the first.
+    // Once in each run, and after each crash during the first creation.
     assert!(report.reached["prepared"] > 4 * 3, "{report}");
 }
 
@@ -197,7 +197,7 @@ fn subjects_with_another_salt_do_other_things() {
     assert_ne!(digest(7), digest(8));
 }
 
-/// A word with a hint beside it, which only a recovery reads that follows one that was cut short.
+/// A word and a hint beside it, which only a recovery reads that follows an interrupted one.
 struct Hinted;
 
 const HINT: u64 = 64;
@@ -225,7 +225,7 @@ impl Subject for Hinted {
     }
 
     fn apply(&self, medium: &Arc<Sim>, (): &()) -> u64 {
-        // A crash may leave the seven, but never for certain.
+        // A crash may leave the seven, but need not.
         medium.store(HINT, 7);
         medium.store(HINT, 0);
         medium.persist(HINT, 8);

@@ -1,4 +1,4 @@
-//! A log of words: the smallest structure that can be wrong in most of the ways that matter.
+//! A log of words: a small structure that can be wrong in most of the ways that matter.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ pub(crate) struct Log {
     pub(crate) flush_entry: bool,
     pub(crate) fence_entry: bool,
     pub(crate) flush_count: bool,
-    /// Asks for faults before it answers. It refuses to append when the medium is full in any case.
+    /// Whether it asks for faults before it answers. It always refuses to append when the medium is
+    /// full.
     pub(crate) report_faults: bool,
 }
 
@@ -22,7 +23,7 @@ pub(crate) const SOUND: Log =
 
 const MAGIC: u64 = 0x10c;
 const COUNT: u64 = 64;
-/// Four entries from the end of the first page, so that the fifth needs growth when there is no second one.
+/// Four entries from the end of the first page. The fifth needs growth if there is no second page.
 const ENTRIES: u64 = 4096 - 32;
 
 impl Subject for Log {
@@ -41,7 +42,7 @@ impl Subject for Log {
         if medium.load(0) != MAGIC {
             return Err("no log here".into());
         }
-        // A count from a damaged line must not be followed out of the medium.
+        // A count from a damaged line must not lead out of the medium.
         let count_max = (medium.len() - ENTRIES) / 8;
         if medium.load(COUNT) > count_max { Err("damaged".into()) } else { Ok(medium) }
     }
@@ -94,7 +95,7 @@ pub(crate) fn config() -> Config {
     Config { seeds: 0..4, points: Points::Stores, ..Config::default() }
 }
 
-/// Explores, expects one violation of this kind, and that its path alone leads to it again.
+/// Explores, expects one violation of this kind, and checks that its path alone reproduces it.
 pub(crate) fn expect_violation<S: Subject>(subject: &S, config: &Config, broken: Broken) -> Report {
     let report = explore(subject, config);
     assert_eq!(report.violations.len(), 1, "{report}");
@@ -161,7 +162,7 @@ fn a_seed_decides_everything() {
 #[test]
 fn what_is_pruned_would_have_shown_nothing_else() {
     let nested = Nested { depth: 0, ..Nested::default() };
-    // Nothing is appended after recovery, so entries beyond the count are never read.
+    // Nothing is appended after recovery, so entries behind the count are never read.
     let explore = |prune| explore(&SOUND, &Config { prune, nested, after: 0, ..config() });
     let (pruned, full) = (explore(true), explore(false));
     assert_eq!(pruned.distinct_states.len(), full.distinct_states.len());

@@ -1,4 +1,4 @@
-//! Flushes and fences left out.
+//! Mutation of flushes and fences.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn a_broken_log_is_not_mutated() {
     assert!(!report.is_clean() && report.mutation.is_none(), "{report}");
 }
 
-/// A word that is persisted more often than it must.
+/// A word that is persisted more often than necessary.
 struct Anxious;
 
 impl Subject for Anxious {
@@ -87,7 +87,7 @@ fn survivors_are_redundant_or_explained() {
         })
         .collect();
     assert_eq!(reasons, ["twice is not safer than once."], "{mutation}");
-    // The other flush of the pair is as redundant, and both fences are.
+    // The other flush of the pair is redundant as well, and so are both fences.
     assert_eq!((mutation.mutants.len(), mutation.survivors().count()), (4, 3), "{mutation}");
 
     let mut killed = mutation.clone();

@@ -1,4 +1,4 @@
-//! Ordering methods on a medium that has no instructions for them.
+//! Ordering methods on a medium without instructions for them.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const WORDS: usize = 20;
 const RANGE: u64 = 5 * 8;
 const DECIDED: u64 = 4096;
 
-/// A range, and then a word that says what it holds.
+/// A range, and a word that says what the range holds.
 struct Ranges(Method);
 
 impl Subject for Ranges {
@@ -33,7 +33,7 @@ impl Subject for Ranges {
     }
 
     fn apply(&self, medium: &Arc<Sim>, value: &u64) {
-        // By turns, so that the range that counts stays as it is.
+        // The places alternate, so that the valid range stays as it is.
         let place = (medium.load(DECIDED) + 1) % 2 * 512;
         let bytes: Vec<u8> = [value.to_le_bytes(); WORDS].concat();
         self.0.write(medium, RANGE + place, &bytes);

@@ -1,4 +1,4 @@
-//! Crashes inside recovery, recoveries that panic or never end, and what follows a recovery.
+//! Crashes during recovery, recoveries that panic or never end, and operations after recovery.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use remanent_pmem::Medium;
 
 use super::log::expect_violation;
 
-/// Two accounts that change together, by a journal that recovery redoes.
+/// Two accounts that change together, with a journal that recovery redoes.
 struct Accounts {
     recovery: Recovery,
 }
@@ -15,11 +15,11 @@ struct Accounts {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Recovery {
     Sound,
-    /// Without a journal there is nothing to recover from.
+    /// Changes the accounts without a journal.
     HasNoJournal,
     /// Marks the journal as done before it is.
     ClearsFirst,
-    /// Leaves the journal as it is, so that the next change is undone by it.
+    /// Leaves the journal as it is, so that recovery undoes the next change with it.
     NeverClears,
     FailsItsCheck,
     Panics,
@@ -29,7 +29,7 @@ enum Recovery {
 
 const LEFT: u64 = 0;
 const RIGHT: u64 = 64;
-/// One line: both new values, then the mark that they count, in this order.
+/// One line: both new values, then the mark that makes them valid, in this order.
 const JOURNAL: u64 = 128;
 
 impl Accounts {

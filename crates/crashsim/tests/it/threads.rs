@@ -9,12 +9,12 @@ use remanent_pmem::Medium;
 
 use super::log::expect_violation;
 
-/// A counter that several threads increase and read.
+/// A counter that several threads increment and read.
 #[derive(Clone, Copy)]
 struct Counter {
-    /// One instruction, not a load and a store.
+    /// Whether adding is one instruction, not a load and a store.
     atomic: bool,
-    /// Readers make durable what they saw before they answer.
+    /// Whether readers make durable what they read before they answer.
     flush_on_read: bool,
 }
 
@@ -98,7 +98,7 @@ fn a_lost_update_is_found() {
     }
 }
 
-/// The trap of lock-free structures: a reader acts on what a crash then takes away.
+/// A common bug of lock-free structures: a reader acts on a value that a crash then takes away.
 #[test]
 fn an_answer_from_a_value_that_is_not_durable_is_found() {
     let counter = Counter { flush_on_read: false, ..SOUND };
@@ -118,9 +118,9 @@ fn a_seed_decides_the_schedule() {
     assert_ne!(run(1), run(2));
 }
 
-/// A lock in pool memory, to be waited for.
+/// A lock in pool memory that threads wait for.
 struct Locked {
-    /// Whether waiting gives way to other threads, as it must.
+    /// Whether waiting lets other threads run, as it must.
     unlocks: bool,
 }
 
