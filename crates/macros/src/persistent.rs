@@ -12,7 +12,7 @@ use syn::{
 
 use crate::crate_path::crate_path;
 
-/// The implementation for one type.
+/// Expands to the implementation for one type.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let fields = struct_fields(input)?;
     require_fixed_layout(input)?;
@@ -24,7 +24,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let type_name = type_name(ident, &input.generics, &pmem);
     let layout = layout(ident, fields, &pmem);
-    // The constant of a generic type is evaluated where it is used, of any other one right here.
+    // The compiler evaluates the constant of a generic type where the type is used. Any other
+    // constant is evaluated here.
     let evaluate = input.generics.params.is_empty().then(|| {
         quote! { const _: u64 = <#ident as #pmem::Persistent>::LAYOUT; }
     });
@@ -113,7 +114,7 @@ fn require_plain_generics(input: &DeriveInput) -> Result<()> {
     Ok(())
 }
 
-/// Whether a type parameter is bounded by `Persistent`, where it is declared or in a `where` clause.
+/// Whether a type parameter has the bound `Persistent`, at its declaration or in a `where` clause.
 fn is_persistent(parameter: &TypeParam, generics: &Generics) -> bool {
     let names_trait = |bound: &TypeParamBound| match bound {
         TypeParamBound::Trait(bound) => {
@@ -135,8 +136,8 @@ fn is_persistent(parameter: &TypeParam, generics: &Generics) -> bool {
         })
 }
 
-/// Refuses fields that are addresses for all to see. Field types that hide one are refused by their
-/// not being `Persistent`.
+/// Refuses fields that are visibly addresses. Types that hide an address are refused because they
+/// are not `Persistent`.
 pub(crate) fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()> {
     for (member, Field { ty, .. }) in fields.members().zip(fields) {
         let kind = match ty {
@@ -173,7 +174,7 @@ fn trait_crate(input: &DeriveInput) -> Result<Path> {
     Ok(named.unwrap_or_else(|| crate_path("remanent-pmem", "pmem")))
 }
 
-/// An expression for the name: a literal, or one put together from the generic arguments.
+/// Expression for the type's name: a literal, or a concatenation with the generic arguments.
 fn type_name(ident: &Ident, generics: &Generics, pmem: &Path) -> TokenStream {
     let name = ident.unraw().to_string();
     if generics.params.is_empty() {
@@ -199,10 +200,11 @@ fn type_name(ident: &Ident, generics: &Generics, pmem: &Path) -> TokenStream {
     }
 }
 
-/// An expression for the layout hash. Each call has the span of what it is about, so that the compiler
-/// points at the field that is no plain data or has padding before it.
+/// Expression for the layout hash. Each call has the span of its field, so that compiler errors
+/// point at the field that is no plain data or has padding before it.
 fn layout(ident: &Ident, fields: &Fields, pmem: &Path) -> TokenStream {
-    // A path to the builder that stands where `span` does: an expression begins where its path does.
+    // Path to the builder, located at `span`. The compiler locates an expression where its path
+    // begins.
     let hash_at = |span: Span| -> TokenStream {
         let path = quote! { #pmem::persistent::LayoutHash };
         path.into_iter()
@@ -212,7 +214,7 @@ fn layout(ident: &Ident, fields: &Fields, pmem: &Path) -> TokenStream {
             })
             .collect()
     };
-    // The span's place, with names resolved as at the call site.
+    // Location of the span, with names resolved as at the call site.
     let at = |span: Span| span.resolved_at(Span::call_site());
     let add_fields = fields.members().zip(fields).map(|(member, Field { ty, .. })| {
         let name = field_name(&member);

@@ -1,18 +1,18 @@
-//! The arguments of the attribute.
+//! Arguments of `#[transactional(…)]`.
 
 use proc_macro2::TokenStream;
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Error, Ident, Meta, Result, Token};
 
-/// What becomes of the changes of a method that returns `Err`.
+/// What a method that returns `Err` does with its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnErr {
     Abort,
     Commit,
 }
 
-/// Whether a struct is to stay within one line: `#[transactional(line)]`.
+/// Whether the struct must fit into one line: `#[transactional(line)]`.
 pub(super) fn is_line(arguments: TokenStream) -> Result<bool> {
     let words = parse(arguments)?;
     for word in &words {
@@ -23,7 +23,7 @@ pub(super) fn is_line(arguments: TokenStream) -> Result<bool> {
     Ok(!words.is_empty())
 }
 
-/// What the arguments of a block or of a method say about `Err`.
+/// What the arguments of a block or a method say about `Err`.
 pub(super) fn on_err(arguments: TokenStream) -> Result<Option<OnErr>> {
     let mut said = None;
     for word in parse(arguments)? {
@@ -35,15 +35,16 @@ pub(super) fn on_err(arguments: TokenStream) -> Result<Option<OnErr>> {
         if said.replace(on_err).is_some_and(|before| before != on_err) {
             return Err(Error::new(
                 word.span(),
-                "an `Err` either aborts or commits: say one of `abort_on_err` (what is done \
-                 without either) and `commit_on_err`",
+                "an `Err` either aborts or commits: write one of `abort_on_err` (the default) and \
+                 `commit_on_err`",
             ));
         }
     }
     Ok(said)
 }
 
-/// Takes the `#[transactional(…)]` of a method out of its attributes, and says what it says.
+/// Removes the `#[transactional(…)]` of a method from its attributes, and returns what it says
+/// about `Err`.
 pub(super) fn take_on_err(attributes: &mut Vec<Attribute>) -> Result<Option<OnErr>> {
     let mut said = Ok(None);
     attributes.retain(|attribute| {

@@ -1,4 +1,5 @@
-//! `#[transactional]` on a struct: `Persistent`, `Transactional` and the two handles.
+//! `#[transactional]` on a struct: implements `Persistent` and `Transactional`, and declares the
+//! two handles.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -25,14 +26,15 @@ pub(super) fn expand(arguments: TokenStream, mut item: ItemStruct) -> TokenStrea
     let [fits, implementation] = [object.fits(), object.implementation()];
     let [handle, shared] = [object.handle(), object.shared()];
     let cfg: Vec<&Attribute> = cfg_attributes(&item.attrs).collect();
-    // A `cfg` speaks of one item, and several are made.
+    // A `cfg` holds for one item, so each generated item gets its own.
     let made = [fits, implementation, handle, shared].into_iter().flatten().map(|made| {
         quote! { #(#cfg)* #made }
     });
     quote! { #item #(#made)* }
 }
 
-/// Refuses what cannot be an object, and adds what it lacks; returns whether it is to fit into a line.
+/// Refuses structs that cannot be objects, and adds missing derives. Returns whether the struct
+/// must fit into a line.
 fn prepare(arguments: TokenStream, item: &mut ItemStruct) -> Result<bool> {
     require_plain_generics(item)?;
     require_no_addresses(&item.ident, &item.fields)?;
@@ -68,7 +70,7 @@ fn require_plain_generics(item: &ItemStruct) -> Result<()> {
     Ok(())
 }
 
-/// Adds what a transactional struct has to have, less what it has.
+/// Adds the derives and attributes of a transactional struct that this one lacks.
 fn make_persistent(item: &mut ItemStruct) -> Result<()> {
     let structures = structures_crate();
     let derived = derived(&item.attrs)?;
@@ -91,7 +93,7 @@ fn make_persistent(item: &mut ItemStruct) -> Result<()> {
     Ok(())
 }
 
-/// The last names of all that the struct derives.
+/// The last path segments of all derives.
 fn derived(attributes: &[Attribute]) -> Result<Vec<Ident>> {
     let mut derived = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("derive")) {
@@ -106,7 +108,7 @@ fn has_attribute(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident(name))
 }
 
-/// The struct, and all that its expansions need to say.
+/// The struct, and everything that its expansion needs.
 struct Object<'a> {
     structures: Path,
     vis: &'a Visibility,
@@ -116,7 +118,7 @@ struct Object<'a> {
     medium: Ident,
     /// `generics` and the medium's parameter, as a struct declares them.
     declared: Generics,
-    /// The arguments of `generics` and the medium's, for a handle.
+    /// Arguments for `generics` and the medium's parameter, for a handle.
     arguments: Punctuated<GenericArgument, Token![,]>,
     handle: Ident,
     shared: Ident,
@@ -153,18 +155,19 @@ impl<'a> Object<'a> {
         quote!(#ident #arguments)
     }
 
-    /// A call that fails in a constant where the struct is too large, with the struct's place.
+    /// A call that does not compile if the struct is too large. Errors point at the struct.
     fn require_size(&self) -> TokenStream {
         let (structures, ty) = (&self.structures, self.ty());
         let check = if self.is_line { "require_line" } else { "require_fits" };
         let span = self.ident.span().resolved_at(Span::call_site());
         let check = Ident::new(check, span);
-        // A call begins where its path does: this one where the struct has its name.
+        // The compiler locates a call where its path begins: here at the struct's name.
         let path = at(span, quote!(#structures::line_tx::#check));
         quote_spanned! { span => #path::<#ty>() }
     }
 
-    /// The size of a struct without parameters is checked here, that of others where they are used.
+    /// Checks the size here if the struct has no parameters. Otherwise `wrapper` does it where the
+    /// struct is used.
     fn fits(&self) -> Vec<TokenStream> {
         let require_size = self.require_size();
         let is_known = self.generics.params.is_empty();
@@ -240,7 +243,7 @@ impl<'a> Object<'a> {
         [declaration, clone, from_handle].into_iter().chain(wrapper).collect()
     }
 
-    /// What both handles have: they are made from `inner`, lead to it, and can be shown.
+    /// The implementations of both handles: conversion from `inner`, `Deref` to it, and `Debug`.
     fn wrapper(&self, name: &Ident, inner: TokenStream) -> [TokenStream; 3] {
         let (impl_generics, type_generics, where_clause) = self.declared.split_for_impl();
         let is_generic = !self.generics.params.is_empty();

@@ -1,4 +1,5 @@
-//! What the macro reads from an `impl` block: its struct, its parameters, and which of its methods the handles are to have.
+//! The `impl` block as the macro reads it: its struct, its parameters, and the methods that handles
+//! get.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -14,17 +15,17 @@ use super::trait_rules;
 use crate::transactional::arguments::OnErr;
 use crate::transactional::{cfg_attributes, medium_ident, structures_crate};
 
-/// One `impl` block, and all that its expansion needs to say.
+/// One `impl` block, and everything that its expansion needs.
 pub(super) struct Block<'a> {
     pub(super) structures: Path,
     pub(super) item: &'a ItemImpl,
-    /// The struct, as the block calls it.
+    /// The struct, as the block names it.
     pub(super) ty: &'a TypePath,
-    /// The parameters of the block, and the medium's.
+    /// The parameters of the block and the medium's.
     pub(super) generics: Generics,
     /// The name of the medium's type parameter.
     pub(super) medium: Ident,
-    /// What the block's own arguments say.
+    /// The block's own argument about `Err`.
     on_err: Option<OnErr>,
 }
 
@@ -50,7 +51,7 @@ impl<'a> Block<'a> {
         Ok(Block { structures, item, ty, generics, medium, on_err })
     }
 
-    /// What is to be made of a method: nothing of a function of the struct itself.
+    /// Reads one method. A function of the struct itself is none.
     pub(super) fn method<'m>(
         &self,
         item: &'m ImplItemFn,
@@ -77,14 +78,15 @@ impl<'a> Block<'a> {
                 ),
             ));
         }
-        // A method is taken at its word. For the others the name of what they return tells whether
+        // An argument of the method decides. Without one, the name of the return type tells whether
         // there can be an `Err`.
         let returns_result = signature::returns_result(&item.sig.output);
         let on_err = said.or(returns_result.then(|| self.on_err.unwrap_or(OnErr::Abort)));
         Ok(Some(Method { item, access, on_err, forwarded: Forwarded::new(&item.sig) }))
     }
 
-    /// The compiler says what is missing when the struct is not transactional.
+    /// Code that only compiles if the struct is transactional; otherwise the compiler names what is
+    /// missing.
     pub(super) fn assertion(&self) -> TokenStream {
         let (structures, item, ty) = (&self.structures, self.item, self.ty);
         let (impl_generics, _, where_clause) = item.generics.split_for_impl();
@@ -102,7 +104,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The type of the handle whose name ends in `suffix`, for the block's arguments and the medium.
+    /// The handle whose name ends in `suffix`, with the block's arguments and the medium's.
     pub(super) fn handle_type(&self, suffix: &str) -> TypePath {
         let mut ty = self.ty.clone();
         let medium = &self.medium;

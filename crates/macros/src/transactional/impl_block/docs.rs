@@ -1,4 +1,5 @@
-//! The documentation of the handles' methods: that of the struct's, and what is different.
+//! Documentation of the handles' methods: that of the struct's methods, and the errors that a
+//! handle adds.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -9,7 +10,7 @@ use super::method::{Method, kept_attributes};
 use super::signature::Access;
 use crate::transactional::arguments::OnErr;
 
-/// All that the method says of itself, and the errors that the handle adds.
+/// The whole documentation of the method, and the handle's errors.
 pub(super) fn of_handle(method: &Method<'_>) -> TokenStream {
     let docs: Vec<&Attribute> = docs(method).collect();
     let has_errors = docs.iter().filter_map(|doc| text(doc)).any(|doc| doc.contains("# Errors"));
@@ -24,7 +25,7 @@ pub(super) fn of_handle(method: &Method<'_>) -> TokenStream {
     }
 }
 
-/// The method's first paragraph. The rest, with its examples, stands at the other handle.
+/// The first paragraph of the documentation. The rest, with its examples, is at the other handle.
 pub(super) fn of_shared(method: &Method<'_>, handle: &TypePath) -> TokenStream {
     let mut summary = TokenStream::new();
     for doc in docs(method) {
@@ -61,7 +62,7 @@ fn docs<'a>(method: &'a Method<'_>) -> impl Iterator<Item = &'a Attribute> {
     kept_attributes(&method.item.attrs).filter(|attribute| attribute.path().is_ident("doc"))
 }
 
-/// The text of a doc comment; other things that `doc` can say have none.
+/// The text of a doc comment. Other uses of `doc` have none.
 fn text(doc: &Attribute) -> Option<String> {
     match &doc.meta {
         Meta::NameValue(meta) => match &meta.value {

@@ -1,4 +1,4 @@
-//! The methods of both handles, from an inherent `impl` block.
+//! Generates the methods of both handles from an inherent `impl` block.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -9,16 +9,16 @@ use super::method::{Method, kept_attributes};
 use super::signature::{Access, output_type, self_lifetime, with_self_named};
 use crate::transactional::{HANDLE_SUFFIX, SHARED_SUFFIX};
 
-/// Whose methods are made.
+/// The handle that gets the methods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// The handle of the one writer: what changes the object takes `&mut self`.
+    /// The handle of the one writer: methods that change the object take `&mut self`.
     Handle,
-    /// The handle of any number of threads: everything takes `&self`.
+    /// The handle of any number of threads: all methods take `&self`.
     Shared,
 }
 
-/// The blocks with the methods of the handles, if there are methods.
+/// The `impl` blocks of the handles, if there are methods.
 pub(super) fn expand(block: &Block<'_>, methods: &[Method<'_>]) -> TokenStream {
     if methods.is_empty() {
         return TokenStream::new();
@@ -34,8 +34,8 @@ fn of(owner: Owner, block: &Block<'_>, methods: &[Method<'_>]) -> TokenStream {
     let attributes = kept_attributes(&block.item.attrs);
     let (impl_generics, _, where_clause) = block.generics.split_for_impl();
     let methods = methods.iter().map(|method| self::method(owner, block, method));
-    // A private method that other methods call is used by them, and nobody may call it on a handle.
-    // Clippy had its say about the methods that these are made from.
+    // Nobody may call the counterpart of a private method that only other methods use, hence
+    // `dead_code`. Clippy has already checked the original methods.
     quote! {
         #(#attributes)*
         #[allow(dead_code, deprecated, clippy::all, clippy::undocumented_unsafe_blocks)]

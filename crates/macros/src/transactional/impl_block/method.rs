@@ -1,4 +1,4 @@
-//! A method of the block that the handles are to have, and calls of it in their methods.
+//! A method that the handles get, and the code that calls it.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -9,17 +9,17 @@ use super::signature::{Access, Forwarded};
 use crate::transactional::arguments::OnErr;
 use crate::transactional::at;
 
-/// One method that the handles are to have.
+/// One method that the handles get.
 pub(super) struct Method<'a> {
     pub(super) item: &'a ImplItemFn,
     pub(super) access: Access,
-    /// What becomes of an `Err`, where one is returned.
+    /// What an `Err` does, if the method can return one.
     pub(super) on_err: Option<OnErr>,
     pub(super) forwarded: Forwarded,
 }
 
 impl Method<'_> {
-    /// The place of the return type, with names resolved as at the call site.
+    /// Location of the return type, with names resolved as at the call site.
     fn output_span(&self) -> Span {
         match &self.item.sig.output {
             ReturnType::Default => Span::call_site(),
@@ -27,12 +27,12 @@ impl Method<'_> {
         }
     }
 
-    /// The method's own body, called on `object`: an expression of this type.
+    /// Calls the method itself on `object`, an expression of this type.
     pub(super) fn call(&self, owner: &TokenStream, object: &TokenStream) -> TokenStream {
         let (name, Forwarded { arguments, turbofish, .. }) =
             (&self.item.sig.ident, &self.forwarded);
-        // A call begins where its path does: this one where the return type stands, as that is what
-        // does not fit when it is called a `Result` and is none.
+        // The compiler locates a call where its path begins. Here that is the return type, since it
+        // is wrong if it is named `Result` and is none.
         let span = self.output_span();
         let owner = at(span, owner.clone());
         let call = quote_spanned!(span => #owner::#name #turbofish (#object #(, #arguments)*));
@@ -42,9 +42,10 @@ impl Method<'_> {
         }
     }
 
-    /// What changes the object through `inner`, a `Tx` or a `SharedTx`; its result is the medium's.
+    /// Runs the method as a transaction of `inner`, a `Tx` or a `SharedTx`. The outer result is the
+    /// medium's.
     pub(super) fn change(&self, owner: &TokenStream, inner: &TokenStream) -> TokenStream {
-        // No argument of the method has this name, whatever it is called.
+        // A hygienic name, which no argument of the method can have.
         let object = Ident::new("object", Span::mixed_site());
         let call = self.call(owner, &object.to_token_stream());
         match self.on_err {
@@ -56,7 +57,7 @@ impl Method<'_> {
         }
     }
 
-    /// What the method says of the last committed version in `inner`; its result is the medium's.
+    /// Runs the method on the last committed version in `inner`. The outer result is the medium's.
     pub(super) fn read(&self, owner: &TokenStream, inner: &TokenStream) -> TokenStream {
         let object = Ident::new("object", Span::mixed_site());
         let borrow = (self.access == Access::Read).then(|| quote!(&));
@@ -65,9 +66,9 @@ impl Method<'_> {
     }
 }
 
-/// The attributes that hold for what is made from an item, too.
+/// The attributes that generated items keep.
 ///
-/// Of the lints' only `allow` does: an `expect` would be disappointed.
+/// Of the lint attributes only `allow` is kept: an `expect` would not be fulfilled.
 pub(super) fn kept_attributes(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     const KEPT: [&str; 5] = ["allow", "cfg", "cfg_attr", "deprecated", "doc"];
     attributes.iter().filter(|attribute| KEPT.iter().any(|name| attribute.path().is_ident(name)))

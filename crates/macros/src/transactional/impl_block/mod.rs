@@ -1,4 +1,5 @@
-//! `#[transactional]` on an `impl` block: the block, and the handles' methods that call its methods.
+//! `#[transactional]` on an `impl` block: keeps the block, and adds methods of the handles that
+//! call its methods.
 
 mod block;
 mod docs;
@@ -17,7 +18,7 @@ use super::with_error;
 use block::Block;
 
 pub(super) fn expand(arguments: TokenStream, mut item: ItemImpl) -> TokenStream {
-    // First of all, the methods' own `#[transactional(…)]` are taken away: they are read only here.
+    // Take the methods' own `#[transactional(…)]` away first: only this expansion reads them.
     let said: Vec<Result<Option<OnErr>>> =
         methods_mut(&mut item).map(|method| arguments::take_on_err(&mut method.attrs)).collect();
     let block = match arguments::on_err(arguments).and_then(|on_err| Block::new(&item, on_err)) {
@@ -35,7 +36,8 @@ pub(super) fn expand(arguments: TokenStream, mut item: ItemImpl) -> TokenStream 
     let assertion = block.assertion();
     let made = match &item.trait_ {
         None => inherent::expand(&block, &methods),
-        // Without the methods that were refused, the compiler would only say that they are missing.
+        // If a method was refused, the trait is not implemented: the compiler would only report
+        // that the method is missing.
         Some(_) if !errors.is_empty() => TokenStream::new(),
         Some((path, _)) => trait_impl::expand(&block, path, &methods),
     };

@@ -1,5 +1,5 @@
-//! What a method's signature says: how it has its object, whether it borrows from it, and how another
-//! method forwards a call to it.
+//! Analysis of a method's signature: how it takes `self`, whether its result borrows from `self`,
+//! and how another method forwards a call to it.
 
 use proc_macro2::{Group, Ident, Spacing, Span, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote};
@@ -11,18 +11,18 @@ use syn::{
     TypeImplTrait, TypeParamBound, TypePath, TypeReference,
 };
 
-/// How a method has the object that it is called on.
+/// How a method takes its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// `&mut self`: it is a transaction.
+    /// `&mut self`: a transaction.
     Change,
-    /// `&self`: it reads the last committed version.
+    /// `&self`: reads the last committed version.
     Read,
-    /// `self`: it has a copy of the last committed version.
+    /// `self`: takes a copy of the last committed version.
     Take,
 }
 
-/// How a method has its object; `None` for a function without `self`.
+/// How a method takes its object; `None` for a function without `self`.
 pub(super) fn access(signature: &Signature) -> Result<Option<Access>> {
     let Some(receiver) = signature.receiver() else {
         return Ok(None);
@@ -66,14 +66,14 @@ pub(super) fn self_lifetime(receiver: &Receiver) -> Option<&Lifetime> {
     }
 }
 
-/// Refuses what no transaction can be: it ends before anything that borrows from it, or waits in it,
-/// could be used.
+/// Refuses methods that cannot be transactions: `async` ones, those that never return, and those
+/// whose result borrows from `self`, since a transaction ends before its result is used.
 pub(super) fn require_transaction(signature: &Signature, access: Access) -> Result<()> {
     if let Some(asyncness) = &signature.asyncness {
         return Err(Error::new(
             asyncness.span,
-            "a transaction does not wait in the middle, as others would wait for it: await first, \
-             and hand what came of it to a method that is not `async`",
+            "a transaction must not wait, since others would wait for it: await first, and pass the \
+             result to a method that is not `async`",
         ));
     }
     let (Some(receiver), ReturnType::Type(_, output)) = (signature.receiver(), &signature.output)
@@ -95,10 +95,10 @@ pub(super) fn require_transaction(signature: &Signature, access: Access) -> Resu
     }
 }
 
-/// Looks for the first part of a return type that borrows from `self`.
+/// Finds the first part of a return type that borrows from `self`.
 struct Borrows<'a> {
     access: Access,
-    /// That of `self`.
+    /// The lifetime of `self`.
     lifetime: Option<&'a Lifetime>,
     found: Option<Error>,
 }
@@ -110,8 +110,8 @@ impl Borrows<'_> {
                 "a reference into the object would outlive the transaction: return a copy"
             }
             Access::Take => {
-                "on the handle an elided lifetime would be that of `self`, which here is a copy: give \
-                 the lifetime of the argument that is meant a name"
+                "on the handle, an elided lifetime would be that of `self`, which is a copy here: name \
+                 the lifetime of the argument"
             }
         };
         self.found.get_or_insert_with(|| Error::new_spanned(tokens, reason));
@@ -148,12 +148,12 @@ impl<'ast> Visit<'ast> for Borrows<'_> {
         visit::visit_type_impl_trait(self, ty);
     }
 
-    // The elided lifetimes of a function's type are its own.
+    // Elided lifetimes of a function type are its own.
     fn visit_type_fn_ptr(&mut self, _: &'ast TypeFnPtr) {}
     fn visit_parenthesized_generic_arguments(&mut self, _: &'ast ParenthesizedGenericArguments) {}
 }
 
-/// Whether a method returns a `Result`, as far as its name tells.
+/// Whether a method returns a `Result`, judged by the name of the type.
 pub(super) fn returns_result(output: &ReturnType) -> bool {
     let mut ty = match output {
         ReturnType::Default => return false,
@@ -172,7 +172,7 @@ pub(super) fn returns_result(output: &ReturnType) -> bool {
     }
 }
 
-/// The return type of a method, inside another method whose block has the type parameter `medium`.
+/// The return type of a method, for another method whose block has the type parameter `medium`.
 pub(super) fn output_type(output: &ReturnType, medium: &Ident) -> TokenStream {
     match output {
         ReturnType::Default => quote!(()),
@@ -184,7 +184,7 @@ pub(super) fn output_type(output: &ReturnType, medium: &Ident) -> TokenStream {
     }
 }
 
-/// Adds the medium's parameter to `use<…>`, which has to name all type parameters around it.
+/// Adds the medium's parameter to `use<…>`, which must name all type parameters in scope.
 struct CaptureMedium<'a>(&'a Ident);
 
 impl VisitMut for CaptureMedium<'_> {
@@ -194,13 +194,13 @@ impl VisitMut for CaptureMedium<'_> {
     }
 }
 
-/// What a method needs to hand its arguments on to another of the same signature.
+/// What a method needs to forward its arguments to another one with the same signature.
 pub(super) struct Forwarded {
-    /// Its parameters, less `self`, each a plain name.
+    /// Its parameters without `self`, each with a plain name.
     pub(super) parameters: Vec<TokenStream>,
-    /// These names.
+    /// The names of these parameters.
     pub(super) arguments: Vec<Ident>,
-    /// Its type and const parameters as arguments, or nothing.
+    /// Its type and const parameters as arguments, if it has any.
     pub(super) turbofish: TokenStream,
 }
 
@@ -222,7 +222,7 @@ impl Forwarded {
     }
 }
 
-/// Lifetimes are left to inference: most cannot be named in a call.
+/// Lifetimes are inferred: most cannot be named in a call.
 fn turbofish(generics: &Generics) -> TokenStream {
     let arguments: Vec<&Ident> = generics
         .params
@@ -236,14 +236,14 @@ fn turbofish(generics: &Generics) -> TokenStream {
     if arguments.is_empty() { TokenStream::new() } else { quote!(::<#(#arguments),*>) }
 }
 
-/// The tokens with the type `ty` instead of `Self`, for a block in which `Self` is another type.
+/// Replaces `Self` by the type `ty`, for a block in which `Self` is another type.
 pub(super) fn with_self_named(tokens: TokenStream, ty: &TypePath) -> TokenStream {
     let mut named = TokenStream::new();
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {
         match token {
             TokenTree::Ident(ident) if ident == "Self" => {
-                // In `Self::Item`, a type needs brackets.
+                // In `Self::Item`, a type needs angle brackets.
                 let is_path = leads_on(rest.peek());
                 named.extend(if is_path { quote!(<#ty>) } else { quote!(#ty) });
             }
@@ -269,7 +269,7 @@ fn leads_on(next: Option<&TokenTree>) -> bool {
     }
 }
 
-/// Where `Self` stands for the type itself rather than for what leads to an item of it.
+/// The location of a `Self` that is the type itself, not the beginning of a path.
 pub(super) fn bare_self(tokens: TokenStream) -> Option<Span> {
     let mut rest = tokens.into_iter().peekable();
     while let Some(token) = rest.next() {

@@ -1,4 +1,4 @@
-//! A trait of the struct, implemented for the handle of the one writer.
+//! Implements a trait of the struct for the handle of the one writer.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -9,13 +9,13 @@ use super::method::{Method, kept_attributes};
 use super::signature::{Access, with_self_named};
 use crate::transactional::HANDLE_SUFFIX;
 
-/// The block that implements the trait at `path` for the handle.
+/// The `impl` block of the trait at `path` for the handle.
 pub(super) fn expand(block: &Block<'_>, path: &Path, methods: &[Method<'_>]) -> TokenStream {
     let ty = block.handle_type(HANDLE_SUFFIX);
     let attributes = kept_attributes(&block.item.attrs);
     let (impl_generics, _, where_clause) = block.generics.split_for_impl();
     let path = with_self_named(path.to_token_stream(), block.ty);
-    // Types and constants are the struct's.
+    // Associated types and constants are those of the struct.
     let items = block
         .item
         .items
@@ -44,7 +44,7 @@ fn method(block: &Block<'_>, path: &TokenStream, method: &Method<'_>) -> TokenSt
     let (generics, where_clause) = (&signature.generics, &signature.generics.where_clause);
     let receiver = signature.receiver().map(|receiver| {
         let mut receiver = receiver.clone();
-        // `mut self` says what the body does with it, and this one does nothing.
+        // `mut self` only matters to the original body.
         if !matches!(receiver.kind, ReceiverKind::Reference(..)) {
             receiver.mutability = None;
         }

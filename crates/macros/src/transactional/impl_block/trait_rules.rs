@@ -1,4 +1,5 @@
-//! Which trait implementations, and which of a trait's functions, a handle can forward to the struct's.
+//! Rules for trait implementations: which traits, and which functions of a trait, a handle can
+//! forward.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -6,15 +7,15 @@ use syn::{Error, FnArg, ImplItemFn, ItemImpl, Path, Result};
 
 use super::signature;
 
-/// Traits that each handle implements in its own way.
+/// Traits that the handles implement themselves.
 const OF_HANDLES: [&str; 3] = ["Debug", "Deref", "DerefMut"];
 
-/// Refuses a trait that the handle could not implement by calling the struct's methods.
+/// Refuses traits that the handle cannot implement by calling the struct's methods.
 pub(super) fn require_for_handle(item: &ItemImpl, path: &Path) -> Result<()> {
     if let Some(unsafety) = &item.unsafety {
         return Err(Error::new(
             unsafety.span,
-            "what an `unsafe impl` promises of the struct, nobody has promised of its handle: leave \
+            "an `unsafe impl` makes a promise about the struct, not about its handle: leave \
              `#[transactional]` off, and implement the trait for the handle yourself",
         ));
     }
@@ -23,14 +24,13 @@ pub(super) fn require_for_handle(item: &ItemImpl, path: &Path) -> Result<()> {
     if name.is_some_and(|name| OF_HANDLES.contains(&name.as_str())) {
         return Err(Error::new_spanned(
             path,
-            "the handle has this trait already, in its own way: leave `#[transactional]` off, and the \
-             struct's stays the struct's",
+            "the handle implements this trait itself: leave `#[transactional]` off",
         ));
     }
     Ok(())
 }
 
-/// Why a handle cannot have a trait's function that is no method.
+/// The error for a function of a trait without `self`.
 pub(super) fn no_object(item: &ImplItemFn) -> Error {
     let name = &item.sig.ident;
     Error::new(
@@ -42,7 +42,8 @@ pub(super) fn no_object(item: &ImplItemFn) -> Error {
     )
 }
 
-/// `Self` is the struct in one implementation of a trait and the handle in the other.
+/// Refuses bare `Self` in a signature: it is the struct in one implementation and the handle in the
+/// other.
 pub(super) fn require_no_bare_self(item: &ImplItemFn) -> Result<()> {
     let typed = item.sig.inputs.iter().filter(|input| matches!(input, FnArg::Typed(_)));
     let mut types: TokenStream = typed.map(ToTokens::to_token_stream).collect();
@@ -51,8 +52,8 @@ pub(super) fn require_no_bare_self(item: &ImplItemFn) -> Result<()> {
         None => Ok(()),
         Some(span) => Err(Error::new(
             span,
-            "for the handle `Self` is the handle, which is no value to pass around: leave \
-             `#[transactional]` off, and use the trait in the closure of `transact`",
+            "`Self` would be the handle, which is not a value to pass around: leave `#[transactional]` \
+             off, and use the trait in the closure of `transact`",
         )),
     }
 }
