@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{ItemUse, Macro, Path, UseTree};
+use syn::{ItemUse, Macro, Path, UseTree, VisRestricted};
 
 use crate::modules::{Module, ModulePath, Modules};
 
@@ -89,6 +89,9 @@ impl<'ast> Visit<'ast> for Paths {
         self.take_tokens(invocation.tokens.clone());
         visit::visit_macro(self, invocation);
     }
+
+    // `pub(crate)` says who may use an item, and imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }
 
 impl Paths {

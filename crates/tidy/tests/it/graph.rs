@@ -61,6 +61,16 @@ fn what_a_root_file_defines_for_deeper_modules_counts() {
 }
 
 #[test]
+fn a_visibility_imports_nothing() {
+    let found = circles(&[
+        ("lib.rs", "mod a; pub use a::b::B;"),
+        ("a/mod.rs", "pub(crate) mod b;"),
+        ("a/b.rs", "pub struct B { pub(crate) b: u64 } pub(crate) fn f() {}"),
+    ]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
 fn tests_within_a_file_do_not_count() {
     let found = circles(&[
         ("lib.rs", "mod a; mod b;"),

@@ -500,12 +500,12 @@ where
     }
 
     /// Both count: what was there, or what was not.
-    fn tally(&self, answer: &Answer<u64>) -> u64 {
+    fn step_effects(&self, answer: &Answer<u64>) -> u64 {
         u64::from(matches!(answer, Answer::Value(_) | Answer::Bool(true)))
     }
 
-    fn tallied(&self, _: &Op, tally: u64) -> Option<Answer<u64>> {
-        Some(Answer::Value(tally))
+    fn answer_for_effects(&self, _: &Op, effects: u64) -> Option<Answer<u64>> {
+        Some(Answer::Value(effects))
     }
 
     fn model(&self, state: &mut Entries, op: &Op) -> Answer<u64> {

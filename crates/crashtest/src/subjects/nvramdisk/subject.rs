@@ -169,7 +169,7 @@ impl Subject for Nvramdisks {
     }
 
     /// All writes answer the same.
-    fn tallied(&self, _: &Op, _: u64) -> Option<Answer<Sectors>> {
+    fn answer_for_effects(&self, _: &Op, _: u64) -> Option<Answer<Sectors>> {
         Some(Answer::Bool(true))
     }
 }

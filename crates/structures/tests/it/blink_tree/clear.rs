@@ -99,7 +99,7 @@ impl Subject for Chased {
         }
     }
 
-    fn tallied(&self, _: &Op, _: u64) -> Option<bool> {
+    fn answer_for_effects(&self, _: &Op, _: u64) -> Option<bool> {
         Some(true)
     }
 }
