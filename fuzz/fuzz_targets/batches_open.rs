@@ -9,10 +9,8 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::{Medium, Pool};
-use remanent_structures::batch_list::BatchList;
-use remanent_structures::batch_list::{
-    AppendList, ChangeList, FlushAlwaysList, LogList, TableList,
-};
+use remanent_structures::batch_list::{BatchList, ChangeList, LogList};
+use remanent_structures::papers::{AppendList, FlushAlwaysList, TableList};
 use remanent_structures::{BatchMap, BatchOptions, Result};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]

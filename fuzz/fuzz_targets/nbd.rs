@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use libfuzzer_sys::fuzz_target;
-use remanent_server::nbd::{Allocation, Export, ExportError, Exports, Progress, Session};
+use remanent_nbd::{Allocation, Export, ExportError, Exports, Progress, Session};
 
 /// Bytes of the export; a multiple of the pages that its status tells.
 const SIZE: usize = 64 << 10;

@@ -12,7 +12,8 @@ use arbitrary::Arbitrary;
 use damage::{Change, change};
 use libfuzzer_sys::fuzz_target;
 use remanent_pmem::Pool;
-use remanent_structures::{BlinkTree, BpTree, Map, OrderedKey, OrderedMap, Result, Stored};
+use remanent_structures::papers::BpTree;
+use remanent_structures::{BlinkTree, Map, OrderedKey, OrderedMap, Result, Stored};
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Kind {

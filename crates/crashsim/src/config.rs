@@ -1,34 +1,36 @@
-//! What is explored, and how far.
+//! Configuration of an exploration: what is explored, and how far.
 
 use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::fault::Faults;
+use crate::crash::fault::Faults;
 use crate::oracle::Oracle;
 use crate::rng::mix;
-use crate::schedule::Schedule;
 use crate::sim::SimOptions;
+use crate::sim::schedule::Schedule;
 
-/// Where a run is crashed.
+/// The points at which a run is crashed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Points {
-    /// Before every flush and every fence, and at the end.
+    /// Before every flush, fence, sync, and change of the file's length and holes, and at the end.
     ///
-    /// Between two of them only images with fewer stores arise, so this loses little but precision.
+    /// A crash between two of these points leaves only images with fewer stores, so little but
+    /// precision is lost.
     #[default]
     Fences,
-    /// Also between any two stores. Always so with [`Class::Process`](crate::Class::Process).
+    /// Also between any two stores. [`Class::Process`](crate::Class::Process) always uses these
+    /// points.
     Stores,
 }
 
-/// Crashes in the life after a crash: inside recovery, and in the operations that follow it.
+/// Crashes in the life after a crash: during recovery, and during the operations that follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Nested {
     /// How many crashes may follow the first one; 0 for none.
     pub depth: u32,
-    /// One in so many images has its second life crashed, and its clean close checked; 0 for none.
+    /// One in this many images has its second life crashed and its clean close checked; 0 for none.
     pub one_in: u64,
     /// Images at each crash point of a second life.
     pub samples: u64,
@@ -40,68 +42,72 @@ impl Default for Nested {
     }
 }
 
-/// One image and nothing else: what a printed command asks for.
+/// A single image to explore, as a printed command asks for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Only {
-    /// Crash point and image, first crash first; more than one when a second life was crashed.
+    /// Crash point and image of each crash, first crash first. A second pair is in the life after
+    /// the first crash.
     ///
     /// Empty for all images of one seed.
     pub path: Vec<(u64, u64)>,
 }
 
-/// A configuration: everything that a result depends on beside the subject.
+/// Everything that a result depends on, apart from the subject.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Config {
-    /// One run for each seed.
+    /// Seeds; each is one run.
     pub seeds: Range<u64>,
     /// Operations before the threads start.
     pub setup: usize,
-    /// Simulated threads.
+    /// Number of simulated threads.
     pub threads: usize,
     /// Operations of each thread.
     pub ops: usize,
-    /// Where a run is crashed.
+    /// The points at which a run is crashed.
     pub points: Points,
-    /// Whether the creation is crashed too; it is the same for all seeds, so only the first one's is.
+    /// Whether creation is crashed as well. Creation is the same for all seeds, so only the first
+    /// seed crashes it.
     pub creation: bool,
-    /// At a crash point with at most so many images, all of them are explored.
+    /// Up to this many images of a crash point, all are explored.
     pub full_max: u64,
-    /// At other crash points so many are sampled.
+    /// Images sampled at a crash point that has more than `full_max`.
     pub samples: u64,
-    /// Crashes inside recovery and after it.
+    /// Crashes during and after recovery.
     pub nested: Nested,
-    /// Operations that are done, and compared with the model, after each recovery.
+    /// Operations executed after each recovery, and compared with the model.
     pub after: usize,
-    /// Whether operations may be [refused](crate::Subject::is_refused): else a refusal is a violation, but for one
-    /// after a fault.
+    /// Whether operations may be [refused](crate::Subject::is_refused). Otherwise a refusal is a
+    /// violation, unless a fault was injected.
     pub may_refuse: bool,
-    /// Whether the first crash kills the process alone, and the power fails in the life after it.
+    /// Whether the first crash only kills the process, and the power fails in the life after it.
     ///
-    /// Recovery then finds everything that was executed, while nothing of it is more durable than it was. Only the
-    /// second crash takes away what neither life has flushed and fenced. One crash point in [`Nested::one_in`] is
-    /// explored so; the medium is of [`Class::Power`](crate::Class::Power).
+    /// Recovery then finds everything that was executed, though none of it is more durable than
+    /// before. Only the second crash takes away what neither life has flushed and fenced. One in
+    /// [`Nested::one_in`] crash points is explored this way. The medium must be of
+    /// [`Class::Power`](crate::Class::Power).
     pub killed: bool,
-    /// Mixed into every seed, so that subjects that draw from the same operations do not draw the same ones.
+    /// Mixed into every seed, so that subjects that draw from the same operations draw different
+    /// ones.
     pub salt: u64,
-    /// Whether images are left out that differ from an explored one only where recovery never looks.
+    /// Whether to skip images that differ from an explored one only where recovery never reads.
     pub prune: bool,
-    /// How threads are switched.
+    /// How the simulator switches between threads.
     pub schedule: Schedule,
     /// Which recovered states are right.
     pub oracle: Oracle,
-    /// What else goes wrong.
+    /// Faults to inject.
     pub faults: Faults,
-    /// The medium.
+    /// The simulated medium.
     pub sim: SimOptions,
     /// Calls of the medium after which a run counts as endless.
     pub steps_max: u64,
-    /// The exploration ends at so many violations.
+    /// Violations after which the exploration ends.
     pub violations_max: usize,
     /// Seeds explored at the same time.
     pub jobs: usize,
-    /// Explores one image alone.
+    /// Explores this image alone.
     pub only: Option<Only>,
-    /// Command that a failure prints, to which `--seed`, `--point` and `--image` are added.
+    /// Command that a violation prints; `--seed`, `--point` and `--image` are added to it.
     pub command: String,
 }
 
@@ -136,13 +142,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What everything is drawn from that belongs to a seed: [`Workload::generate`](crate::Workload::generate) is given
-    /// this number for it.
+    /// The number from which everything random in the run of a seed is drawn,
+    /// [`Workload::generate`](crate::Workload::generate) included.
     pub fn chance(&self, seed: u64) -> u64 {
         if self.salt == 0 { seed } else { mix(self.salt ^ mix(seed)) }
     }
 
-    /// What a result depends on, in a line.
+    /// All settings that the result depends on, in one line.
     pub(crate) fn summary(&self) -> String {
         format!(
             "setup {}, {} × {} ops, {:?}, {:?}, {:?}{}, {:?}, {:?}, full {}, samples {}, {:?}, {:?}",

@@ -1,50 +1,47 @@
-//! `remanent-crashsim` tests data structures in persistent memory by crashing them in simulation.
+//! Tests data structures in persistent memory by crashing them in simulation.
 //!
-//! Describe a structure as a [`Subject`] and call [`explore`], or [`mutate`] to test the tests. On its own, [`Sim`] is a
-//! [`Medium`](remanent_pmem::Medium) with [counters](Sim::counters), and [`litmus`] shows the persistency model at work.
+//! Describe a structure as a [`Subject`] and call [`explore`]; call [`mutate`] to test the tests.
+//! On its own, [`Sim`] is a [`Medium`](remanent_pmem::Medium) with [counters](Sim::counters), and
+//! [`litmus`] lists what a crash may leave of a few stores.
 //!
-//! How the parts follow one another:
+//! An exploration goes through these parts of the source:
 //!
-//! | part | does |
+//! | part | what it does |
 //! |---|---|
-//! | `record` | runs a [`Workload`] on a [`Sim`], under a [`Schedule`]; out come events and answers |
-//! | `pending` | follows the events: what is durable for certain at each of them, and what is pending |
-//! | `image` | numbers what a crash there may leave |
-//! | `oracle` | works out which states are right there |
-//! | `judge` | recovers an image, compares, goes on |
-//! | `explore` | does it for all points and images, and again for the life after the crash |
+//! | `explore/record.rs` | runs a [`Workload`] on a [`Sim`] under a [`Schedule`]: events, answers |
+//! | `crash/pending.rs` | follows the events: which stores are durable, and which are pending |
+//! | `crash/image.rs` | numbers the images that a crash may leave |
+//! | `oracle/` | finds the states that are right after a crash |
+//! | `explore/judge.rs` | recovers an image, compares its state with the oracle, and uses it |
+//! | `explore/seed.rs` | does this for all points and images, and for the life after a crash |
 //!
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod config;
+mod crash;
 mod explore;
-mod fault;
-mod image;
-mod judge;
-mod litmus;
+mod hashes;
 mod mutate;
 mod oracle;
 mod panics;
-mod pending;
-mod prune;
-mod record;
 mod report;
 mod rng;
-mod schedule;
 mod sim;
 mod subject;
-mod trace;
 
 pub use config::{Config, Nested, Only, Points};
+pub use crash::fault::Faults;
+pub use crash::litmus::litmus;
 pub use explore::{explore, explore_with, explore_workload};
-pub use fault::Faults;
-pub use litmus::litmus;
-pub use mutate::{Fate, Mutant, Mutation, Sources, mutate, mutate_with};
+pub use mutate::mutation::{Fate, Mutant, Mutation};
+pub use mutate::sources::Sources;
+pub use mutate::{mutate, mutate_with};
 pub use oracle::Oracle;
-pub use report::{Broken, Crash, Report, States, Violation};
+pub use report::violation::{Broken, Crash, Violation};
+pub use report::{Report, States};
 pub use rng::Rng;
-pub use schedule::Schedule;
+pub use sim::schedule::Schedule;
+pub use sim::trace::{Site, SiteKind};
 pub use sim::{Class, Counters, Granularity, Sim, SimOptions};
 pub use subject::{Outcome, Steps, Subject, Workload};
-pub use trace::{Site, SiteKind};

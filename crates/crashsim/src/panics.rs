@@ -1,16 +1,16 @@
-//! Panics as results: caught, silent, and with the place they came from.
+//! Panics as results: caught without output, and with the place where they began.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-/// Unwinds the present run without a word from the panic hook: the simulator has had enough of it.
+/// Ends the present run by unwinding, without a call of the panic hook.
 pub(crate) fn stop(reason: String) -> ! {
     panic::resume_unwind(Box::new(Stop(reason)))
 }
 
-/// Runs `body`; a panic becomes its message and place, and is not printed.
+/// Runs `body`. A panic is returned as its message and place, and not printed.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     install_hook();
     let outer = QUIET.replace(true);
@@ -41,7 +41,7 @@ fn describe(payload: &(dyn Any + Send)) -> String {
     }
 }
 
-/// The hook is global, so it is put in once and passes on every panic that is not ours.
+/// The hook is global: it is installed once, and passes on every panic outside of [`catch`].
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {

@@ -1,20 +1,20 @@
-//! The one source of chance: small, seeded, and the same on every machine.
+//! Pseudo-random numbers from a seed, the same on every machine.
 
 /// A seeded generator of pseudo-random numbers (SplitMix64).
 ///
-/// Everything that is drawn in this crate comes from such a generator, so a seed alone repeats a run.
+/// Everything random in this crate comes from such a generator, so a seed alone repeats a run.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// A generator that depends on `seed` alone.
+    /// A generator that only depends on `seed`.
     pub fn new(seed: u64) -> Self {
         Rng { state: mix(seed) }
     }
 
-    /// A generator that depends on all `parts`, in their order.
+    /// A generator that depends on all `parts` and their order.
     pub fn from_parts(parts: &[u64]) -> Self {
         Rng { state: parts.iter().fold(0, |state, &part| mix(state ^ mix(part))) }
     }
@@ -32,11 +32,11 @@ impl Rng {
     /// When `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "no number is below 0");
-        // The bias of the multiply-shift is below 2^-32 for every range that is used here.
+        // The bias of this multiplication and shift is below 2^-32 for every range in use.
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// True once in `n` times; never when `n` is 0.
+    /// True with probability 1 / `n`; never if `n` is 0.
     pub fn one_in(&mut self, n: u64) -> bool {
         n != 0 && self.below(n) == 0
     }
@@ -51,7 +51,7 @@ impl Rng {
     }
 }
 
-/// Spreads every bit of `value` over the whole word; a bijection.
+/// Mixes every bit of `value` into the whole word; a bijection.
 pub(crate) const fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(GOLDEN);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,4 +1,4 @@
-//! What the simulator needs to know of a structure.
+//! What a test tells the simulator about a structure: [`Subject`] and [`Workload`].
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -11,34 +11,38 @@ use crate::sim::Sim;
 /// Result of a step that a structure may fail at, with any error.
 pub type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// A persistent structure under test, beside a plain model of it.
+/// A persistent structure under test, and a plain model of it.
 ///
-/// The explorer [creates](Subject::create) the structure on a [`Sim`], [applies](Subject::apply)
-/// operations to it, crashes it, [opens](Subject::open) what is left, and compares what it
-/// [observes](Subject::observe) with the model.
+/// The explorer [creates](Subject::create) the structure on a [`Sim`] and [applies](Subject::apply)
+/// operations to it. It crashes the structure, [opens](Subject::open) what is left, and compares
+/// what it [observes](Subject::observe) with the model.
 ///
-/// Everything must depend on the medium and the arguments alone: no clock, no random state. Then the same
-/// seed gives the same run, and an image that differs only where recovery never looks need not run.
+/// Everything must depend on the medium and the arguments alone: no clock, no random state. Then a
+/// seed repeats a run, and images that differ only where recovery never reads need not run.
 pub trait Subject: Sync {
     /// One operation.
     type Op: Clone + Debug + Send + Sync;
-    /// What an operation answers.
+    /// The answer of an operation.
     type Ret: Clone + PartialEq + Debug + Send;
-    /// The model, and at once everything that can be observed of the structure. The default is empty.
+    /// State of the model, and everything that can be observed of the structure. The default is the
+    /// empty structure.
     type State: Clone + Default + Eq + Hash + Debug;
-    /// The opened structure with all it needs. Dropping it is a clean close, which is explored too.
+    /// The opened structure, with all it needs. Dropping it is a clean close, which is explored
+    /// too.
     type Handle: Send + Sync;
 
-    /// Makes the structure, empty, on a medium of zeros; or on what a crash left of an earlier creation, where
+    /// Creates an empty structure.
+    ///
+    /// The medium holds zeros, or what a crash left of an earlier creation that
     /// [`open`](Subject::open) refuses.
     ///
     /// # Errors
     ///
-    /// Any error is a violation: a creation can be repeated.
+    /// Any error is a violation: creation can always be repeated.
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle>;
 
-    /// Brings a new structure to the state in which operations begin, which the default of
-    /// [`State`](Subject::State) stands for. Preparation is not crashed.
+    /// Brings a new structure to the state in which the operations begin. The default of
+    /// [`State`](Subject::State) stands for that state. Preparation is not crashed.
     ///
     /// # Errors
     ///
@@ -52,63 +56,71 @@ pub trait Subject: Sync {
     ///
     /// # Errors
     ///
-    /// An error is right when a fault was injected, and while the structure was not yet created: then
-    /// [`create`](Subject::create) must succeed on what is there. At any other time it is a violation.
+    /// An error is accepted after an injected fault. It is also accepted as long as the structure
+    /// was not created yet; [`create`](Subject::create) must then succeed on the same medium. Any
+    /// other error is a violation.
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle>;
 
-    /// Does one operation. A panic is a violation.
+    /// Executes one operation. A panic is a violation.
     fn apply(&self, handle: &Self::Handle, op: &Self::Op) -> Self::Ret;
 
-    /// Does the same to the model.
+    /// Executes the same operation on the model.
     fn model(&self, state: &mut Self::State, op: &Self::Op) -> Self::Ret;
 
     /// Reads everything that can be observed.
     ///
     /// # Errors
     ///
-    /// A violation, unless a fault was injected.
+    /// Any error is a violation, unless a fault was injected.
     fn observe(&self, handle: &Self::Handle) -> Outcome<Self::State>;
 
-    /// An operation for a generated workload.
+    /// Draws an operation for a generated workload.
     fn op(&self, rng: &mut Rng) -> Self::Op;
 
     /// Checks the structure's own invariants.
     ///
     /// # Errors
     ///
-    /// The invariant that does not hold; a violation, unless a fault was injected.
+    /// Names the invariant that does not hold: a violation, unless a fault was injected.
     fn check(&self, handle: &Self::Handle) -> Outcome {
         let _ = handle;
         Ok(())
     }
 
-    /// Whether this answer says that nothing was changed, for a reason that the model does not know:
-    /// the medium is full, or a fault was met.
+    /// Whether this answer refuses the operation for a reason that the model does not know, such as
+    /// a full medium or a fault. A refused operation has changed nothing, or has done some of its
+    /// [steps](Subject::steps).
     fn is_refused(&self, ret: &Self::Ret) -> bool {
         let _ = ret;
         false
     }
 
-    /// What an operation does that is not one step. [`model`](Subject::model) does all of it at once.
+    /// The steps of an operation that is not one atomic step. [`model`](Subject::model) executes
+    /// all of them at once.
     fn steps(&self, op: &Self::Op) -> Steps<Self::Op> {
         let _ = op;
         Steps::One
     }
 
-    /// What the answer of a step adds to the answer of the operation that it belongs to.
-    fn tally(&self, ret: &Self::Ret) -> u64 {
+    /// How many effects the answer of a step reports, such as entries that it removed. The sum over
+    /// all steps of an operation decides its answer: see
+    /// [`answer_for_effects`](Subject::answer_for_effects).
+    fn step_effects(&self, ret: &Self::Ret) -> u64 {
         let _ = ret;
         0
     }
 
-    /// What an operation of many steps answers whose steps' answers add up to `tally`; `None` when that does not tell,
-    /// so that any answer is right when something else happened between the steps.
-    fn tallied(&self, op: &Self::Op, tally: u64) -> Option<Self::Ret> {
-        let _ = (op, tally);
+    /// The right answer of an operation whose steps had `effects` in total
+    /// ([`step_effects`](Subject::step_effects)).
+    ///
+    /// Only asked when another thread may have acted between the steps; otherwise
+    /// [`model`](Subject::model) says the right answer. `None`, the default, accepts any answer.
+    fn answer_for_effects(&self, op: &Self::Op, effects: u64) -> Option<Self::Ret> {
+        let _ = (op, effects);
         None
     }
 
-    /// Whether everything that was acknowledged before this operation is durable after it.
+    /// Whether this operation makes everything durable that was acknowledged before it.
     ///
     /// Only asked with [`Oracle::Buffered`](crate::Oracle::Buffered).
     fn is_sync(&self, op: &Self::Op) -> bool {
@@ -117,32 +129,33 @@ pub trait Subject: Sync {
     }
 }
 
-/// What an operation consists of: other operations, whose answers nobody sees.
+/// The steps of an operation, each an operation itself whose answer nobody sees.
 ///
-/// A crash may leave some of them done, and so may an error that [refuses](Subject::is_refused) the rest; threads may
-/// do something between them. The answer of an operation of many steps is compared with the model's when nothing else
-/// happened meanwhile, and otherwise with what its steps [add up to](Subject::tallied).
+/// A crash may leave some of the steps done. So may an error that [refuses](Subject::is_refused)
+/// the rest. Other threads may act between the steps: then the answer is compared with
+/// [`answer_for_effects`](Subject::answer_for_effects), and otherwise with the model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steps<Op> {
-    /// It is one step.
+    /// The operation is one atomic step.
     One,
-    /// One after the other.
+    /// Steps that happen in this order.
     InOrder(Vec<Op>),
-    /// Each at least once, in any order; at most 64, none of which changes anything when it follows itself.
+    /// Steps that happen in any order, each at least once. There are at most 64, and repeating a
+    /// step at once changes nothing.
     AnyOrder(Vec<Op>),
 }
 
 /// The operations of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload<Op> {
-    /// Done one after the other before any thread starts.
+    /// Executed one after the other, before any thread starts.
     pub setup: Vec<Op>,
-    /// Done by each simulated thread; one thread alone runs without a schedule.
+    /// Executed by each simulated thread. A single thread runs without a schedule.
     pub threads: Vec<Vec<Op>>,
 }
 
 impl<Op> Workload<Op> {
-    /// One thread with these operations.
+    /// A workload of one thread.
     pub fn sequence(ops: Vec<Op>) -> Self {
         Workload { setup: Vec::new(), threads: vec![ops] }
     }

@@ -10,30 +10,31 @@ use syn::{
     Result, Type, TypeParam, TypeParamBound, WherePredicate,
 };
 
-use crate::home::path_of;
+use crate::crate_path::crate_path;
 
-/// The implementation for one type.
+/// Expands to the implementation for one type.
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream> {
     let fields = struct_fields(input)?;
     require_fixed_layout(input)?;
     require_plain_generics(input)?;
     require_no_addresses(&input.ident, fields)?;
-    let home = home(input)?;
+    let pmem = trait_crate(input)?;
 
     let ident = &input.ident;
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
-    let type_name = type_name(ident, &input.generics, &home);
-    let layout = layout(ident, fields, &home);
-    // The constant of a generic type is evaluated where it is used, of any other one right here.
+    let type_name = type_name(ident, &input.generics, &pmem);
+    let layout = layout(ident, fields, &pmem);
+    // The compiler evaluates the constant of a generic type where the type is used. Any other
+    // constant is evaluated here.
     let evaluate = input.generics.params.is_empty().then(|| {
-        quote! { const _: u64 = <#ident as #home::Persistent>::LAYOUT; }
+        quote! { const _: u64 = <#ident as #pmem::Persistent>::LAYOUT; }
     });
     Ok(quote! {
         // SAFETY: a `repr(C)` or `repr(transparent)` struct whose fields are all `Persistent`; that
         // they leave no padding is asserted in LAYOUT.
         #[automatically_derived]
         #[diagnostic::do_not_recommend]
-        unsafe impl #impl_generics #home::Persistent for #ident #type_generics #where_clause {
+        unsafe impl #impl_generics #pmem::Persistent for #ident #type_generics #where_clause {
             const TYPE_NAME: &'static ::core::primitive::str = #type_name;
             const LAYOUT: ::core::primitive::u64 = #layout;
         }
@@ -113,7 +114,7 @@ fn require_plain_generics(input: &DeriveInput) -> Result<()> {
     Ok(())
 }
 
-/// Whether a type parameter is bounded by `Persistent`, where it is declared or in a `where` clause.
+/// Whether a type parameter has the bound `Persistent`, at its declaration or in a `where` clause.
 fn is_persistent(parameter: &TypeParam, generics: &Generics) -> bool {
     let names_trait = |bound: &TypeParamBound| match bound {
         TypeParamBound::Trait(bound) => {
@@ -135,8 +136,8 @@ fn is_persistent(parameter: &TypeParam, generics: &Generics) -> bool {
         })
 }
 
-/// Refuses fields that are addresses for all to see. Field types that hide one are refused by their
-/// not being `Persistent`.
+/// Refuses fields that are visibly addresses. Types that hide an address are refused because they
+/// are not `Persistent`.
 pub(crate) fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()> {
     for (member, Field { ty, .. }) in fields.members().zip(fields) {
         let kind = match ty {
@@ -157,24 +158,24 @@ pub(crate) fn require_no_addresses(ident: &Ident, fields: &Fields) -> Result<()>
     Ok(())
 }
 
-/// The crate in which the trait lives, as the expansion has to call it.
-fn home(input: &DeriveInput) -> Result<Path> {
-    let mut home = None;
+/// The path of the crate that has the trait, as the expansion must write it.
+fn trait_crate(input: &DeriveInput) -> Result<Path> {
+    let mut named = None;
     for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("persistent"))
     {
         attribute.parse_nested_meta(|meta| {
             if !meta.path.is_ident("crate") {
                 return Err(meta.error("unknown option; the only one is `crate = \"path\"`"));
             }
-            home = Some(meta.value()?.parse::<LitStr>()?.parse()?);
+            named = Some(meta.value()?.parse::<LitStr>()?.parse()?);
             Ok(())
         })?;
     }
-    Ok(home.unwrap_or_else(|| path_of("remanent-pmem", "pmem")))
+    Ok(named.unwrap_or_else(|| crate_path("remanent-pmem", "pmem")))
 }
 
-/// An expression for the name: a literal, or one put together from the generic arguments.
-fn type_name(ident: &Ident, generics: &Generics, home: &Path) -> TokenStream {
+/// Expression for the type's name: a literal, or a concatenation with the generic arguments.
+fn type_name(ident: &Ident, generics: &Generics, pmem: &Path) -> TokenStream {
     let name = ident.unraw().to_string();
     if generics.params.is_empty() {
         return name.into_token_stream();
@@ -188,23 +189,24 @@ fn type_name(ident: &Ident, generics: &Generics, home: &Path) -> TokenStream {
             }
             GenericParam::Type(parameter) => {
                 let ident = &parameter.ident;
-                quote! { .push(<#ident as #home::Persistent>::TYPE_NAME) }
+                quote! { .push(<#ident as #pmem::Persistent>::TYPE_NAME) }
             }
             GenericParam::Lifetime(_) => unreachable!("refused by require_plain_generics"),
         };
         quote! { .push(#separator) #argument }
     });
     quote! {
-        const { &#home::persistent::TypeName::new(#name) #(#arguments)* .push(">") }.as_str()
+        const { &#pmem::persistent::TypeName::new(#name) #(#arguments)* .push(">") }.as_str()
     }
 }
 
-/// An expression for the layout hash. Each call has the span of what it is about, so that the compiler
-/// points at the field that is no plain data or has padding before it.
-fn layout(ident: &Ident, fields: &Fields, home: &Path) -> TokenStream {
-    // A path to the builder that stands where `span` does: an expression begins where its path does.
+/// Expression for the layout hash. Each call has the span of its field, so that compiler errors
+/// point at the field that is no plain data or has padding before it.
+fn layout(ident: &Ident, fields: &Fields, pmem: &Path) -> TokenStream {
+    // Path to the builder, located at `span`. The compiler locates an expression where its path
+    // begins.
     let hash_at = |span: Span| -> TokenStream {
-        let path = quote! { #home::persistent::LayoutHash };
+        let path = quote! { #pmem::persistent::LayoutHash };
         path.into_iter()
             .map(|mut token| {
                 token.set_span(span);
@@ -212,7 +214,7 @@ fn layout(ident: &Ident, fields: &Fields, home: &Path) -> TokenStream {
             })
             .collect()
     };
-    // The span's place, with names resolved as at the call site.
+    // Location of the span, with names resolved as at the call site.
     let at = |span: Span| span.resolved_at(Span::call_site());
     let add_fields = fields.members().zip(fields).map(|(member, Field { ty, .. })| {
         let name = field_name(&member);
@@ -230,7 +232,7 @@ fn layout(ident: &Ident, fields: &Fields, home: &Path) -> TokenStream {
         quote_spanned! { span => #hash::finish::<Self>(layout) }
     };
     quote! {{
-        let layout = #hash::new(<Self as #home::Persistent>::TYPE_NAME);
+        let layout = #hash::new(<Self as #pmem::Persistent>::TYPE_NAME);
         #(#add_fields)*
         #finish
     }}

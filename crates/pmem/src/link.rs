@@ -191,7 +191,7 @@ impl fmt::Debug for Word {
 /// Changing it costs one fence, reading it none, unless the word is met while another thread is
 /// making it durable. See the [module](self) for the rule that every access has to keep; structures
 /// that change the word by other means (two words at once) set [`Word::DIRTY`] themselves, when
-/// [`Medium::needs_flush`], and call [`settle`](Link::settle).
+/// [`Medium::needs_flush`], and call [`help`](Link::help).
 pub struct Link<'m, M: Medium> {
     medium: &'m M,
     offset: u64,
@@ -239,14 +239,14 @@ impl<'m, M: Medium> Link<'m, M> {
     #[track_caller]
     pub fn load_durable(self) -> Word {
         let word = self.load();
-        if word.is_dirty() { self.settle(word) } else { word }
+        if word.is_dirty() { self.help(word) } else { word }
     }
 
-    /// Makes a dirty word durable and clears its mark: what its writer does, and every reader that is
-    /// faster. Returns the word without the mark, durable even if the link has since moved on.
+    /// Makes a dirty word durable and clears its mark, whoever published it: its writer does so, and every
+    /// reader that comes earlier (*help*). Returns the word without the mark, durable even if the link has since moved on.
     #[inline]
     #[track_caller]
-    pub fn settle(self, word: Word) -> Word {
+    pub fn help(self, word: Word) -> Word {
         debug_assert!(word.is_dirty(), "{word:?} at {:#x} is not dirty", self.offset);
         let clean = word.without(Word::DIRTY);
         // Flush: the link's line, holding this word or a later one (and then this one was durable
@@ -337,7 +337,7 @@ impl<'m, M: Medium> Link<'m, M> {
         self.exchange(expected, new)?;
         flush();
         if self.medium.needs_flush() {
-            self.settle(new.with(Word::DIRTY));
+            self.help(new.with(Word::DIRTY));
         }
         Ok(Published(new))
     }

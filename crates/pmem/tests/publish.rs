@@ -273,7 +273,7 @@ fn a_block_is_not_published_by_another_word() {
 }
 
 #[test]
-fn a_reader_settles_what_a_writer_left_dirty() {
+fn a_reader_helps_with_what_a_writer_left_dirty() {
     let medium = Counting::new(true);
     let link = Link::at(&medium, HEAD);
     let word = Word::to(1024).with_tag(1);
@@ -285,13 +285,13 @@ fn a_reader_settles_what_a_writer_left_dirty() {
 }
 
 #[test]
-fn settling_leaves_a_later_word_alone() {
+fn helping_leaves_a_later_word_alone() {
     let medium = Counting::new(true);
     let link = Link::at(&medium, HEAD);
     let stale = Word::to(1024).with(Word::DIRTY);
     let later = Word::to(2048).with_tag(1);
     medium.store(HEAD, later.raw());
-    assert_eq!(link.settle(stale), Word::to(1024));
+    assert_eq!(link.help(stale), Word::to(1024));
     assert_eq!(link.load(), later);
 }
 

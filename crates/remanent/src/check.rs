@@ -10,10 +10,10 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::RootInfo;
 use remanent_pmem::pool::check::CheckReport;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Pool};
-use remanent_structures::batch_list::{Append, BatchList, FlushAlways, List, Log, Table, Variant};
+use remanent_structures::batch_list::{BatchList, List, Log, Variant};
+use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey,
-    Stored,
+    BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey, Stored,
 };
 
 use crate::Disk;

@@ -24,25 +24,18 @@
 //! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
 //!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
 //!   text.
-//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] has the lists that it
-//!   comes from.
+//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
+//!   order is yours.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
-//!   [`SharedTx`] do the same for any plain data, and [`LineCell`] is a value that is replaced.
+//!   [`SharedTx`] do the same for any plain data, and [`TxValue`] is a value that is replaced.
 //! - [`Disk`] is a block device: writes and transactions of any number of blocks are whole or were not.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!
-//! # Features
-//!
-//! `command` (default) builds the command `remanent` with its server. A program that uses the
-//! library alone turns it off, and clap, tokio and the rest are not built.
+//! The command `remanent`, with its server, is the package `remanent-cli`.
 #![forbid(unsafe_code)]
 
 pub mod check;
-#[cfg(feature = "command")]
-pub mod crash_test;
-#[cfg(feature = "command")]
-pub mod damage_test;
 
 pub use remanent_blockdev as blockdev;
 pub use remanent_pmem as pmem;
@@ -51,9 +44,9 @@ pub use remanent_structures as structures;
 pub use remanent_blockdev::Disk;
 pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, PoolInfo};
 pub use remanent_structures::batch_list;
-pub use remanent_structures::line_tx::BoundedBuffer;
+pub use remanent_structures::papers;
 pub use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, BpMultiTree, BpTree, Change, Error, HashMap, HashMultiMap,
-    Key, LineCell, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx,
-    TxArray, transactional,
+    BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key, Map, OrderedKey,
+    OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray, TxValue,
+    transactional,
 };

@@ -1,23 +1,22 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::measurement::Measurement;
-use crate::{guest, host, scenario};
+use crate::{guest, scenario};
 
 /// Cut the power of a machine with persistent memory, and check what was acknowledged
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    pub(crate) command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Run a scenario: load, a power cut, a boot and a check, again and again on the same memory
     ///
     /// Ends with status 1 when something acknowledged is lost, or when the rig itself fails.
@@ -37,7 +36,7 @@ enum Command {
     #[command(hide = true)]
     Guest {
         #[command(subcommand)]
-        life: guest::Life,
+        life: guest::serve::Life,
     },
 }
 
@@ -117,24 +116,6 @@ Examples:
   remanent-rig run server --cuts 100 --seed 7 --keep /tmp/rig --json
   remanent-rig measure berkeley-db
   remanent-rig shell";
-
-impl Arguments {
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        match self.command {
-            Command::Run(run) => host::run(&run),
-            Command::Measure(measure) => host::measure(&measure),
-            Command::List => {
-                for scenario in scenario::ALL {
-                    println!("{:<16} {}", scenario.name(), scenario.about());
-                }
-                Ok(ExitCode::SUCCESS)
-            }
-            Command::Check(machine) => host::check(&machine),
-            Command::Shell(machine) => host::shell(&machine),
-            Command::Guest { life } => guest::run(life),
-        }
-    }
-}
 
 /// Least size that holds each scenario's files.
 const MEMORY_MIN: u64 = 384 << 20;

@@ -13,6 +13,7 @@ mod guest;
 mod host;
 mod measurement;
 mod message;
+mod program;
 mod random;
 mod scenario;
 
@@ -20,12 +21,30 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use arguments::{Arguments, Command};
+
 fn main() -> ExitCode {
-    match arguments::Arguments::parse().run() {
+    match run(Arguments::parse().command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(run) => host::run(&run),
+        Command::Measure(measure) => host::measure::measure(&measure),
+        Command::List => {
+            for scenario in scenario::ALL {
+                println!("{:<16} {}", scenario.name(), scenario.about());
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Check(machine) => host::check(&machine),
+        Command::Shell(machine) => host::shell(&machine),
+        Command::Guest { life } => guest::serve::run(life),
     }
 }

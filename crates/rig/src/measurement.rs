@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use crate::guest::nbd;
 use crate::guest::process::run;
 use crate::message::Message;
-use crate::scenario::Program;
+use crate::program::Program;
 
 /// What can be measured.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -3,6 +3,7 @@
 //! What was acknowledged is known outside the machine alone, which loses its memory when the power fails.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +30,7 @@ pub(crate) struct Job {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Past {
     /// Of each round that was checked, how many writes of each writer were found.
-    pub(crate) settled: Vec<Vec<u64>>,
+    pub(crate) kept: Vec<Vec<u64>>,
     /// Of the round after those, which a power cut ended, how many writes of each writer were
     /// acknowledged; nothing when there was none.
     pub(crate) acknowledged: Vec<u64>,
@@ -38,7 +39,7 @@ pub(crate) struct Past {
 impl Past {
     /// The number of the round that was not yet checked, or that comes next.
     pub(crate) fn round(&self) -> u64 {
-        self.settled.len() as u64
+        self.kept.len() as u64
     }
 }
 
@@ -69,6 +70,18 @@ pub(crate) enum Message {
     /// The rig cannot go on.
     Failed(String),
 }
+
+/// Something acknowledged is gone or damaged: what the rig looks for.
+#[derive(Debug)]
+pub(crate) struct Lost(pub(crate) Vec<String>);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+impl std::error::Error for Lost {}
 
 #[cfg(test)]
 mod tests {

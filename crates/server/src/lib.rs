@@ -6,8 +6,6 @@
 //!
 //! Every answer to a write is given after the write is durable in the pool's class. With a [`BatchStore`]
 //! it is given at once, and the write is safe within a bound; `WAITAOF` waits for that.
-//!
-//! Beside them, and apart from them: block devices for NBD clients ([`nbd`]).
 #![forbid(unsafe_code)]
 
 mod about;
@@ -17,7 +15,6 @@ mod command;
 mod guard;
 mod keyspace;
 mod memory;
-pub mod nbd;
 mod net;
 pub mod resp;
 mod session;

@@ -59,12 +59,12 @@
 #![deny(unsafe_code)]
 
 mod batch;
-mod beside;
 mod codes;
 mod content;
 mod database;
 mod error;
 mod ffi;
+mod file_database;
 mod journals;
 mod locks;
 mod names;
@@ -74,4 +74,5 @@ mod slowdown;
 mod wal_index;
 
 pub use error::{Error, Result};
-pub use ffi::host::{Host, register};
+pub use ffi::host::Host;
+pub use ffi::register::register;

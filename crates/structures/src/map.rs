@@ -1,19 +1,28 @@
 //! What maps have in common, so that dictionaries and indexes can swap them.
 
 use std::borrow::Borrow;
-use std::ops::{ControlFlow, RangeBounds};
+use std::ops::ControlFlow;
 
-use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 
-use crate::range::Range;
-use crate::stored::{Key, OrderedKey, Stored};
-use crate::{BatchMap, Change, HashMap, Result};
+use crate::Result;
+use crate::stored::{Key, Stored};
+
+/// What becomes of an entry; see [`Map::modify`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<T> {
+    /// It stays as it is, present or absent.
+    Keep,
+    /// It gets this value.
+    Put(T),
+    /// It is removed, if there was one.
+    Remove,
+}
 
 /// A map from keys to values, shared by any number of threads.
 ///
 /// Every call is one step that neither other threads nor a crash divide. When it returns, what it did is durable
-/// in the pool's class; a [`BatchMap`] makes it so later.
+/// in the pool's class; a [`BatchMap`](crate::BatchMap) makes it so later.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -162,93 +171,11 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
     fn check(&self) -> Result<Vec<Violation>>;
 }
 
-/// A [`Map`] whose entries have an order: that of their keys.
-pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
-    /// Visits the entries of a range, in ascending order, until `visit` breaks. `visit` must not change the map.
-    ///
-    /// Each leaf is seen as it is at one moment. What is there throughout is visited exactly once.
-    ///
-    /// # Errors
-    ///
-    /// When the medium met a fault.
-    fn ascend(
-        &self,
-        range: impl RangeBounds<K>,
-        visit: impl FnMut(&K, &V) -> ControlFlow<()>,
-    ) -> Result<()>;
-
-    /// As [`ascend`](OrderedMap::ascend), in descending order.
-    ///
-    /// # Errors
-    ///
-    /// When the medium met a fault.
-    fn descend(
-        &self,
-        range: impl RangeBounds<K>,
-        visit: impl FnMut(&K, &V) -> ControlFlow<()>,
-    ) -> Result<()>;
-
-    /// Copies of the entries of a range, from either end, fetched some at a time.
-    ///
-    /// What is there throughout occurs exactly once. The map may change meanwhile, by whoever holds the iterator too.
-    ///
-    /// ```
-    /// use remanent_pmem::Pool;
-    /// use remanent_structures::{BlinkTree, Map, OrderedMap};
-    ///
-    /// # let dir = tempfile::tempdir()?;
-    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-    /// let primes: BlinkTree<u32, str> = BlinkTree::create(&pool, "primes")?;
-    /// for (prime, name) in [(5, "five"), (2, "two"), (7, "seven"), (3, "three")] {
-    ///     primes.insert(&prime, name)?;
-    /// }
-    /// let entries = primes.range(3..).rev().collect::<Result<Vec<_>, _>>()?;
-    /// let names: Vec<&str> = entries.iter().map(|(_, name)| name.as_str()).collect();
-    /// assert_eq!(names, ["seven", "five", "three"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn range(&self, range: impl RangeBounds<K>) -> Range<'_, K, V, Self>
-    where
-        Self: Sized,
-        K::Owned: Clone,
-    {
-        Range::new(self, range.start_bound(), range.end_bound())
-    }
-
-    /// A copy of the entry with the least key.
-    ///
-    /// # Errors
-    ///
-    /// When the medium met a fault.
-    fn first(&self) -> Result<Option<(K::Owned, V::Owned)>> {
-        let mut first = None;
-        self.ascend(.., |key, value| {
-            first = Some((key.to_owned(), value.to_owned()));
-            ControlFlow::Break(())
-        })?;
-        Ok(first)
-    }
-
-    /// A copy of the entry with the greatest key.
-    ///
-    /// # Errors
-    ///
-    /// When the medium met a fault.
-    fn last(&self) -> Result<Option<(K::Owned, V::Owned)>> {
-        let mut last = None;
-        self.descend(.., |key, value| {
-            last = Some((key.to_owned(), value.to_owned()));
-            ControlFlow::Break(())
-        })?;
-        Ok(last)
-    }
-}
-
 /// Entries that [`Map::for_each`] takes out of a hash map at a time.
 const BATCH: usize = 64;
 
 /// Visits everything that `scan` visits from one cursor to the next.
-fn visit_all<K: ?Sized, V: ?Sized>(
+pub(crate) fn visit_all<K: ?Sized, V: ?Sized>(
     scan: impl Fn(u64, usize, &mut dyn FnMut(&K, &V)) -> Result<u64>,
     mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
 ) -> Result<()> {
@@ -268,64 +195,77 @@ fn visit_all<K: ?Sized, V: ?Sized>(
 /// Leads the trait's methods to those of the same names that a hash map has.
 macro_rules! map_of {
     ($map:ident) => {
-        impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for $map<K, V, M> {
+        impl<K, V, M> $crate::Map<K, V> for $map<K, V, M>
+        where
+            K: $crate::Key + ?Sized,
+            V: $crate::Stored + ?Sized,
+            M: ::remanent_pmem::Medium,
+        {
             #[inline]
-            fn get_with<R>(&self, key: &K, use_value: impl FnOnce(&V) -> R) -> Result<Option<R>> {
+            fn get_with<R>(
+                &self,
+                key: &K,
+                use_value: impl FnOnce(&V) -> R,
+            ) -> $crate::Result<Option<R>> {
                 $map::get_with(self, key, use_value)
             }
 
             #[inline]
-            fn modify<R, T: Borrow<V>>(
+            fn modify<R, T: ::std::borrow::Borrow<V>>(
                 &self,
                 key: &K,
-                decide: impl FnMut(Option<&V>) -> (Change<T>, R),
-            ) -> Result<R> {
+                decide: impl FnMut(Option<&V>) -> ($crate::Change<T>, R),
+            ) -> $crate::Result<R> {
                 $map::modify(self, key, decide)
             }
 
             #[inline]
-            fn insert(&self, key: &K, value: &V) -> Result<bool> {
+            fn insert(&self, key: &K, value: &V) -> $crate::Result<bool> {
                 $map::insert(self, key, value)
             }
 
             #[inline]
-            fn put(&self, key: &K, value: &V) -> Result<bool> {
+            fn put(&self, key: &K, value: &V) -> $crate::Result<bool> {
                 $map::put(self, key, value)
             }
 
             #[inline]
-            fn update(&self, key: &K, value: &V) -> Result<bool> {
+            fn update(&self, key: &K, value: &V) -> $crate::Result<bool> {
                 $map::update(self, key, value)
             }
 
             #[inline]
-            fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
+            fn remove(&self, key: &K) -> $crate::Result<Option<V::Owned>> {
                 $map::remove(self, key)
             }
 
             #[inline]
-            fn discard(&self, key: &K) -> Result<bool> {
+            fn discard(&self, key: &K) -> $crate::Result<bool> {
                 $map::discard(self, key)
             }
 
-            fn clear(&self) -> Result<u64> {
+            fn clear(&self) -> $crate::Result<u64> {
                 $map::clear(self)
             }
 
-            fn len(&self) -> Result<u64> {
+            fn len(&self) -> $crate::Result<u64> {
                 $map::len(self)
             }
 
-            fn for_each(&self, visit: impl FnMut(&K, &V) -> ControlFlow<()>) -> Result<()> {
-                visit_all(|cursor, limit, visit| self.scan(cursor, limit, visit), visit)
+            fn for_each(
+                &self,
+                visit: impl FnMut(&K, &V) -> ::std::ops::ControlFlow<()>,
+            ) -> $crate::Result<()> {
+                let scan =
+                    |cursor, limit, visit: &mut dyn FnMut(&K, &V)| self.scan(cursor, limit, visit);
+                $crate::map::visit_all(scan, visit)
             }
 
-            fn check(&self) -> Result<Vec<Violation>> {
+            fn check(&self) -> $crate::Result<Vec<::remanent_pmem::heap::Violation>> {
                 $map::check(self)
             }
         }
     };
 }
 
-map_of!(HashMap);
-map_of!(BatchMap);
+pub(crate) use map_of;

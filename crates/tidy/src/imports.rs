@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{ItemUse, Macro, Path, UseTree, Visibility};
+use syn::{ItemUse, Macro, Path, UseTree, VisRestricted};
 
 use crate::modules::{Module, ModulePath, Modules};
 
@@ -81,9 +81,6 @@ impl<'ast> Visit<'ast> for Paths {
         visit::visit_path(self, path);
     }
 
-    /// `pub(crate)` says who may see something, and imports nothing.
-    fn visit_visibility(&mut self, _: &'ast Visibility) {}
-
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         self.take_use(&item.tree, &mut Vec::new());
     }
@@ -92,6 +89,9 @@ impl<'ast> Visit<'ast> for Paths {
         self.take_tokens(invocation.tokens.clone());
         visit::visit_macro(self, invocation);
     }
+
+    // `pub(crate)` says who may use an item, and imports nothing.
+    fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }
 
 impl Paths {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use remanent_pmem::{Durability, Emulation, LINE_LEN, Medium, PAGE_LEN, Pool};
-use remanent_structures::line_tx::{BoundedBuffer, BoundedBufferHandle, LINE_DATA_MAX};
+use remanent_structures::line_tx::LINE_DATA_MAX;
+use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 use remanent_structures::{Transactional, Tx};
 
 use crate::Setup;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use remanent_pmem::{Durability, Emulated, Emulation, Latency, Mapped, Medium, Pool};
 use remanent_structures::Transactional;
-use remanent_structures::line_tx::{BoundedBuffer, BoundedBufferHandle};
+use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 
 use super::remanent_map::ground;
 use crate::report::Ground;

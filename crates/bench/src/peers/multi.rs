@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use remanent_pmem::{Medium, Options, Pool};
-use remanent_structures::{BpMultiTree, HashMultiMap, Key, OrderedKey};
+use remanent_structures::papers::BpMultiTree;
+use remanent_structures::{HashMultiMap, Key, OrderedKey};
 
 use super::{Answer, remanent_map};
 use crate::report::Ground;

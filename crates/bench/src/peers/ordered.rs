@@ -6,7 +6,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 use remanent_pmem::{Emulation, Pool};
-use remanent_structures::{BlinkTree, BpTree, OrderedMap};
+use remanent_structures::papers::BpTree;
+use remanent_structures::{BlinkTree, OrderedMap};
 
 use super::{Answer, remanent_map};
 use crate::machine::backing_of;

@@ -33,7 +33,7 @@ pub(crate) fn find() -> Result<PathBuf> {
         return Ok(path);
     }
     bail!(
-        "there is no `remanent` at {}: build it with `cargo build --release -p remanent`, or name one \
+        "there is no `remanent` at {}: build it with `cargo build --release -p remanent-cli`, or name one \
          in {PATH_VARIABLE}",
         path.display()
     )

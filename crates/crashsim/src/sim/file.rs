@@ -1,18 +1,19 @@
-//! What the medium remembers of the file: which calls for room fail, and which pages a crash may bring back.
+//! State of the file behind the medium: which calls for room fail, and which pages a crash may
+//! bring back.
 
 use super::State;
-use crate::trace::Event;
+use super::trace::Event;
 
 /// Calls for which the file system needs room, or which give room back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     pub(super) calls: u64,
-    /// The call that fails.
+    /// Number of the call that fails.
     pub(super) fails_at: Option<u64>,
 }
 
 impl State {
-    /// Notes something that happened to the file, while that is recorded.
+    /// Records an event of the file and counts it, if the medium is recording.
     pub(super) fn record_file(&mut self, event: &'static str, happened: Event) {
         if let Some(events) = &mut self.events {
             events.push(happened);
@@ -20,7 +21,8 @@ impl State {
         }
     }
 
-    /// Counts a call for which the file system needs room, or which gives room back; whether it fails.
+    /// Counts a call for which the file system needs room, or which gives room back. Returns
+    /// whether the call fails.
     pub(super) fn lacks_room(&mut self) -> bool {
         self.room.calls += 1;
         let fails = self.room.fails_at == Some(self.room.calls);
@@ -30,7 +32,8 @@ impl State {
         fails
     }
 
-    /// Notes that a page was given back, or that this became durable; while changes can be undone.
+    /// Notes that a page was released, or that its release became durable, if changes can be
+    /// undone.
     pub(super) fn set_punched(&mut self, page: u32, is_punched: bool) {
         if self.undo.is_none() {
             return;

@@ -1,4 +1,5 @@
-//! What the explorer does to a medium behind the back of the structure on it.
+//! What the explorer does to a medium behind the back of the structure: undo, recording, direct
+//! access to words, marks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -6,10 +7,10 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{PAGE_LEN, WORD_LEN};
 
 use super::file::Room;
+use super::trace::{Event, Site};
 use super::{SEEN, Sim, State, UNMARKED, WATCHED};
-use crate::trace::{Event, Site};
 
-/// A moment to go back to.
+/// A moment to return to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     undo: usize,
@@ -18,12 +19,12 @@ pub(crate) struct Mark {
 }
 
 impl Sim {
-    /// From now on every change can be undone.
+    /// Makes every change from now on undoable.
     pub(crate) fn keep_undo(&self) {
         self.state().undo.get_or_insert_default();
     }
 
-    /// The present moment.
+    /// The present moment, for [`roll_back`](Sim::roll_back).
     pub(crate) fn mark(&self) -> Mark {
         let state = self.state();
         let undo = state.undo.as_ref().map_or(0, Vec::len);
@@ -31,7 +32,7 @@ impl Sim {
         Mark { undo, punched_undo, len: self.len.load(Ordering::Relaxed) }
     }
 
-    /// Undoes every change since `mark`, at a cost that depends on their number alone.
+    /// Undoes every change since `mark`, at a cost that only depends on their number.
     pub(crate) fn roll_back(&self, mark: Mark) {
         let mut state = self.state();
         if let Some(undo) = &mut state.undo {
@@ -49,13 +50,13 @@ impl Sim {
         self.len.store(mark.len, Ordering::Relaxed);
     }
 
-    /// Says whether a page was given back since the file was last synced: then a store of what can be seen there is
-    /// recorded, since a crash may leave something else.
+    /// Sets whether a page was released since the file was last synced. Every store to such a page
+    /// is recorded, even of the present value, since a crash may leave another value.
     pub(crate) fn set_punched(&self, page: u32, is_punched: bool) {
         self.state().set_punched(page, is_punched);
     }
 
-    /// Starts a run of a structure: no fault yet, and an end after `steps_max` steps.
+    /// Starts a run of a structure without faults. It ends with a panic after `steps_max` steps.
     pub(crate) fn begin_run(&self, steps_max: u64) {
         let mut state = self.state();
         state.fault = None;
@@ -65,42 +66,43 @@ impl Sim {
         self.steps_max.store(steps_max, Ordering::Relaxed);
     }
 
-    /// From now on the call of this number, from 1, for which the file system needs room or which gives room back, fails.
+    /// Lets a call for room fail: the call with this number, from 1, among those that need room or
+    /// give it back from now on.
     pub(crate) fn fail_call(&self, number: u64) {
         self.state().room = Room { calls: 0, fails_at: Some(number) };
     }
 
-    /// Records events from here.
+    /// Starts to record events.
     pub(crate) fn record(&self) {
         self.state().events = Some(Vec::new());
     }
 
-    /// Events recorded so far; 0 when none are.
+    /// Number of events recorded so far; 0 when not recording.
     pub(crate) fn recorded(&self) -> usize {
         self.state().events.as_ref().map_or(0, Vec::len)
     }
 
-    /// Ends the recording and gives it out.
+    /// Ends the recording and returns the events.
     pub(crate) fn take_events(&self) -> Vec<Event> {
         self.state().events.take().unwrap_or_default()
     }
 
-    /// Every flush and fence site that was called so far.
+    /// Every flush, fence and sync site that was called so far.
     pub(crate) fn sites(&self) -> BTreeSet<Site> {
         self.state().sites.iter().map(|&(kind, at)| Site::new(kind, at)).collect()
     }
 
-    /// The events that the subject came to so far.
+    /// Counts of the events that the subject reached so far.
     pub(crate) fn take_reached(&self) -> BTreeMap<&'static str, u64> {
         std::mem::take(&mut self.state().reached)
     }
 
-    /// The word at an index, unseen by the structure.
+    /// Reads a word unnoticed by the structure.
     pub(crate) fn peek(&self, word: u32) -> u64 {
         self.words[word as usize].load(Ordering::Relaxed)
     }
 
-    /// Changes words without a trace, but for the undo.
+    /// Changes words without recording events. The changes can be undone.
     pub(crate) fn poke_all(&self, words: impl IntoIterator<Item = (u32, u64)>) {
         let mut state = self.state();
         for (word, value) in words {
@@ -119,7 +121,7 @@ impl Sim {
         }
     }
 
-    /// Sets the accessible length, also below what it was.
+    /// Sets the accessible length; it may become shorter.
     pub(crate) fn set_len(&self, pages: u32) {
         self.len.store(u64::from(pages) * PAGE_LEN, Ordering::Relaxed);
     }
@@ -130,12 +132,12 @@ impl Sim {
         (from..end).filter(|&word| self.peek(word) != 0)
     }
 
-    /// Words up to the accessible length.
+    /// Number of words up to the accessible length.
     pub(crate) fn words_len(&self) -> u32 {
         (self.len.load(Ordering::Relaxed) / WORD_LEN) as u32
     }
 
-    /// Notes from now on whether these lines are read.
+    /// Watches these lines for reads.
     pub(crate) fn watch(&self, lines: impl IntoIterator<Item = u32>) {
         for line in lines {
             self.marks[line as usize].store(WATCHED, Ordering::Relaxed);
@@ -143,12 +145,12 @@ impl Sim {
         }
     }
 
-    /// Whether a watched line was read since it was watched.
+    /// Whether a line was read since it is watched.
     pub(crate) fn was_read(&self, line: u32) -> bool {
         self.marks[line as usize].load(Ordering::Relaxed) & SEEN != 0
     }
 
-    /// Forgets marks on these lines; nothing else may be marked.
+    /// Removes the marks of these lines. No other line may have a mark.
     pub(crate) fn unmark(&self, lines: impl IntoIterator<Item = u32>) {
         for line in lines {
             self.marks[line as usize].store(UNMARKED, Ordering::Relaxed);

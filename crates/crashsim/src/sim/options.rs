@@ -1,16 +1,16 @@
-//! What is simulated, and what is counted.
+//! Options and counters of the simulated medium.
 
 use serde::Serialize;
 
-use crate::trace::Site;
+use super::trace::Site;
 
 /// What a crash takes away.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// The process dies: every store that was executed survives, and nothing needs a flush.
+    /// The process dies. Every executed store survives, and nothing needs a flush.
     Process,
-    /// The power fails: what was not flushed and fenced survives or not.
+    /// The power fails. A store that was not flushed and fenced may or may not survive.
     #[default]
     Power,
 }
@@ -22,16 +22,16 @@ pub enum Granularity {
     /// Lines of 64 bytes: persistent memory.
     #[default]
     Line,
-    /// Pages of 4 KiB whose 512-byte sectors are atomic: a file in the page cache, flushed by msync.
+    /// Pages of 4 KiB with atomic sectors of 512 bytes: a file in the page cache, flushed by msync.
     Page,
 }
 
-/// What a [`Sim`](crate::Sim) simulates.
+/// Options of a [`Sim`](crate::Sim).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SimOptions {
-    /// Bytes that can be accessed at first.
+    /// Initial length in bytes.
     pub len: u64,
-    /// Bytes up to which the medium grows. Memory that is never touched costs nothing.
+    /// Length in bytes up to which the medium can grow. Memory that is never touched costs nothing.
     pub capacity: u64,
     /// What a crash takes away.
     pub class: Class,
@@ -39,13 +39,14 @@ pub struct SimOptions {
     pub granularity: Granularity,
     /// Whether a compare-exchange also orders the thread's earlier flushes, as on x86-64.
     ///
-    /// Off by default: code that relies on it is more fragile than it looks, and is caught then.
+    /// Off by default, so that code that relies on it is found.
     pub rmw_orders_flushes: bool,
-    /// Whether [`Medium::release`](remanent_pmem::Medium::release) works here.
+    /// Whether [`Medium::release`](remanent_pmem::Medium::release) works. Otherwise it always
+    /// returns false.
     pub releases: bool,
-    /// The growth, counted from 1 in each run, that fails as if the disk were full.
+    /// The growth that fails as if the disk were full, counted from 1 in each run.
     pub grow_fails_at: Option<u64>,
-    /// A flush, fence or sync that is left out.
+    /// The flush, fence or sync that is left out.
     pub mutant: Option<Site>,
 }
 
@@ -64,14 +65,14 @@ impl Default for SimOptions {
     }
 }
 
-/// How often something was done to a medium, by one thread or by all.
+/// Counts of accesses to a medium, by one thread or by all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Words stored; a compare-exchange that fails is none.
+    /// Words stored. A compare-exchange that fails stores none.
     pub stores: u64,
     /// Calls of `flush`.
     pub flushes: u64,
-    /// Lines that were flushed.
+    /// Lines flushed.
     pub flushed_lines: u64,
     /// Calls of `fence`.
     pub fences: u64,

@@ -1,29 +1,27 @@
-//! `#[transactional]`: from a struct of plain data, the handles through which it is changed; from an
-//! `impl` block of it, the methods of these handles.
+//! `#[transactional]`: generates handles from a struct of plain data, and methods of these handles
+//! from an `impl` block of the struct.
 
-mod block;
-mod docs;
-mod inherent;
+mod arguments;
+mod impl_block;
 mod object;
-mod signature;
-mod traits;
-mod words;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::{Attribute, Error, Item, Path};
 
-/// The handles of the one writer, and of any number of threads.
+use crate::crate_path::crate_path;
+
+/// Name suffixes of the two handles: for one writer, and for any number of threads.
 const HANDLE_SUFFIX: &str = "Handle";
 const SHARED_SUFFIX: &str = "Shared";
 
-/// What `#[transactional(arguments)]` makes of an item.
+/// Expands `#[transactional(arguments)]` on an item.
 ///
-/// The item itself is always part of it, so that an error is not followed by others about its absence.
+/// The item itself is always part of the expansion, so that its absence causes no further errors.
 pub(crate) fn expand(arguments: TokenStream, item: TokenStream) -> TokenStream {
     let error = match syn::parse2(item.clone()) {
         Ok(Item::Struct(item)) => return object::expand(arguments, item),
-        Ok(Item::Impl(item)) => return block::expand(arguments, item),
+        Ok(Item::Impl(item)) => return impl_block::expand(arguments, item),
         Ok(other) => refuse(&other),
         Err(error) => error,
     };
@@ -57,18 +55,18 @@ fn refuse(item: &Item) -> Error {
     Error::new_spanned(tokens, reason)
 }
 
-/// An item that was not understood, and why.
+/// The item, and an error about it.
 fn with_error(error: Error, item: impl ToTokens) -> TokenStream {
     let error = error.into_compile_error();
     quote! { #item #error }
 }
 
-/// The crate with the run-time half, as the expansion has to call it.
-fn home() -> Path {
-    crate::home::path_of("remanent-structures", "structures")
+/// The path of the crate with `Transactional` and the types inside the handles.
+fn structures_crate() -> Path {
+    crate_path("remanent-structures", "structures")
 }
 
-/// The tokens of a path, all at `span`.
+/// The tokens of a path, all located at `span`.
 fn at(span: Span, path: TokenStream) -> TokenStream {
     let moved = path.into_iter().map(|mut token| {
         token.set_span(span);
@@ -77,12 +75,12 @@ fn at(span: Span, path: TokenStream) -> TokenStream {
     moved.collect()
 }
 
-/// The attributes that decide whether an item is there. What is made from the item needs them too.
+/// The `cfg` attributes of an item, which generated items need as well.
 fn cfg_attributes(attributes: &[Attribute]) -> impl Iterator<Item = &Attribute> {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"))
 }
 
-/// A name for the type parameter of the medium that `tokens` do not use.
+/// A name for the medium's type parameter that does not occur in `tokens`.
 fn medium_ident(tokens: &TokenStream) -> Ident {
     let names = ["M".to_owned()].into_iter().chain((1_u64..).map(|number| format!("M{number}")));
     let mut unused = names.filter(|name| !uses_name(tokens, name));

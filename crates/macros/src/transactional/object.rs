@@ -1,4 +1,5 @@
-//! `#[transactional]` on a struct: `Persistent`, `Transactional` and the two handles.
+//! `#[transactional]` on a struct: implements `Persistent` and `Transactional`, and declares the
+//! two handles.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -12,7 +13,8 @@ use syn::{
 use crate::persistent::require_no_addresses;
 
 use super::{
-    HANDLE_SUFFIX, SHARED_SUFFIX, at, cfg_attributes, home, medium_ident, with_error, words,
+    HANDLE_SUFFIX, SHARED_SUFFIX, arguments, at, cfg_attributes, medium_ident, structures_crate,
+    with_error,
 };
 
 pub(super) fn expand(arguments: TokenStream, mut item: ItemStruct) -> TokenStream {
@@ -24,18 +26,19 @@ pub(super) fn expand(arguments: TokenStream, mut item: ItemStruct) -> TokenStrea
     let [fits, implementation] = [object.fits(), object.implementation()];
     let [handle, shared] = [object.handle(), object.shared()];
     let cfg: Vec<&Attribute> = cfg_attributes(&item.attrs).collect();
-    // A `cfg` speaks of one item, and several are made.
+    // A `cfg` holds for one item, so each generated item gets its own.
     let made = [fits, implementation, handle, shared].into_iter().flatten().map(|made| {
         quote! { #(#cfg)* #made }
     });
     quote! { #item #(#made)* }
 }
 
-/// Refuses what cannot be an object, and adds what it lacks; returns whether it is to fit into a line.
+/// Refuses structs that cannot be objects, and adds missing derives. Returns whether the struct
+/// must fit into a line.
 fn prepare(arguments: TokenStream, item: &mut ItemStruct) -> Result<bool> {
     require_plain_generics(item)?;
     require_no_addresses(&item.ident, &item.fields)?;
-    let is_line = words::is_line(arguments)?;
+    let is_line = arguments::is_line(arguments)?;
     make_persistent(item)?;
     Ok(is_line)
 }
@@ -67,9 +70,9 @@ fn require_plain_generics(item: &ItemStruct) -> Result<()> {
     Ok(())
 }
 
-/// Adds what a transactional struct has to have, less what it has.
+/// Adds the derives and attributes of a transactional struct that this one lacks.
 fn make_persistent(item: &mut ItemStruct) -> Result<()> {
-    let home = home();
+    let structures = structures_crate();
     let derived = derived(&item.attrs)?;
     let is_derived = |name: &str| derived.iter().any(|ident| ident == name);
     if !has_attribute(&item.attrs, "repr") {
@@ -78,19 +81,19 @@ fn make_persistent(item: &mut ItemStruct) -> Result<()> {
     let wanted: [(&str, Path); 3] = [
         ("Clone", parse_quote!(::core::clone::Clone)),
         ("Copy", parse_quote!(::core::marker::Copy)),
-        ("Persistent", parse_quote!(#home::__private::Persistent)),
+        ("Persistent", parse_quote!(#structures::__private::Persistent)),
     ];
     let lacking = wanted.into_iter().filter(|(name, _)| !is_derived(name)).map(|(_, path)| path);
     item.attrs.push(parse_quote!(#[derive(#(#lacking),*)]));
     if !has_attribute(&item.attrs, "persistent") {
-        let home = quote!(#home::__private).to_string().replace(' ', "");
-        let home = LitStr::new(&home, Span::call_site());
-        item.attrs.push(parse_quote!(#[persistent(crate = #home)]));
+        let path = quote!(#structures::__private).to_string().replace(' ', "");
+        let path = LitStr::new(&path, Span::call_site());
+        item.attrs.push(parse_quote!(#[persistent(crate = #path)]));
     }
     Ok(())
 }
 
-/// The last names of all that the struct derives.
+/// The last path segments of all derives.
 fn derived(attributes: &[Attribute]) -> Result<Vec<Ident>> {
     let mut derived = Vec::new();
     for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("derive")) {
@@ -105,9 +108,9 @@ fn has_attribute(attributes: &[Attribute], name: &str) -> bool {
     attributes.iter().any(|attribute| attribute.path().is_ident(name))
 }
 
-/// The struct, and all that its expansions need to say.
+/// The struct, and everything that its expansion needs.
 struct Object<'a> {
-    home: Path,
+    structures: Path,
     vis: &'a Visibility,
     ident: &'a Ident,
     generics: &'a Generics,
@@ -115,7 +118,7 @@ struct Object<'a> {
     medium: Ident,
     /// `generics` and the medium's parameter, as a struct declares them.
     declared: Generics,
-    /// The arguments of `generics` and the medium's, for a handle.
+    /// Arguments for `generics` and the medium's parameter, for a handle.
     arguments: Punctuated<GenericArgument, Token![,]>,
     handle: Ident,
     shared: Ident,
@@ -124,11 +127,11 @@ struct Object<'a> {
 
 impl<'a> Object<'a> {
     fn new(item: &'a ItemStruct, is_line: bool) -> Self {
-        let home = home();
+        let structures = structures_crate();
         let medium = medium_ident(&item.generics.to_token_stream());
         let mut declared = item.generics.clone();
         declared.params.push(parse_quote! {
-            #medium: #home::__private::Medium = #home::__private::Mapped
+            #medium: #structures::__private::Medium = #structures::__private::Mapped
         });
         let (_, arguments, _) = declared.split_for_impl();
         let arguments: syn::AngleBracketedGenericArguments = parse_quote!(#arguments);
@@ -142,7 +145,7 @@ impl<'a> Object<'a> {
             handle: format_ident!("{}{HANDLE_SUFFIX}", item.ident),
             shared: format_ident!("{}{SHARED_SUFFIX}", item.ident),
             is_line,
-            home,
+            structures,
         }
     }
 
@@ -152,18 +155,19 @@ impl<'a> Object<'a> {
         quote!(#ident #arguments)
     }
 
-    /// A call that fails in a constant where the struct is too large, with the struct's place.
+    /// A call that does not compile if the struct is too large. Errors point at the struct.
     fn require_size(&self) -> TokenStream {
-        let (home, ty) = (&self.home, self.ty());
+        let (structures, ty) = (&self.structures, self.ty());
         let check = if self.is_line { "require_line" } else { "require_fits" };
         let span = self.ident.span().resolved_at(Span::call_site());
         let check = Ident::new(check, span);
-        // A call begins where its path does: this one where the struct has its name.
-        let path = at(span, quote!(#home::line_tx::#check));
+        // The compiler locates a call where its path begins: here at the struct's name.
+        let path = at(span, quote!(#structures::line_tx::#check));
         quote_spanned! { span => #path::<#ty>() }
     }
 
-    /// The size of a struct without parameters is checked here, that of others where they are used.
+    /// Checks the size here if the struct has no parameters. Otherwise `wrapper` does it where the
+    /// struct is used.
     fn fits(&self) -> Vec<TokenStream> {
         let require_size = self.require_size();
         let is_known = self.generics.params.is_empty();
@@ -171,30 +175,30 @@ impl<'a> Object<'a> {
     }
 
     fn implementation(&self) -> Vec<TokenStream> {
-        let Object { home, ident, medium, arguments, handle, shared, .. } = self;
+        let Object { structures, ident, medium, arguments, handle, shared, .. } = self;
         let (impl_generics, type_generics, where_clause) = self.generics.split_for_impl();
         vec![quote! {
             #[automatically_derived]
             #[diagnostic::do_not_recommend]
-            impl #impl_generics #home::__private::Transactional for #ident #type_generics
+            impl #impl_generics #structures::__private::Transactional for #ident #type_generics
             #where_clause
             {
-                type Handle<#medium: #home::__private::Medium> = #handle<#arguments>;
-                type Shared<#medium: #home::__private::Medium> = #shared<#arguments>;
+                type Handle<#medium: #structures::__private::Medium> = #handle<#arguments>;
+                type Shared<#medium: #structures::__private::Medium> = #shared<#arguments>;
             }
         }]
     }
 
     fn handle(&self) -> Vec<TokenStream> {
-        let Object { home, vis, medium, declared, handle, .. } = self;
+        let Object { structures, vis, medium, declared, handle, .. } = self;
         let (ty, [summary, methods]) = (self.ty(), self.handle_docs());
         let (impl_generics, type_generics, where_clause) = declared.split_for_impl();
-        let wrapper = self.wrapper(handle, quote!(#home::__private::Tx<#ty, #medium>));
+        let wrapper = self.wrapper(handle, quote!(#structures::__private::Tx<#ty, #medium>));
         let declaration = quote! {
             #[doc = #summary]
             #[doc = ""]
             #[doc = #methods]
-            #vis struct #handle #declared (#home::__private::Tx<#ty, #medium>) #where_clause;
+            #vis struct #handle #declared (#structures::__private::Tx<#ty, #medium>) #where_clause;
         };
         let deref_mut = quote! {
             #[automatically_derived]
@@ -208,15 +212,15 @@ impl<'a> Object<'a> {
     }
 
     fn shared(&self) -> Vec<TokenStream> {
-        let Object { home, vis, medium, declared, handle, shared, .. } = self;
+        let Object { structures, vis, medium, declared, handle, shared, .. } = self;
         let (ty, [summary, methods]) = (self.ty(), self.shared_docs());
         let (impl_generics, type_generics, where_clause) = declared.split_for_impl();
-        let wrapper = self.wrapper(shared, quote!(#home::__private::SharedTx<#ty, #medium>));
+        let wrapper = self.wrapper(shared, quote!(#structures::__private::SharedTx<#ty, #medium>));
         let declaration = quote! {
             #[doc = #summary]
             #[doc = ""]
             #[doc = #methods]
-            #vis struct #shared #declared (#home::__private::SharedTx<#ty, #medium>) #where_clause;
+            #vis struct #shared #declared (#structures::__private::SharedTx<#ty, #medium>) #where_clause;
         };
         let clone = quote! {
             #[automatically_derived]
@@ -239,7 +243,7 @@ impl<'a> Object<'a> {
         [declaration, clone, from_handle].into_iter().chain(wrapper).collect()
     }
 
-    /// What both handles have: they are made from `inner`, lead to it, and can be shown.
+    /// The implementations of both handles: conversion from `inner`, `Deref` to it, and `Debug`.
     fn wrapper(&self, name: &Ident, inner: TokenStream) -> [TokenStream; 3] {
         let (impl_generics, type_generics, where_clause) = self.declared.split_for_impl();
         let is_generic = !self.generics.params.is_empty();

@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 use super::kernel::{Kernel, read_module};
-use crate::scenario::{Program, Scenario};
+use crate::program::Program;
+use crate::scenario::Scenario;
 
 /// What every guest has, besides busybox.
 const PROGRAMS: [Program; 3] = [

@@ -5,10 +5,8 @@ mod disk;
 mod image;
 mod kernel;
 mod machine;
-mod measure;
+pub(crate) mod measure;
 mod report;
-
-pub(crate) use measure::measure;
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -262,7 +260,7 @@ impl Rig<'_> {
             Message::Opening => {}
             Message::Checked { kept, facts } => {
                 if !self.past.acknowledged.is_empty() {
-                    self.past.settled.push(kept);
+                    self.past.kept.push(kept);
                 }
                 // From here on there is a round that a cut can end, if with nothing acknowledged.
                 self.past.acknowledged = vec![0; self.scenario.writers()];

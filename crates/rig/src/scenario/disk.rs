@@ -11,11 +11,12 @@ use anyhow::{Context, Result};
 use super::ext4::Tree;
 use super::server::{check_backing, check_pool};
 use super::tree::{self, Sync};
-use super::{Load, Lost, Opened, Program, Scenario};
+use super::{Load, Opened, Scenario};
 use crate::guest::Guest;
 use crate::guest::nbd;
 use crate::guest::process::{output, run, said};
-use crate::message::Past;
+use crate::message::{Lost, Past};
+use crate::program::Program;
 
 /// What the server and the kernel's side of the device need.
 const PROGRAMS: &[Program] = &[Program::REMANENT, Program::debian("nbd-client", "nbd-client")];

@@ -189,7 +189,7 @@ impl Write {
 /// # Errors
 ///
 /// Says what is different from what was acknowledged, when no number of writes leaves what was found.
-pub(crate) fn settle(
+pub(crate) fn count_kept(
     source: Source,
     acknowledged: u64,
     entries: &mut Entries,
@@ -327,15 +327,15 @@ mod tests {
         entries
     }
 
-    fn settled(acknowledged: u64, found: &Entries) -> Result<u64, Vec<String>> {
-        settle(SOURCE, acknowledged, &mut Entries::new(), found)
+    fn kept(acknowledged: u64, found: &Entries) -> Result<u64, Vec<String>> {
+        count_kept(SOURCE, acknowledged, &mut Entries::new(), found)
     }
 
     #[test]
     fn what_was_acknowledged_or_more_is_accepted() {
         let found = after(300);
         for acknowledged in [0, 250, 299, 300] {
-            let kept = settled(acknowledged, &found).expect("accepted");
+            let kept = kept(acknowledged, &found).expect("accepted");
             assert!(kept >= acknowledged && after(kept) == found, "{kept}");
         }
     }
@@ -347,7 +347,7 @@ mod tests {
             let (found, whole) = (after(acknowledged - 1), after(acknowledged));
             if found != whole {
                 // What lies behind it may by chance leave the same again, but not soon.
-                let losses = settled(acknowledged, &found);
+                let losses = kept(acknowledged, &found);
                 assert!(losses.is_err(), "{acknowledged}");
             }
         }
@@ -379,10 +379,10 @@ mod tests {
         let mut found = after(300);
         let key = found.keys().next().expect("an entry").clone();
         found.remove(&key);
-        let losses = settled(300, &found).expect_err("an entry is missing");
+        let losses = kept(300, &found).expect_err("an entry is missing");
         assert!(losses[0].contains("1 keys differ"), "{losses:?}");
         let mut found = after(300);
         found.insert(b"text:1:stranger".to_vec(), Value::Text(b"?".to_vec()));
-        assert!(settled(300, &found).is_err());
+        assert!(kept(300, &found).is_err());
     }
 }

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::tree::{self, Sync};
-use super::{Load, Opened, Program, Scenario};
+use super::{Load, Opened, Scenario};
 use crate::guest::Guest;
 use crate::message::Past;
+use crate::program::Program;
 
 /// The scenario, and the one that must fail.
 pub(crate) const HONEST: Ext4 = Ext4 { sync: Sync::Each };

@@ -16,6 +16,7 @@ use anyhow::Result;
 
 use crate::guest::Guest;
 use crate::message::Past;
+use crate::program::Program;
 
 /// All there are.
 pub(crate) const ALL: &[&dyn Scenario] = &[
@@ -90,37 +91,6 @@ pub(crate) trait Load {
     /// Writes as the round has it, and tells the host what is acknowledged. Returns only with an error.
     fn run(self: Box<Self>, guest: &Guest, round: u64) -> Result<Infallible>;
 }
-
-/// A file that the guest is to have.
-pub(crate) enum Program {
-    /// A program of Debian's.
-    Debian { name: &'static str, package: &'static str },
-    /// A plugin of nbdkit's, which is to lie among the libraries.
-    Plugin { file: &'static str, package: &'static str },
-    /// A program of this workspace, from the directory of this one, and what makes cargo build it.
-    Ours { name: &'static str, build: &'static str },
-}
-
-impl Program {
-    /// What is under test.
-    pub(crate) const REMANENT: Program = Program::Ours { name: "remanent", build: "-p remanent" };
-
-    pub(crate) const fn debian(name: &'static str, package: &'static str) -> Program {
-        Program::Debian { name, package }
-    }
-}
-
-/// Something acknowledged is gone or damaged: what the rig looks for.
-#[derive(Debug)]
-pub(crate) struct Lost(pub(crate) Vec<String>);
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.join("; "))
-    }
-}
-
-impl std::error::Error for Lost {}
 
 /// A scenario that the command line names.
 #[derive(Clone, Copy)]

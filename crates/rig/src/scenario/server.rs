@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value as Json;
 
-use super::entries::{Entries, Key, Members, Mix, Source, Value, Write, number, settle};
-use super::{Load, Lost, Opened, Program, Scenario, Storage, in_threads};
+use super::entries::{Entries, Key, Members, Mix, Source, Value, Write, count_kept, number};
+use super::{Load, Opened, Scenario, Storage, in_threads};
 use crate::guest::Guest;
 use crate::guest::process::{output, run, said};
 use crate::guest::resp::{Answer, Client};
-use crate::message::Past;
+use crate::message::{Lost, Past};
+use crate::program::Program;
 use crate::random::Random;
 
 /// The scenario, and the one that must fail.
@@ -251,10 +252,12 @@ impl Server {
             let own: Entries = found.extract_if(.., |key, _| is_own(key)).collect();
             let source = self.source(guest.seed(), past.round(), writer);
             match past.acknowledged.get(writer) {
-                Some(acknowledged) => match settle(source, *acknowledged, &mut expected, &own) {
-                    Ok(count) => kept.push(count),
-                    Err(lines) => losses.extend(lines),
-                },
+                Some(acknowledged) => {
+                    match count_kept(source, *acknowledged, &mut expected, &own) {
+                        Ok(count) => kept.push(count),
+                        Err(lines) => losses.extend(lines),
+                    }
+                }
                 None if own.is_empty() => {}
                 None => losses
                     .push(format!("writer {writer} wrote nothing, and has {} keys", own.len())),
@@ -272,7 +275,7 @@ impl Server {
     fn replay(&self, seed: u64, past: &Past, writer: usize) -> Entries {
         let mut entries = Entries::new();
         let first = self.first_round(past.round());
-        for (round, kept) in (0..).zip(&past.settled).filter(|(round, _)| *round >= first) {
+        for (round, kept) in (0..).zip(&past.kept).filter(|(round, _)| *round >= first) {
             let source = self.source(seed, round, writer);
             for number in 0..kept.get(writer).copied().unwrap_or(0) {
                 Write::numbered(source, number).apply(&mut entries);

@@ -11,10 +11,11 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use super::server::{check_backing, check_pool};
-use super::{Load, Lost, Opened, Program, Scenario, in_threads};
+use super::{Load, Opened, Scenario, in_threads};
 use crate::guest::Guest;
 use crate::guest::process::said;
-use crate::message::Past;
+use crate::message::{Lost, Past};
+use crate::program::Program;
 use crate::random::Random;
 
 /// The scenario.
@@ -170,22 +171,21 @@ impl Database {
         if verdict != "ok" {
             return Ok(Err(format!("integrity_check says {verdict}, and then {last}")));
         }
-        Ok(settle(guest.seed(), past, writer, last, rows))
+        Ok(count_kept(guest.seed(), past, writer, last, rows))
     }
 }
 
 /// Finds how many transactions of the last round are in `rows`: those of earlier rounds as they were found then, all that
 /// were acknowledged, and none but the first ones.
-fn settle(
+fn count_kept(
     seed: u64,
     past: &Past,
     writer: usize,
     last: &str,
     rows: &[String],
 ) -> Result<u64, String> {
-    let settled = past.settled.iter().enumerate();
-    let counts =
-        settled.map(|(round, kept)| (round as u64, kept.get(writer).copied().unwrap_or(0)));
+    let kept = past.kept.iter().enumerate();
+    let counts = kept.map(|(round, kept)| (round as u64, kept.get(writer).copied().unwrap_or(0)));
     let mut expected: Vec<(u64, u64)> =
         counts.flat_map(|(round, count)| (0..count).map(move |number| (round, number))).collect();
     let Some(kept) = rows.len().checked_sub(expected.len()).map(|kept| kept as u64) else {
@@ -281,25 +281,25 @@ mod tests {
         rounds.flat_map(|(round, count)| (0..*count).map(move |n| row(round, n))).collect()
     }
 
-    fn settled(acknowledged: u64, last: &str, rows: &[String]) -> Result<u64, String> {
-        let past = Past { settled: vec![vec![3]], acknowledged: vec![acknowledged] };
-        settle(7, &past, 0, last, rows)
+    fn kept(acknowledged: u64, last: &str, rows: &[String]) -> Result<u64, String> {
+        let past = Past { kept: vec![vec![3]], acknowledged: vec![acknowledged] };
+        count_kept(7, &past, 0, last, rows)
     }
 
     #[test]
     fn what_was_acknowledged_or_more_is_accepted() {
-        assert_eq!(settled(2, "1 1", &rows(&[3, 2])), Ok(2));
-        assert_eq!(settled(2, "1 2", &rows(&[3, 3])), Ok(3));
-        assert_eq!(settled(0, "0 2", &rows(&[3])), Ok(0));
+        assert_eq!(kept(2, "1 1", &rows(&[3, 2])), Ok(2));
+        assert_eq!(kept(2, "1 2", &rows(&[3, 3])), Ok(3));
+        assert_eq!(kept(0, "0 2", &rows(&[3])), Ok(0));
     }
 
     #[test]
     fn what_is_lost_or_in_part_is_found() {
-        assert!(settled(3, "1 1", &rows(&[3, 2])).is_err(), "one is lost");
-        assert!(settled(2, "1 2", &rows(&[3, 2])).is_err(), "one is in part");
-        assert!(settled(0, "0 1", &rows(&[2])).is_err(), "one of an earlier round is lost");
+        assert!(kept(3, "1 1", &rows(&[3, 2])).is_err(), "one is lost");
+        assert!(kept(2, "1 2", &rows(&[3, 2])).is_err(), "one is in part");
+        assert!(kept(0, "0 1", &rows(&[2])).is_err(), "one of an earlier round is lost");
         let mut changed = rows(&[3, 2]);
         changed[4].push('x');
-        assert!(settled(2, "1 1", &changed).is_err(), "one is another");
+        assert!(kept(2, "1 1", &changed).is_err(), "one is another");
     }
 }

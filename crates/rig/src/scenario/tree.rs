@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::{Lost, in_threads};
+use super::in_threads;
 use crate::guest::{Guest, remove_directory};
-use crate::message::Past;
+use crate::message::{Lost, Past};
 use crate::random::Random;
 
 pub(crate) const WRITERS: usize = 3;
@@ -171,7 +171,7 @@ pub(crate) fn load(guest: &Guest, root: &Path, round: u64, sync: Sync) -> Result
 /// Checks the trees of the last rounds; returns how many writes each writer keeps of the last one.
 pub(crate) fn check(seed: u64, root: &Path, past: &Past) -> Result<Vec<u64>> {
     let mut losses = Vec::new();
-    let rounds = past.settled.iter().chain([&past.acknowledged]).enumerate();
+    let rounds = past.kept.iter().chain([&past.acknowledged]).enumerate();
     for (round, acknowledged) in rounds {
         let round = round as u64;
         // The next round began with the removal of the oldest, and may have been cut in it.

@@ -1,7 +1,6 @@
 //! The sockets: one thread accepts connections, the others serve them.
 
 mod connection;
-mod spare;
 mod worker;
 
 use std::future::Future;
@@ -9,22 +8,16 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use remanent_sockets::{ACCEPT_PAUSE, Spare, listen_tcp, prepare_tcp};
 use tokio::sync::{Notify, watch};
 
 use crate::store::StoreError;
 use crate::{Config, Keyspace, Shared, Store};
-pub(crate) use spare::Spare;
 use worker::Worker;
 
 /// Connections that the system keeps for us until we accept them.
 const BACKLOG: i32 = 1024;
-/// After so much silence a peer is asked whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(300);
-/// Pause after the system refused a connection for want of something.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Files besides connections that the process may need at a time, and for each thread that serves them.
 const OTHER_FILES: u64 = 32;
 const THREAD_FILES: u64 = 4;
@@ -91,7 +84,8 @@ impl<S: Store> Server<S> {
         if !address.ip().is_loopback() && config.password.is_none() && !config.unprotected {
             return Err(BindError::Unprotected(address));
         }
-        let listener = listen(address).map_err(|source| BindError::Listen { address, source })?;
+        let listener =
+            listen_tcp(address, BACKLOG).map_err(|source| BindError::Listen { address, source })?;
         if let Ok(bound) = listener.local_addr() {
             config.listen = bound;
         }
@@ -221,19 +215,8 @@ impl<S: Store> Drop for Sweeper<S> {
 /// A socket that belongs to no runtime yet, with the options of a connection.
 fn prepare(socket: tokio::net::TcpStream) -> io::Result<TcpStream> {
     let socket = socket.into_std()?;
-    socket.set_nodelay(true)?;
-    SockRef::from(&socket).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+    prepare_tcp(&socket)?;
     Ok(socket)
-}
-
-fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for connections of the previous run to be forgotten.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
 }
 
 /// How many threads serve connections.

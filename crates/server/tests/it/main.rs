@@ -4,7 +4,6 @@ mod commands;
 mod damage;
 mod fences;
 mod limits;
-mod nbd;
 mod net;
 mod parser;
 mod session;

@@ -3,8 +3,9 @@
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::panic::catch_unwind;
 
-use super::host;
+use super::memory::put;
 use super::raw::{API_MALLOC, Malloc, sqlite3_api_routines};
+use super::register::register_with;
 use crate::{Error, codes};
 
 /// Where SQLite begins, after the name of the file: `libremanent_sqlite.so`.
@@ -20,7 +21,7 @@ pub(super) unsafe extern "C" fn sqlite3_remanentsqlite_init(
 ) -> c_int {
     let register = || {
         // SAFETY: SQLite hands us its routines.
-        unsafe { host::register_with(api) }
+        unsafe { register_with(api) }
     };
     let result = catch_unwind(register)
         .unwrap_or_else(|_| Err(Error::Registration { reason: "registering panicked".to_owned() }));
@@ -89,6 +90,6 @@ unsafe fn say(error: *mut *mut c_char, api: *const sqlite3_api_routines, text: &
         // SAFETY: as many bytes were asked for just now.
         unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
         // SAFETY: SQLite hands us a place for it.
-        unsafe { host::put(error, copy) };
+        unsafe { put(error, copy) };
     }
 }

@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::ptr::null_mut;
 
-use super::host::{Registered, bytes_mut, put};
+use super::memory::{bytes_mut, put};
 use super::raw::{sqlite3_file, sqlite3_io_methods};
-use super::vfs::NAME;
+use super::registered::{NAME, Registered};
 use crate::codes::{self, SHM_LOCKS};
 use crate::content::Content;
 use crate::database::DatabaseFile;

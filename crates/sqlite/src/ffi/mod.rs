@@ -1,12 +1,15 @@
 //! The border to SQLite: the only place where pointers are followed.
 //!
-//! No panic crosses it, and no error is lost on it: each call from SQLite runs within [`host::Registered::answer`].
+//! No panic crosses it, and no error is lost on it: each call from SQLite runs within [`registered::Registered::answer`].
 #![allow(unsafe_code)]
 
 mod extension;
 mod file;
 pub(crate) mod host;
+mod memory;
 #[allow(non_snake_case, non_camel_case_types, reason = "the names are SQLite's")]
 mod raw;
+pub(crate) mod register;
+mod registered;
 mod shim;
 mod vfs;

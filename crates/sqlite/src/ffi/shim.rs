@@ -11,8 +11,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use super::host::Registered;
 use super::raw::{sqlite3_file, sqlite3_io_methods};
+use super::registered::Registered;
 use crate::journals::Journals;
 use crate::names::JournalKind;
 use crate::{Result, codes};

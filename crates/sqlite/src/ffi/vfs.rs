@@ -1,24 +1,22 @@
 //! The two VFSs, as SQLite calls them.
 
-use std::ffi::{CStr, OsStr, c_char, c_double, c_int, c_void};
+use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::Arc;
 
 use super::file::{DATABASE_METHODS, HANDLE_LEN, JOURNAL_METHODS, install};
-use super::host::{Registered, Sqlite, bytes_mut, put};
+use super::host::Sqlite;
+use super::memory::{bytes_mut, path, put};
 use super::raw::{Symbol, sqlite3_file, sqlite3_vfs};
+use super::registered::{JOURNAL_NAME, NAME, Registered};
 use super::shim::{self, SHIM_LEN};
 use crate::database::{self, DatabaseFile};
 use crate::journals::{JournalFile, Journals};
 use crate::names::{JournalKind, Place, split_journal};
-use crate::{Error, Result, beside, codes};
+use crate::{Error, Result, codes, file_database};
 
-/// Name of the VFS that keeps databases in pools.
-pub(super) const NAME: &CStr = c"remanent";
-/// Name of the VFS that keeps journals in a pool, and databases where they are.
-const JOURNAL_NAME: &CStr = c"remanent-journal";
 /// Bytes of a path that SQLite has room for.
 const PATH_LEN: c_int = 1024;
 
@@ -40,10 +38,10 @@ pub(super) fn register(sqlite: Sqlite) -> Result<()> {
     };
     let journal = sqlite3_vfs {
         szOsFile: HANDLE_LEN.max(SHIM_LEN + default_len) as c_int,
-        xOpen: Some(open_beside),
-        xDelete: Some(delete_beside),
-        xAccess: Some(access_beside),
-        xFullPathname: Some(full_pathname_beside),
+        xOpen: Some(journal_vfs_open),
+        xDelete: Some(journal_vfs_delete),
+        xAccess: Some(journal_vfs_access),
+        xFullPathname: Some(journal_vfs_full_pathname),
         ..template(JOURNAL_NAME, registered)
     };
     for vfs in [whole, journal] {
@@ -83,16 +81,6 @@ fn template(name: &'static CStr, registered: &'static Registered) -> sqlite3_vfs
         xCurrentTimeInt64: Some(current_time_64),
         xSystemCalls: [null(); 3],
     }
-}
-
-/// The path that SQLite says.
-///
-/// # Safety
-///
-/// `name` ends with a NUL, and lives as long as the result is used.
-unsafe fn path<'p>(name: *const c_char) -> &'p Path {
-    // SAFETY: the caller says so.
-    Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()))
 }
 
 /// What a VFS has to do with the journals of a database: they are in a pool, or else on the file system.
@@ -142,10 +130,10 @@ unsafe extern "C" fn open(
 ) -> c_int {
     let arguments = Arguments { name, file, flags, out_flags };
     // SAFETY: the arguments are SQLite's.
-    unsafe { open_found(vfs, arguments, database::journals, open_in_pool) }
+    unsafe { open_with(vfs, arguments, database::journals, open_database_in_pool) }
 }
 
-unsafe extern "C" fn open_beside(
+unsafe extern "C" fn journal_vfs_open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     file: *mut sqlite3_file,
@@ -154,7 +142,7 @@ unsafe extern "C" fn open_beside(
 ) -> c_int {
     let arguments = Arguments { name, file, flags, out_flags };
     // SAFETY: the arguments are SQLite's.
-    unsafe { open_found(vfs, arguments, beside::find_journals, open_file) }
+    unsafe { open_with(vfs, arguments, file_database::journals, open_database_file) }
 }
 
 /// What `xOpen` is called with.
@@ -175,7 +163,7 @@ impl Arguments {
 /// # Safety
 ///
 /// As for `xOpen`; `open_database` is told of main databases alone.
-unsafe fn open_found(
+unsafe fn open_with(
     vfs: *mut sqlite3_vfs,
     arguments: Arguments,
     find: Find,
@@ -211,7 +199,10 @@ unsafe fn open_found(
 /// # Safety
 ///
 /// The arguments are SQLite's for a main database.
-unsafe fn open_in_pool(registered: &'static Registered, arguments: Arguments) -> Result<c_int> {
+unsafe fn open_database_in_pool(
+    registered: &'static Registered,
+    arguments: Arguments,
+) -> Result<c_int> {
     let Arguments { name, file, flags, out_flags } = arguments;
     // SAFETY: the name is that of a main database.
     let settings = unsafe { registered.settings(name) }?;
@@ -231,12 +222,16 @@ unsafe fn open_in_pool(registered: &'static Registered, arguments: Arguments) ->
 /// # Safety
 ///
 /// The arguments are SQLite's for a main database.
-unsafe fn open_file(registered: &'static Registered, arguments: Arguments) -> Result<c_int> {
+unsafe fn open_database_file(
+    registered: &'static Registered,
+    arguments: Arguments,
+) -> Result<c_int> {
     let Arguments { name, file, flags, out_flags } = arguments;
     // SAFETY: the name is that of a main database.
     let settings = unsafe { registered.settings(name) }?;
     // SAFETY: the name of a database is a path.
-    let journals = beside::journals_for(unsafe { path(name) }, &settings, arguments.may_create())?;
+    let journals =
+        file_database::open_journals(unsafe { path(name) }, &settings, arguments.may_create())?;
     // SAFETY: SQLite has as much room as we asked for.
     let inner = unsafe { shim::inner(file) };
     // SAFETY: there is room for a file of the default VFS, and the arguments are SQLite's.
@@ -290,22 +285,22 @@ unsafe fn open_journal(
 
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { delete_found(vfs, name, sync, database::journals) }
+    unsafe { delete_with(vfs, name, sync, database::journals) }
 }
 
-unsafe extern "C" fn delete_beside(
+unsafe extern "C" fn journal_vfs_delete(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     sync: c_int,
 ) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { delete_found(vfs, name, sync, beside::find_journals) }
+    unsafe { delete_with(vfs, name, sync, file_database::journals) }
 }
 
 /// # Safety
 ///
 /// As for `xDelete`.
-unsafe fn delete_found(
+unsafe fn delete_with(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     sync: c_int,
@@ -337,23 +332,23 @@ unsafe extern "C" fn access(
     is_there: *mut c_int,
 ) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { access_found(vfs, name, flags, is_there, database::journals) }
+    unsafe { access_with(vfs, name, flags, is_there, database::journals) }
 }
 
-unsafe extern "C" fn access_beside(
+unsafe extern "C" fn journal_vfs_access(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     flags: c_int,
     is_there: *mut c_int,
 ) -> c_int {
     // SAFETY: the arguments are SQLite's.
-    unsafe { access_found(vfs, name, flags, is_there, beside::find_journals) }
+    unsafe { access_with(vfs, name, flags, is_there, file_database::journals) }
 }
 
 /// # Safety
 ///
 /// As for `xAccess`.
-unsafe fn access_found(
+unsafe fn access_with(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     flags: c_int,
@@ -424,7 +419,7 @@ macro_rules! forward {
 }
 
 forward! {
-    full_pathname_beside => xFullPathname(name: *const c_char, len: c_int, full: *mut c_char) -> c_int,
+    journal_vfs_full_pathname => xFullPathname(name: *const c_char, len: c_int, full: *mut c_char) -> c_int,
         codes::CANTOPEN;
     library_open => xDlOpen(name: *const c_char) -> *mut c_void, null_mut();
     library_error => xDlError(len: c_int, text: *mut c_char), ();

@@ -1,4 +1,4 @@
-//! Is the list whole?
+//! Consistency check of a list.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use super::variant::Variant;
 use crate::Result;
 
 impl<V: Variant, M: Medium> Core<V, M> {
-    /// `end` is where the writer stands, which is the caller.
+    /// `end` is the state of the writer, which is the caller.
     pub(super) fn check(&self, end: &End) -> Result<Vec<Violation>> {
-        // Nobody takes a segment meanwhile.
-        let committed = self.begin_batch();
+        // While this is held, nobody takes a segment.
+        let committed = self.stream.begin_batch();
         let mut violations = Vec::new();
         if committed.safe.end > end.working {
             let what = format!("safe up to {}, beyond {}", committed.safe.end, end.working);

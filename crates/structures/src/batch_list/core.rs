@@ -1,73 +1,40 @@
-//! What all variants have in common.
+//! The state of a list that all variants share.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use remanent_pmem::sync::{PauseGuard, PauseMutex};
+use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::layout::{ELEMENT, EPOCH, LEN_MASK, NEXT, Position, SAFE, Safe, UNDO};
+use super::layout::{ELEMENT, EPOCH, LEN_MASK, NEXT, Position, UNDO};
 use super::stream::{End, Link, Stream};
 use super::variant::Variant;
 use crate::Result;
-use crate::background::{Batches, lock_patiently};
-use crate::line_tx::{self, Form};
+use crate::background::Batches;
 
 /// The part of a list that exists once a process.
-pub struct Core<V, M: Medium> {
+pub(super) struct Core<V, M: Medium> {
     pub(super) stream: Stream<M>,
     pub(super) variant: V,
-    /// Held while a batch is made safe.
-    pub(super) committed: PauseMutex<Committed>,
-    /// Bytes that are safe, of those written since the list was opened.
-    pub(super) safe_bytes: AtomicU64,
-    /// Where the writer stood when it left; `None` while there is one.
+    /// State of the writer when it was dropped; `None` while there is one.
     pub(super) end: PauseMutex<Option<End>>,
 }
 
-/// What was committed last.
-pub(super) struct Committed {
-    /// Version of the line that says it.
-    pub(super) version: u64,
-    pub(super) safe: Safe,
-    /// Bytes written up to then since the list was opened.
-    pub(super) written: u64,
-}
-
 impl<V: Variant, M: Medium> Core<V, M> {
-    /// The right to make a batch safe.
-    pub(super) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
-        lock_patiently(&self.committed, self.stream.medium())
-    }
-
-    /// Says what is safe now. Everything that it speaks of was flushed and fenced.
-    pub(super) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
-        let (heap, line) = (&self.stream.heap, self.stream.heap.header() + SAFE);
-        let (before, after) = (committed.safe.to_bytes(), safe.to_bytes());
-        line_tx::commit(heap.medium(), Form::Line, line, committed.version, &before, &after);
-        heap.verify()?;
-        *committed = Committed { version: committed.version + 1, safe, written };
-        // Relaxed: a bound, and a hint for the persister.
-        self.safe_bytes.store(written, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Writes an element to where nobody looks yet.
+    /// Writes an element to free space.
     #[inline(always)]
     pub(super) fn write(&self, link: Link, next: Position, key: u64, value: &[u8]) {
         let medium = self.stream.medium();
         medium.store(link.offset + NEXT, next.0);
         if V::SHAPE.key > EPOCH {
-            // No epoch has changed this link.
+            // No epoch has changed the link of a new element.
             medium.store(link.offset + UNDO, 0);
             medium.store(link.offset + EPOCH, 0);
         }
         medium.store(link.offset + V::SHAPE.key, key);
         medium.store(link.offset + V::SHAPE.len, ELEMENT | value.len() as u64);
         medium.write(link.offset + V::SHAPE.value, value);
-        V::settle(medium, link.offset, V::SHAPE.value + value.len() as u64);
+        V::persist_element(medium, link.offset, V::SHAPE.value + value.len() as u64);
     }
 
-    /// The element that a link leads to, by its own link.
+    /// The element that a link leads to, given by its link.
     #[inline]
     pub(super) fn follow(
         &self,
@@ -80,7 +47,12 @@ impl<V: Variant, M: Medium> Core<V, M> {
         }
     }
 
-    /// Has `read` look at the value of an element.
+    /// Makes everything safe, and prepares for a quick opening.
+    pub(super) fn close(&self) -> Result<()> {
+        self.variant.close(&self.stream)
+    }
+
+    /// Passes the value of an element to `read`.
     pub(super) fn read_value<R>(
         &self,
         link: Link,
@@ -105,13 +77,13 @@ impl<V: Variant, M: Medium> Core<V, M> {
 
 impl<V: Variant, M: Medium> Batches for Core<V, M> {
     fn unsafe_bytes(&self) -> u64 {
-        // Relaxed: safe before written, or the difference would be negative at worst.
-        let safe = self.safe_bytes.load(Ordering::Relaxed);
+        // `safe` is read before `written`, or the difference could be negative.
+        let safe = self.stream.safe_bytes();
         self.variant.written().saturating_sub(safe)
     }
 
     fn persist(&self) -> Result<()> {
-        V::persist(self)
+        self.variant.make_safe(&self.stream)
     }
 }
 

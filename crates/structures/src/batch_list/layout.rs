@@ -1,4 +1,4 @@
-//! How a list lies in its heap.
+//! On-media layout of a batched list.
 //!
 //! ```text
 //! header (in the heap's 2 KiB)
@@ -22,10 +22,10 @@
 //!          SKIPPED to the next slot              21  number of elements
 //! ```
 //!
-//! Links hold *positions*: `slot << 20 | offset in the segment`, 0 for none. Positions are used in ascending
-//! order, page by page; only an element longer than a page lies on several. One longer than an ordinary segment
-//! has a segment of its own, and the list goes on in the slot after it. Slot 0 begins with an unused page, so that
-//! no element has position 0.
+//! A link holds a *position*, `slot << 20 | offset in the segment`, or 0 for none. Positions are
+//! used in ascending order, page by page. Only an element longer than a page crosses pages. An
+//! element longer than an ordinary segment has a segment of its own, and the list continues in the
+//! next slot. The first page of slot 0 is unused, so that no element has position 0.
 
 use std::fmt;
 
@@ -33,111 +33,111 @@ use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
 use crate::segments::{DIRECTORY_LEN, SEGMENT_LEN, Slot};
 
-/// The line that says what is safe.
-pub(super) const SAFE: u64 = 0;
+/// Line transaction that says what is safe.
+pub(crate) const SAFE: u64 = 0;
 /// The link to the first element, in a line of its own.
-pub(super) const HEAD: u64 = LINE_LEN;
-pub(super) const DIRECTORY: u64 = 2 * LINE_LEN;
+pub(crate) const HEAD: u64 = LINE_LEN;
+pub(crate) const DIRECTORY: u64 = 2 * LINE_LEN;
 const _: () = assert!(DIRECTORY + DIRECTORY_LEN <= 2048, "the header has 2 KiB");
 
-pub(super) const NEXT: u64 = 0;
-pub(super) const UNDO: u64 = 8;
-pub(super) const EPOCH: u64 = 16;
+pub(crate) const NEXT: u64 = 0;
+pub(crate) const UNDO: u64 = 8;
+pub(crate) const EPOCH: u64 = 16;
 
-/// Where the fields of an element lie, and what it is aligned to.
+/// Offsets of an element's fields, and its alignment.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    pub(super) key: u64,
-    pub(super) len: u64,
-    pub(super) value: u64,
+    pub(crate) key: u64,
+    pub(crate) len: u64,
+    pub(crate) value: u64,
     align: u64,
 }
 
 impl Shape {
-    pub(super) const PLAIN: Shape = Shape { key: 8, len: 16, value: 24, align: 8 };
-    /// Aligned so that next, undo and epoch lie in one line.
-    pub(super) const LOGGED: Shape = Shape { key: 24, len: 32, value: 40, align: 32 };
+    pub(crate) const PLAIN: Shape = Shape { key: 8, len: 16, value: 24, align: 8 };
+    /// The alignment keeps next, undo and epoch in one line.
+    pub(crate) const LOGGED: Shape = Shape { key: 24, len: 32, value: 40, align: 32 };
 
     /// Bytes of an element whose value has `len` bytes.
     #[inline(always)]
-    pub(super) const fn size(self, len: u64) -> u64 {
+    pub(crate) const fn size(self, len: u64) -> u64 {
         (self.value + len + (self.align - 1)) & !(self.align - 1)
     }
 
-    /// Whether an element may begin there.
-    pub(super) const fn is_aligned(self, position: Position) -> bool {
+    /// Whether an element may begin at `position`.
+    pub(crate) const fn is_aligned(self, position: Position) -> bool {
         position.0.is_multiple_of(self.align)
     }
 }
 
-/// The bits of a length word that are the length.
-pub(super) const LEN_MASK: u64 = u32::MAX as u64;
+/// Bits of a length word that hold the length.
+pub(crate) const LEN_MASK: u64 = u32::MAX as u64;
 /// Longest value.
-pub(super) const VALUE_LEN_MAX: u64 = LEN_MASK;
+pub(crate) const VALUE_LEN_MAX: u64 = LEN_MASK;
 
 const KIND_SHIFT: u32 = 62;
-pub(super) const PADDING: u64 = 0;
-pub(super) const ELEMENT: u64 = 1 << KIND_SHIFT;
-pub(super) const RECORD: u64 = 2 << KIND_SHIFT;
-pub(super) const SKIPPED: u64 = 3 << KIND_SHIFT;
-/// The bits of a length word that say what begins there.
-pub(super) const KIND_MASK: u64 = 3 << KIND_SHIFT;
+pub(crate) const PADDING: u64 = 0;
+pub(crate) const ELEMENT: u64 = 1 << KIND_SHIFT;
+pub(crate) const RECORD: u64 = 2 << KIND_SHIFT;
+pub(crate) const SKIPPED: u64 = 3 << KIND_SHIFT;
+/// Bits of a length word that hold the kind of the item.
+pub(crate) const KIND_MASK: u64 = 3 << KIND_SHIFT;
 
-/// Where a record has its words.
-pub(super) const RECORD_OF: u64 = 0;
-pub(super) const RECORD_NEXT: u64 = 8;
-/// Where every item of a table has the word that says what it is.
-pub(super) const ITEM_KIND: u64 = 16;
+/// Offsets of a record's words.
+pub(crate) const RECORD_OF: u64 = 0;
+pub(crate) const RECORD_NEXT: u64 = 8;
+/// Offset of the word with the kind, in every item of a table.
+pub(crate) const ITEM_KIND: u64 = 16;
 /// Bytes of a record, and of the shortest filler.
-pub(super) const RECORD_LEN: u64 = 24;
+pub(crate) const RECORD_LEN: u64 = 24;
 
-/// A place in the segments, in the order in which they are filled.
+/// A position in the segments, which are filled in ascending order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(pub(super) u64);
+pub struct Position(pub(crate) u64);
 
 impl Position {
-    /// Where nothing is: the end of a list.
-    pub(super) const NONE: Position = Position(0);
-    /// Where the first element lies.
-    pub(super) const FIRST: Position = Position(PAGE_LEN);
+    /// The end of a list.
+    pub(crate) const NONE: Position = Position(0);
+    /// Position of the first element.
+    pub(crate) const FIRST: Position = Position(PAGE_LEN);
 
-    /// Where a slot begins.
+    /// Begin of a slot.
     #[inline]
-    pub(super) const fn in_slot(slot: Slot) -> Self {
+    pub(crate) const fn in_slot(slot: Slot) -> Self {
         Position((slot.0 as u64) << SEGMENT_LEN.ilog2())
     }
 
     #[inline]
-    pub(super) const fn slot(self) -> Slot {
+    pub(crate) const fn slot(self) -> Slot {
         Slot((self.0 >> SEGMENT_LEN.ilog2()) as u32)
     }
 
-    /// The slot after this position's.
+    /// The slot behind that of this position.
     #[inline]
-    pub(super) const fn next_slot(self) -> Slot {
+    pub(crate) const fn next_slot(self) -> Slot {
         Slot(self.slot().0 + 1)
     }
 
     /// Offset in the segment.
     #[inline]
-    pub(super) const fn within(self) -> u64 {
+    pub(crate) const fn within(self) -> u64 {
         self.0 & (SEGMENT_LEN - 1)
     }
 
     #[inline]
-    pub(super) const fn plus(self, bytes: u64) -> Self {
+    pub(crate) const fn plus(self, bytes: u64) -> Self {
         Position(self.0 + bytes)
     }
 
-    /// Where the page of the byte before this position ends.
+    /// End of the page of the byte before this position.
     #[inline]
-    pub(super) const fn page_end(self) -> Self {
+    pub(crate) const fn page_end(self) -> Self {
         Position(self.0.next_multiple_of(PAGE_LEN))
     }
 
-    /// Bytes up to the end of that page.
+    /// Bytes from here to that end.
     #[inline]
-    pub(super) const fn left_in_page(self) -> u64 {
+    pub(crate) const fn left_in_page(self) -> u64 {
         self.page_end().0 - self.0
     }
 }
@@ -148,29 +148,31 @@ impl fmt::Display for Position {
     }
 }
 
-/// What a crash cannot take away.
+/// The committed state, which a crash cannot undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Safe {
     /// Everything before this is durable.
-    pub(super) end: Position,
+    pub(crate) end: Position,
     /// The last element of the list, if it has one.
-    pub(super) tail: Position,
-    /// Log: the last epoch whose changes of links count. Table: records before this position are applied.
-    pub(super) mark: u64,
+    pub(crate) tail: Position,
+    /// Log: the last epoch whose changes of links count. Table: records before this position are
+    /// applied.
+    pub(crate) mark: u64,
     /// Elements of the list.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
-/// [`Safe`] as it is stored: a half of a line has 31 bytes, and no number here needs more than 56 bits.
-pub(super) type SafeBytes = [u8; 4 * FIELD_LEN];
+/// [`Safe`] as it is stored. Half of a line has 31 bytes, and none of the numbers needs more than
+/// 56 bits.
+pub(crate) type SafeBytes = [u8; 4 * FIELD_LEN];
 const FIELD_LEN: usize = 7;
 
 impl Safe {
     /// Of an empty list, whose header is zeros.
-    pub(super) const EMPTY: Safe =
+    pub(crate) const EMPTY: Safe =
         Safe { end: Position::FIRST, tail: Position::NONE, mark: 0, count: 0 };
 
-    pub(super) fn to_bytes(self) -> SafeBytes {
+    pub(crate) fn to_bytes(self) -> SafeBytes {
         let mut bytes = SafeBytes::default();
         let fields = [self.end.0, self.tail.0, self.mark, self.count];
         for (field, stored) in fields.iter().zip(bytes.chunks_exact_mut(FIELD_LEN)) {
@@ -180,7 +182,7 @@ impl Safe {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &SafeBytes) -> Self {
+    pub(crate) fn from_bytes(bytes: &SafeBytes) -> Self {
         let [end, tail, mark, count] = std::array::from_fn(|index| {
             let mut field = [0; 8];
             field[..FIELD_LEN].copy_from_slice(&bytes[index * FIELD_LEN..][..FIELD_LEN]);

@@ -1,34 +1,36 @@
-//! All operations, in batches, with an undo log: the paper's first solution (its section 4.3).
+//! The variant `LogList`: all operations in batches, with an undo log. It is the paper's first
+//! solution (its section 4.3), without a flush on the critical path.
 //!
-//! Time is cut into *epochs*; a batch ends one and makes it safe. A link that an epoch changes, of an element that
-//! existed when the epoch began, must be found as it was before if the epoch is lost. The paper writes that into a
-//! journal, and flushes the journal before the link, on the critical path. Here each element carries its own journal
-//! entry, in the line of its link (in-cache-line logging: Cohen et al., ASPLOS 2019): *undo*, the link as it was
-//! before, and the *epoch* that changed it. The three words are stored in that order: undo, epoch, next. Stores to
-//! one line become durable in their order (assumption 2 of `docs/model.md`), so a link of a lost epoch is never found
-//! without its undo, and nothing has to be flushed before the batch. Links of elements that are younger than the
-//! epoch need none: if it is lost, so are they.
+//! Time is divided into *epochs*; a batch ends one and makes it safe. If an epoch is lost in a
+//! crash, every link that it changed must get its old value back, unless the link's element is lost
+//! with the epoch. The paper writes the old value into a journal, and flushes the journal before it
+//! changes the link.
 //!
-//! There is one undo for a link. While the epoch that used it is being made safe, the next one must not use it: an
-//! operation that meets such a link waits for the batch.
+//! Here each element has its own journal entry, in the line of its link (in-cache-line logging:
+//! Cohen et al., ASPLOS 2019): *undo* is the link's value before the epoch, and *epoch* says which
+//! epoch changed it. The words are stored in the order undo, epoch, next. Stores to one line become
+//! durable in their order (assumption 2 of `docs/model.md`), so no image has a changed link without
+//! its undo, and nothing needs to be flushed before the batch.
 //!
-//! Recovery walks the list and sets every link whose epoch is younger than the last that was committed to its
-//! undo. That takes time in proportion to the list. Nothing is flushed: those links are flushed by the first batch,
-//! and until that is committed their epochs still are too young, so the next recovery would do the same.
+//! A link has one undo. While the epoch that used it is being made safe, the next epoch must not
+//! overwrite it: an operation that would do so waits for the batch.
+//!
+//! Recovery walks the list, and sets every link whose epoch was not committed to its undo. This
+//! takes time in proportion to the list. It flushes nothing: the first batch flushes those links,
+//! and until it is committed their epochs still count as lost, so another recovery would do the
+//! same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Result as PoolResult};
 
-use super::core::Core;
 use super::layout::{EPOCH, NEXT, Position, Safe, Shape, UNDO};
 use super::stream::{End, Link, Stream};
 use super::variant::{Changeable, Variant};
-use crate::background::lock_patiently;
 use crate::{Error, Result};
 
-/// More epochs than any list will ever see.
+/// Upper bound of epochs that no list reaches.
 const EPOCH_MAX: u64 = 1 << 55;
 
 /// Elements are changed in batches, with an undo log; see [`LogList`](super::LogList).
@@ -45,11 +47,11 @@ struct Present {
     epoch: u64,
     /// Elements from here on were made in this epoch.
     began: Position,
-    /// Whether the epoch before is still being made safe.
+    /// Whether the epoch before this one is being made safe.
     is_sealing: bool,
-    /// Offsets of the links that were there before this epoch and that it changed.
+    /// Offsets of the older links that this epoch changed.
     changed: Vec<u64>,
-    /// Where the writer stands after the last operation.
+    /// State of the writer after the last operation.
     end: Safe,
     written: u64,
 }
@@ -101,7 +103,7 @@ impl Variant for Log {
             return Err(PoolError::corrupt(end.tail.offset, what));
         }
         let present = Present {
-            // Above every one that can be met: a link that is not reached now will never be.
+            // Greater than every epoch in a link that can still be reached.
             epoch: epoch + 1,
             began: safe.end,
             is_sealing: false,
@@ -112,41 +114,43 @@ impl Variant for Log {
         Ok((Log { present: PauseMutex::new(present), written: AtomicU64::new(0) }, end))
     }
 
-    /// Only the writer changes links, and it does not walk meanwhile.
+    /// No lock: only the writer changes links, and it does not walk meanwhile.
     #[inline(always)]
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()> {
-        let medium = core.stream.medium();
-        let mut present = core.variant.present.lock(medium);
+        let medium = stream.medium();
+        let mut present = self.present.lock(medium);
         if link.of < present.began {
             let mut epoch = medium.load(link.offset + EPOCH);
             while present.is_sealing && epoch + 1 == present.epoch {
                 drop(present);
-                wait_for_batch(core)?;
-                present = core.variant.present.lock(medium);
+                self.wait_for_batch(stream)?;
+                present = self.present.lock(medium);
                 epoch = medium.load(link.offset + EPOCH);
             }
             if epoch != present.epoch {
-                // Release: undo before epoch before next, in this line's order of stores. The epoch says that the
-                // undo counts, so it follows it; and a link that is new has an epoch that says so.
+                // Release: undo before epoch before next, in this line's order of stores. The epoch
+                // makes the undo count, so it is stored after it; and a changed link always has the
+                // epoch that says so.
                 medium.store(link.offset + UNDO, medium.load(link.offset + NEXT));
                 medium.store(link.offset + EPOCH, present.epoch);
                 present.changed.push(link.offset);
                 end.written += LINE_LEN;
             }
         }
-        // Release: what it leads to was written before; after the undo, if there is one.
+        // Release: after the element that it leads to, and after the undo, if there is one.
         medium.store(link.offset + NEXT, next.0);
         present.end = end.reached();
         present.written = end.written;
         // Relaxed: a bound, and a hint for the persister.
-        core.variant.written.store(end.written, Ordering::Relaxed);
+        self.written.store(end.written, Ordering::Relaxed);
         Ok(())
     }
 
@@ -156,10 +160,10 @@ impl Variant for Log {
         self.written.load(Ordering::Relaxed)
     }
 
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        let (stream, medium) = (&core.stream, core.stream.medium());
-        let mut committed = core.begin_batch();
-        let mut present = core.variant.present.lock(medium);
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        let medium = stream.medium();
+        let mut committed = stream.begin_batch();
+        let mut present = self.present.lock(medium);
         if present.written == committed.written {
             return Ok(stream.heap.verify()?);
         }
@@ -171,26 +175,27 @@ impl Variant for Log {
         drop(present);
         stream.flush(committed.safe.end, end.end);
         for offset in changed {
-            // Flush: a changed link with its undo.
+            // Flush: a changed link, with its undo.
             medium.flush(offset, EPOCH + 8);
         }
-        // Fence: elements and links, before the epoch counts.
+        // Fence: elements and links, before the epoch is committed.
         medium.fence();
-        core.commit(&mut committed, end, written)?;
-        core.variant.present.lock(medium).is_sealing = false;
+        stream.commit(&mut committed, end, written)?;
+        self.present.lock(medium).is_sealing = false;
         Ok(stream.take_ahead(end.end)?)
     }
 }
 
-/// Waits until the batch that is under way is safe.
-#[cold]
-fn wait_for_batch<M: Medium>(core: &Core<Log, M>) -> Result<()> {
-    let medium = core.stream.medium();
-    let batch = lock_patiently(&core.committed, medium);
-    if core.variant.present.lock(medium).is_sealing {
-        core.stream.heap.verify()?;
-        return Err(Error::Persister { what: "it failed in the middle of a batch".to_owned() });
+impl Log {
+    /// Waits for the current batch.
+    #[cold]
+    fn wait_for_batch<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        let batch = stream.begin_batch();
+        if self.present.lock(stream.medium()).is_sealing {
+            stream.heap.verify()?;
+            return Err(Error::Persister { what: "it failed in the middle of a batch".to_owned() });
+        }
+        drop(batch);
+        Ok(())
     }
-    drop(batch);
-    Ok(())
 }

@@ -1,15 +1,14 @@
-//! Lists that are made safe in batches: flushes leave the critical path.
+//! A persistent list whose writes become durable in batches, so that no operation waits for a
+//! flush.
 //!
-//! After *BOPL*, the batch-optimized persistent list. Elements, a key of 64 bits and a value each, are written one
-//! behind the other into pages, and linked. What an operation writes is not flushed by it: a thread flushes
-//! whole pages behind the writer's back and then commits how far the list is *safe*. Four variants:
+//! After *BOPL*, the batch-optimized persistent list. An element is a key of 64 bits and a value.
+//! Elements are written into pages, one behind the other, and linked. An operation flushes nothing.
+//! A background thread flushes whole pages and then commits how far the list is *safe*, which means
+//! durable.
 //!
-//! | | operations | each operation is durable | fences, on the critical path | opening |
-//! |---|---|---|---|---|
-//! | [`FlushAlwaysList`] | all | when it returns | 2; removing 1 | walks the list |
-//! | [`AppendList`] | insert | with its batch | 0 | looks at one link |
-//! | [`LogList`] | all | with its batch | 0 | walks the list |
-//! | [`TableList`] | all | with its batch | 0 | reads the last batches' records |
+//! The list to use is [`LogList`]. The paper's other variants, for comparison, are
+//! [`AppendList`](crate::papers::AppendList), [`TableList`](crate::papers::TableList) and
+//! [`FlushAlwaysList`](crate::papers::FlushAlwaysList); `docs/batching.md` compares them.
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -39,40 +38,39 @@
 //!
 //! # What holds
 //!
-//! - **A prefix survives.** After a crash the list is as it was at some moment since the last
-//!   [`sync`](BatchList::sync): with every operation up to then, and none after it (buffered durable linearizability).
-//!   A reader may see what a crash still takes away; who must not, syncs first.
-//! - **How much may be lost** is bounded: in bytes and in time by [`BatchOptions`], and told by
-//!   [`lag`](BatchList::lag). The bound in bytes is kept by the writer, which makes a batch safe itself when it is
-//!   reached. Without the thread ([`BatchOptions::without_thread`]) that, `sync` and [`Persister::persist`] do all of
-//!   it.
-//! - **Fences.** Two a batch: the pages and links, then the line that commits the end, the last element and the number
-//!   of elements together (a [line transaction](crate::line_tx)). Segments of 1 MiB are taken ahead by the thread.
-//! - **Errors of the thread** reach the next operation, as [`Error::Persister`]. That operation was done, and is
-//!   not safe unless a later [`sync`](BatchList::sync) or [`close`](BatchList::close) says so.
-//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. Inserting takes no lock in
-//!   [`AppendList`], and one that only the thread contends for, in passing, in the others.
-//! - **Values** have any length below 4 GiB. An element that fits into a page lies in one; a longer one
-//!   begins at a page; one longer than a segment gets a segment of its own length.
+//! - **A prefix survives.** After a crash the list has the state of some moment after the last
+//!   [`sync`](BatchList::sync): all operations before that moment, and none after it (buffered
+//!   durable linearizability). Readers may see elements that a crash can still undo. Call `sync`
+//!   first if that matters.
+//! - **The loss is bounded** in bytes and in time by [`BatchOptions`]; [`lag`](BatchList::lag)
+//!   tells how much a crash would undo now. A writer that reaches the bound in bytes makes a batch
+//!   safe itself. Without the thread ([`BatchOptions::without_thread`]), batches are made safe only
+//!   by such writers, by `sync` and by [`Persister::persist`].
+//! - **Fences.** Two a batch: one for pages and links, one for the line that commits end, last
+//!   element and number of elements together (a [line transaction](crate::line_tx)). The thread
+//!   takes segments of 1 MiB before the writer needs them.
+//! - **Errors of the thread** are returned by the next operation, as [`Error::Persister`]. That
+//!   operation was carried out, but is not safe unless a later [`sync`](BatchList::sync) or
+//!   [`close`](BatchList::close) says so.
+//! - **One writer.** A list has one handle at a time, and changing it takes `&mut`. Each change
+//!   takes a short lock that only the thread contends for.
+//! - **Values** may have any length below 4 GiB. An element that fits into a page does not cross
+//!   pages. A longer one begins at a page, and one longer than a segment gets a segment of its own.
 //!
 //! # Weak points
 //!
-//! A search walks the list: this is the paper's structure, made safe. What removed and replaced elements take is
-//! not used again. In a [`LogList`], an operation waits for the batch that is under way when it changes a link that
-//! this batch is to make safe. In a [`TableList`], searches by several threads wait for each other, since each step
-//! consults the table. The paper keeps a bitmap of damaged pages, protects them and catches signals; see `recover.rs`
-//! for why one word does.
+//! A search walks the list, as in the paper, and so does opening it. The space of removed and
+//! replaced elements is not reused. An operation that changes a link which the current batch is
+//! making safe waits for that batch. `recover.rs` says why one word replaces the paper's bitmap of
+//! damaged pages, page protection and signal handler.
 
-mod always;
-mod append;
 mod check;
 mod core;
-mod layout;
+pub(crate) mod layout;
 mod log;
 mod ops;
 mod recover;
-mod stream;
-mod table;
+pub(crate) mod stream;
 mod variant;
 
 use std::fmt;
@@ -81,10 +79,7 @@ use std::sync::Arc;
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
-pub use self::always::FlushAlways;
-pub use self::append::Append;
 pub use self::log::Log;
-pub use self::table::Table;
 pub use self::variant::{Changeable, Variant};
 
 use self::core::Core;
@@ -92,12 +87,12 @@ use self::stream::End;
 use crate::background::{Background, Batches};
 use crate::{BatchOptions, Error, Lag, Result};
 
-/// What every list can do.
+/// Operations that every list has.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{AppendList, BatchList};
+/// use remanent_structures::batch_list::{BatchList, LogList};
 ///
 /// fn fill(list: &mut impl BatchList) -> remanent_structures::Result<u64> {
 ///     for key in 0..1000 {
@@ -111,23 +106,23 @@ use crate::{BatchOptions, Error, Lag, Result};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = AppendList::create(&pool, "log", BatchOptions::without_thread())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::without_thread())?;
 /// assert!(fill(&mut list)? >= 100_000);
 /// assert_eq!(list.get_with(999, <[u8]>::len)?, Some(100));
 /// assert_eq!(list.get(1000)?, None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait BatchList {
-    /// Adds an element at the end. Whether it did: a linked list always does and does not look for the
-    /// key, an indexed structure leaves a key alone that is there.
+    /// Adds an element at the end, and returns whether it did. A linked list always does, without
+    /// looking for the key. An indexed structure does not if the key is present.
     ///
     /// # Errors
     ///
-    /// When the value is too long or the pool is full: then nothing was changed. When no thread makes batches safe any
-    /// more ([`Error::Persister`]), or the medium met a fault.
+    /// When the value is too long or the pool is full; nothing was changed then. When the thread
+    /// has failed ([`Error::Persister`]), or the medium met a fault.
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<bool>;
 
-    /// Searches for the first element with this key, and has `read` look at its value.
+    /// Passes the value of the first element with this key to `read`.
     ///
     /// # Errors
     ///
@@ -158,25 +153,25 @@ pub trait BatchList {
         self.len() == 0
     }
 
-    /// Makes everything safe that was done so far, and waits for that.
+    /// Waits until all operations so far are safe.
     ///
     /// # Errors
     ///
     /// When the medium met a fault.
     fn sync(&self) -> Result<()>;
 
-    /// How much a crash would take away.
+    /// How much a crash would undo.
     fn lag(&self) -> Lag;
 
-    /// As [`sync`](BatchList::sync), and ends the thread. Dropping a list does the same and keeps the error to
-    /// itself.
+    /// As [`sync`](BatchList::sync), and ends the thread. Dropping a list does the same, but
+    /// ignores errors.
     ///
     /// # Errors
     ///
     /// As for [`sync`](BatchList::sync).
     fn close(self) -> Result<()>;
 
-    /// Proves that the list and its root are whole.
+    /// Checks that the list and its root are consistent.
     ///
     /// # Errors
     ///
@@ -184,41 +179,32 @@ pub trait BatchList {
     fn check(&mut self) -> Result<Vec<Violation>>;
 }
 
-/// What a list can do whose elements can be changed.
+/// Operations of a list whose elements can be replaced and removed.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{BatchList, ChangeList, TableList};
+/// use remanent_structures::batch_list::{BatchList, ChangeList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = TableList::create(&pool, "list", BatchOptions::default())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::default())?;
 /// list.insert(1, b"a value")?;
 /// assert!(list.update(1, b"another, of any length")?);
 /// assert!(list.remove(1)?);
 /// assert!(!list.update(1, b"too late")?);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-///
-/// An [`AppendList`] cannot:
-///
-/// ```compile_fail,E0277
-/// # use remanent_structures::batch_list::{AppendList, ChangeList};
-/// fn change(list: &mut AppendList) {
-///     let _ = list.remove(1);
-/// }
-/// ```
 pub trait ChangeList: BatchList {
-    /// Puts a new element into the place of the first one with this key (the paper's *shadow copy*). Whether there
-    /// was one.
+    /// Replaces the first element with this key by a new one (the paper's *shadow copy*). Returns
+    /// whether there was one.
     ///
     /// # Errors
     ///
     /// As for [`insert`](BatchList::insert).
     fn update(&mut self, key: u64, value: &[u8]) -> Result<bool>;
 
-    /// Takes the first element with this key out of the list. Whether there was one.
+    /// Removes the first element with this key. Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -226,17 +212,17 @@ pub trait ChangeList: BatchList {
     fn remove(&mut self, key: u64) -> Result<bool>;
 }
 
-/// What a list can do whose order is the caller's.
+/// Operations of a list whose order the caller chooses.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{BatchList, FlushAlwaysList, LinkList};
+/// use remanent_structures::batch_list::{BatchList, LinkList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = FlushAlwaysList::create(&pool, "list", BatchOptions::default())?;
-/// list.insert(5, b"durable when it returns")?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::default())?;
+/// list.insert(5, b"first")?;
 /// assert!(list.insert_after(Some(5), 6, b"behind it")?);
 /// assert!(list.insert_after(None, 4, b"before all")?);
 /// assert!(!list.insert_after(Some(9), 7, b"there is no 9")?);
@@ -246,8 +232,8 @@ pub trait ChangeList: BatchList {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait LinkList: ChangeList {
-    /// Adds an element behind the first one with the key `left`, or before all others when there is no `left`.
-    /// Whether it did: not when there is no such element.
+    /// Adds an element behind the first one with the key `left`, or at the front when `left` is
+    /// `None`. Returns false, and adds nothing, when there is no such element.
     ///
     /// # Errors
     ///
@@ -255,24 +241,17 @@ pub trait LinkList: ChangeList {
     fn insert_after(&mut self, left: Option<u64>, key: u64, value: &[u8]) -> Result<bool>;
 }
 
-/// The paper's first implementation: every operation is durable when it returns, for two fences.
-pub type FlushAlwaysList<M = Mapped> = List<FlushAlways, M>;
-/// The paper's optimized insertion: a list that grows at its end, in batches.
-pub type AppendList<M = Mapped> = List<Append, M>;
-/// The paper's first solution for all operations in batches: links are changed in place, and undone after a crash.
+/// The batched list: links are changed in place, and undone after a crash.
 pub type LogList<M = Mapped> = List<Log, M>;
-/// The paper's second solution for all operations in batches: links are changed in a volatile table, and in place
-/// once the change is safe.
-pub type TableList<M = Mapped> = List<Table, M>;
 
 /// A list in persistent memory, and the right to change it; see the [module](self).
 pub struct List<V: Variant, M: Medium = Mapped> {
-    /// Dropped first: the thread has ended before somebody else gets the right to change the list.
+    /// Dropped before `writer`: the thread has ended before another handle can be opened.
     background: Background,
     writer: Writer<V, M>,
 }
 
-/// The right to change a list, of which there is one.
+/// The right to change a list. There is one for each list.
 struct Writer<V: Variant, M: Medium> {
     core: Arc<Core<V, M>>,
     end: End,
@@ -288,12 +267,12 @@ impl<V: Variant, M: Medium> List<V, M> {
         Self::take(pool.create_root(name)?, name, options)
     }
 
-    /// Opens a list, whatever state a crash left it in.
+    /// Opens a list, recovering it after a crash.
     ///
     /// # Errors
     ///
-    /// When there is no such root, it is of another type or variant, somebody has the right to change it, or it is
-    /// damaged.
+    /// When there is no such root, it is of another type or variant, the list is open already, or
+    /// it is damaged.
     pub fn open(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
         Self::take(pool.open_root(name)?, name, options)
     }
@@ -318,7 +297,7 @@ impl<V: Variant, M: Medium> List<V, M> {
         Ok(List { background: Background::start(core, options)?, writer })
     }
 
-    /// A handle that makes batches safe, for another thread than the writer's.
+    /// A handle by which another thread makes batches safe.
     pub fn persister(&self) -> Persister<V, M> {
         Persister { core: Arc::clone(&self.writer.core) }
     }
@@ -326,8 +305,8 @@ impl<V: Variant, M: Medium> List<V, M> {
 
 impl<V: Variant, M: Medium> Drop for List<V, M> {
     fn drop(&mut self) {
-        // Who wants to know calls `close`.
-        let _ = V::close(&self.writer.core);
+        // Errors are ignored here; `close` returns them.
+        let _ = self.writer.core.close();
     }
 }
 
@@ -346,16 +325,17 @@ impl<V: Variant, M: Medium> fmt::Debug for List<V, M> {
 
 /// Makes a list's batches safe, from any thread.
 ///
-/// A program that has a thread for such work opens the list [without one](BatchOptions::without_thread).
+/// For a program with a thread of its own for such work, which opens the list [without
+/// one](BatchOptions::without_thread).
 ///
 /// ```
 /// # use remanent_pmem::Pool;
 /// use remanent_structures::BatchOptions;
-/// use remanent_structures::batch_list::{AppendList, BatchList};
+/// use remanent_structures::batch_list::{BatchList, LogList};
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let mut list = AppendList::create(&pool, "log", BatchOptions::without_thread())?;
+/// let mut list = LogList::create(&pool, "list", BatchOptions::without_thread())?;
 /// let persister = list.persister();
 /// list.insert(1, b"one")?;
 /// std::thread::spawn(move || persister.persist()).join().expect("no panic")?;
@@ -367,16 +347,16 @@ pub struct Persister<V: Variant, M: Medium = Mapped> {
 }
 
 impl<V: Variant, M: Medium> Persister<V, M> {
-    /// Makes everything safe that was done before the call, in one batch.
+    /// Makes all operations before the call safe, in one batch.
     ///
     /// # Errors
     ///
     /// When the medium met a fault.
     pub fn persist(&self) -> Result<()> {
-        V::persist(&self.core)
+        self.core.persist()
     }
 
-    /// How much a crash would take away.
+    /// How much a crash would undo.
     pub fn lag(&self) -> Lag {
         Lag { bytes: self.core.unsafe_bytes() }
     }

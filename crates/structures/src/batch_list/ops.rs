@@ -1,6 +1,4 @@
-//! The operations, the same for all variants.
-
-use std::sync::atomic::Ordering;
+//! The operations, which all variants share.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -12,7 +10,7 @@ use super::{BatchList, ChangeList, LinkList, List, Writer};
 use crate::background::Batches;
 use crate::{Error, Lag, Result};
 
-/// An element that was searched for, and the link that leads to it.
+/// An element, and the link that leads to it.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     left: Link,
@@ -35,13 +33,13 @@ impl<V: Variant, M: Medium> List<V, M> {
         Ok(None)
     }
 
-    /// Where a link leads at present.
+    /// The present target of a link.
     fn next(&self, link: Link) -> Position {
         let core = &*self.writer.core;
         V::next(&core.variant.read(core.stream.medium()), core.stream.medium(), link)
     }
 
-    /// Puts a new element behind `left`, in the place of `replaced` if there is one.
+    /// Inserts a new element behind `left`, instead of `replaced` if there is one.
     #[inline(always)]
     fn put(
         &mut self,
@@ -63,8 +61,8 @@ impl<V: Variant, M: Medium> List<V, M> {
             end.tail = element;
         }
         end.count += u64::from(replaced.is_none());
-        if let Err(error) = V::change(core, end, left, element.of) {
-            // What was written lies where nobody looks.
+        if let Err(error) = core.variant.change(&core.stream, end, left, element.of) {
+            // The element that was written lies in space that is free again.
             before.into_iter().for_each(|before| *end = before);
             return Err(error);
         }
@@ -72,15 +70,14 @@ impl<V: Variant, M: Medium> List<V, M> {
         Ok(true)
     }
 
-    /// Before an operation is acknowledged.
+    /// Called at the end of every operation, before it returns.
     #[inline(always)]
     fn complete(&self) -> Result<()> {
         let core = &*self.writer.core;
         core.stream.heap.verify()?;
-        // Relaxed: a bound.
-        let safe = core.safe_bytes.load(Ordering::Relaxed);
+        let safe = core.stream.safe_bytes();
         if V::IS_BATCHED && self.background.note(self.writer.end.written - safe)? {
-            V::persist(core)?;
+            core.variant.make_safe(&core.stream)?;
         }
         Ok(())
     }
@@ -96,7 +93,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
         let core = &*self.writer.core;
         let Some(Found { element, .. }) = self.find(key)? else { return Ok(None) };
         let value = core.read_value(element, |value| {
-            // Asked before the caller sees what may be no value.
+            // After a fault the bytes may be no value, so the medium is asked first.
             core.stream.heap.verify().map(|()| read(value))
         })?;
         Ok(Some(value?))
@@ -106,7 +103,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
         let (core, medium) = (&*self.writer.core, self.writer.core.stream.medium());
         let mut at = core.stream.head();
         for _ in 0..self.writer.end.count {
-            // Let go before each visit, which may sync.
+            // The guard is dropped before each visit, which may sync.
             let next = core.follow(&core.variant.read(medium), at)?;
             let Some(element) = next else { break };
             let key = medium.load(element.offset + V::SHAPE.key);
@@ -123,7 +120,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
     }
 
     fn sync(&self) -> Result<()> {
-        V::persist(&self.writer.core)
+        self.writer.core.persist()
     }
 
     fn lag(&self) -> Lag {
@@ -131,7 +128,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
     }
 
     fn close(self) -> Result<()> {
-        V::close(&self.writer.core)
+        self.writer.core.close()
     }
 
     fn check(&mut self) -> Result<Vec<Violation>> {
@@ -152,9 +149,10 @@ impl<V: Changeable, M: Medium> ChangeList for List<V, M> {
         if next == Position::NONE {
             end.tail = left;
         }
-        // 0 only where it is damaged.
+        // Saturating: the count is 0 only if the list is damaged.
         end.count = end.count.saturating_sub(1);
-        V::change(&self.writer.core, &mut end, left, next)?;
+        let core = &*self.writer.core;
+        core.variant.change(&core.stream, &mut end, left, next)?;
         self.writer.end = end;
         self.complete()?;
         Ok(true)

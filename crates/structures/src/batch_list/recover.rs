@@ -1,12 +1,11 @@
-//! Making a list, and finding it again.
+//! Creation and recovery.
 //!
-//! The paper's Algorithm 10 keeps a persistent bitmap of pages that may be damaged, since its working pointer goes on
-//! behind them; it cuts the links that lead there, page by page, with the help of page protection and a signal
-//! handler. Here the pages that may be damaged are exactly those from the safe position on, because that is
-//! also where writing goes on: they are written anew, and nothing that was safe leads to them once the variant
-//! has settled its links. One word says what the bitmap says, without a fence for each page.
-
-use std::sync::atomic::AtomicU64;
+//! The paper's Algorithm 10 keeps a persistent bitmap of pages that may be damaged, since its
+//! working pointer continues behind them. It cuts the links that lead there, page by page, with
+//! page protection and a signal handler. Here writing continues at the safe position, so the pages
+//! that may be damaged are exactly those behind it. They are written anew, and no safe element
+//! leads to them once the variant has restored its links. One word replaces the bitmap, and saves a
+//! fence for each page.
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::persistent::read_shared;
@@ -14,7 +13,7 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::core::{Committed, Core};
+use super::core::Core;
 use super::layout::{DIRECTORY, Position, SAFE, Safe, SafeBytes};
 use super::stream::Stream;
 use super::variant::Variant;
@@ -30,15 +29,15 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        // An empty list is zeros, as the heap's header is.
+        // An empty list is all zeros, as a new heap's header is.
         let segments = Segments::create(heap.header() + DIRECTORY);
         segments.take(&heap, Slot(0), SEGMENT_LEN, |_| {})?;
-        Self::take_up(Stream::new(heap, segments), 0, Safe::EMPTY)
+        Self::take_up(Stream::new(heap, segments, 0, Safe::EMPTY), Safe::EMPTY)
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let segments = Segments::open(&heap, heap.header() + DIRECTORY)?;
-        // Makes the header durable as a killed process left it, before anything is decided by it.
+        // This makes the header durable as a killed process left it, before it is used.
         heap.recover(|block: Block| segments.is_linked(heap.medium(), block))?;
         let (line, len) = (heap.header() + SAFE, size_of::<SafeBytes>() as u64);
         let version = recover_version(heap.medium(), Form::Line, line, len)
@@ -46,26 +45,20 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
         let at = Form::Line.data(line, version, len);
         let safe = Safe::from_bytes(&read_shared(heap.medium(), at));
         let is_there = |position: Position| segments.get(position.slot()).is_some();
-        // The end may be that of a segment, and no other there yet.
+        // The end may be that of a segment without a successor.
         if !is_there(Position(safe.end.0 - 1)) || safe.tail >= safe.end {
             let what = format!("a list does not end at {}, after {}", safe.end, safe.tail);
             return Err(PoolError::corrupt(line, what));
         }
-        Self::take_up(Stream::new(heap, segments), version, safe)
+        Self::take_up(Stream::new(heap, segments, version, safe), safe)
     }
 }
 
 impl<V: Variant, M: Medium> Core<V, M> {
-    fn take_up(stream: Stream<M>, version: u64, safe: Safe) -> Result<Self, PoolError> {
+    fn take_up(stream: Stream<M>, safe: Safe) -> Result<Self, PoolError> {
         let (variant, end) = V::recover(&stream, safe)?;
         stream.free_long_from(end.working);
         stream.heap.verify()?;
-        Ok(Core {
-            stream,
-            variant,
-            committed: PauseMutex::new(Committed { version, safe, written: 0 }),
-            safe_bytes: AtomicU64::new(0),
-            end: PauseMutex::new(Some(end)),
-        })
+        Ok(Core { stream, variant, end: PauseMutex::new(Some(end)) })
     }
 }

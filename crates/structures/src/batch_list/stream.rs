@@ -1,78 +1,101 @@
-//! The pages that a list fills, one after the other.
+//! The medium of a list: the pages that it fills one after the other, and the line that says how
+//! far they are safe.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::Heap;
-use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Error as PoolError, Medium, Result};
 
 use super::layout::{
-    ELEMENT, HEAD, ITEM_KIND, KIND_MASK, LEN_MASK, PADDING, Position, RECORD, RECORD_LEN,
-    RECORD_NEXT, RECORD_OF, SKIPPED, Safe, Shape,
+    HEAD, ITEM_KIND, LEN_MASK, PADDING, Position, RECORD_LEN, SAFE, SKIPPED, Safe, Shape,
 };
 use crate::background::lock_patiently;
+use crate::line_tx::{self, Form};
 use crate::segments::{SEGMENT_LEN, Segments, Slot};
 
 /// The space of one list.
 pub struct Stream<M: Medium> {
-    pub(super) heap: Heap<M>,
-    pub(super) segments: Segments,
-    /// Held by whoever takes a segment: the writer, or ahead of it the persister.
+    pub(crate) heap: Heap<M>,
+    pub(crate) segments: Segments,
+    /// Held while a segment is taken, by the writer or, ahead of need, by the persister.
     taking: PauseMutex<()>,
+    /// Held while a batch is made safe; what was committed last.
+    committed: PauseMutex<Committed>,
+    /// Bytes that are safe, of those written since the list was opened.
+    safe_bytes: AtomicU64,
+}
+
+/// What was committed last.
+pub(crate) struct Committed {
+    /// Version of the line transaction.
+    version: u64,
+    pub(crate) safe: Safe,
+    /// Bytes written until then, since the list was opened.
+    pub(crate) written: u64,
 }
 
 /// A link: the head's, or that of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Whose it is; the head's has no position.
-    pub(super) of: Position,
-    /// Pool offset of its word, where the element begins.
-    pub(super) offset: u64,
+    /// Position of its element; `NONE` for the head.
+    pub(crate) of: Position,
+    /// Pool offset of its word, which is the first of the element.
+    pub(crate) offset: u64,
 }
 
-/// Where the writer stands.
+/// State of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Everything from here on is free: the paper's working pointer.
-    pub(super) working: Position,
-    /// The last link of the list, to which elements are appended.
-    pub(super) tail: Link,
+    /// Begin of free space; the paper's working pointer.
+    pub(crate) working: Position,
+    /// Link of the last element, where the next one is appended.
+    pub(crate) tail: Link,
     /// Elements of the list.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// Bytes written since the list was opened.
-    pub(super) written: u64,
-    /// Pool offset of the segment of `working`, less the position at which that segment begins.
+    pub(crate) written: u64,
+    /// Pool offset of the segment of `working`, minus the position at which that segment begins.
     base: u64,
 }
 
 impl End {
-    /// What is safe once everything up to here is; the mark is the variant's to set.
-    pub(super) fn reached(&self) -> Safe {
+    /// The state to commit once everything up to here is durable. The variant sets `mark`.
+    pub(crate) fn reached(&self) -> Safe {
         Safe { end: self.working, tail: self.tail.of, mark: 0, count: self.count }
     }
 }
 
 impl<M: Medium> Stream<M> {
-    pub(super) fn new(heap: Heap<M>, segments: Segments) -> Self {
-        Stream { heap, segments, taking: PauseMutex::default() }
+    /// `safe` is the committed state, and `version` that of its line transaction.
+    pub(crate) fn new(heap: Heap<M>, segments: Segments, version: u64, safe: Safe) -> Self {
+        Stream {
+            heap,
+            segments,
+            taking: PauseMutex::default(),
+            committed: PauseMutex::new(Committed { version, safe, written: 0 }),
+            safe_bytes: AtomicU64::new(0),
+        }
     }
 
     #[inline(always)]
-    pub(super) fn medium(&self) -> &M {
+    pub(crate) fn medium(&self) -> &M {
         self.heap.medium()
     }
 
-    /// Where a writer stands that has written nothing yet.
-    pub(super) fn end(&self, working: Position, tail: Link, count: u64) -> End {
+    /// State of a writer that has written nothing yet.
+    pub(crate) fn end(&self, working: Position, tail: Link, count: u64) -> End {
         End { working, tail, count, written: 0, base: self.base(working) }
     }
 
-    /// Pool offset of the position 0 that the segment of `working` would give.
+    /// Pool offset of position 0, if all segments continued that of `working`.
     fn base(&self, working: Position) -> u64 {
         self.segments.offset(working.slot()).wrapping_sub(Position::in_slot(working.slot()).0)
     }
 
     /// The link to the first element.
     #[inline]
-    pub(super) fn head(&self) -> Link {
+    pub(crate) fn head(&self) -> Link {
         Link { of: Position::NONE, offset: self.heap.header() + HEAD }
     }
 
@@ -80,9 +103,9 @@ impl<M: Medium> Stream<M> {
     ///
     /// # Errors
     ///
-    /// When there is no segment: the link that led there is damaged.
+    /// When there is no segment there, since a link is damaged.
     #[inline]
-    pub(super) fn link(&self, of: Position) -> Result<Link> {
+    pub(crate) fn link(&self, of: Position) -> Result<Link> {
         let segment = self.segments.offset(of.slot());
         if segment == 0 || !Shape::PLAIN.is_aligned(of) {
             return Err(leads_nowhere(of));
@@ -90,21 +113,21 @@ impl<M: Medium> Stream<M> {
         Ok(Link { of, offset: segment + of.within() })
     }
 
-    /// As [`link`](Stream::link), where no position means the head.
-    pub(super) fn link_or_head(&self, of: Position) -> Result<Link> {
+    /// As [`link`](Stream::link); the head for `NONE`.
+    pub(crate) fn link_or_head(&self, of: Position) -> Result<Link> {
         if of == Position::NONE { Ok(self.head()) } else { self.link(of) }
     }
 
-    /// Makes room for an item of `size` bytes, and returns the link that it begins with. `end` is moved behind
-    /// it.
+    /// Allocates `size` bytes for an item at `end`, and returns its link. `fillers` asks to mark
+    /// skipped space, for variants that read all items.
     ///
     /// # Errors
     ///
     /// When the pool is full.
     #[inline]
-    pub(super) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
+    pub(crate) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let at = end.working;
-        // Where a segment begins nothing is left: its page ends there.
+        // At the begin of a segment nothing is left, so it is checked that the segment exists.
         if size > at.left_in_page() {
             return self.place_elsewhere(end, size, fillers);
         }
@@ -113,7 +136,8 @@ impl<M: Medium> Stream<M> {
         Ok(Link { of: at, offset: end.base.wrapping_add(at.0) })
     }
 
-    /// The paper's `checkThreshold`: what does not fit into the page begins at the next one.
+    /// The paper's `checkThreshold`: an item that does not fit into the page begins at the next
+    /// one.
     #[cold]
     fn place_elsewhere(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let mut at = end.working.page_end();
@@ -135,7 +159,8 @@ impl<M: Medium> Stream<M> {
         Ok(link)
     }
 
-    /// The first slot from `slot` on whose segment can be begun, or in an ordinary one's case gone on with.
+    /// Returns a slot with a segment of `len` bytes: `slot` itself, or for a long segment the first
+    /// free slot from there on.
     fn require(&self, slot: Slot, len: u64) -> Result<Slot> {
         let is_there = |slot| self.segments.get(slot).is_some();
         if len == SEGMENT_LEN && is_there(slot) {
@@ -148,27 +173,27 @@ impl<M: Medium> Stream<M> {
             }
             return Ok(slot);
         }
-        // A long element passes by what was taken ahead.
+        // A long element skips segments that were taken ahead.
         let free = (slot.0..).map(Slot).find(|&slot| !is_there(slot)).expect("slots do not end");
         self.segments.take(&self.heap, free, len, |_| {})?;
         Ok(free)
     }
 
-    /// Takes the next segment before the writer needs it, so that its fences are not on the writer's path.
-    pub(super) fn take_ahead(&self, working: Position) -> Result<()> {
+    /// Takes the next segment before the writer needs it, which saves the writer its fences.
+    pub(crate) fn take_ahead(&self, working: Position) -> Result<()> {
         if working.within() < SEGMENT_LEN / 2 {
             return Ok(());
         }
         match self.require(working.next_slot(), SEGMENT_LEN) {
-            // The writer will tell whoever wants more.
+            // The writer will report it when it needs the segment.
             Err(error) if error.is_full() => Ok(()),
             taken => taken.map(drop),
         }
     }
 
-    /// Frees long segments from `end` on, which nothing leads to; all other segments there are ordinary and will be
-    /// used.
-    pub(super) fn free_long_from(&self, end: Position) {
+    /// Frees long segments from `end` on, which no element refers to. Ordinary segments there stay,
+    /// for later use.
+    pub(crate) fn free_long_from(&self, end: Position) {
         let first = if end.within() == 0 { end.slot() } else { end.next_slot() };
         let unused = self.segments.slots().filter(|&(slot, _)| slot >= first);
         let long: Vec<Slot> =
@@ -178,8 +203,8 @@ impl<M: Medium> Stream<M> {
 
     /// Flushes everything between two positions.
     ///
-    /// The caller fences before it says that this is safe.
-    pub(super) fn flush(&self, mut from: Position, to: Position) {
+    /// The caller fences before it commits.
+    pub(crate) fn flush(&self, mut from: Position, to: Position) {
         while from < to {
             let Some(segment) = self.segments.get(from.slot()) else { return };
             let end = if from.slot() == to.slot() { to.within() } else { segment.len };
@@ -189,12 +214,36 @@ impl<M: Medium> Stream<M> {
         }
     }
 
-    /// Says what lies between the last item and the next one, for who goes through the items. Slots that are passed
-    /// by have a segment.
+    /// Begins to make a batch safe; nobody else does meanwhile.
+    pub(crate) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
+        lock_patiently(&self.committed, self.medium())
+    }
+
+    /// Commits `safe`. Everything that it covers was flushed and fenced.
+    pub(crate) fn commit(&self, committed: &mut Committed, safe: Safe, written: u64) -> Result<()> {
+        let (heap, line) = (&self.heap, self.heap.header() + SAFE);
+        let (before, after) = (committed.safe.to_bytes(), safe.to_bytes());
+        line_tx::commit(heap.medium(), Form::Line, line, committed.version, &before, &after);
+        heap.verify()?;
+        *committed = Committed { version: committed.version + 1, safe, written };
+        // Relaxed: a bound, and a hint for the persister.
+        self.safe_bytes.store(written, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Bytes that are safe, of those written since the list was opened.
+    #[inline(always)]
+    pub(crate) fn safe_bytes(&self) -> u64 {
+        // Relaxed: a bound, and a hint for the persister.
+        self.safe_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Marks the space between the last item and the next one, for variants that read all items.
+    /// Every skipped slot has a segment.
     fn fill(&self, mut from: Position, to: Position) {
         while from < to {
             if (1..RECORD_LEN).contains(&from.left_in_page()) {
-                // Too little for any item: it needs no word.
+                // Too short for any item, so readers skip it without a mark.
                 from = from.page_end();
             } else if from.slot() == to.slot() {
                 self.mark(from, PADDING);
@@ -211,63 +260,21 @@ impl<M: Medium> Stream<M> {
         self.medium().store(offset + ITEM_KIND, kind);
     }
 
-    /// Visits every record between two positions, oldest first: whose link, and its new next.
-    ///
-    /// # Errors
-    ///
-    /// When the items contradict the layout.
-    pub(super) fn records(
-        &self,
-        from: Position,
-        to: Position,
-        mut visit: impl FnMut(Position, Position) -> Result<()>,
-    ) -> Result<()> {
-        let mut at = from;
-        while at < to {
-            if (1..RECORD_LEN).contains(&at.left_in_page()) {
-                at = at.page_end();
-                continue;
-            }
-            let link = self.link(at)?;
-            let word = self.medium().load(link.offset + ITEM_KIND);
-            let next_slot = Position::in_slot(at.next_slot());
-            at = match word & KIND_MASK {
-                // Behind a padding nothing of its page is used.
-                PADDING if at.left_in_page() > 0 => at.page_end(),
-                SKIPPED => next_slot,
-                RECORD => {
-                    let word = |at| self.medium().load(link.offset + at);
-                    let [of, next] = [RECORD_OF, RECORD_NEXT].map(word);
-                    visit(Position(of), Position(next))?;
-                    at.plus(RECORD_LEN)
-                }
-                ELEMENT => match Shape::PLAIN.size(word & LEN_MASK) {
-                    size if size > SEGMENT_LEN => next_slot,
-                    size => at.plus(size),
-                },
-                _ => {
-                    let what = format!("no item of a list begins with {word:#x} at {at}");
-                    return Err(PoolError::corrupt(link.offset + ITEM_KIND, what));
-                }
-            };
-        }
-        Ok(())
-    }
-
     /// Bytes of all segments.
-    pub(super) fn capacity(&self) -> u64 {
+    pub(crate) fn capacity(&self) -> u64 {
         self.segments.slots().map(|(_, segment)| segment.len).sum()
     }
 
-    /// Whether an item of `size` bytes may lie there.
-    pub(super) fn holds(&self, of: Position, size: u64) -> bool {
+    /// Whether an item of `size` bytes can lie at `of`.
+    pub(crate) fn holds(&self, of: Position, size: u64) -> bool {
         let segment = self.segments.get(of.slot());
         of >= Position::FIRST
             && segment.is_some_and(|segment| size <= segment.len.saturating_sub(of.within()))
     }
 
-    /// The link and the size of the element that `left` leads to; an error when none can lie there.
-    pub(super) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
+    /// Link and size of the element at `of`, to which `left` leads; an error when no element can
+    /// lie there.
+    pub(crate) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
         if shape.is_aligned(of) && self.holds(of, shape.size(0)) {
             let link = self.link(of)?;
             let size = shape.size(self.medium().load(link.offset + shape.len) & LEN_MASK);

@@ -1,42 +1,41 @@
-//! What the variants of a list differ in.
+//! The interface of the variants of a list.
 
 use remanent_pmem::Medium;
 use remanent_pmem::Result as PoolResult;
 
-use super::core::Core;
 use super::layout::{NEXT, Position, Safe, Shape};
 use super::stream::{End, Link, Stream};
 use crate::Result;
 
-/// How a list changes its links, and when they are safe; implemented by this module alone.
+/// How a list changes its links, and how it makes them safe. Implemented by this crate alone.
 ///
-/// The value of the type is what the variant keeps in volatile memory.
+/// A value of the type is the variant's volatile state.
 pub trait Variant: Send + Sync + Sized + 'static {
     /// Name of the root's type.
     #[doc(hidden)]
     const TYPE_NAME: &'static str;
-    /// How elements lie.
+    /// Layout of elements.
     #[doc(hidden)]
     const SHAPE: Shape = Shape::PLAIN;
-    /// Whether operations are acknowledged before they are safe.
+    /// Whether operations return before they are safe.
     #[doc(hidden)]
     const IS_BATCHED: bool = true;
     /// Whether [`change`](Variant::change) may fail.
     #[doc(hidden)]
     const MAY_REFUSE: bool = false;
-    /// Whether recovery goes through the items between two positions.
+    /// Whether recovery reads the items between two positions.
     #[doc(hidden)]
     const HAS_RECORDS: bool = false;
 
-    /// What a walk holds.
+    /// What a walk holds while it reads links.
     #[doc(hidden)]
     type Reading<'a>;
 
-    /// Takes up the list as it was when `safe` was committed: makes its links what they were, and finds its end.
+    /// Restores the links as of `safe`, and finds the end of the list.
     ///
     /// # Errors
     ///
-    /// When the list contradicts itself.
+    /// When the list is damaged.
     #[doc(hidden)]
     fn recover<M: Medium>(stream: &Stream<M>, safe: Safe) -> PoolResult<(Self, End)>;
 
@@ -44,7 +43,7 @@ pub trait Variant: Send + Sync + Sized + 'static {
     #[doc(hidden)]
     fn read<M: Medium>(&self, medium: &M) -> Self::Reading<'_>;
 
-    /// Where a link leads at present.
+    /// The present target of a link.
     #[doc(hidden)]
     #[inline(always)]
     fn next<M: Medium>(reading: &Self::Reading<'_>, medium: &M, link: Link) -> Position {
@@ -52,46 +51,48 @@ pub trait Variant: Send + Sync + Sized + 'static {
         Position(medium.load(link.offset + NEXT))
     }
 
-    /// Called when an element was written, before a link leads to it.
+    /// Makes a new element durable before it is linked. Batched variants leave that to the batch.
     #[doc(hidden)]
     #[inline(always)]
-    fn settle<M: Medium>(medium: &M, offset: u64, len: u64) {
+    fn persist_element<M: Medium>(medium: &M, offset: u64, len: u64) {
         let _ = (medium, offset, len);
     }
 
-    /// Changes a link. That completes an operation, after which the writer stands at `end`.
+    /// Sets a link to `next`. This completes an operation, and `end` is the writer's state after
+    /// it.
     ///
     /// # Errors
     ///
     /// When the pool is full; nothing was changed then.
     #[doc(hidden)]
     fn change<M: Medium>(
-        core: &Core<Self, M>,
+        &self,
+        stream: &Stream<M>,
         end: &mut End,
         link: Link,
         next: Position,
     ) -> Result<()>;
 
-    /// Bytes that complete operations have written since the list was opened.
+    /// Bytes written by completed operations since the list was opened.
     #[doc(hidden)]
     fn written(&self) -> u64;
 
-    /// Makes everything safe that was complete before the call.
+    /// Makes all operations safe that were complete before the call.
     ///
     /// # Errors
     ///
     /// When the medium met a fault, or the pool is damaged.
     #[doc(hidden)]
-    fn persist<M: Medium>(core: &Core<Self, M>) -> Result<()>;
+    fn make_safe<M: Medium>(&self, stream: &Stream<M>) -> Result<()>;
 
-    /// As [`persist`](Variant::persist), and leaves as little as possible to the next opening.
+    /// As [`make_safe`](Variant::make_safe), and prepares for a quick opening.
     ///
     /// # Errors
     ///
-    /// As for [`persist`](Variant::persist).
+    /// As for [`make_safe`](Variant::make_safe).
     #[doc(hidden)]
-    fn close<M: Medium>(core: &Core<Self, M>) -> Result<()> {
-        Self::persist(core)
+    fn close<M: Medium>(&self, stream: &Stream<M>) -> Result<()> {
+        self.make_safe(stream)
     }
 }
 

@@ -29,20 +29,20 @@ impl<M: Medium> Core<M> {
             }
             if len != shard.len {
                 let what = format!("a shard has {len} keys, and counts {}", shard.len);
-                violations.push(Violation::new(self.log.heap.header(), what));
+                violations.push(Violation::new(self.log.heap().header(), what));
             }
         }
         for (slot, segment) in self.log.segments.slots() {
-            let counted = self.log.live.make(slot).load(Ordering::Relaxed);
+            let counted = self.log.segments.live.make(slot).load(Ordering::Relaxed);
             let found = live.get(&slot).copied().unwrap_or(0);
             if counted != found {
                 let what = format!("a segment has {found} live bytes, and counts {counted}");
                 violations.push(Violation::new(segment.offset, what));
             }
         }
-        let blocks = self.log.segments.blocks(self.medium());
-        violations.extend(self.log.heap.check(blocks.into_iter())?);
-        self.log.heap.verify()?;
+        let blocks = self.log.segments.directory.blocks(self.medium());
+        violations.extend(self.log.heap().check(blocks.into_iter())?);
+        self.log.heap().verify()?;
         Ok(violations)
     }
 
@@ -52,15 +52,14 @@ impl<M: Medium> Core<M> {
         live: &mut BTreeMap<Slot, u64>,
         violations: &mut Vec<Violation>,
     ) {
-        let slot = entry.place().slot();
-        let at = self.log.segments.offset(slot) + entry.place().at();
-        let Some(record) = self.log.locate(entry.place()) else {
+        let (slot, at) = (entry.place().slot(), self.log.segments.offset(entry.place()));
+        let Some(record) = self.log.segments.locate(entry.place()) else {
             violations.push(Violation::new(at, "the index leads to no record"));
             return;
         };
         let (start, head) = (record.start, record.head);
         *live.entry(slot).or_insert(0) += head.record_len();
-        if !self.log.is_whole(&record) {
+        if !self.log.segments.is_whole(&record) {
             violations.push(Violation::new(start, "a record has changed since it was written"));
         }
         if self.medium().load(start + HASH) != entry.hash {

@@ -15,9 +15,9 @@ use remanent_pmem::Medium;
 
 use super::Core;
 use super::layout::{HASH, Kind, RECORDS, end_mark};
-use super::log::{Purpose, Record};
 use super::ops::Hashed;
-use super::record::Located;
+use super::record::{Located, Record};
+use super::space::Purpose;
 use crate::background::lock_patiently;
 use crate::segments::Slot;
 use crate::{Error, Result};
@@ -41,7 +41,7 @@ impl<M: Medium> Core<M> {
         if self.relieved() != relieved {
             return Ok(true);
         }
-        if self.log.refill() {
+        if self.log.segments.refill() {
             return Ok(true);
         }
         // Segments are at rest once they are safe.
@@ -67,7 +67,7 @@ impl<M: Medium> Core<M> {
                 Ok(values) => emptied.push((slot, values)),
                 Err(error) => {
                     if error.is_damage() {
-                        self.log.leave_damaged(slot);
+                        self.log.segments.leave_damaged(slot);
                     }
                     result = Err(error);
                     break;
@@ -80,33 +80,34 @@ impl<M: Medium> Core<M> {
         }
         for (slot, values) in emptied {
             if let Err(error) = self.require_dead(slot) {
-                self.log.leave_damaged(slot);
+                self.log.segments.leave_damaged(slot);
                 result = Err(error);
                 continue;
             }
             values.iter().for_each(|found| self.count_value_out(found));
-            self.log.recycle(slot);
+            self.log.segments.recycle(slot);
             // Release: partner of the Acquire in `relieved`.
             self.relieved.fetch_add(1, Ordering::Release);
         }
-        self.log.heap.verify()?;
+        self.log.heap().verify()?;
         result
     }
 
     /// Moves what is live out of a segment. Returns the values that lie there.
     fn empty(&self, slot: Slot) -> Result<Vec<Found>> {
         let mut values = Vec::new();
-        let Some(segment) = self.log.segments.get(slot).filter(|_| !self.log.is_void(slot)) else {
+        let segments = &self.log.segments;
+        let Some(segment) = segments.get(slot).filter(|_| !segments.is_void(slot)) else {
             return Ok(values);
         };
-        let sequence = self.log.sequence(slot);
+        let sequence = segments.salted(segments.sequence(slot));
         let mut at = RECORDS;
-        while self.medium().load(segment.offset + at) != end_mark(sequence ^ self.log.salt, at) {
-            let record = self.log.locate_at(slot, at);
+        while self.medium().load(segment.offset + at) != end_mark(sequence, at) {
+            let record = segments.locate_at(slot, at);
             let record = record.ok_or_else(|| self.no_end(segment.offset + at))?;
             let hash = self.medium().load(record.start + HASH);
-            let key = self.log.with_bytes(&record, |key, value| {
-                self.log.compare_record(&record, key, value)?;
+            let key = segments.with_bytes(&record, |key, value| {
+                segments.compare_record(&record, key, value)?;
                 self.move_live(&record, Hashed { hash, bytes: key }, value)?;
                 Ok::<_, Error>(Box::from(key))
             })?;
@@ -120,18 +121,18 @@ impl<M: Medium> Core<M> {
 
     #[cold]
     fn no_end(&self, at: u64) -> Error {
-        Error::corrupt(&self.log.heap, at, "neither a record nor the end of a segment is here")
+        Error::corrupt(self.log.heap(), at, "neither a record nor the end of a segment is here")
     }
 
     /// Refuses to void a segment in which something live was not found: a damaged record hides those behind it.
     fn require_dead(&self, slot: Slot) -> Result<()> {
         // Relaxed: the segment is at rest, so what was live in it was counted before.
-        let live = self.log.live.make(slot).load(Ordering::Relaxed);
+        let live = self.log.segments.live.make(slot).load(Ordering::Relaxed);
         if live == 0 {
             return Ok(());
         }
         let what = format!("{live} bytes of live records were not found in this segment");
-        Err(Error::corrupt(&self.log.heap, self.log.segments.offset(slot), what))
+        Err(Error::corrupt(self.log.heap(), self.log.segments.directory.offset(slot), what))
     }
 
     /// Appends a record again if the index leads to it.

@@ -6,43 +6,25 @@
 //! the log got, so a batch costs one fence.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::layout::{
-    CHECKSUM, CLEARS, DIRECTORY, END_LEN, HASH, Head, KEY, Kind, Place, RECORDS, SAFE, SEED,
-    SEGMENT_LEN, SEGMENT_LEN_MAX, SEQUENCE, SUM, TRUSTED_BEFORE, checksum, end_mark, safe_mark,
-    segment_sum,
+    CHECKSUM, CLEARS, END_LEN, HASH, Head, KEY, Place, RECORDS, SAFE, SEGMENT_LEN_MAX, SEQUENCE,
+    SUM, TRUSTED_BEFORE, checksum, end_mark, safe_mark,
 };
-use super::pace::Balance;
-use super::space::Spares;
+use super::record::Record;
+use super::space::{LogSegments, Purpose, Rank};
 use crate::Result;
 use crate::background::{Patience, lock_patiently};
-use crate::segments::{PerSlot, Segments, Slot};
+use crate::segments::Slot;
 
 /// The log, and the segments that it lies in.
 pub(super) struct Log<M: Medium> {
-    pub(super) heap: Heap<M>,
-    pub(super) segments: Segments,
-    /// Bytes of an ordinary segment.
-    pub(super) segment_len: u64,
-    /// By slot, the bytes of records that the index leads to.
-    pub(super) live: PerSlot,
-    /// By slot, where the records end in a segment that is sealed; 0 for others.
-    pub(super) filled: PerSlot,
-    /// By slot, the sequence of its segment; 0 for one that holds nothing.
-    pub(super) sequences: PerSlot,
-    pub(super) balance: Balance,
-    /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
-    pub(super) salt: u64,
-    pub(super) spares: PauseMutex<Spares>,
-    /// Whether the reserve is being used up: nothing may grow until it is there again.
-    pub(super) is_low: AtomicBool,
-    /// Segments with a lower sequence hold nothing that counts.
-    cleared_before: AtomicU64,
+    pub(super) segments: LogSegments<M>,
     tail: PauseMutex<Tail>,
     /// How far records are whole, and how far they are safe.
     published: AtomicU64,
@@ -92,17 +74,6 @@ struct Run {
     start: u64,
 }
 
-/// What room is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Something new.
-    Growth,
-    /// A tombstone, which will make room: it may take of the reserve, but not the last of it.
-    Removal,
-    /// What makes room now: a record moved out of a sparse segment, or a clear.
-    Relief,
-}
-
 /// A range of the log that is the caller's to fill.
 pub(super) struct Reserved {
     slot: Slot,
@@ -115,45 +86,12 @@ pub(super) struct Reserved {
     end: u64,
 }
 
-/// What a record is to say.
-#[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
-    pub(super) kind: Kind,
-    pub(super) hash: u64,
-    pub(super) key: &'a [u8],
-    pub(super) value: &'a [u8],
-}
-
-impl Record<'_> {
-    pub(super) fn head(&self) -> Head {
-        let (key_len, value_len) = (self.key.len() as u64, self.value.len() as u64);
-        Head { kind: self.kind, key_len, value_len }
-    }
-}
-
 impl<M: Medium> Log<M> {
     /// A log that goes on after every segment in `segments`; sequences begin at `next_sequence`.
-    pub(super) fn new(
-        heap: Heap<M>,
-        segments: Segments,
-        spares: Spares,
-        next_sequence: u64,
-    ) -> Self {
-        let segment_len = heap.medium().load(heap.header() + SEGMENT_LEN);
-        let salt = heap.medium().load(heap.header() + SEED);
+    pub(super) fn new(segments: LogSegments<M>, next_sequence: u64) -> Self {
         let current = Open { slot: Slot(0), offset: 0, sequence: 0, used: 0, capacity: 0 };
         Log {
-            heap,
             segments,
-            segment_len,
-            live: PerSlot::default(),
-            filled: PerSlot::default(),
-            sequences: PerSlot::default(),
-            balance: Balance::default(),
-            salt,
-            spares: PauseMutex::new(spares),
-            is_low: AtomicBool::new(false),
-            cleared_before: AtomicU64::new(0),
             tail: PauseMutex::new(Tail {
                 current,
                 next: Next::None,
@@ -171,7 +109,7 @@ impl<M: Medium> Log<M> {
     /// Goes on in a segment that the log was closed in, and has the next one ready if there was one.
     pub(super) fn resume(&self, current: Open, next: Option<Open>) {
         let Open { slot, offset, sequence, used, .. } = current;
-        self.filled.make(slot).store(0, Ordering::Relaxed);
+        self.segments.filled.make(slot).store(0, Ordering::Relaxed);
         let end = used - RECORDS;
         let mut tail = self.tail.lock(self.medium());
         tail.runs.push_back(Run { slot, offset, sequence, start: 0 });
@@ -183,13 +121,13 @@ impl<M: Medium> Log<M> {
     }
 
     #[inline(always)]
-    pub(super) fn medium(&self) -> &M {
-        self.heap.medium()
+    pub(super) fn heap(&self) -> &Heap<M> {
+        &self.segments.heap
     }
 
-    /// Offset of the directory of segments.
-    pub(super) fn directory(heap: &Heap<M>) -> u64 {
-        heap.header() + DIRECTORY
+    #[inline(always)]
+    pub(super) fn medium(&self) -> &M {
+        self.segments.medium()
     }
 
     /// Bytes that are in the log and not safe.
@@ -203,7 +141,7 @@ impl<M: Medium> Log<M> {
     /// Appends a record; it is complete when this returns.
     pub(super) fn append(&self, record: Record<'_>, purpose: Purpose) -> Result<Place> {
         // What was read to decide on this record, or to make it, may have been zeros for a fault.
-        self.heap.verify()?;
+        self.heap().verify()?;
         let reserved = self.reserve(record.head(), purpose)?;
         Ok(self.fill(&reserved, record))
     }
@@ -214,18 +152,16 @@ impl<M: Medium> Log<M> {
         let mut patience = Patience::default();
         loop {
             let mut tail = self.tail.lock(medium);
-            if (tail.is_relieving || self.is_low.load(Ordering::Relaxed))
-                && purpose == Purpose::Growth
-            {
+            if (tail.is_relieving || self.segments.is_low()) && purpose == Purpose::Growth {
                 return Err(self.full(len).into());
             }
             let from = tail.end;
             let sealed = self.make_room(&mut tail, len);
             if tail.has_room(len) {
                 let reserved = tail.take(from, len);
-                self.balance.append(head);
+                self.segments.balance.append(head);
                 drop(tail);
-                sealed.into_iter().for_each(|slot| self.consider(slot));
+                sealed.into_iter().for_each(|slot| self.segments.consider(slot));
                 return Ok(reserved);
             }
             let next = tail.next;
@@ -233,7 +169,7 @@ impl<M: Medium> Log<M> {
                 tail.next = Next::Preparing;
                 drop(tail);
                 if let Next::Ready(short) = next {
-                    self.recycle(short.slot);
+                    self.segments.recycle(short.slot);
                 }
                 self.prepare(len, purpose)?;
             } else {
@@ -251,7 +187,8 @@ impl<M: Medium> Log<M> {
             Next::Ready(next)
                 if !tail.has_room(len)
                     && next.used + len <= next.capacity
-                    && (next.capacity <= self.segment_len || len > self.segment_len - RECORDS) =>
+                    && (next.capacity <= self.segments.segment_len
+                        || len > self.segments.segment_len - RECORDS) =>
             {
                 tail.next = Next::None;
                 self.switch(tail, next)
@@ -266,9 +203,9 @@ impl<M: Medium> Log<M> {
         let is_first = capacity == 0;
         if !is_first {
             // Flushed with the records before it, once they are complete.
-            self.medium().store(offset + used, end_mark(sequence ^ self.salt, used));
+            self.medium().store(offset + used, end_mark(self.segments.salted(sequence), used));
             tail.end += END_LEN;
-            self.seal(slot, used);
+            self.segments.seal(slot, used);
         }
         let Open { slot: next_slot, offset, sequence, .. } = next;
         tail.runs.push_back(Run { slot: next_slot, offset, sequence, start: tail.end });
@@ -288,9 +225,10 @@ impl<M: Medium> Log<M> {
         medium.store(start + HASH, record.hash);
         medium.write(start + KEY, record.key);
         medium.write(start + head.value(), record.value);
-        let sum = checksum(sequence ^ self.salt, at, head, record.hash, record.key, record.value);
+        let salted = self.segments.salted(sequence);
+        let sum = checksum(salted, at, head, record.hash, record.key, record.value);
         medium.store(start + CHECKSUM, sum);
-        self.live.make(slot).fetch_add(head.record_len(), Ordering::Relaxed);
+        self.segments.live.make(slot).fetch_add(head.record_len(), Ordering::Relaxed);
         let mut patience = Patience::default();
         // Acquire: partner of the Release below; whoever sees this record published sees those before.
         while self.published.load(Ordering::Acquire) != from {
@@ -321,7 +259,7 @@ impl<M: Medium> Log<M> {
             // Fence: safe before anybody is told so.
             medium.fence();
         }
-        self.heap.verify()?;
+        self.heap().verify()?;
         // Release: partner of the Acquire in `unsafe_bytes` and `sync`.
         self.safe.fetch_max(target, Ordering::Release);
         self.tail.lock(medium).forget_runs(target);
@@ -341,7 +279,7 @@ impl<M: Medium> Log<M> {
         let safe = self.safe.load(Ordering::Acquire);
         if let Some(&Run { offset, sequence, start, .. }) = tail.runs.front() {
             let at = RECORDS + safe.saturating_sub(start);
-            medium.store(offset + SAFE, safe_mark(sequence ^ self.salt, at));
+            medium.store(offset + SAFE, safe_mark(self.segments.salted(sequence), at));
             // Flush: fenced by the next batch, or never.
             // Redundant: where this is lost, damage of the last batch is taken for its torn end, and no image has any.
             medium.flush(offset + SAFE, WORD_LEN);
@@ -360,7 +298,7 @@ impl<M: Medium> Log<M> {
                 patience.wait(self.medium());
             }
         }
-        Ok(self.heap.verify()?)
+        Ok(self.heap().verify()?)
     }
 
     /// Makes the next segment ready ahead of need: once a quarter of the present one is used.
@@ -386,8 +324,8 @@ impl<M: Medium> Log<M> {
 
     /// Takes a segment for `len` bytes of records, and gives it the next place in the log's order.
     fn open_segment(&self, len: u64, purpose: Purpose, clears: bool) -> Result<Open> {
-        let medium = self.medium();
-        let (slot, segment) = self.take_segment(RECORDS + len + END_LEN, purpose)?;
+        let (medium, segments) = (self.medium(), &self.segments);
+        let (slot, segment) = segments.take_segment(RECORDS + len + END_LEN, purpose)?;
         let (sequence, trusted_before) = {
             let mut tail = self.tail.lock(medium);
             let sequence = tail.next_sequence;
@@ -396,20 +334,20 @@ impl<M: Medium> Log<M> {
             (sequence, if clears { sequence } else { oldest })
         };
         let offset = segment.offset;
-        let sum = segment_sum(self.salt, offset, [sequence, u64::from(clears), trusted_before]);
+        let sum = segments.sum(offset, [sequence, u64::from(clears), trusted_before]);
         medium.store(offset + TRUSTED_BEFORE, trusted_before);
         medium.store(offset + CLEARS, u64::from(clears));
-        medium.store(offset + SAFE, safe_mark(sequence ^ self.salt, RECORDS));
+        medium.store(offset + SAFE, safe_mark(segments.salted(sequence), RECORDS));
         medium.store(offset + SUM, sum);
         // Relaxed: whoever finds a record in it was told of that later.
-        self.sequences.make(slot).store(sequence, Ordering::Relaxed);
+        segments.sequences.make(slot).store(sequence, Ordering::Relaxed);
         // Release: after the other words, in this line's order of stores.
         medium.store(offset + SEQUENCE, sequence);
         // Flush and fence: the segment has its place before it has a record.
         medium.persist(offset, LINE_LEN);
         // What is longer than a segment has one of its own.
         let capacity =
-            if segment.len > self.segment_len { RECORDS + len } else { segment.len - END_LEN };
+            if segment.len > segments.segment_len { RECORDS + len } else { segment.len - END_LEN };
         Ok(Open { slot, offset, sequence, used: RECORDS, capacity })
     }
 
@@ -429,14 +367,13 @@ impl<M: Medium> Log<M> {
             patience.wait(medium);
         };
         if let Next::Ready(unused) = ready {
-            self.recycle(unused.slot);
+            self.segments.recycle(unused.slot);
         }
         let opened = self.open_segment(0, Purpose::Relief, true);
         let mut tail = self.tail.lock(medium);
         tail.next = Next::None;
         let opened = opened?;
-        // Relaxed: only who compacts asks, and that is excluded now.
-        self.cleared_before.store(opened.sequence, Ordering::Relaxed);
+        self.segments.clear_before(opened.sequence);
         self.switch(&mut tail, opened);
         let start = tail.end;
         tail.forget_runs(start);
@@ -444,40 +381,24 @@ impl<M: Medium> Log<M> {
         self.published.store(start, Ordering::Release);
         self.safe.fetch_max(start, Ordering::Release);
         drop(tail);
-        self.balance.clear();
-        for (slot, _) in self.segments.slots().filter(|&(slot, _)| slot != opened.slot) {
-            self.live.make(slot).store(0, Ordering::Relaxed);
-            self.consider(slot);
-        }
-        self.compare();
-        Ok(self.heap.verify()?)
+        self.segments.balance.clear();
+        self.segments.forget_live_but(opened.slot);
+        self.segments.balance.compare();
+        Ok(self.heap().verify()?)
     }
 
-    /// Whether nothing in a segment counts, for it was all cleared.
-    pub(super) fn is_void(&self, slot: Slot) -> bool {
-        self.sequence(slot) < self.cleared_before.load(Ordering::Relaxed)
+    /// Sealed segments at rest below a rank; see [`LogSegments::pick`].
+    pub(super) fn pick(&self, end: Rank) -> Vec<Slot> {
+        self.segments.pick(end, || self.used_slots())
     }
 
-    /// Whether a segment must stay because it says that others, which are still there, are void.
-    pub(super) fn is_needed_by_void(&self, slot: Slot) -> bool {
-        // Relaxed: as in `clear`.
-        let cleared_before = self.cleared_before.load(Ordering::Relaxed);
-        self.sequence(slot) == cleared_before
-            && self
-                .segments
-                .slots()
-                .any(|(other, _)| (1..cleared_before).contains(&self.sequence(other)))
-    }
-
-    /// The sequence of a slot's segment; 0 when it holds nothing.
-    #[inline]
-    pub(super) fn sequence(&self, slot: Slot) -> u64 {
-        // Relaxed: as in `open_segment`.
-        self.sequences.get(slot).map_or(0, |sequence| sequence.load(Ordering::Relaxed))
+    /// The segment at rest with the most dead bytes, if they are at least `dead_min`.
+    pub(super) fn pick_emptiest(&self, dead_min: u64) -> Option<Slot> {
+        self.segments.pick_emptiest(dead_min, |slot| self.is_at_rest(slot))
     }
 
     /// Segments that are not at rest: those with records that are not safe, the current one and the next.
-    pub(super) fn used_slots(&self) -> Vec<Slot> {
+    fn used_slots(&self) -> Vec<Slot> {
         let tail = self.tail.lock(self.medium());
         let next = match tail.next {
             Next::Ready(next) => Some(next.slot),
@@ -487,7 +408,7 @@ impl<M: Medium> Log<M> {
     }
 
     /// Whether a segment is at rest: everything in it is safe, and nothing more goes there.
-    pub(super) fn is_at_rest(&self, slot: Slot) -> bool {
+    fn is_at_rest(&self, slot: Slot) -> bool {
         let tail = self.tail.lock(self.medium());
         let is_next = matches!(tail.next, Next::Ready(next) if next.slot == slot);
         !is_next && tail.runs.iter().all(|run| run.slot != slot)
@@ -499,7 +420,7 @@ impl<M: Medium> Log<M> {
     }
 
     fn full(&self, needed: u64) -> PoolError {
-        let size_max = self.heap.pool().size_max();
+        let size_max = self.heap().pool().size_max();
         PoolError::Full { needed, size: size_max, size_max }
     }
 }

@@ -37,6 +37,7 @@
 //! at best, 43 at worst. A replaced value is a new record, however short. A thread that waits for a full disk
 //! or for a growing shard holds up those who want the same shard.
 
+mod balance;
 mod check;
 mod compact;
 mod index;
@@ -61,13 +62,14 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
+pub use self::balance::Space;
 use self::index::SHARD_BITS;
 use self::layout::SEGMENT_LEN_MAX;
 use self::log::Log;
 use self::ops::{Hashed, Shard, When};
-pub use self::pace::Space;
 use crate::background::{Background, BatchOptions, Batches, Lag, lock_patiently};
 use crate::iterate::copies;
+use crate::map::map_of;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
@@ -330,7 +332,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     /// When the medium met a fault.
     pub fn len(&self) -> Result<u64> {
         let count = self.core().count();
-        self.core().log.heap.verify()?;
+        self.core().log.heap().verify()?;
         Ok(count)
     }
 
@@ -390,7 +392,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn space(&self) -> Space {
-        self.core().log.space()
+        self.core().log.segments.balance.space()
     }
 
     /// The options that the map works by.
@@ -405,7 +407,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     /// When the pool is full, a record has changed since it was written, or the medium met a fault. A segment with such
     /// a record is left as it is.
     pub fn compact(&self) -> Result<()> {
-        self.core().log.forget_damaged();
+        self.core().log.segments.forget_damaged();
         while self.core().compact_sparse()? {}
         Ok(())
     }
@@ -428,6 +430,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.core().check()
     }
 }
+
+map_of!(BatchMap);
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Clone for BatchMap<K, V, M> {
     fn clone(&self) -> Self {
@@ -498,7 +502,7 @@ impl<M: Medium> Batches for Core<M> {
         let is_full = |error: &Error| error.is_full();
         let prepared = {
             // Whoever checks the map holds this: a segment must not come into being meanwhile.
-            let _compacting = lock_patiently(&self.compacting, self.log.heap.medium());
+            let _compacting = lock_patiently(&self.compacting, self.log.heap().medium());
             self.log.prepare_ahead()
         };
         match prepared {

@@ -9,7 +9,8 @@ use remanent_pmem::Medium;
 use super::Core;
 use super::index::{Entry, SHARD_BITS, Table};
 use super::layout::{KEY, KEY_LEN_MAX, Kind, VALUE_LEN_MAX};
-use super::log::{Purpose, Record};
+use super::record::Record;
+use super::space::Purpose;
 use crate::background::lock_patiently;
 use crate::{Change, Error, Result};
 
@@ -76,7 +77,7 @@ impl<M: Medium> Core<M> {
         mut meet: impl FnMut(Entry),
     ) -> Found {
         table.find(key.hash, |entry| {
-            let is_it = self.log.locate(entry.place()).is_some_and(|record| {
+            let is_it = self.log.segments.locate(entry.place()).is_some_and(|record| {
                 record.head.key_len == key.bytes.len() as u64
                     && self.medium().equals(record.start + KEY, key.bytes)
             });
@@ -91,15 +92,16 @@ impl<M: Medium> Core<M> {
     /// there is hardly any other reason.
     #[cold]
     fn is_damaged(&self, entry: Entry) -> bool {
-        self.log.locate(entry.place()).is_none_or(|record| !self.log.is_whole(&record))
+        let segments = &self.log.segments;
+        segments.locate(entry.place()).is_none_or(|record| !segments.is_whole(&record))
     }
 
     #[cold]
     fn damage_of(&self, entry: Entry) -> Error {
         let what = "a record was whole when it was looked at again";
-        let start = self.log.segments.offset(entry.place().slot()) + entry.place().at();
+        let start = self.log.segments.offset(entry.place());
         let damage = self.read(entry, |_, _| ()).err();
-        damage.unwrap_or_else(|| Error::corrupt(&self.log.heap, start, what))
+        damage.unwrap_or_else(|| Error::corrupt(self.log.heap(), start, what))
     }
 
     /// Lets `read` see the value of a key.
@@ -115,7 +117,7 @@ impl<M: Medium> Core<M> {
             None => None,
         };
         drop(shard);
-        self.log.heap.verify()?;
+        self.log.heap().verify()?;
         Ok(result)
     }
 
@@ -125,7 +127,7 @@ impl<M: Medium> Core<M> {
         let found = self.find(&shard.table, key)?;
         let is_present = has_value(&shard.table, found);
         drop(shard);
-        self.log.heap.verify()?;
+        self.log.heap().verify()?;
         Ok(is_present)
     }
 
@@ -260,8 +262,8 @@ impl<M: Medium> Core<M> {
     /// Counts the record that an entry leads to as dead.
     pub(super) fn count_out(&self, entry: Entry) {
         // Where it is damaged, its segment seems to have something live, and is left alone.
-        if let Some(record) = self.log.locate(entry.place()) {
-            self.log.kill(entry.place(), record.head);
+        if let Some(record) = self.log.segments.locate(entry.place()) {
+            self.log.segments.kill(entry.place(), record.head);
         }
     }
 
@@ -305,7 +307,7 @@ impl<M: Medium> Core<M> {
             let shard = self.shards[number as usize].0.lock(self.medium());
             let scanned = self.scan_shard(&shard.table, from, &mut left, &mut visit)?;
             drop(shard);
-            self.log.heap.verify()?;
+            self.log.heap().verify()?;
             if let ControlFlow::Break(next) = scanned {
                 return Ok(next);
             }
@@ -342,7 +344,7 @@ impl<M: Medium> Core<M> {
     ) -> Result<R> {
         let dead_min = || match purpose() {
             Purpose::Removal => 1,
-            _ => self.log.segment_len / WORTH_ONE_IN,
+            _ => self.log.segments.segment_len / WORTH_ONE_IN,
         };
         loop {
             let relieved = self.relieved();
@@ -351,7 +353,7 @@ impl<M: Medium> Core<M> {
                 result => {
                     let result = result?;
                     self.keep_pace()?;
-                    self.log.heap.verify()?;
+                    self.log.heap().verify()?;
                     return Ok(result);
                 }
             }

@@ -4,10 +4,26 @@ use remanent_pmem::{Frozen, Medium};
 
 use super::Core;
 use super::index::Entry;
-use super::layout::{CHECKSUM, END_LEN, HASH, Head, KEY, Place, SEGMENT_LEN_MAX, checksum};
-use super::log::Log;
+use super::layout::{CHECKSUM, END_LEN, HASH, Head, KEY, Kind, Place, SEGMENT_LEN_MAX, checksum};
+use super::space::LogSegments;
 use crate::segments::Slot;
 use crate::{Error, Result};
+
+/// What a record is to say.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub(super) kind: Kind,
+    pub(super) hash: u64,
+    pub(super) key: &'a [u8],
+    pub(super) value: &'a [u8],
+}
+
+impl Record<'_> {
+    pub(super) fn head(&self) -> Head {
+        let (key_len, value_len) = (self.key.len() as u64, self.value.len() as u64);
+        Head { kind: self.kind, key_len, value_len }
+    }
+}
 
 /// A record that lies within its segment, if its first word is to be believed.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +34,11 @@ pub(super) struct Located {
     pub(super) head: Head,
 }
 
-impl<M: Medium> Log<M> {
+impl<M: Medium> LogSegments<M> {
     /// The record at a place; `None` when none can begin there.
     #[inline]
     pub(super) fn locate(&self, place: Place) -> Option<Located> {
-        let segment = self.segments.get(place.slot())?;
+        let segment = self.get(place.slot())?;
         let start = segment.offset + place.at();
         if place.at() + KEY + END_LEN > segment.len {
             return None;
@@ -32,7 +48,7 @@ impl<M: Medium> Log<M> {
         is_inside.then_some(Located { start, place, head })
     }
 
-    /// The record at `at` in a segment, as [`locate`](Log::locate).
+    /// The record at `at` in a segment, as [`locate`](LogSegments::locate).
     pub(super) fn locate_at(&self, slot: Slot, at: u64) -> Option<Located> {
         // Every record begins within the first MiB.
         if at < SEGMENT_LEN_MAX { self.locate(Place::new(slot, at)) } else { None }
@@ -66,7 +82,7 @@ impl<M: Medium> Log<M> {
         let Located { start, place, head } = *record;
         let (medium, sequence) = (self.medium(), self.sequence(place.slot()));
         let hash = medium.load(start + HASH);
-        let computed = checksum(sequence ^ self.salt, place.at(), head, hash, key, value);
+        let computed = checksum(self.salted(sequence), place.at(), head, hash, key, value);
         let stored = medium.load(start + CHECKSUM);
         if stored == computed { Ok(()) } else { Err(self.changed(start, stored, computed)) }
     }
@@ -91,18 +107,14 @@ impl<M: Medium> Core<M> {
     /// [`Error::Corrupt`] when none can begin there.
     #[inline]
     pub(super) fn record(&self, entry: Entry) -> Result<Located> {
-        self.log.locate(entry.place()).ok_or_else(|| self.no_record(entry))
+        self.log.segments.locate(entry.place()).ok_or_else(|| self.no_record(entry))
     }
 
     #[cold]
     fn no_record(&self, entry: Entry) -> Error {
-        let place = entry.place();
-        let at = self.log.segments.offset(place.slot()) + place.at();
-        Error::corrupt(
-            &self.log.heap,
-            at,
-            "no record begins here, where the newest one of a key was written",
-        )
+        let at = self.log.segments.offset(entry.place());
+        let what = "no record begins here, where the newest one of a key was written";
+        Error::corrupt(self.log.heap(), at, what)
     }
 
     /// Lets `read` see a value that has its checksum. The caller holds the entry's shard.
@@ -113,8 +125,8 @@ impl<M: Medium> Core<M> {
     #[inline]
     pub(super) fn read<R>(&self, entry: Entry, read: impl FnOnce(&[u8], &[u8]) -> R) -> Result<R> {
         let record = self.record(entry)?;
-        self.log.with_bytes(&record, |key, value| {
-            self.log.compare_record(&record, key, value)?;
+        self.log.segments.with_bytes(&record, |key, value| {
+            self.log.segments.compare_record(&record, key, value)?;
             Ok(read(key, value))
         })
     }

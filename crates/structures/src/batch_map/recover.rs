@@ -17,14 +17,14 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::Core;
 use super::index::Entry;
 use super::layout::{
-    CLEARS, CLOSED, END_LEN, HASH, HEADER_SUM, INCARNATION, Kind, RECORDS, SAFE, SEED, SEGMENT_LEN,
-    SEGMENT_LEN_MAX, SEQUENCE, SUM, TRUSTED_BEFORE, end_mark, header_sum, safe_to, segment_sum,
-    void_mark,
+    CLEARS, CLOSED, DIRECTORY, END_LEN, HASH, HEADER_SUM, INCARNATION, Kind, RECORDS, SAFE, SEED,
+    SEGMENT_LEN, SEGMENT_LEN_MAX, SEQUENCE, SUM, TRUSTED_BEFORE, end_mark, header_sum, safe_to,
+    segment_sum, void_mark,
 };
 use super::log::{Log, Open};
 use super::ops::Hashed;
 use super::record::Located;
-use super::space::Spares;
+use super::space::{LogSegments, Spares};
 use crate::Error;
 use crate::segments::{DIRECTORY_LEN, Segment, Segments, Slot};
 
@@ -73,7 +73,7 @@ impl Part {
     /// Has the log know the segment's sequence.
     fn note<M: Medium>(&self, log: &Log<M>) {
         // Relaxed: nobody else is here yet.
-        log.sequences.make(self.slot).store(self.sequence, Ordering::Relaxed);
+        log.segments.sequences.make(self.slot).store(self.sequence, Ordering::Relaxed);
     }
 
     /// The segment as one that records go to, from `used` on.
@@ -126,21 +126,22 @@ impl<M: Medium> Core<M> {
         medium.store(header + HEADER_SUM, header_sum(seed, segment_len));
         // Flush: fenced when the first segment is taken, below, and so before the root becomes live.
         medium.flush(header, LINE_LEN + DIRECTORY_LEN);
-        let segments = Segments::create(Log::directory(&heap));
-        let core = Core::new(Log::new(heap, segments, Spares::default(), first_sequence(1)), seed);
+        let directory = Segments::create(header + DIRECTORY);
+        let segments = LogSegments::new(heap, directory, Spares::default());
+        let core = Core::new(Log::new(segments, first_sequence(1)), seed);
         // The first write finds a segment ready.
         core.log.prepare_ahead().map_err(pool_error)?;
-        core.log.heap.verify()?;
+        core.log.heap().verify()?;
         Ok(core)
     }
 
     /// Finds the map that a crash may have interrupted.
     pub(super) fn open(heap: Heap<M>, hash_of: HashOf) -> Result<Self, PoolError> {
         let header = heap.header();
-        let segments = Segments::open(&heap, Log::directory(&heap))?;
+        let directory = Segments::open(&heap, header + DIRECTORY)?;
         // Nothing is decided, and nothing made void, by what could not be read.
         heap.verify()?;
-        heap.recover(|block: Block| segments.is_linked(heap.medium(), block))?;
+        heap.recover(|block: Block| directory.is_linked(heap.medium(), block))?;
         let medium = heap.medium();
         let seed = medium.load(header + SEED);
         let segment_len = medium.load(header + SEGMENT_LEN);
@@ -151,7 +152,7 @@ impl<M: Medium> Core<M> {
             );
             return Err(PoolError::corrupt(header, what));
         }
-        let (mut parts, odd, spares) = read_segments(&heap, &segments, segment_len, seed)?;
+        let (mut parts, odd, spares) = read_segments(&heap, &directory, segment_len, seed)?;
         heap.verify()?;
         let incarnation = medium.load(header + INCARNATION);
         let is_closed = medium.load(header + CLOSED) == incarnation;
@@ -167,10 +168,11 @@ impl<M: Medium> Core<M> {
         // What was cleared is void for good before the segment that says so may be.
         let mut void: Vec<Part> = parts.drain(..first).collect();
         make_void(medium, seed, &void);
-        let core = Core::new(Log::new(heap, segments, spares, first_sequence(incarnation)), seed);
+        let segments = LogSegments::new(heap, directory, spares);
+        let core = Core::new(Log::new(segments, first_sequence(incarnation)), seed);
         parts.iter().for_each(|part| part.note(&core.log));
         let end = core.rebuild(&parts, hash_of)?;
-        core.log.heap.verify()?;
+        core.log.heap().verify()?;
         if let Some((index, at)) = end {
             let behind: Vec<Part> = parts.drain(index + 1..).collect();
             if is_closed && behind.len() <= 1 {
@@ -187,12 +189,12 @@ impl<M: Medium> Core<M> {
             }
         }
         let taken = core.log.segments.slots().map(|(_, segment)| segment.len).sum();
-        core.log.balance.take(taken);
+        core.log.segments.balance.take(taken);
         let unused = void.iter().map(|part| part.slot).chain(odd);
-        unused.for_each(|slot| core.log.set_aside(slot));
-        core.log.segments.slots().for_each(|(slot, _)| core.log.consider(slot));
-        core.log.compare();
-        core.log.heap.verify()?;
+        unused.for_each(|slot| core.log.segments.set_aside(slot));
+        core.log.segments.slots().for_each(|(slot, _)| core.log.segments.consider(slot));
+        core.log.segments.balance.compare();
+        core.log.heap().verify()?;
         Ok(core)
     }
 
@@ -223,7 +225,7 @@ impl<M: Medium> Core<M> {
             return make_void(medium, self.seed, &[last]);
         }
         let end = last.segment.offset + at;
-        medium.store(end, end_mark(last.sequence ^ self.log.salt, at));
+        medium.store(end, end_mark(self.log.segments.salted(last.sequence), at));
         // Flush and fence: before a new segment follows.
         // Redundant fence: but where another thread goes on, whose fences are not ours; the
         // simulator recovers and goes on by one.
@@ -232,7 +234,7 @@ impl<M: Medium> Core<M> {
 
     /// Has the index lead to the records of a segment, as far as they go.
     fn read_part(&self, part: &Part, safe: Safe, hash_of: HashOf) -> End {
-        let medium = self.medium();
+        let (medium, segments) = (self.medium(), &self.log.segments);
         let Part { slot, segment, sequence, .. } = *part;
         let mut batch = Vec::with_capacity(BATCH);
         let mut at = RECORDS;
@@ -240,9 +242,9 @@ impl<M: Medium> Core<M> {
             if self.is_end(part, at) {
                 break End::Mark;
             }
-            let Some(record) = self.log.locate_at(slot, at) else { break End::Cut(at) };
+            let Some(record) = segments.locate_at(slot, at) else { break End::Cut(at) };
             let is_safe = Safe { sequence, at } < safe;
-            let is_readable = self.log.is_whole(&record)
+            let is_readable = segments.is_whole(&record)
                 || is_safe && self.is_value_alone_changed(part, &record, safe, hash_of);
             if !is_readable {
                 break End::Cut(at);
@@ -254,7 +256,7 @@ impl<M: Medium> Core<M> {
             at += record.head.record_len();
         };
         self.enter_all(&mut batch);
-        self.log.seal(slot, at);
+        segments.seal(slot, at);
         if sequence >= safe.sequence {
             // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
             // Redundant: but where a process was killed before, and the power fails later.
@@ -264,7 +266,7 @@ impl<M: Medium> Core<M> {
     }
 
     fn is_end(&self, part: &Part, at: u64) -> bool {
-        let mark = end_mark(part.sequence ^ self.log.salt, at);
+        let mark = end_mark(self.log.segments.salted(part.sequence), at);
         at + END_LEN <= part.segment.len && self.medium().load(part.segment.offset + at) == mark
     }
 
@@ -279,9 +281,10 @@ impl<M: Medium> Core<M> {
     ) -> bool {
         let (from, end) = (record.place.at(), record.place.at() + record.head.record_len());
         let hash = self.medium().load(record.start + HASH);
-        let has_key = self.log.with_bytes(record, |key, _| hash_of(key, self.seed) == hash);
+        let segments = &self.log.segments;
+        let has_key = segments.with_bytes(record, |key, _| hash_of(key, self.seed) == hash);
         let is_whole_at =
-            |at| self.log.locate_at(part.slot, at).is_some_and(|record| self.log.is_whole(&record));
+            |at| segments.locate_at(part.slot, at).is_some_and(|record| segments.is_whole(&record));
         let goes_on = self.is_end(part, end)
             || is_whole_at(end)
             || safe == Safe { sequence: part.sequence, at: end };
@@ -300,10 +303,10 @@ impl<M: Medium> Core<M> {
         let (head, place) = (record.head, record.place);
         let is_tombstone = head.kind == Kind::Tombstone;
         let mut shard = self.shard(hash);
-        let found = self.log.with_bytes(&record, |key, _| {
+        let found = self.log.segments.with_bytes(&record, |key, _| {
             self.search(&shard.table, Hashed { hash, bytes: key }, |_| {})
         });
-        let live = self.log.live.make(place.slot());
+        let live = self.log.segments.live.make(place.slot());
         match found {
             Ok(at) => {
                 let old = shard.table.get(at);
@@ -321,7 +324,7 @@ impl<M: Medium> Core<M> {
         }
         // Relaxed: nobody else is here.
         live.fetch_add(head.record_len(), Ordering::Relaxed);
-        self.log.balance.append(head);
+        self.log.segments.balance.append(head);
     }
 }
 
@@ -356,13 +359,13 @@ impl<M: Medium> Core<M> {
     /// Makes everything safe and says so, for the next opening.
     pub(super) fn leave(&self) -> crate::Result<()> {
         self.log.sync()?;
-        let (medium, header) = (self.medium(), self.log.heap.header());
+        let (medium, header) = (self.medium(), self.log.heap().header());
         self.log.note_safe();
         medium.store(header + CLOSED, medium.load(header + INCARNATION));
         // Flush and fence: before the pool is marked as closed properly.
         // Redundant: if this is lost, the next opening ends the log here, and begins another segment.
         medium.persist(header + CLOSED, WORD_LEN);
-        Ok(self.log.heap.verify()?)
+        Ok(self.log.heap().verify()?)
     }
 }
 

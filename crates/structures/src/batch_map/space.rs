@@ -1,14 +1,18 @@
 //! Segments taken, set aside, and found worth emptying.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use remanent_pmem::heap::Heap;
+use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use super::layout::{Head, Place, RECORDS, SEQUENCE, SLOTS_MAX, void_mark};
-use super::log::{Log, Purpose};
+use super::balance::Balance;
+use super::layout::{
+    Head, Place, RECORDS, SEED, SEGMENT_LEN, SEQUENCE, SLOTS_MAX, segment_sum, void_mark,
+};
 use crate::Result;
-use crate::segments::{Segment, Slot};
+use crate::segments::{PerSlot, Segment, Segments, Slot};
 
 /// Segments that hold nothing, and those that hold little.
 #[derive(Debug, Default)]
@@ -27,8 +31,19 @@ pub(super) struct Spares {
     damaged: BTreeSet<Slot>,
 }
 
+/// What room is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// Something new.
+    Growth,
+    /// A tombstone, which will make room: it may take of the reserve, but not the last of it.
+    Removal,
+    /// What makes room now: a record moved out of a sparse segment, or a clear.
+    Relief,
+}
+
 /// How many sixteenths of a segment are live.
-type Rank = u64;
+pub(super) type Rank = u64;
 const RANKS: u64 = 16;
 /// Below this, less than half is live.
 pub(super) const SPARSE: Rank = RANKS / 2;
@@ -65,14 +80,127 @@ impl Spares {
     }
 }
 
-impl<M: Medium> Log<M> {
+/// The segments of a log: those with records, and those that hold nothing.
+pub(super) struct LogSegments<M: Medium> {
+    pub(super) heap: Heap<M>,
+    pub(super) directory: Segments,
+    /// Bytes of an ordinary segment.
+    pub(super) segment_len: u64,
+    /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
+    salt: u64,
+    /// By slot, the bytes of records that the index leads to.
+    pub(super) live: PerSlot,
+    /// By slot, where the records end in a segment that is sealed; 0 for others.
+    pub(super) filled: PerSlot,
+    /// By slot, the sequence of its segment; 0 for one that holds nothing.
+    pub(super) sequences: PerSlot,
+    pub(super) balance: Balance,
+    spares: PauseMutex<Spares>,
+    /// Whether the reserve is being used up: nothing may grow until it is there again.
+    is_low: AtomicBool,
+    /// Segments with a lower sequence hold nothing that counts.
+    cleared_before: AtomicU64,
+}
+
+impl<M: Medium> LogSegments<M> {
+    pub(super) fn new(heap: Heap<M>, directory: Segments, spares: Spares) -> Self {
+        let segment_len = heap.medium().load(heap.header() + SEGMENT_LEN);
+        let salt = heap.medium().load(heap.header() + SEED);
+        LogSegments {
+            heap,
+            directory,
+            segment_len,
+            salt,
+            live: PerSlot::default(),
+            filled: PerSlot::default(),
+            sequences: PerSlot::default(),
+            balance: Balance::new(segment_len),
+            spares: PauseMutex::new(spares),
+            is_low: AtomicBool::new(false),
+            cleared_before: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    /// Every slot that has a segment, ascending.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, Segment)> + '_ {
+        self.directory.slots()
+    }
+
+    /// The segment of a slot, if it has one.
+    #[inline]
+    pub(super) fn get(&self, slot: Slot) -> Option<Segment> {
+        self.directory.get(slot)
+    }
+
+    /// Pool offset of a place; without a segment, of the place alone.
+    pub(super) fn offset(&self, place: Place) -> u64 {
+        self.directory.offset(place.slot()) + place.at()
+    }
+
+    /// A sequence as checksums and marks are seeded with it.
+    #[inline(always)]
+    pub(super) fn salted(&self, sequence: u64) -> u64 {
+        sequence ^ self.salt
+    }
+
+    /// The checksum of what the header of the segment at `offset` says that does not change.
+    pub(super) fn sum(&self, offset: u64, words: [u64; 3]) -> u64 {
+        segment_sum(self.salt, offset, words)
+    }
+
+    /// Whether nothing may grow until the reserve is there again.
+    #[inline]
+    pub(super) fn is_low(&self) -> bool {
+        // Relaxed: a writer that sees it late takes what it still may.
+        self.is_low.load(Ordering::Relaxed)
+    }
+
+    /// Has nothing count that segments with a lower sequence hold.
+    pub(super) fn clear_before(&self, sequence: u64) {
+        // Relaxed: only who compacts asks, and that is excluded now.
+        self.cleared_before.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Counts nothing as live but what is in the segment of this slot.
+    pub(super) fn forget_live_but(&self, kept: Slot) {
+        for (slot, _) in self.slots().filter(|&(slot, _)| slot != kept) {
+            self.live.make(slot).store(0, Ordering::Relaxed);
+            self.consider(slot);
+        }
+    }
+
+    /// Whether nothing in a segment counts, for it was all cleared.
+    pub(super) fn is_void(&self, slot: Slot) -> bool {
+        self.sequence(slot) < self.cleared_before.load(Ordering::Relaxed)
+    }
+
+    /// Whether a segment must stay because it says that others, which are still there, are void.
+    pub(super) fn is_needed_by_void(&self, slot: Slot) -> bool {
+        // Relaxed: as in `clear_before`.
+        let cleared_before = self.cleared_before.load(Ordering::Relaxed);
+        self.sequence(slot) == cleared_before
+            && self.slots().any(|(other, _)| (1..cleared_before).contains(&self.sequence(other)))
+    }
+
+    /// The sequence of a slot's segment; 0 when it holds nothing.
+    #[inline]
+    pub(super) fn sequence(&self, slot: Slot) -> u64 {
+        // Relaxed: as in `Log::open_segment`.
+        self.sequences.get(slot).map_or(0, |sequence| sequence.load(Ordering::Relaxed))
+    }
+
     /// Takes a segment of at least `len` bytes that holds nothing.
     pub(super) fn take_segment(&self, len: u64, purpose: Purpose) -> Result<(Slot, Segment)> {
         let mut spares = self.spares.lock(self.medium());
         let taken = self.take_from(&mut spares, len, purpose);
         self.balance.set_spare(spares.free() * self.segment_len);
         drop(spares);
-        self.compare();
+        self.balance.compare();
         taken
     }
 
@@ -131,17 +259,17 @@ impl<M: Medium> Log<M> {
 
     fn pop_spare(&self, spares: &mut Spares) -> Option<(Slot, Segment)> {
         let slot = spares.slots.pop()?;
-        Some((slot, self.segments.get(slot)?))
+        Some((slot, self.get(slot)?))
     }
 
     fn make_segment(&self, spares: &mut Spares, len: u64) -> Result<(Slot, Segment)> {
-        let slot = spares.vacant.last().copied().unwrap_or(self.segments.end());
+        let slot = spares.vacant.last().copied().unwrap_or(self.directory.end());
         if slot.0 >= SLOTS_MAX {
             let (needed, limit) = (u64::from(slot.0), u64::from(SLOTS_MAX));
             return Err(PoolError::TooLarge { needed, limit }.into());
         }
         let medium = self.medium();
-        let segment = self.segments.take(&self.heap, slot, len, |offset| {
+        let segment = self.directory.take(&self.heap, slot, len, |offset| {
             medium.store(offset + SEQUENCE, void_mark(self.salt, offset));
             // Flush: fenced by `take`, before the directory leads here.
             medium.flush(offset, LINE_LEN);
@@ -154,7 +282,7 @@ impl<M: Medium> Log<M> {
 
     /// Makes a segment spare, durably, or gives it back to the pool. Nothing in it is needed any more.
     pub(super) fn recycle(&self, slot: Slot) {
-        let Some(segment) = self.segments.get(slot) else { return };
+        let Some(segment) = self.get(slot) else { return };
         let medium = self.medium();
         medium.store(segment.offset + SEQUENCE, void_mark(self.salt, segment.offset));
         // Flush and fence: void before a segment with a tombstone is, which the values in here made necessary.
@@ -166,7 +294,7 @@ impl<M: Medium> Log<M> {
 
     /// Makes a segment spare that is void already, or gives it back to the pool.
     pub(super) fn set_aside(&self, slot: Slot) {
-        let Some(segment) = self.segments.get(slot) else { return };
+        let Some(segment) = self.get(slot) else { return };
         self.live.make(slot).store(0, Ordering::Relaxed);
         self.filled.make(slot).store(0, Ordering::Relaxed);
         self.sequences.make(slot).store(0, Ordering::Relaxed);
@@ -193,7 +321,7 @@ impl<M: Medium> Log<M> {
     }
 
     fn give_back(&self, spares: &mut Spares, slot: Slot, segment: Segment) {
-        self.segments.free(&self.heap, slot);
+        self.directory.free(&self.heap, slot);
         spares.vacant.push(slot);
         spares.total -= 1;
         self.balance.free(segment.len);
@@ -210,8 +338,8 @@ impl<M: Medium> Log<M> {
         if rank(before) != rank(before.wrapping_sub(len)) && self.is_sealed(slot) {
             self.consider(slot);
         }
-        if self.balance.bury(head, self.segment_len) {
-            self.compare();
+        if self.balance.bury(head) {
+            self.balance.compare();
         }
     }
 
@@ -236,7 +364,7 @@ impl<M: Medium> Log<M> {
 
     /// The rank of a segment, if it is sealed and emptying it may gain something.
     fn rank(&self, slot: Slot) -> Option<Rank> {
-        let segment = self.segments.get(slot).filter(|_| self.is_sealed(slot))?;
+        let segment = self.get(slot).filter(|_| self.is_sealed(slot))?;
         let live = self.live.make(slot).load(Ordering::SeqCst);
         // One long record is there or not.
         let is_long = segment.len > self.segment_len;
@@ -244,11 +372,13 @@ impl<M: Medium> Log<M> {
         (rank < DEAD_ENOUGH).then_some(rank)
     }
 
-    /// Sealed segments at rest below a rank, those of which the least is live first: as many as have a segment's worth of
-    /// live records together, or one.
-    pub(super) fn pick(&self, end: Rank) -> Vec<Slot> {
+    /// Sealed segments below a rank, those of which the least is live first, but for those that `used` tells: as many as
+    /// have a segment's worth of live records together, or one.
+    ///
+    /// `used` is asked when no segment is sealed any more until this has picked.
+    pub(super) fn pick(&self, end: Rank, used: impl FnOnce() -> Vec<Slot>) -> Vec<Slot> {
         let spares = self.spares.lock(self.medium());
-        let used = self.used_slots();
+        let used = used();
         let mut left = self.segment_len;
         let mut picked = Vec::new();
         for &(rank, slot) in spares.sparse.range(..(end, Slot(0))) {
@@ -287,13 +417,16 @@ impl<M: Medium> Log<M> {
         filled.saturating_sub(self.live.make(slot).load(Ordering::Relaxed))
     }
 
-    /// The segment at rest with the most dead bytes, if they are at least `dead_min`.
-    pub(super) fn pick_emptiest(&self, dead_min: u64) -> Option<Slot> {
-        self.segments
-            .slots()
+    /// The segment with the most dead bytes, if they are at least `dead_min`, of those that are at rest.
+    pub(super) fn pick_emptiest(
+        &self,
+        dead_min: u64,
+        is_at_rest: impl Fn(Slot) -> bool,
+    ) -> Option<Slot> {
+        self.slots()
             .map(|(slot, _)| (self.dead(slot), slot))
             .filter(|&(dead, _)| dead >= dead_min)
-            .filter(|&(_, slot)| self.is_at_rest(slot) && !self.is_damaged(slot))
+            .filter(|&(_, slot)| is_at_rest(slot) && !self.is_damaged(slot))
             .filter(|&(_, slot)| !self.is_needed_by_void(slot))
             .max()
             .map(|(_, slot)| slot)

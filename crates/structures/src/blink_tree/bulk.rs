@@ -13,7 +13,8 @@ use super::layout::{
     slots_of, write_leaf_head,
 };
 use super::leaf::{Held, Leaf, Lock};
-use super::ops::{Hops, value_word};
+use super::ops::value_word;
+use super::walk::BoundedWalk;
 use crate::Result;
 use crate::map::Map;
 use crate::stored::{OrderedKey, Stored};
@@ -121,7 +122,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The last leaf of all; `None` when it died on the way.
     fn hold_last(&self) -> Result<Option<Held<'_, M>>> {
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         let mut leaf = self.leaf_at(Goal::Last)?;
         while let Some(held) = self.hold(leaf)? {
             match Leaf::linked(self.medium().load(leaf.0 + NEXT)) {
@@ -129,7 +130,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 next => leaf = next,
             }
             drop(held);
-            self.count_hop(&mut hops, leaf)?;
+            self.count_step(&mut walk, leaf)?;
         }
         Ok(None)
     }

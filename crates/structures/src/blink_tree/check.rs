@@ -136,15 +136,6 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         one == other || !self.is_ascending(one, other) && !self.is_ascending(other, one)
     }
 
-    /// Whether the first of two bounds is below the other.
-    pub(super) fn is_ascending(&self, one: u64, other: u64) -> bool {
-        if is_word::<K>() {
-            return one < other;
-        }
-        let medium = self.medium();
-        with_separator(medium, one, |one| with_separator(medium, other, |other| one < other))
-    }
-
     /// Walks the leaves; how many entries they have, when the walk came to its end.
     fn check_leaves(&self, walk: &mut Walk) -> Result<Option<u64>> {
         let medium = self.medium();

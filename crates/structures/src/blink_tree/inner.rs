@@ -16,7 +16,7 @@ use super::layout::{
     INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, head_words, home_line,
     inner_max, is_word, read_bounds, separator_at, write_bounds,
 };
-use super::leaf::Leaf;
+use super::leaf::{Leaf, LeafRange};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
@@ -37,15 +37,6 @@ pub(super) struct Entry {
     /// A key, or the offset of a separator.
     pub(super) low: u64,
     pub(super) child: u64,
-}
-
-/// A leaf where a search was led to.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LeafRange {
-    pub(super) leaf: Leaf,
-    /// The separator behind the leaf, as the node above has it: the key that is searched for is below it. 0 where there
-    /// is none, and for keys that are words.
-    pub(super) high: u64,
 }
 
 /// An inner node on the way to a leaf, and which of its children the way goes to.

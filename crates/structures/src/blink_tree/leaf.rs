@@ -8,7 +8,6 @@
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
 use super::Core;
-use super::inner::LeafRange;
 use super::key::{
     Probe, check_of_bytes, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head,
     with_bytes, with_record_key, with_separator,
@@ -30,6 +29,15 @@ impl Leaf {
     pub(super) fn linked(word: u64) -> Self {
         Leaf(word.min(FAR))
     }
+}
+
+/// A leaf where a search was led to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LeafRange {
+    pub(super) leaf: Leaf,
+    /// The separator behind the leaf, as the node above has it: the key that is searched for is below it. 0 where there
+    /// is none, and for keys that are words.
+    pub(super) high: u64,
 }
 
 /// A leaf's lock word.

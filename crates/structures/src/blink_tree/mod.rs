@@ -43,6 +43,7 @@ mod ops;
 mod recover;
 mod scan;
 mod shape;
+mod walk;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -55,8 +56,9 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::count::Count;
-use crate::map::{Map, OrderedMap};
+use crate::map::Map;
 use crate::options::MapOptions;
+use crate::ordered_map::OrderedMap;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 

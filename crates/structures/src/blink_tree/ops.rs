@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use remanent_pmem::heap::{Block, Lane};
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::Goal;
@@ -13,22 +13,9 @@ use super::layout::{
     is_word, is_word_value,
 };
 use super::leaf::{Held, Leaf, Sight};
+use super::walk::BoundedWalk;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
-
-/// Times that a search begins anew before it gives up: whoever meets a dead leaf finds the way past it from the root.
-const RETRIES_MAX: u32 = 1 << 9;
-
-/// The steps of a search that bring it no lower. A healthy tree may make it take thousands, where there was no room
-/// to tell the nodes above of new leaves; damage may have leaves lead in a circle.
-#[derive(Default)]
-pub(super) struct Hops {
-    /// To the right, since it came from the root.
-    count: u64,
-    /// A leaf of those: the first, second, fourth, eighth and so on. Who goes in a circle meets one again.
-    mark: u64,
-    retries: u32,
-}
 
 /// What a slot leads to.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +49,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         loop {
             let mut leaf = self.leaf_at(Goal::At(*probe))?;
             loop {
@@ -82,49 +69,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     Some(Sight::Right(next)) => leaf = next,
                     None => break,
                 }
-                self.count_hop(&mut hops, leaf)?;
+                self.count_step(&mut walk, leaf)?;
             }
-            self.count_retry(&mut hops, leaf)?;
-        }
-    }
-
-    /// Notes that a search goes right, to `leaf`. An error when it was there before.
-    #[cold]
-    pub(super) fn count_hop(&self, hops: &mut Hops, leaf: Leaf) -> Result<()> {
-        self.heap.verify()?;
-        if hops.mark == leaf.0 {
-            return Err(self.circle(leaf));
-        }
-        hops.count += 1;
-        if hops.count.is_power_of_two() {
-            hops.mark = leaf.0;
-        }
-        self.medium().pause();
-        Ok(())
-    }
-
-    /// Notes that a search begins anew, since `leaf` is dead, and gives up when it does so too often.
-    #[cold]
-    pub(super) fn count_retry(&self, hops: &mut Hops, leaf: Leaf) -> Result<()> {
-        self.heap.verify()?;
-        *hops = Hops { retries: hops.retries + 1, ..Hops::default() };
-        if hops.retries > RETRIES_MAX {
-            return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into());
-        }
-        // Who has buried the leaf has changed the way to it before. So nobody need go on first, and others are let go on
-        // no more often than is polite.
-        if hops.retries.is_multiple_of(16) {
-            self.medium().pause();
-        }
-        Ok(())
-    }
-
-    /// What to say where following the leaves leads back to one before.
-    #[cold]
-    pub(super) fn circle(&self, leaf: Leaf) -> Error {
-        match self.heap.verify() {
-            Err(error) => error.into(),
-            Ok(()) => PoolError::corrupt(leaf.0, "leaves lead in a circle").into(),
+            self.count_restart(&mut walk, leaf)?;
         }
     }
 
@@ -266,7 +213,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The leaf where a key belongs, held, and whether the way from the root leads there directly.
     #[inline(always)]
     pub(super) fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         loop {
             let mut range = self.range_at(Goal::At(*probe))?;
             let mut is_posted = true;
@@ -277,9 +224,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 drop(held);
                 is_posted = false;
-                self.count_hop(&mut hops, range.leaf)?;
+                self.count_step(&mut walk, range.leaf)?;
             }
-            self.count_retry(&mut hops, range.leaf)?;
+            self.count_restart(&mut walk, range.leaf)?;
         }
     }
 

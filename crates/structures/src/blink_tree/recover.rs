@@ -17,12 +17,12 @@ use super::count::Count;
 use super::inner::{Entry, Goal};
 use super::key::{Probe, with_bytes};
 use super::layout::{
-    COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NEXT,
-    NODE_LOW, NodeHead, OPTIONS, ORDERED, PREFIX, ROOT, Record, SLOTS, SUMMED, UNSUMMED, USED,
-    child_at, is_word, separator_key, write_leaf_head,
+    COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NODE_LOW,
+    NodeHead, OPTIONS, ORDERED, PREFIX, ROOT, Record, SLOTS, SUMMED, UNSUMMED, USED, child_at,
+    is_word, separator_key, write_leaf_head,
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
-use super::ops::Hops;
+use super::walk::BoundedWalk;
 use crate::options::MapOptions;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -189,7 +189,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The leaf where a key belongs. Before others use the tree.
     fn leaf_of(&self, probe: &Probe<'_>) -> Result<Leaf> {
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         let mut leaf = self.leaf_at(Goal::At(*probe))?;
         loop {
             match self.stable(leaf, || self.right_of(leaf, probe))? {
@@ -197,7 +197,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 Some(Some(next)) => leaf = next,
                 None => return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into()),
             }
-            self.count_hop(&mut hops, leaf)?;
+            self.count_step(&mut walk, leaf)?;
         }
     }
 
@@ -231,26 +231,5 @@ impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
         // Flush and fence: the count, before the pool is marked as closed properly.
         // Redundant: if this is lost, the next `len` counts.
         medium.persist(at, WORD_LEN);
-    }
-}
-
-impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Visits every leaf from left to right, each at one moment; nobody may change the tree's shape.
-    pub(super) fn for_each_leaf(&self, mut visit: impl FnMut(Leaf)) -> Result<()> {
-        let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
-        loop {
-            let next = self.stable(leaf, || Leaf::linked(self.medium().load(leaf.0 + NEXT)))?;
-            visit(leaf);
-            self.heap.verify()?;
-            let next = match next {
-                None | Some(Leaf(0)) => return Ok(()),
-                Some(next) => next,
-            };
-            let [low, high] = [leaf, next].map(|leaf| self.medium().load(leaf.0 + LEAF_LOW));
-            if !self.is_ascending(low, high) {
-                return Err(self.circle(next));
-            }
-            leaf = next;
-        }
     }
 }

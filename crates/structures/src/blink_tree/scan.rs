@@ -12,7 +12,8 @@ use super::layout::{
     HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, is_word, slots_of,
 };
 use super::leaf::Leaf;
-use super::ops::{Hops, Payload};
+use super::ops::Payload;
+use super::walk::BoundedWalk;
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
@@ -192,7 +193,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let end = position(range.end_bound());
         let mut start = position(range.start_bound());
         let mut snapshot = Snapshot::empty();
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         'pinned: loop {
             let _pin = self.heap.pin();
             let (bytes, is_excluded) = match &start {
@@ -217,10 +218,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     match rest.map(|low| self.bound_bytes(low)) {
                         // Only what comes nearer to the end is no step in vain.
                         Some(low) if low[..] > *bytes => {
-                            hops = Hops::default();
+                            walk = BoundedWalk::default();
                             start = Bound::Included(low);
                         }
-                        _ => self.count_retry(&mut hops, leaf)?,
+                        _ => self.count_restart(&mut walk, leaf)?,
                     }
                     continue 'pinned;
                 }
@@ -296,14 +297,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let start = position(range.start_bound());
         let mut end = position(range.end_bound());
         let mut snapshot = Snapshot::empty();
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         loop {
             let _pin = self.heap.pin();
             let Some(leaf) = self.last_leaf_of(&end, &mut snapshot)? else {
-                self.count_retry(&mut hops, Leaf(0))?;
+                self.count_restart(&mut walk, Leaf(0))?;
                 continue;
             };
-            hops = Hops::default();
+            walk = BoundedWalk::default();
             let entries = &snapshot.entries[..snapshot.len];
             let to = self.end_in(entries, &end);
             for &(head, payload) in entries[..to].iter().rev() {
@@ -363,7 +364,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             Bound::Included(key) => (Goal::At(Probe::new::<K>(key)), false),
             Bound::Excluded(key) => (Goal::Before(Probe::new::<K>(key)), true),
         };
-        let mut hops = Hops::default();
+        let mut walk = BoundedWalk::default();
         let mut leaf = self.leaf_at(goal)?;
         if let Goal::At(probe) | Goal::Before(probe) = &goal {
             self.require_begun(leaf, probe)?;
@@ -383,7 +384,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(Some(leaf));
             }
             leaf = snapshot.next;
-            self.count_hop(&mut hops, leaf)?;
+            self.count_step(&mut walk, leaf)?;
         }
     }
 

@@ -13,9 +13,11 @@ use remanent_pmem::heap::Lane;
 use remanent_pmem::{LINE_LEN, Link, Medium, Word};
 
 use super::Core;
-use super::course::Damage;
-use super::layout::{DUMMY, Hint, Order, READY, SEGMENT_COUNT, SEGMENTS, target, to_dummy};
-use super::list::{Edge, RUN_MAX, level, parent};
+use super::damage::Damage;
+use super::layout::{
+    DUMMY, Hint, Order, READY, SEGMENT_COUNT, SEGMENTS, level, parent, target, to_dummy,
+};
+use super::list::{Edge, RUN_MAX};
 use super::seal::{seal_link, seal_word};
 use crate::stored::{Key, Stored};
 

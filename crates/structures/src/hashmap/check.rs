@@ -4,13 +4,14 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Link, Medium};
 
 use super::Core;
-use super::course::{Course, Damage};
+use super::damage::Damage;
+use super::entry::Found;
 use super::layout::{
     COUNT, DUMMY, GENERATION, OPTIONS, Order, READY, SEED, SEGMENTS, SWEPT, TAG, in_place,
     tag_generation, tag_order,
 };
-use super::list::Found;
 use super::seal::{is_link, open_word};
+use super::walk::Progress;
 use crate::Result;
 use crate::stored::{Key, Stored};
 use std::sync::atomic::Ordering;
@@ -69,7 +70,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         violations: &mut Vec<Violation>,
     ) -> Result<Option<u64>, Damage> {
         let (medium, bits) = (self.medium(), self.bits());
-        let mut course = Course::from_bucket::<K>(0, bits);
+        let mut progress = Progress::from_bucket::<K>(0, bits);
         let (mut at, mut link) = self.enter_slot(0, |link| link.load())?;
         // The bucket that `at` is the slot of, if it is one.
         let mut slot = Some(0);
@@ -82,17 +83,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 return Ok(None);
             }
             if link.has(DUMMY) {
-                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                let bucket = self.step_to_dummy(&mut progress, at, link)?;
                 (at, link) = self.enter_slot(bucket, |link| link.load())?;
                 linked += u64::from(link.has(READY));
                 slot = Some(bucket);
                 continue;
             }
             if link.is_null() {
-                self.step_to_end(&course, at)?;
+                self.step_to_end(&progress, at)?;
                 return Ok(Some(linked));
             }
-            let (node, tag) = self.step_to_node(&mut course, at, link)?;
+            let (node, tag) = self.step_to_node(&mut progress, at, link)?;
             let own = Link::at(medium, node).load();
             if slot.is_some_and(|bucket| Self::is_behind(bucket, link, tag_order(tag))) {
                 violations.push(Violation::new(at, "slot's hint is beyond the entry it leads to"));

@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use remanent_pmem::{Link, Medium};
 
 use super::Core;
-use super::course::{Course, Damage};
+use super::damage::Damage;
+use super::entry::Found;
 use super::layout::{DUMMY, GENERATION, ORDER_END, Order, SWEPT, tag_generation, tag_order};
-use super::list::{Edge, Found};
+use super::list::Edge;
 use super::seal::{open_word, seal_word};
+use super::walk::Progress;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -52,21 +54,21 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let medium = self.medium();
         let (from, bits) = (Order(cursor & (ORDER_END - 1)), self.bits());
         let (bucket, _, _) = self.start(from, bits)?;
-        let mut course = Course::from_bucket::<K>(bucket, bits);
+        let mut progress = Progress::from_bucket::<K>(bucket, bits);
         let (mut at, mut link) = self.enter_slot(bucket, |link| link.load_durable())?;
         let mut visited = 0;
         let mut last = from;
         loop {
             if link.has(DUMMY) {
-                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                let bucket = self.step_to_dummy(&mut progress, at, link)?;
                 (at, link) = self.enter_slot(bucket, |link| link.load_durable())?;
                 continue;
             }
             if link.is_null() {
-                self.step_to_end(&course, at)?;
+                self.step_to_end(&progress, at)?;
                 return Ok(0);
             }
-            let (node, tag) = self.step_to_node(&mut course, at, link)?;
+            let (node, tag) = self.step_to_node(&mut progress, at, link)?;
             let order = tag_order(tag);
             if visited >= limit && order > last {
                 return Ok(last.0 + 1);

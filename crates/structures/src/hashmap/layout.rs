@@ -41,7 +41,6 @@
 
 use remanent_pmem::{Medium, Word};
 
-use super::seal::seal_tag;
 use crate::stored::Stored;
 
 pub(super) const SEED: u64 = 0;
@@ -99,6 +98,19 @@ impl Order {
     pub(super) fn bucket_bits(self) -> u64 {
         (self.0 << 16).reverse_bits()
     }
+}
+
+/// Bits of a bucket's number when it was made: all entries behind its slot share them.
+#[inline(always)]
+pub(super) fn level(bucket: u64, bits_min: u32) -> u32 {
+    bits_min.max(64 - bucket.leading_zeros())
+}
+
+/// The bucket that `bucket` is split off from: its number without the highest bit.
+#[inline(always)]
+pub(super) fn parent(bucket: u64) -> u64 {
+    debug_assert!(bucket > 0, "bucket 0 is always linked");
+    bucket & !(1 << (63 - bucket.leading_zeros()))
 }
 
 /// A link to the dummy of `bucket`.
@@ -169,10 +181,10 @@ impl Hint {
 pub(super) const ORDER_BITS: u32 = 48;
 pub(super) const ORDER_END: u64 = 1 << ORDER_BITS;
 
-/// The word that holds the order and the generation of the node at `node`.
+/// The word of a node that holds its order and its generation, without its check.
 #[inline(always)]
-pub(super) fn tag(node: u64, order: Order, generation: u8) -> u64 {
-    seal_tag(node, order.0 << 16 | u64::from(generation) << 8)
+pub(super) fn tag(order: Order, generation: u8) -> u64 {
+    order.0 << 16 | u64::from(generation) << 8
 }
 
 #[inline(always)]

@@ -1,14 +1,15 @@
 //! Finding a place in the list.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 
 use remanent_pmem::{Link, Medium, Word};
 
 use super::Core;
-use super::course::{Course, Damage};
-use super::layout::{DUMMY, Hint, Order, redirect, tag_order, target};
+use super::damage::Damage;
+use super::entry::Found;
+use super::layout::{DUMMY, Hint, Order, level, redirect, tag_order, target};
 use super::seal::seal_link;
+use super::walk::Progress;
 use crate::stored::{Key, Stored};
 
 /// Marked nodes that one compare-exchange unlinks at most; bounds the suspects an operation needs.
@@ -79,13 +80,6 @@ enum Step {
     Match,
 }
 
-/// A node that was looked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
-    pub(super) node: u64,
-    pub(super) link: Word,
-}
-
 /// Where a search stops among nodes of the order it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
@@ -96,40 +90,6 @@ pub(super) enum Edge {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Offset of the slot of `bucket`, which is its dummy.
-    #[inline(always)]
-    pub(super) fn slot(&self, bucket: u64) -> u64 {
-        let (segment, index) = if bucket < 1 << K::BUCKET_BITS {
-            (0, bucket)
-        } else {
-            let top = 63 - bucket.leading_zeros();
-            (top - K::BUCKET_BITS + 1, bucket - (1 << top))
-        };
-        // Relaxed: stored before the number of bits that led to this bucket (Acquire in `bits`), or
-        // before the dummy link that names it.
-        self.segments[segment as usize].load(Ordering::Relaxed) + index * 8
-    }
-
-    /// Whether the first entry behind the slot of `bucket`, which is one of the order's buckets, lies
-    /// behind `order` for certain.
-    #[inline(always)]
-    pub(super) fn is_behind(bucket: u64, slot: Word, order: Order) -> bool {
-        Hint::in_slot(slot) > Hint::of(order, level(bucket, K::BUCKET_BITS)) && !slot.has(DUMMY)
-    }
-
-    /// Whether entries of this generation are still there.
-    #[inline(always)]
-    pub(super) fn is_alive(generation: u8, now: u8) -> bool {
-        // Wrapping: sweeping keeps all generations in the list within half the range.
-        generation.wrapping_sub(now) < 1 << 7
-    }
-
-    #[inline(always)]
-    pub(super) fn generation(&self) -> u8 {
-        // Acquire: pairs with the Release in `clear`, which follows the durable word.
-        self.generation.load(Ordering::Acquire) as u8
-    }
-
     /// Walks to the place of `order` for writing: every link on the way is durable when it is passed,
     /// so that what is linked there cannot be cut off by a crash.
     ///
@@ -190,11 +150,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<(), Damage> {
         let bits = self.bits();
         let (bucket, _, _) = self.start(order, bits)?;
-        let mut course = Course::from_start::<K>(order, bucket, bits);
+        let mut progress = Progress::from_start::<K>(order, bucket, bits);
         let (mut at, mut link) = self.enter_slot(bucket, |link| link.load_durable())?;
         loop {
             if link.has(DUMMY) {
-                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                let bucket = self.step_to_dummy(&mut progress, at, link)?;
                 if Order::of_bucket(bucket) > order {
                     return Ok(());
                 }
@@ -202,9 +162,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 continue;
             }
             if link.is_null() {
-                return self.step_to_end(&course, at);
+                return self.step_to_end(&progress, at);
             }
-            let (node, tag) = self.step_to_node(&mut course, at, link)?;
+            let (node, tag) = self.step_to_node(&mut progress, at, link)?;
             if tag_order(tag) > order {
                 return Ok(());
             }
@@ -228,7 +188,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Place, Damage> {
         let bits = self.bits();
         let (start, _, _) = self.start(order, bits)?;
-        let mut course = Course::from_start::<K>(order, start, bits);
+        let mut progress = Progress::from_start::<K>(order, start, bits);
         let (mut link_at, mut link) = self.enter_slot(start, |link| link.load_durable())?;
         let mut bucket = Some(start);
         // Where `next` was found: behind the run.
@@ -238,7 +198,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut overflow = false;
         loop {
             if next.has(DUMMY) {
-                let dummy = self.step_to_dummy(&mut course, next_at, next)?;
+                let dummy = self.step_to_dummy(&mut progress, next_at, next)?;
                 if Order::of_bucket(dummy) > order {
                     break;
                 }
@@ -253,10 +213,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 break;
             }
             if next.is_null() {
-                self.step_to_end(&course, next_at)?;
+                self.step_to_end(&progress, next_at)?;
                 break;
             }
-            let (node, tag) = self.step_to_node(&mut course, next_at, next)?;
+            let (node, tag) = self.step_to_node(&mut progress, next_at, next)?;
             let own = Link::at(self.medium(), node).load_durable();
             if self.is_gone(node, own)? {
                 if tag_order(tag) > order {
@@ -283,17 +243,4 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         Ok(Place { link_at, link, bucket, run_len, next, found, overflow })
     }
-}
-
-/// Bits of a bucket's number when it was made: all entries behind its slot share them.
-#[inline(always)]
-pub(super) fn level(bucket: u64, bits_min: u32) -> u32 {
-    bits_min.max(64 - bucket.leading_zeros())
-}
-
-/// The bucket that `bucket` is split off from: its number without the highest bit.
-#[inline(always)]
-pub(super) fn parent(bucket: u64) -> u64 {
-    debug_assert!(bucket > 0, "bucket 0 is always linked");
-    bucket & !(1 << (63 - bucket.leading_zeros()))
 }

@@ -18,7 +18,7 @@
 //!
 //! # Damage
 //!
-//! Every walk ends, with an error if what it meets cannot have been written (`course.rs`). Values of more than 8 bytes
+//! Every walk ends, with an error if what it meets cannot have been written (`walk.rs`). Values of more than 8 bytes
 //! have a checksum that is compared when they are read; what `insert`, `put`, `update` and `discard` replace or remove is
 //! not read, so that a damaged value can be replaced. See `docs/recovery.md` for what reading cannot notice.
 //!
@@ -30,7 +30,8 @@
 
 mod buckets;
 mod check;
-mod course;
+mod damage;
+mod entry;
 mod iterate;
 mod layout;
 mod list;
@@ -38,6 +39,7 @@ mod multi;
 mod ops;
 mod recover;
 mod seal;
+mod walk;
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -54,20 +56,10 @@ pub use multi::HashMultiMap;
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
 use crate::iterate::copies;
+use crate::map::map_of;
 use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
-use crate::{Error, Result};
-
-/// What becomes of an entry; see [`HashMap::modify`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<T> {
-    /// It stays as it is, present or absent.
-    Keep,
-    /// It gets this value.
-    Put(T),
-    /// It is removed, if there was one.
-    Remove,
-}
+use crate::{Change, Error, Result};
 
 /// A map in persistent memory, shared by any number of threads.
 ///
@@ -392,6 +384,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         self.core.check()
     }
 }
+
+map_of!(HashMap);
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Clone for HashMap<K, V, M> {
     fn clone(&self) -> Self {

@@ -8,8 +8,9 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Link, Mapped, Medium, Pool};
 
 use super::Core;
+use super::entry::Found;
 use super::layout::{Order, tag_generation};
-use super::list::{Edge, Found};
+use super::list::Edge;
 use super::ops::Attempt;
 use crate::options::MapOptions;
 use crate::stored::{Key, Stored};

@@ -1,20 +1,22 @@
 //! Reading and changing entries.
 
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 
 use remanent_pmem::heap::{Block, Lane, Suspect};
-use remanent_pmem::{Dirty, Durable, Fresh, Frozen, Link, Medium, Word};
+use remanent_pmem::{Dirty, Durable, Fresh, Link, Medium, Word};
 
-use super::course::{Course, Damage};
+use super::Core;
+use super::damage::Damage;
+use super::entry::Found;
 use super::layout::{
     DUMMY, GONE, LEN_MAX, Order, Shape, TAG, VALUE, VERSION, in_place, redirect, tag,
     tag_generation, tag_order, target,
 };
-use super::list::{Edge, Found, Place, RUN_MAX};
-use super::seal::{entry_sum, seal_link};
-use super::{Change, Core};
+use super::list::{Edge, Place, RUN_MAX};
+use super::seal::{entry_sum, seal_link, seal_tag};
+use super::walk::Progress;
 use crate::stored::{Key, Stored};
-use crate::{Error, Result};
+use crate::{Change, Error, Result};
 
 /// Times that a thread tries to unlink what it has removed, when others change what is around it. Damage must not make
 /// it go on for ever; and who does not succeed leaves it to whoever comes by.
@@ -31,11 +33,6 @@ pub(super) enum Attempt {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    #[inline(always)]
-    pub(super) fn hash(&self, key: &K) -> u64 {
-        key.hash(self.seed)
-    }
-
     #[inline]
     pub(super) fn get_with<R>(
         &self,
@@ -66,10 +63,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if Self::is_behind(bucket, link, order) {
             return Ok(None);
         }
-        let mut course = Course::from_start::<K>(order, bucket, bits);
+        let mut progress = Progress::from_start::<K>(order, bucket, bits);
         loop {
             if link.has(DUMMY) {
-                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                let bucket = self.step_to_dummy(&mut progress, at, link)?;
                 if Order::of_bucket(bucket) > order {
                     return Ok(None);
                 }
@@ -77,10 +74,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 continue;
             }
             if link.is_null() {
-                self.step_to_end(&course, at)?;
+                self.step_to_end(&progress, at)?;
                 return Ok(None);
             }
-            let (node, tag) = self.step_to_node(&mut course, at, link)?;
+            let (node, tag) = self.step_to_node(&mut progress, at, link)?;
             if tag_order(tag) > order {
                 return Ok(None);
             }
@@ -99,38 +96,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             }
             self.check_link(node, own)?;
             (at, link) = (node, own);
-        }
-    }
-
-    /// Reads the value of an entry that was found.
-    #[inline(always)]
-    pub(super) fn value(&self, found: Found) -> Result<Value<'_>, Damage> {
-        let tag = if in_place::<V>() { 0 } else { self.medium().load(found.node + TAG) };
-        self.value_in(found, tag, &self.shape(found.node)?)
-    }
-
-    /// The same of an entry whose tag and shape are known.
-    #[inline(always)]
-    fn value_in(&self, found: Found, tag: u64, shape: &Shape) -> Result<Value<'_>, Damage> {
-        let medium = self.medium();
-        if !in_place::<V>() {
-            // SAFETY: the value of a published node never changes, and the node is not freed while
-            // the lane that every caller holds is held; the view does not outlive it.
-            let range = unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
-            let bytes = medium.view(range);
-            self.check_sum(found.node, tag, shape, &bytes)?;
-            return Ok(Value::Bytes(bytes));
-        }
-        let mut own = found.link;
-        loop {
-            let word = medium.load(found.node + VALUE);
-            // A value and its link's tag change together: an equal tag on both sides of the read means
-            // that the value belongs to the clean link, and so is durable.
-            let after = Link::at(medium, found.node).load_durable();
-            if after.tag() == own.tag() {
-                return Ok(Value::Word(word.to_le_bytes()));
-            }
-            own = after;
         }
     }
 
@@ -284,7 +249,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         match exchanged {
             Ok(_) => {
                 if dirty != 0 {
-                    Link::at(medium, found.node).settle(new_link.with(dirty));
+                    Link::at(medium, found.node).help(new_link.with(dirty));
                 }
                 Attempt::Done
             }
@@ -450,7 +415,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if in_place::<V>() {
             node.write_word(VALUE, value_word(value));
         }
-        let tag = tag(block.offset, order, generation);
+        let tag = seal_tag(block.offset, tag(order, generation));
         if !in_place::<V>() && self.is_summed {
             shape.sum = value.with_bytes(|bytes| entry_sum(tag, bytes));
         }
@@ -485,34 +450,6 @@ fn with_next_version(link: Word) -> Word {
 fn give_back<M: Medium>(lane: &mut Lane<'_, M>, node: Fresh<'_, u64, Durable, M>) {
     let len = node.len();
     lane.give_back(Block { offset: node.into_raw(), len });
-}
-
-/// A value read from an entry.
-pub(super) enum Value<'m> {
-    Word([u8; 8]),
-    Bytes(Cow<'m, [u8]>),
-}
-
-impl Value<'_> {
-    /// The value, when it has at most 8 bytes.
-    #[inline(always)]
-    fn word(&self) -> Option<u64> {
-        match self {
-            Value::Word(bytes) => Some(u64::from_le_bytes(*bytes)),
-            Value::Bytes(_) => None,
-        }
-    }
-
-    #[inline(always)]
-    pub(super) fn with<V: Stored + ?Sized, R>(&self, use_value: impl FnOnce(&V) -> R) -> R {
-        match self {
-            Value::Word(bytes) => {
-                let len = V::LEN.map_or(8, |len| len as usize).min(8);
-                V::with_stored(&bytes[..len], use_value)
-            }
-            Value::Bytes(bytes) => V::with_stored(bytes, use_value),
-        }
-    }
 }
 
 #[inline(always)]

@@ -9,13 +9,14 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Link, Medium};
 
 use super::Core;
-use super::course::{Course, Damage};
+use super::damage::Damage;
 use super::iterate::{Sweep, UNKNOWN};
 use super::layout::{
     COUNT, DUMMY, GENERATION, OPTIONS, Order, SEED, SEED_CHECK, SEGMENT_COUNT, SEGMENTS, SUMMED,
     SWEPT, TAG, redirect, tag_order, target,
 };
 use super::seal::{is_tag, open_word, seal_link, seal_word};
+use super::walk::Progress;
 use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -180,13 +181,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         let (order, bits) = (tag_order(tag), self.bits());
         let (start, mut at, mut link) = self.start(order, bits)?;
-        let mut course = Course::from_bucket::<K>(start, bits);
+        let mut progress = Progress::from_bucket::<K>(start, bits);
         loop {
             // Flush: fenced by the heap, before it forgets that the block was doubtful.
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(at, 8);
             if link.has(DUMMY) {
-                let bucket = self.step_to_dummy(&mut course, at, link)?;
+                let bucket = self.step_to_dummy(&mut progress, at, link)?;
                 if Order::of_bucket(bucket) > order {
                     return Ok(false);
                 }
@@ -194,10 +195,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 continue;
             }
             if link.is_null() {
-                self.step_to_end(&course, at)?;
+                self.step_to_end(&progress, at)?;
                 return Ok(false);
             }
-            let (node, node_tag) = self.step_to_node(&mut course, at, link)?;
+            let (node, node_tag) = self.step_to_node(&mut progress, at, link)?;
             if tag_order(node_tag) > order {
                 return Ok(false);
             }

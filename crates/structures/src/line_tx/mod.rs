@@ -64,14 +64,13 @@
 //! own transaction waits for itself. The first use of an object after its root was opened costs a flush and a
 //! fence more, and who uses it at that moment too, also to read, waits for that.
 
-mod bounded_buffer;
-mod cell;
 mod check;
 mod counters;
 mod layout;
 mod ops;
 mod recover;
 mod shared;
+mod value;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -82,10 +81,9 @@ use remanent_pmem::heap::{Heap, Violation};
 use remanent_pmem::persistent::{bytes_of, read_shared};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
 
-pub use self::bounded_buffer::{BoundedBuffer, BoundedBufferHandle, BoundedBufferShared};
-pub use self::cell::LineCell;
 pub use self::counters::{Counters, CountersHandle, CountersShared};
 pub use self::shared::{SharedTx, TxArray};
+pub use self::value::TxValue;
 
 pub(crate) use self::layout::Form;
 pub(crate) use self::ops::{commit, recover_version};

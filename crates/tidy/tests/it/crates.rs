@@ -11,23 +11,31 @@ use crate::assert_none;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
     ("remanent-blockdev", &["remanent-pmem", "remanent-structures"]),
-    ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
+    ("remanent-sockets", &[]),
+    ("remanent-nbd", &["remanent-sockets"]),
+    ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-sockets"]),
     ("remanent-sqlite", &["remanent-pmem", "remanent-blockdev"]),
+    ("remanent", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
     (
-        "remanent",
+        "remanent-crashtest",
         &[
+            "remanent",
             "remanent-pmem",
             "remanent-crashsim",
             "remanent-structures",
             "remanent-blockdev",
             "remanent-server",
         ],
+    ),
+    (
+        "remanent-cli",
+        &["remanent", "remanent-crashsim", "remanent-crashtest", "remanent-nbd", "remanent-server"],
     ),
     (
         "remanent-bench",
@@ -102,9 +110,13 @@ fn every_crate_obeys_the_workspace_lints() {
 #[test]
 fn structures_have_the_same_files() {
     let crates = workspace().join("crates");
+    let papers = crates.join("structures/src/papers");
     let mut structures = vec![crates.join("pmem/src/heap")];
-    structures.extend(entries(&crates.join("structures/src")).into_iter().filter(|e| e.is_dir()));
-    assert!(structures.len() > 1, "no structure found");
+    for folder in [&crates.join("structures/src"), &papers] {
+        let folders = entries(folder).into_iter().filter(|entry| entry.is_dir());
+        structures.extend(folders.filter(|structure| *structure != papers));
+    }
+    assert!(structures.len() > 2, "no structure found");
     let wrong: Vec<String> = structures
         .iter()
         .flat_map(|structure| STRUCTURE_FILES.map(|file| structure.join(file)))

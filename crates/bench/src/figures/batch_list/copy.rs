@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use remanent_pmem::{Durability, Emulation, Medium, PAGE_LEN, Pool};
-use remanent_structures::batch_list::{AppendList, BatchList};
+use remanent_structures::batch_list::BatchList;
+use remanent_structures::papers::AppendList;
 use remanent_structures::{BatchMap, BatchOptions};
 
 use crate::Setup;

@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use remanent_pmem::{Durability, Emulation, Latency, Medium, Pool};
-use remanent_structures::batch_list::{
-    AppendList, BatchList, ChangeList, FlushAlwaysList, LogList, TableList,
-};
+use remanent_structures::batch_list::{BatchList, ChangeList, LogList};
+use remanent_structures::papers::{AppendList, FlushAlwaysList, TableList};
 use remanent_structures::{BatchMap, BatchOptions};
 
 use crate::Setup;

@@ -1,0 +1,245 @@
+//! Maps: of words, and of bytes.
+
+use std::ops::ControlFlow;
+
+use remanent_pmem::Pool;
+use remanent_structures::papers::BpTree;
+use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, Result};
+
+use super::content::{Answer, Content, Step, Values};
+use super::{Answers, Subject};
+
+const ROOT: &str = "tested";
+const WORDS: Content = Content { changes: true, values: Values::Word };
+const BYTES: Content = Content { changes: true, values: Values::Bytes { long: 70_000 } };
+const WORDS_UNPROTECTED: Option<&str> = Some("words of eight bytes");
+
+/// A map from numbers to what belongs under them.
+trait Entries {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>>;
+    fn put(&self, number: u64, value: &[u8]) -> Result<()>;
+    fn remove(&self, number: u64) -> Result<()>;
+    /// Visits entries until `visit` says that it is enough; a key that belongs to no number is `None`.
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()>;
+}
+
+/// A map under a root: how it is created, and how it is opened.
+struct MapSubject {
+    name: &'static str,
+    content: Content,
+    unprotected: Option<&'static str>,
+    create: fn(&Pool) -> Result<Box<dyn Entries>>,
+    open: fn(&Pool) -> Result<Box<dyn Entries>>,
+}
+
+pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
+    let maps = [
+        MapSubject {
+            name: "hashmap",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Bytes(HashMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Bytes(HashMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "hashmap-words",
+            content: WORDS,
+            unprotected: WORDS_UNPROTECTED,
+            create: |pool| Ok(Box::new(Words(HashMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Words(HashMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "multimap",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Multi(HashMultiMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Multi(HashMultiMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "blink-tree",
+            content: Content { values: Values::Bytes { long: 60_000 }, ..BYTES },
+            unprotected: None,
+            create: |pool| Ok(Box::new(Bytes(BlinkTree::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Bytes(BlinkTree::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "blink-tree-words",
+            content: WORDS,
+            unprotected: WORDS_UNPROTECTED,
+            create: |pool| Ok(Box::new(Words(BlinkTree::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Words(BlinkTree::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "bptree-words",
+            content: WORDS,
+            unprotected: WORDS_UNPROTECTED,
+            create: |pool| Ok(Box::new(Words(BpTree::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Words(BpTree::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "batch-map",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Bytes(BatchMap::create(pool, ROOT, batches())?))),
+            open: |pool| Ok(Box::new(Bytes(BatchMap::open(pool, ROOT, batches())?))),
+        },
+    ];
+    maps.into_iter().map(|map| Box::new(map) as Box<dyn Subject>).collect()
+}
+
+fn batches() -> BatchOptions {
+    BatchOptions::without_thread()
+}
+
+impl MapSubject {
+    fn apply(&self, map: &dyn Entries, step: Step) -> Result<()> {
+        match step {
+            Step::Put(number, version) => map.put(number, &self.content.value(number, version)),
+            Step::Remove(number) => map.remove(number),
+        }
+    }
+}
+
+impl Subject for MapSubject {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn unprotected(&self) -> Option<&'static str> {
+        self.unprotected
+    }
+
+    fn fill(&self, pool: &Pool) -> anyhow::Result<()> {
+        let map = (self.create)(pool)?;
+        Ok(self.content.fill().try_for_each(|step| self.apply(&*map, step))?)
+    }
+
+    fn change(&self, pool: &Pool) -> anyhow::Result<()> {
+        let map = (self.open)(pool)?;
+        Ok(self.content.change().try_for_each(|step| self.apply(&*map, step))?)
+    }
+
+    fn read(&self, pool: &Pool) -> anyhow::Result<Answers> {
+        let map = (self.open)(pool)?;
+        let mut answers = Answers::default();
+        for number in self.content.asked() {
+            match map.get(number) {
+                Ok(found) => self.content.judge(number, found.as_deref(), &mut answers),
+                Err(error) => answers.note(Answer::Error, || error.to_string()),
+            }
+        }
+        let mut walk = self.content.walk();
+        let walked = map.walk(&mut |number, value| walk.meet(number, value, &mut answers));
+        walk.end(walked.err().map(|error| error.to_string()), &mut answers);
+        Ok(answers)
+    }
+
+    fn write(&self, pool: &Pool) {
+        if let Ok(map) = (self.open)(pool) {
+            for step in self.content.write() {
+                let _ = self.apply(&*map, step);
+            }
+        }
+    }
+}
+
+/// Keys of 5 to 34 bytes.
+fn key_of(number: u64) -> Vec<u8> {
+    let mut key = format!("key {number}").into_bytes();
+    key.resize(key.len() + (number % 6 * 5) as usize, b'.');
+    key
+}
+
+fn number_of(key: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(key).ok()?.strip_prefix("key ")?;
+    let number = text.trim_end_matches('.').parse().ok()?;
+    (key_of(number) == key).then_some(number)
+}
+
+/// Keys and values of bytes.
+struct Bytes<T>(T);
+
+impl<T: Map<[u8], [u8]>> Entries for Bytes<T> {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        self.0.get(&key_of(number))
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        self.0.put(&key_of(number), value).map(|_| ())
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        self.0.discard(&key_of(number)).map(|_| ())
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        self.0.for_each(|key, value| flow(visit(number_of(key), value)))
+    }
+}
+
+/// Keys and values of eight bytes.
+struct Words<T>(T);
+
+/// Keys far from each other, so that ordered maps are not filled from one end.
+const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Its inverse: `STRIDE * INVERSE` is 1 modulo 2^64.
+const INVERSE: u64 = 0xf1de_83e1_9937_733d;
+const _: () = assert!(STRIDE.wrapping_mul(INVERSE) == 1);
+
+impl<T: Map<u64, u64>> Entries for Words<T> {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let found = self.0.get(&number.wrapping_mul(STRIDE))?;
+        Ok(found.map(|value| value.to_le_bytes().to_vec()))
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        let value = u64::from_le_bytes(value.try_into().expect("values are words"));
+        self.0.put(&number.wrapping_mul(STRIDE), &value).map(|_| ())
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        self.0.discard(&number.wrapping_mul(STRIDE)).map(|_| ())
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        self.0.for_each(|key, value| {
+            flow(visit(Some(key.wrapping_mul(INVERSE)), &value.to_le_bytes()))
+        })
+    }
+}
+
+/// Keys of bytes, each with one value, in a map that may have several.
+struct Multi(HashMultiMap<[u8], [u8]>);
+
+impl Entries for Multi {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let mut found = self.0.get_all(&key_of(number))?;
+        // Two values are as wrong as another one: neither is what was stored.
+        Ok(if found.len() > 1 { Some(found.concat()) } else { found.pop() })
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        self.0.remove_all(&key_of(number))?;
+        self.0.insert(&key_of(number), value)
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        self.0.remove_all(&key_of(number)).map(|_| ())
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        let (mut cursor, mut goes_on) = (0, true);
+        loop {
+            cursor = self.0.scan(cursor, 64, |key, value| {
+                goes_on = goes_on && visit(number_of(key), value);
+            })?;
+            if cursor == 0 || !goes_on {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn flow(goes_on: bool) -> ControlFlow<()> {
+    if goes_on { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}

@@ -1,0 +1,58 @@
+//! A key whose hashes collide and whose nodes are small.
+
+use remanent_pmem::Medium;
+use remanent_structures::{Key, OrderedKey, Stored};
+
+/// A key of a map that begins with eight buckets, and whose hash makes small keys collide; and of trees whose nodes
+/// have four entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TestKey(pub(crate) u64);
+
+/// Low bits are the bucket. Three keys have one hash, in the very first bucket, and two another; the
+/// others begin in bucket 1 and are told apart as the map grows, two of them exactly where a bucket
+/// begins, or will begin.
+const HASHES: [u64; 8] = [0x18, 0x18, 0x18, 0x11, 0x01, 0x09, 0x3d, 0x3d];
+
+impl Stored for TestKey {
+    const LEN: Option<u32> = Some(8);
+
+    fn type_name() -> String {
+        "TestKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0.to_le_bytes())
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(bytes, |key| use_value(&TestKey(*key)))
+    }
+}
+
+impl Key for TestKey {
+    const BUCKET_BITS: u32 = 3;
+
+    fn hash(&self, _seed: u64) -> u64 {
+        match HASHES.get(self.0 as usize) {
+            // The bucket is the low bits of the hash reversed.
+            Some(&hash) => hash.reverse_bits(),
+            None => self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20),
+        }
+    }
+
+    fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
+        medium.load(offset) == self.0
+    }
+}
+
+impl OrderedKey for TestKey {
+    const NODE_ENTRIES_MAX: usize = 4;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_ordered(use_bytes)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        u64::from_ordered(bytes, |key| use_key(&TestKey(*key)))
+    }
+}

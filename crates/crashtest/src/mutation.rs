@@ -1,0 +1,100 @@
+//! Every flush and fence left out in turn: does any scenario notice?
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use remanent_crashsim::{Fate, Mutant, Mutation, Site, Sources};
+
+use crate::scenario::Scenario;
+
+/// How far a mutation run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress<'a> {
+    /// The scenario at work.
+    pub scenario: &'a str,
+    /// Sites met so far.
+    pub met: usize,
+    /// Mutants killed so far.
+    pub killed: usize,
+}
+
+/// Paths of everything whose flushes and fences can be left out.
+pub const SOURCES: [&str; 3] = ["pmem/src/", "structures/src/", "blockdev/src/"];
+
+/// What becomes of a flush or fence whose source says why it could be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redundant {
+    /// It is left out as any other, in all scenarios if the source is right.
+    Tried,
+    /// The source is believed: most of the time goes into those that no scenario notices.
+    Believed,
+}
+
+/// Leaves out each flush and each fence that the scenarios meet in source files whose path contains
+/// one of `paths`, in all scenarios that meet it until one of them breaks.
+///
+/// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
+/// Each scenario explores `seeds` seeds, times its weight. `observer` may break off.
+pub fn mutate(
+    paths: &[&str],
+    scenarios: &[Scenario],
+    seeds: u64,
+    jobs: usize,
+    redundant: Redundant,
+    mut observer: impl FnMut(Progress<'_>) -> ControlFlow<()>,
+) -> Mutation {
+    let is_ours = |site: &Site| paths.iter().any(|path| site.file.contains(path));
+    let sources = sources();
+    let is_tried = |site: &Site| redundant == Redundant::Tried || sources.reason(site).is_none();
+    let mut killed: Vec<Mutant> = Vec::new();
+    let mut met: BTreeSet<Site> = BTreeSet::new();
+    for scenario in scenarios {
+        let mut config = scenario.config.clone();
+        (config.seeds, config.jobs, config.violations_max) = (0..seeds * scenario.weight, jobs, 1);
+        let sites = scenario.explore(&config, |_| ControlFlow::Continue(())).sites;
+        met.extend(sites.iter().filter(|site| is_ours(site)));
+        for site in sites {
+            if !is_ours(&site)
+                || !is_tried(&site)
+                || killed.iter().any(|mutant| mutant.site == site)
+            {
+                continue;
+            }
+            let progress =
+                Progress { scenario: scenario.name, met: met.len(), killed: killed.len() };
+            if observer(progress).is_break() {
+                return finish(killed, &met, &sources);
+            }
+            config.sim.mutant = Some(site);
+            let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
+            if let Some(violation) = report.violations.into_iter().next() {
+                let (broken, seed) = (violation.broken, violation.seed);
+                let what = format!("{}: {}", scenario.name, violation.what);
+                killed.push(Mutant { site, fate: Fate::Killed { broken, seed, what } });
+            }
+        }
+    }
+    finish(killed, &met, &sources)
+}
+
+fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>, sources: &Sources) -> Mutation {
+    let mut mutants = killed;
+    for &site in met {
+        if mutants.iter().all(|mutant| mutant.site != site) {
+            let fate = match sources.reason(&site) {
+                Some(reason) => Fate::Explained { reason },
+                None => Fate::Survived,
+            };
+            mutants.push(Mutant { site, fate });
+        }
+    }
+    mutants.sort_by_key(|mutant| mutant.site);
+    Mutation { mutants }
+}
+
+/// The source texts in which survivors may be explained.
+fn sources() -> Sources {
+    let texts = remanent_pmem::SOURCES.iter().chain(remanent_structures::SOURCES);
+    let texts = texts.chain(remanent_blockdev::SOURCES);
+    texts.fold(Sources::new(), |sources, (path, text)| sources.file(path, text))
+}

@@ -1,0 +1,601 @@
+//! The B-link tree, of nodes so small that a few operations divide and join them.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
+use remanent_pmem::{Medium, Pool};
+use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, OrderedMap, Stored};
+
+use crate::answer::{Answer, answer, is_refused};
+use crate::pools::{Open, must_be_empty};
+use crate::presets::OVERHEAD;
+
+/// What keys and values of a tree are, by their numbers.
+pub(crate) trait Form: Sync + 'static {
+    type K: OrderedKey;
+    type V: Stored + ?Sized;
+    /// Length of a pool that a tree of some dozens of entries fills.
+    const SIZE_FULL: u64;
+
+    fn key(number: u64) -> Self::K;
+    fn key_number(key: &Self::K) -> u64;
+    fn value(number: u64) -> <Self::V as ToOwned>::Owned;
+    fn value_number(value: &Self::V) -> u64;
+}
+
+/// Words that lie in the leaves.
+#[derive(Clone, Debug)]
+pub(crate) struct Words;
+
+/// Keys that begin alike, and values of several lengths, in records.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts;
+
+/// A key of few entries a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WordKey(u64);
+
+/// As [`WordKey`], of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TextKey(Vec<u8>);
+
+const NODE_ENTRIES_MAX: usize = 4;
+/// Values from here on are there from the start.
+const BASE_VALUE: u64 = 500;
+/// What is left in two leaves under the first node, when 25 keys were added and [`THINNED`] removed.
+const LONELY: [u64; 2] = [3, 9];
+/// Keys beside [`LONELY`] ones in their leaves.
+pub(crate) const THINNED: [u64; 4] = [4, 5, 10, 11];
+const TEXT_BEGINNING: &str = "a common beginning ";
+const TEXT_END: &str = "/and more";
+
+impl Stored for WordKey {
+    const LEN: Option<u32> = Some(8);
+
+    fn type_name() -> String {
+        "WordKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_bytes(use_bytes)
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(bytes, |key| use_value(&WordKey(*key)))
+    }
+}
+
+impl Key for WordKey {}
+
+impl OrderedKey for WordKey {
+    const NODE_ENTRIES_MAX: usize = NODE_ENTRIES_MAX;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with_ordered(use_bytes)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        u64::from_ordered(bytes, |key| use_key(&WordKey(*key)))
+    }
+}
+
+impl Stored for TextKey {
+    const LEN: Option<u32> = None;
+
+    fn type_name() -> String {
+        "TextKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        use_value(&TextKey(bytes.to_vec()))
+    }
+}
+
+impl Key for TextKey {}
+
+impl OrderedKey for TextKey {
+    const NODE_ENTRIES_MAX: usize = NODE_ENTRIES_MAX;
+
+    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        use_bytes(&self.0)
+    }
+
+    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R {
+        use_key(&TextKey(bytes.to_vec()))
+    }
+}
+
+impl Form for Words {
+    type K = WordKey;
+    type V = u64;
+    // The heap's header, leaves, nodes.
+    const SIZE_FULL: u64 = (OVERHEAD + 3) << 16;
+
+    fn key(number: u64) -> WordKey {
+        WordKey(number)
+    }
+
+    fn key_number(key: &WordKey) -> u64 {
+        key.0
+    }
+
+    fn value(number: u64) -> u64 {
+        number
+    }
+
+    fn value_number(value: &u64) -> u64 {
+        *value
+    }
+}
+
+impl Form for Texts {
+    type K = TextKey;
+    type V = [u8];
+    // As for words; separators, and records of some lengths.
+    const SIZE_FULL: u64 = (OVERHEAD + 10) << 16;
+
+    fn key(number: u64) -> TextKey {
+        // Every third is the beginning of others; heads differ behind a common beginning, or not at all.
+        let end = if number.is_multiple_of(3) { "" } else { TEXT_END };
+        TextKey(format!("{TEXT_BEGINNING}{:03}{end}{}", number / 4, number % 4).into_bytes())
+    }
+
+    fn key_number(key: &TextKey) -> u64 {
+        let number = || {
+            let text = str::from_utf8(&key.0).ok()?.strip_prefix(TEXT_BEGINNING)?;
+            let (rest, last) = text.split_at_checked(text.len().checked_sub(1)?)?;
+            let group: u64 = rest.strip_suffix(TEXT_END).unwrap_or(rest).parse().ok()?;
+            Some(group * 4 + last.parse::<u64>().ok()?)
+        };
+        number().filter(|&number| Self::key(number) == *key).unwrap_or(u64::MAX)
+    }
+
+    fn value(number: u64) -> Vec<u8> {
+        // Values that are there from the start are long: some dozens fill a chunk.
+        let len = 8 + number as usize % 4 * 20 + if number < BASE_VALUE { 0 } else { 1_000 };
+        number.to_le_bytes().into_iter().cycle().take(len).collect()
+    }
+
+    fn value_number(value: &[u8]) -> u64 {
+        let number = value.first_chunk().map_or(u64::MAX, |bytes| u64::from_le_bytes(*bytes));
+        if Self::value(number) == value { number } else { u64::MAX }
+    }
+}
+
+/// A tree, and how it is prepared.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree<F> {
+    /// Keys that operations are about.
+    pub(crate) keys: Range<u64>,
+    /// Keys that are there from the start.
+    pub(crate) base: Range<u64>,
+    /// Whether a tree before this one has left its nodes in the same memory.
+    pub(crate) inherited: bool,
+    /// Keys of those that are removed again before the start.
+    pub(crate) thinned: &'static [u64],
+    /// Whether all of them are.
+    pub(crate) cleared: bool,
+    /// Whether the tree is closed and opened before the start.
+    pub(crate) reopened: bool,
+    /// Whether its count was lost then, as a crash loses it.
+    pub(crate) uncounted: bool,
+    /// What operations are drawn from.
+    pub(crate) mix: Mix,
+    /// Length beyond which the pool does not grow.
+    pub(crate) size_max: u64,
+    pub(crate) form: PhantomData<F>,
+}
+
+/// Which operations occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Everything.
+    All,
+    /// What concerns one entry: everything that threads do as one step.
+    Entries,
+    /// Mostly insertions.
+    Growth,
+    /// Mostly sorted entries, loaded behind the others. Nothing is removed: then each load is one step.
+    Loads,
+    /// Mostly removals.
+    Decay,
+    /// Visits of ranges beside what concerns one entry: threads do that, too, but not as one step.
+    Visits,
+    /// Much `clear`.
+    Clears,
+    /// Sorted entries loaded behind the others, changes of the same leaves, and counts.
+    Tail,
+    /// New keys, and removals of [`LONELY`] ones: nearly each changes the tree's shape.
+    Shape,
+}
+
+/// One operation of the tree.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    Insert(u64, u64),
+    Put(u64, u64),
+    Update(u64, u64),
+    Remove(u64),
+    /// Adds one, from zero on; removes what comes to a multiple of four.
+    Count(u64),
+    Get(u64),
+    /// All entries of a range, forwards or backwards.
+    Range(Range<u64>, bool),
+    /// Loads two or three entries behind the last one, as one leaf, if there is one.
+    Append(u64),
+    /// Loads so many entries from this key on, in their order.
+    Load(u64, u64),
+    Clear,
+    Len,
+    /// Looks whether entries can be counted. How many there are while others write, nothing says.
+    Size,
+    /// Looks whether what is visited of a range, forwards or backwards, is in order.
+    Visit(Range<u64>, bool),
+}
+
+/// What can be observed of the tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Entries {
+    /// `None`: those that are there from the start.
+    entries: Option<BTreeMap<u64, u64>>,
+}
+
+/// Where the header of a tree has its count, and what it is when that is lost.
+const COUNT: (u64, u64) = (ChunkId(DATA_FIRST).offset() + 8, u64::MAX);
+
+/// The value that a key has from the start.
+fn base_value(key: u64) -> u64 {
+    BASE_VALUE + key
+}
+
+impl<F: Form> Tree<F> {
+    fn base_entries(&self) -> BTreeMap<u64, u64> {
+        let is_there = |key: &u64| !self.cleared && !self.thinned.contains(key);
+        self.base.clone().filter(is_there).map(|key| (key, base_value(key))).collect()
+    }
+
+    /// The greatest number of a key that is there.
+    fn last_number(&self, tree: &TestTree<F>) -> remanent_structures::Result<Option<u64>> {
+        let mut last = None;
+        tree.for_each(|key, _| {
+            last = last.max(Some(F::key_number(key)));
+            ControlFlow::Continue(())
+        })?;
+        Ok(last)
+    }
+
+    fn model_entries(entries: &mut BTreeMap<u64, u64>, op: &Op) -> Answer<u64> {
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        match op.clone() {
+            Op::Insert(key, _) if entries.contains_key(&key) => Answer::Bool(false),
+            Op::Insert(key, value) | Op::Put(key, value) => {
+                Answer::Bool(entries.insert(key, value).is_none())
+            }
+            Op::Update(key, value) => match entries.get_mut(&key) {
+                Some(old) => {
+                    *old = value;
+                    Answer::Bool(true)
+                }
+                None => Answer::Bool(false),
+            },
+            Op::Remove(key) => found(entries.remove(&key)),
+            Op::Count(key) => {
+                let (change, value) = count(entries.get(&key).copied());
+                match change {
+                    Change::Keep => {}
+                    Change::Put(value) => drop(entries.insert(key, value)),
+                    Change::Remove => drop(entries.remove(&key)),
+                }
+                Answer::Value(value)
+            }
+            Op::Get(key) => found(entries.get(&key).copied()),
+            Op::Range(range, backwards) => {
+                let is_inside = |key: u64| {
+                    let key = F::key(key);
+                    let ordered = |key: &F::K| key.with_ordered(<[u8]>::to_vec);
+                    ordered(&F::key(range.start)) <= ordered(&key)
+                        && ordered(&key) < ordered(&F::key(range.end))
+                };
+                let mut inside: Vec<(u64, u64)> =
+                    entries.iter().map(|(&k, &v)| (k, v)).filter(|&(k, _)| is_inside(k)).collect();
+                inside.sort_by_key(|&(key, _)| F::key(key).with_ordered(<[u8]>::to_vec));
+                if backwards {
+                    inside.reverse();
+                }
+                Answer::Value(digest(inside.into_iter()))
+            }
+            Op::Append(len) => match entries.keys().max().copied() {
+                None => Answer::Value(0),
+                Some(last) => {
+                    let new = appended::<F>(last, len).into_iter();
+                    entries.extend(new.map(|key| (key, base_value(key))));
+                    Answer::Value(len)
+                }
+            },
+            Op::Load(first, len) => {
+                let before = entries.len();
+                entries.extend(loaded::<F>(first, len).map(|key| (key, base_value(key))));
+                Answer::Value((entries.len() - before) as u64)
+            }
+            Op::Clear => Answer::Value(std::mem::take(entries).len() as u64),
+            Op::Len => Answer::Value(entries.len() as u64),
+            Op::Visit(..) | Op::Size => Answer::Bool(true),
+        }
+    }
+
+    /// The numbers of what is visited of a range.
+    fn visited(
+        tree: &TestTree<F>,
+        range: Range<u64>,
+        backwards: bool,
+    ) -> remanent_structures::Result<Vec<(u64, u64)>> {
+        let mut entries = Vec::new();
+        let bounds = F::key(range.start)..F::key(range.end);
+        let visit = |key: &F::K, value: &F::V| {
+            entries.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        };
+        if backwards { tree.descend(bounds, visit) } else { tree.ascend(bounds, visit) }?;
+        Ok(entries)
+    }
+}
+
+/// Keys behind one of that number, in their order.
+fn appended<F: Form>(last: u64, len: u64) -> Vec<u64> {
+    loaded::<F>((last / 4 + 1) * 4, len).collect()
+}
+
+/// So many keys from one of that number on, in their order.
+fn loaded<F: Form>(first: u64, len: u64) -> impl Iterator<Item = u64> {
+    let mut keys: Vec<u64> = (first..first + len).collect();
+    keys.sort_by_key(|&key| F::key(key).with_ordered(<[u8]>::to_vec));
+    keys.into_iter()
+}
+
+/// Loads the entries of these keys.
+fn load<F: Form>(
+    tree: &TestTree<F>,
+    keys: impl Iterator<Item = u64>,
+) -> remanent_structures::Result<u64> {
+    tree.bulk_load(keys.map(|key| (F::key(key), F::value(base_value(key)))))
+}
+
+fn digest(entries: impl Iterator<Item = (u64, u64)>) -> u64 {
+    entries.fold(1, |digest: u64, (key, value)| {
+        digest.wrapping_mul(31).wrapping_add(key * 1000 + value)
+    })
+}
+
+pub(crate) type TestTree<F> = BlinkTree<<F as Form>::K, <F as Form>::V, Arc<Sim>>;
+
+impl<F: Form> Subject for Tree<F>
+where
+    TestTree<F>: Send + Sync,
+{
+    type Op = Op;
+    type Ret = Answer<u64>;
+    type State = Entries;
+    type Handle = Open<TestTree<F>>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        let create = |pool: &Pool<_>, name: &_| {
+            if self.inherited {
+                let before = TestTree::<F>::create(pool, "before")?;
+                for key in 0..40 {
+                    before.insert(&F::key(key), F::value(base_value(key)).borrow())?;
+                }
+                drop(before);
+                pool.remove_root("before")?;
+            }
+            TestTree::<F>::create(pool, name)
+        };
+        Open::create(medium, self.size_max, create)
+    }
+
+    fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
+        for key in self.base.clone() {
+            open.object.insert(&F::key(key), F::value(base_value(key)).borrow())?;
+        }
+        for &key in self.thinned {
+            open.object.discard(&F::key(key))?;
+        }
+        if self.cleared {
+            open.object.clear()?;
+        }
+        if self.reopened {
+            drop(open);
+            if self.uncounted {
+                medium.store(COUNT.0, COUNT.1);
+                medium.persist(COUNT.0, 8);
+            }
+            return self.open(Arc::clone(medium));
+        }
+        Ok(open)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Open::recover(medium, TestTree::<F>::open)
+    }
+
+    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
+        let tree = &open.object;
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        let value_of = |number: u64| F::value(number);
+        match op.clone() {
+            Op::Insert(key, value) => {
+                answer(tree.insert(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Put(key, value) => {
+                answer(tree.put(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Update(key, value) => {
+                answer(tree.update(&F::key(key), Borrow::borrow(&value_of(value))), Answer::Bool)
+            }
+            Op::Remove(key) => answer(tree.remove(&F::key(key)), |removed| {
+                found(removed.map(|value| F::value_number(Borrow::borrow(&value))))
+            }),
+            Op::Count(key) => answer(
+                tree.modify(&F::key(key), |value| {
+                    let (change, value) = count(value.map(F::value_number));
+                    let change = match change {
+                        Change::Keep => Change::Keep,
+                        Change::Put(number) => Change::Put(F::value(number)),
+                        Change::Remove => Change::Remove,
+                    };
+                    (change, value)
+                }),
+                Answer::Value,
+            ),
+            Op::Get(key) => answer(tree.get_with(&F::key(key), F::value_number), found),
+            Op::Range(range, backwards) => {
+                answer(Self::visited(tree, range, backwards), |entries| {
+                    Answer::Value(digest(entries.into_iter()))
+                })
+            }
+            Op::Visit(range, backwards) => {
+                answer(Self::visited(tree, range, backwards), |mut entries| {
+                    if backwards {
+                        entries.reverse();
+                    }
+                    let ordered = |&(key, _): &(u64, u64)| F::key(key).with_ordered(<[u8]>::to_vec);
+                    Answer::Bool(entries.is_sorted_by(|one, other| ordered(one) < ordered(other)))
+                })
+            }
+            Op::Append(len) => {
+                let appended = self.last_number(tree).and_then(|last| match last {
+                    None => Ok(0),
+                    Some(last) => load::<F>(tree, appended::<F>(last, len).into_iter()),
+                });
+                answer(appended, Answer::Value)
+            }
+            Op::Load(first, len) => answer(load::<F>(tree, loaded::<F>(first, len)), Answer::Value),
+            Op::Clear => answer(tree.clear(), Answer::Value),
+            Op::Len => answer(tree.len(), Answer::Value),
+            Op::Size => answer(tree.len(), |_| Answer::Bool(true)),
+        }
+    }
+
+    /// Clearing removes each entry by itself, in whatever order. Loading puts one after the other: fewer states than
+    /// these, since what fills a leaf behind the last one comes at once.
+    fn steps(&self, op: &Op) -> Steps<Op> {
+        match *op {
+            Op::Clear => {
+                let keys = self.base.start.min(self.keys.start)..self.base.end.max(self.keys.end);
+                Steps::AnyOrder(keys.map(Op::Remove).collect())
+            }
+            Op::Load(first, len) => Steps::InOrder(
+                loaded::<F>(first, len).map(|key| Op::Put(key, base_value(key))).collect(),
+            ),
+            _ => Steps::One,
+        }
+    }
+
+    /// Both count: what was there, or what was not.
+    fn step_effects(&self, answer: &Answer<u64>) -> u64 {
+        u64::from(matches!(answer, Answer::Value(_) | Answer::Bool(true)))
+    }
+
+    fn answer_for_effects(&self, _: &Op, effects: u64) -> Option<Answer<u64>> {
+        Some(Answer::Value(effects))
+    }
+
+    fn model(&self, state: &mut Entries, op: &Op) -> Answer<u64> {
+        let mut entries = state.entries.take().unwrap_or_else(|| self.base_entries());
+        let answer = Self::model_entries(&mut entries, op);
+        state.entries = (entries != self.base_entries()).then_some(entries);
+        answer
+    }
+
+    fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
+        let tree = &open.object;
+        let mut forwards = Vec::new();
+        tree.ascend(.., |key, value| {
+            forwards.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        })?;
+        let mut backwards = Vec::new();
+        tree.descend(.., |key, value| {
+            backwards.push((F::key_number(key), F::value_number(value)));
+            ControlFlow::Continue(())
+        })?;
+        backwards.reverse();
+        if forwards != backwards {
+            return Err(format!("forwards {forwards:?}, backwards {backwards:?}").into());
+        }
+        let mut entries = BTreeMap::new();
+        for &(key, value) in &forwards {
+            if entries.insert(key, value).is_some() {
+                return Err(format!("key {key} is there twice").into());
+            }
+            if tree.get_with(&F::key(key), F::value_number)? != Some(value) {
+                return Err(format!("key {key} is visited but not found").into());
+            }
+        }
+        let len = tree.len()?;
+        if len != entries.len() as u64 {
+            return Err(format!("{len} entries by count, {} by visit", entries.len()).into());
+        }
+        let is_base = entries == self.base_entries();
+        Ok(Entries { entries: (!is_base).then_some(entries) })
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let mut key = || self.keys.start + rng.below(self.keys.end - self.keys.start);
+        let (key, other) = (key(), key());
+        let value = rng.below(400);
+        let kinds: &[u64] = match self.mix {
+            Mix::All => &[0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 5, 6, 7, 8],
+            Mix::Entries => &[0, 0, 1, 1, 2, 3, 3, 3, 4, 5],
+            Mix::Growth => &[0, 0, 0, 0, 0, 1, 1, 3, 6],
+            Mix::Loads => &[0, 1, 6, 9, 9, 9],
+            Mix::Decay => &[0, 1, 3, 3, 3, 3, 3, 3, 3],
+            Mix::Visits => &[0, 1, 3, 3, 11, 11],
+            Mix::Clears => &[0, 1, 3, 12, 12, 12],
+            Mix::Tail => &[0, 3, 3, 3, 13, 13, 14],
+            Mix::Shape => &[0, 10],
+        };
+        match *rng.pick(kinds) {
+            0 => Op::Insert(key, value),
+            1 => Op::Put(key, value),
+            2 => Op::Update(key, value),
+            3 => Op::Remove(key),
+            4 => Op::Count(key),
+            5 => Op::Get(key),
+            6 => Op::Range(key.min(other)..key.max(other), false),
+            7 => Op::Range(key.min(other)..key.max(other), true),
+            9 => Op::Append(2 + rng.below(2)),
+            11 => Op::Visit(key.min(other)..key.max(other) + 1, rng.below(2) == 0),
+            10 => Op::Remove(*rng.pick(&LONELY)),
+            12 => Op::Clear,
+            // More than one leaf's worth, or less.
+            13 => Op::Load(key / 4 * 4, 2 + rng.below(3)),
+            14 => Op::Size,
+            _ => Op::Len,
+        }
+    }
+
+    fn check(&self, open: &Self::Handle) -> Outcome {
+        must_be_empty(open.object.check()?)?;
+        open.check()
+    }
+
+    fn is_refused(&self, answer: &Answer<u64>) -> bool {
+        is_refused(answer)
+    }
+}
+
+fn count(found: Option<u64>) -> (Change<u64>, u64) {
+    let next = found.map_or(0, |value| value + 1);
+    let change =
+        if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
+    (change, next)
+}

@@ -1,0 +1,17 @@
+//! The hash map, of words and of records.
+
+mod records;
+mod scenarios;
+mod subject;
+
+use super::Subject;
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "hashmap",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &["structures/src/hashmap"],
+    sources_elsewhere: &["structures/src/hashmap/multi.rs"],
+    images_min: 14_000,
+    mutation: None,
+};

@@ -1,0 +1,251 @@
+//! The hash map of words to words.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_structures::{Change, HashMap};
+
+use crate::answer::{Answer, answer, is_refused};
+use crate::keys::TestKey;
+use crate::pools::{Open, must_be_empty};
+
+/// Keys from here on belong to the entries that are there from the start.
+const BASE_FIRST: u64 = 1 << 32;
+
+/// A map of few keys that collide, and how it is prepared.
+#[derive(Clone, Debug)]
+pub(super) struct Map {
+    /// Keys that operations are about.
+    pub(super) keys: Range<u64>,
+    /// Entries of other keys that are there from the start.
+    pub(super) base: u64,
+    /// Entries that each of these threads put in and took out again before the start: removed entries
+    /// are freed in batches of 32, and this makes the next batch near.
+    pub(super) churn: (u64, u64),
+    /// What operations are drawn from.
+    pub(super) mix: Mix,
+    /// Length beyond which the pool does not grow.
+    pub(super) size_max: u64,
+    /// Whether the map is closed and opened before the start.
+    pub(super) reopened: bool,
+    /// Whether `clear` answers how many entries there were: not while others add and remove.
+    pub(super) counts: bool,
+}
+
+/// Which operations occur.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mix {
+    /// Everything.
+    All,
+    /// Everything but `clear`.
+    Entries,
+    /// Mostly reads beside writes, so that what is read matters.
+    Reads,
+    /// Visits of all entries beside writes.
+    Scans,
+    /// Much `clear`, and reads.
+    Clears,
+}
+
+/// One operation of the map.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Insert(u64, u64),
+    Put(u64, u64),
+    Update(u64, u64),
+    Remove(u64),
+    Discard(u64),
+    /// Adds one, from zero on; removes what comes to a multiple of four.
+    Count(u64),
+    Get(u64),
+    /// Looks for a key by visiting all.
+    Find(u64),
+    Clear,
+    Len,
+}
+
+/// What can be observed of the map.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Entries {
+    entries: BTreeMap<u64, u64>,
+    /// What the map says its length is, less what is there from the start.
+    len: i64,
+    /// Whether what was there from the start is gone, by `clear`.
+    base_is_gone: bool,
+}
+
+type TestMap = HashMap<TestKey, u64, Arc<Sim>>;
+
+impl Subject for Map {
+    type Op = Op;
+    type Ret = Answer<u64>;
+    type State = Entries;
+    type Handle = Open<TestMap>;
+
+    fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Open::create(medium, self.size_max, TestMap::create)
+    }
+
+    fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
+        for index in 0..self.base {
+            open.object.insert(&TestKey(BASE_FIRST + index), &index)?;
+        }
+        let (threads, entries) = self.churn;
+        for thread in 0..threads {
+            let churned = open.pool.medium().as_thread(thread, |_| -> Outcome {
+                for index in 0..entries {
+                    open.object.insert(&TestKey(2 * BASE_FIRST + index), &index)?;
+                    open.object.remove(&TestKey(2 * BASE_FIRST + index))?;
+                }
+                Ok(())
+            });
+            churned?;
+        }
+        if self.reopened {
+            drop(open);
+            return self.open(Arc::clone(medium));
+        }
+        Ok(open)
+    }
+
+    fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
+        Open::recover(medium, TestMap::open)
+    }
+
+    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
+        let map = &open.object;
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        match *op {
+            Op::Insert(key, value) => answer(map.insert(&TestKey(key), &value), Answer::Bool),
+            Op::Put(key, value) => answer(map.put(&TestKey(key), &value), Answer::Bool),
+            Op::Update(key, value) => answer(map.update(&TestKey(key), &value), Answer::Bool),
+            Op::Remove(key) => answer(map.remove(&TestKey(key)), found),
+            Op::Discard(key) => answer(map.discard(&TestKey(key)), Answer::Bool),
+            Op::Count(key) => answer(map.modify(&TestKey(key), count), Answer::Value),
+            Op::Get(key) => answer(map.get(&TestKey(key)), found),
+            Op::Find(key) => {
+                let mut value = None;
+                let visit = |visited: &TestKey, word: &u64| {
+                    if visited.0 == key {
+                        value = Some(*word);
+                    }
+                };
+                let scanned = map.scan(0, usize::MAX, visit);
+                answer(scanned, |_| found(value))
+            }
+            Op::Clear => {
+                answer(map.clear(), |count| Answer::Value(if self.counts { count } else { 0 }))
+            }
+            Op::Len => answer(map.len(), Answer::Value),
+        }
+    }
+
+    fn model(&self, state: &mut Entries, op: &Op) -> Answer<u64> {
+        let Entries { entries, len, base_is_gone } = state;
+        let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
+        let base = if *base_is_gone { 0 } else { self.base };
+        let answer = match *op {
+            Op::Insert(key, _) if entries.contains_key(&key) => Answer::Bool(false),
+            Op::Insert(key, value) | Op::Put(key, value) => {
+                Answer::Bool(entries.insert(key, value).is_none())
+            }
+            Op::Update(key, value) => match entries.get_mut(&key) {
+                Some(old) => {
+                    *old = value;
+                    Answer::Bool(true)
+                }
+                None => Answer::Bool(false),
+            },
+            Op::Remove(key) => found(entries.remove(&key)),
+            Op::Discard(key) => Answer::Bool(entries.remove(&key).is_some()),
+            Op::Count(key) => {
+                let (change, value) = count(entries.get(&key));
+                match change {
+                    Change::Keep => {}
+                    Change::Put(value) => drop(entries.insert(key, value)),
+                    Change::Remove => drop(entries.remove(&key)),
+                }
+                Answer::Value(value)
+            }
+            Op::Get(key) | Op::Find(key) => found(entries.get(&key).copied()),
+            Op::Clear => {
+                let count = entries.len() as u64 + base;
+                entries.clear();
+                *base_is_gone = self.base > 0;
+                Answer::Value(if self.counts { count } else { 0 })
+            }
+            Op::Len => Answer::Value(entries.len() as u64 + base),
+        };
+        *len = entries.len() as i64;
+        answer
+    }
+
+    fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
+        let mut state = Entries { base_is_gone: self.base > 0, ..Entries::default() };
+        let mut base = 0;
+        for entry in open.object.iter() {
+            let (TestKey(key), value) = entry?;
+            if key >= BASE_FIRST {
+                if key - BASE_FIRST != value || value >= self.base {
+                    return Err(format!("entry {key} → {value} was never there").into());
+                }
+                base += 1;
+            } else if state.entries.insert(key, value).is_some() {
+                return Err(format!("key {key} is there twice").into());
+            }
+            if open.object.get(&TestKey(key))? != Some(value) {
+                return Err(format!("key {key} is visited but not found").into());
+            }
+        }
+        if base != 0 {
+            if base != self.base {
+                return Err(format!("{base} of {} untouched entries are there", self.base).into());
+            }
+            state.base_is_gone = false;
+        }
+        state.len = open.object.len()? as i64 - base as i64;
+        Ok(state)
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let key = self.keys.start + rng.below(self.keys.end - self.keys.start);
+        let value = rng.below(1000);
+        let kinds: &[u64] = match self.mix {
+            Mix::All => &[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 7, 8, 9],
+            Mix::Entries => &[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
+            Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
+            Mix::Scans => &[0, 1, 3, 8, 8, 8],
+            Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
+        };
+        match *rng.pick(kinds) {
+            0 => Op::Insert(key, value),
+            1 => Op::Put(key, value),
+            2 => Op::Update(key, value),
+            3 => Op::Remove(key),
+            4 => Op::Discard(key),
+            5 => Op::Count(key),
+            6 => Op::Get(key),
+            7 => Op::Clear,
+            9 if self.counts => Op::Len,
+            _ => Op::Find(key),
+        }
+    }
+
+    fn check(&self, open: &Self::Handle) -> Outcome {
+        must_be_empty(open.object.check()?)?;
+        open.check()
+    }
+
+    fn is_refused(&self, answer: &Answer<u64>) -> bool {
+        is_refused(answer)
+    }
+}
+
+fn count(found: Option<&u64>) -> (Change<u64>, u64) {
+    let next = found.map_or(0, |value| value + 1);
+    let change =
+        if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
+    (change, next)
+}

@@ -1,0 +1,16 @@
+//! The hash map with several entries a key.
+
+mod scenarios;
+mod subject;
+
+use super::Subject;
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "multimap",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &["structures/src/hashmap/multi.rs"],
+    sources_elsewhere: &[],
+    images_min: 2_000,
+    mutation: None,
+};

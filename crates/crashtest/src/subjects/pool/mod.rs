@@ -1,0 +1,17 @@
+//! The pool: roots that come and go, growth, and memory that is used again.
+
+mod kinds;
+mod scenarios;
+mod subject;
+
+use super::Subject;
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "pool",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &["pmem/src/pool"],
+    sources_elsewhere: &["pmem/src/pool/twice.rs"],
+    images_min: 500,
+    mutation: None,
+};

@@ -1,0 +1,97 @@
+//! Crash exploration as it runs each time; `remanent crash-test` does the same at length.
+//!
+//! What survives *write disturbance*, garbage in a line that was being written when the power failed: the
+//! superblock (`pool/disturbed`), since one of its two copies is always at rest; on a pool that declares it, what else it
+//! keeps of itself, transactional objects (`line_tx/checked`), disks (`disk/disturbed`), and files that are written by
+//! whole lines (`file/disturbed`). The maps do not: they change lines that also hold what was at rest; nor does the
+//! nvramdisk paper's own device with explicit cache flushes, which is asserted. Where writes mask the other words of a line,
+//! it does (`nvramdisk/masked`).
+//!
+//! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults` poisons lines
+//! and cuts the file short, and every answer after the fault has to be an error.
+//!
+//! A program without Rust's own harness: its tests follow from the list of subjects.
+
+#![forbid(unsafe_code)]
+
+#[path = "exploration/coverage.rs"]
+mod coverage;
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use remanent_crashsim::{Config, Mutation};
+use remanent_crashtest::{
+    MutationSample, Progress, Redundant, SOURCES, SUBJECTS, Scenario, Subject, mutate, scenarios,
+};
+
+fn main() {
+    let mut trials: Vec<Trial> = SUBJECTS.iter().flat_map(trials_of).collect();
+    trials.push(Trial::test("structures::a_missing_flush_or_fence_is_noticed", miss_any));
+    trials.push(Trial::test("coverage::calls_are_found", coverage::find_calls));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+fn trials_of(subject: &'static Subject) -> Vec<Trial> {
+    let name = subject.name;
+    let mut trials =
+        vec![Trial::test(format!("{name}::survives_every_crash"), move || explore(subject))];
+    if let Some(sample) = subject.mutation {
+        let test = move || miss(subject, sample);
+        trials.push(Trial::test(format!("{name}::a_missing_flush_or_fence_is_noticed"), test));
+    }
+    trials
+}
+
+/// Explores a subject's scenarios: none may be violated, each must reach what it states, so many images at least must be
+/// judged, and every flush and fence of its sources executed.
+fn explore(subject: &Subject) -> Result<(), Failed> {
+    let (mut images, mut sites) = (0, BTreeSet::new());
+    for scenario in (subject.scenarios)() {
+        let config = Config { seeds: 0..scenario.weight, ..scenario.config.clone() };
+        let report = scenario.explore(&config, |_| ControlFlow::Continue(()));
+        ensure(report.is_clean(), || format!("{}: {report}", scenario.name))?;
+        ensure(report.images > 0, || format!("{} explored nothing", scenario.name))?;
+        let missed = scenario.missed(&report);
+        ensure(missed.is_empty(), || format!("{} never reached: {missed:?}", scenario.name))?;
+        images += report.images;
+        sites.extend(report.sites);
+    }
+    let images_min = subject.images_min;
+    ensure(images >= images_min, || format!("{images} images, less than {images_min}"))?;
+    let missed = coverage::unreached(subject, &sites);
+    ensure(missed.is_empty(), || format!("no scenario comes to these: {missed:#?}"))
+}
+
+/// Leaves out each flush and fence of a subject's sources that some of its scenarios meet.
+fn miss(subject: &Subject, sample: MutationSample) -> Result<(), Failed> {
+    let mut chosen = (subject.scenarios)();
+    chosen.retain(|scenario| sample.scenarios.has(scenario.name));
+    let mutation = leave_out(subject.sources, &chosen, sample.seeds);
+    let survivors: Vec<String> =
+        mutation.survivors().map(|mutant| mutant.site.to_string()).collect();
+    let is_enough = mutation.killed() >= sample.killed_min;
+    ensure(is_enough && survivors.len() <= sample.survivors_max, || {
+        format!("{} killed; survivors: {survivors:#?}", mutation.killed())
+    })
+}
+
+/// Without any of these flushes and fences, wherever they are, one of two scenarios breaks.
+fn miss_any() -> Result<(), Failed> {
+    let mut chosen = scenarios();
+    chosen.retain(|scenario| ["pool/roots", "hashmap/sequence"].contains(&scenario.name));
+    let killed = leave_out(&SOURCES, &chosen, 1).killed();
+    ensure(killed >= 15, || format!("{killed} killed"))
+}
+
+fn leave_out(sources: &[&str], chosen: &[Scenario], seeds: u64) -> Mutation {
+    let go_on = |_: Progress<'_>| ControlFlow::Continue(());
+    let mutation = mutate(sources, chosen, seeds, 1, Redundant::Believed, go_on);
+    println!("{mutation}");
+    mutation
+}
+
+fn ensure(holds: bool, told: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(told().into()) }
+}

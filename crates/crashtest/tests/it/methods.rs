@@ -1,0 +1,167 @@
+//! Which public methods the scenarios call. One that none calls is listed here, with the reason.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// A type, the source file that it lies in, and the files of subjects that explore it.
+const TYPES: &[(&str, &str, &[&str])] = &[
+    (
+        "HashMap",
+        "structures/src/hashmap/mod.rs",
+        &["hashmap/subject", "hashmap/records", "pool/kinds"],
+    ),
+    ("HashMultiMap", "structures/src/hashmap/multi.rs", &["multimap/subject", "pool/kinds"]),
+    ("BatchMap", "structures/src/batch_map/mod.rs", &["batch_map/subject", "pool/kinds"]),
+    ("List", "structures/src/batch_list/mod.rs", &["batch_list/subject", "pool/kinds"]),
+    ("Persister", "structures/src/batch_list/mod.rs", &["batch_list/subject"]),
+    ("BlinkTree", "structures/src/blink_tree/mod.rs", &["blink_tree/subject", "pool/kinds"]),
+    ("BpTree", "structures/src/papers/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
+    ("BpMultiTree", "structures/src/papers/bptree/multi.rs", &["bptree/subject"]),
+    ("Tx", "structures/src/line_tx/mod.rs", &["line_tx/handles"]),
+    (
+        "SharedTx",
+        "structures/src/line_tx/shared.rs",
+        &["line_tx/handles", "pool/kinds", "line_tx/subject"],
+    ),
+    ("TxArray", "structures/src/line_tx/shared.rs", &["line_tx/subject"]),
+    ("TxValue", "structures/src/line_tx/value.rs", &["line_tx/handles"]),
+    ("BoundedBuffer", "structures/src/papers/bounded_buffer.rs", &["line_tx/handles"]),
+    ("Disk", "blockdev/src/disk/mod.rs", &["disk/subject", "pool/kinds"]),
+    ("Transaction", "blockdev/src/disk/mod.rs", &["disk/subject"]),
+    ("Snapshot", "blockdev/src/disk/mod.rs", &["disk/subject"]),
+    ("File", "blockdev/src/file/mod.rs", &["file/subject", "pool/kinds"]),
+    ("Pool", "pmem/src/pool/mod.rs", &["pool/subject", "../pools", "pool/kinds", "heap/subject"]),
+    ("Pool", "pmem/src/pool/roots.rs", &["pool/subject", "heap/subject"]),
+    ("Heap", "pmem/src/heap/mod.rs", &["heap/subject"]),
+    ("Lane", "pmem/src/heap/ops.rs", &["heap/subject"]),
+];
+
+/// Methods that no subject calls by themselves, and why.
+const UNEXPLORED: &[(&str, &str)] = &[
+    ("BatchMap::contains", LOOKS_UP),
+    ("BatchMap::is_empty", COUNTS),
+    ("BatchMap::lag", TELLS),
+    ("BatchMap::open_or_create", COMBINES),
+    ("BlinkTree::create_with", OPTIONS),
+    ("BlinkTree::levels_and_leaves", COUNTS),
+    ("BlinkTree::open_or_create", COMBINES),
+    ("BlinkTree::usage", COUNTS),
+    ("BpMultiTree::open_or_create", COMBINES),
+    ("BpMultiTree::remove_all", "calls what remove_one calls, once for each entry"),
+    ("BpTree::levels_and_leaves", COUNTS),
+    ("BpTree::open_or_create", COMBINES),
+    ("BpTree::usage", COUNTS),
+    ("Disk::check_with", "called by check"),
+    ("Disk::flush", "does nothing: writes are durable when they return"),
+    ("Disk::info", TELLS),
+    ("Disk::lines", "called by fuzz targets"),
+    ("Disk::scrub", "called by check"),
+    ("File::allocated", TELLS),
+    ("File::is_empty", COUNTS),
+    ("HashMap::bucket_count", COUNTS),
+    ("File::lines", "called by fuzz targets"),
+    ("HashMap::contains", LOOKS_UP),
+    ("HashMap::create_with", OPTIONS),
+    ("HashMap::open_or_create", COMBINES),
+    ("HashMap::usage", COUNTS),
+    ("HashMultiMap::create_with", OPTIONS),
+    ("HashMultiMap::open_or_create", COMBINES),
+    ("HashMultiMap::remove_all", "calls what remove_one calls, once for each entry"),
+    ("Heap::check_room", COUNTS),
+    ("Heap::epoch", "called by the B+-tree"),
+    ("Heap::generation", "called by the hash map and batched structures"),
+    ("Heap::has_large", "called by disks and segments when they are opened"),
+    ("Heap::has_passed", "called by the B+-tree"),
+    ("Heap::large_len", "called by segments when they are opened"),
+    ("Heap::owner", TELLS),
+    ("Lane::allocate_zeroed", "called by the hash map, disks and files"),
+    ("Lane::fence_with", "called by the hash map"),
+    ("Lane::flush_noted", "called by the hash map"),
+    ("Lane::index", TELLS),
+    ("Lane::suspects_left", TELLS),
+    ("TxValue::create", "called by open_or_create"),
+    ("List::open_or_create", COMBINES),
+    ("Persister::lag", TELLS),
+    ("Pool::create_root_with", "called by create_root, and by each structure"),
+    ("Pool::guarantee", TELLS),
+    ("Pool::opens", TELLS),
+    ("Pool::options", "of pool files: the simulated medium is none"),
+    ("Pool::path", TELLS),
+    ("Pool::size_max", TELLS),
+    ("Pool::uuid", TELLS),
+    ("Pool::was_clean", TELLS),
+    ("Tx::create", "called by open_or_create"),
+    ("TxArray::is_empty", COUNTS),
+    ("TxArray::len", COUNTS),
+];
+
+const COMBINES: &str = "opens or creates, and both are explored";
+const OPTIONS: &str = "create, called with other options";
+const COUNTS: &str = "counts and changes nothing";
+const LOOKS_UP: &str = "looks up as get does";
+const TELLS: &str = "tells what is known and reads no persistent memory";
+
+/// Public methods of a type in a source text.
+fn methods<'t>(text: &'t str, name: &str) -> BTreeSet<&'t str> {
+    let mut found = BTreeSet::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("impl") {
+            is_inside = implements(rest, name);
+        } else if line == "}" {
+            is_inside = false;
+        } else if is_inside && let Some(rest) = line.strip_prefix("    pub ") {
+            let rest = rest.trim_start_matches("const ").trim_start_matches("unsafe ");
+            let function = rest.strip_prefix("fn ").and_then(|rest| rest.split(['(', '<']).next());
+            found.extend(function);
+        }
+    }
+    found
+}
+
+/// Whether an `impl` block, from its generics on, is the type's own.
+fn implements(block: &str, name: &str) -> bool {
+    let mut depth = 0_usize;
+    let after = |c: char| {
+        depth = if c == '<' { depth + 1 } else { depth - usize::from(c == '>' && depth > 0) };
+        depth == 0 && c != '>'
+    };
+    let start = block.find(after).unwrap_or(block.len());
+    let head = block[start..].trim_start();
+    !block.contains(" for ")
+        && head.strip_prefix(name).is_some_and(|rest| rest.starts_with(['<', ' ']))
+}
+
+#[test]
+fn every_public_method_is_explored_or_it_is_said_why_not() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &Path| {
+        fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let mut unexplored = BTreeSet::new();
+    for (name, source, subjects) in TYPES {
+        let text = read(&root.parent().expect("among the crates").join(source));
+        let methods = methods(&text, name);
+        assert!(!methods.is_empty(), "no public method of {name} in {source}");
+        let subjects: Vec<String> = subjects
+            .iter()
+            .map(|subject| read(&root.join(format!("src/subjects/{subject}.rs"))))
+            .collect();
+        let is_called = |method: &&&str| {
+            let calls = [format!(".{method}("), format!("::{method}")];
+            subjects.iter().any(|subject| calls.iter().any(|call| subject.contains(call)))
+        };
+        let missing = methods.iter().filter(|method| !is_called(method));
+        unexplored.extend(missing.map(|method| format!("{name}::{method}")));
+    }
+    let explained: BTreeSet<String> =
+        UNEXPLORED.iter().map(|(method, _)| (*method).to_owned()).collect();
+    let unexplained: Vec<_> = unexplored.difference(&explained).collect();
+    assert!(
+        unexplained.is_empty(),
+        "no subject calls these, and no reason is given: {unexplained:?}"
+    );
+    let outdated: Vec<_> = explained.difference(&unexplored).collect();
+    assert!(outdated.is_empty(), "these are explored by now, or gone: {outdated:?}");
+}

@@ -1,0 +1,71 @@
+//! Unix sockets, whose files outlive a server that is killed.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// A listening socket that has a file.
+#[derive(Debug)]
+pub struct UnixListener {
+    listener: std::os::unix::net::UnixListener,
+    file: SocketFile,
+}
+
+/// The file of a listening socket, which goes away with it.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    /// What tells it from the file of a server that has taken its place.
+    identity: (u64, u64),
+}
+
+impl UnixListener {
+    /// Listens on a path; a socket there that nobody listens on any more is replaced.
+    ///
+    /// The socket does not block.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the path, and that another server listens on it.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let listener = match std::os::unix::net::UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
+                fs::remove_file(path)?;
+                std::os::unix::net::UnixListener::bind(path)?
+            }
+            bound => bound?,
+        };
+        listener.set_nonblocking(true)?;
+        let identity = SocketFile::identity(path)?;
+        Ok(UnixListener { listener, file: SocketFile { path: path.to_owned(), identity } })
+    }
+
+    /// The socket, and its file, which is removed when that is dropped.
+    #[must_use]
+    pub fn into_parts(self) -> (std::os::unix::net::UnixListener, SocketFile) {
+        (self.listener, self.file)
+    }
+}
+
+/// Whether a file is a socket that nobody listens on.
+fn is_abandoned(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let connected = std::os::unix::net::UnixStream::connect(path);
+    is_socket && connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+impl SocketFile {
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if Self::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // Best effort: the next server replaces a file that is left.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

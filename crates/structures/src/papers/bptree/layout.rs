@@ -1,0 +1,311 @@
+//! How a B+-tree lies in its heap.
+//!
+//! ```text
+//! header (in the heap's 2 KiB)                 record (four, a line each)
+//! byte   0  record 0 … record 3                byte  0  offset of the root
+//!      256  1 while a change may be under way        8  entries
+//!      512  lost versions: 128 words                16  root of the tree that is being dismantled
+//!                                                   24  version
+//!
+//! node                                         entry
+//! byte   0  level                              byte  0  begin: version that put it in
+//!        8  low: the least key that belongs          8  end: version that took it out, or all ones
+//!           here (and its number, in a              16  key, in words
+//!           multi-map); zeros up to the                 leaf: value, in words
+//!           entries, the first at a multiple            inner node: offset of the child
+//!           of an entry's length, or of 64
+//! ```
+//!
+//! The record with the highest version counts, and its version is the tree's *current version*. A record is written
+//! in the order root, entries, dismantled root, version: one line, so a version that is found has its record before
+//! it (assumption 2 of `docs/model.md`).
+//!
+//! A key is stored in its ordered form, each eight bytes as the number that they are when the first counts most: keys
+//! compare as their words do. The entries of one key of a multi-map are told apart by their *number*, which is the
+//! version that put them in: a leaf has it in `begin` already, and an inner node in the child's `low`.
+//!
+//! A node is filled from the left, in the order of the keys. An entry whose `begin` is 0 was never used, nor were
+//! those behind it. Entries make room for others by being copied one place to the right, the last first; while that
+//! is done, `begin` is all ones. No entry lies across two lines if it fits into one: so a copy of it is there as a
+//! whole, or not, when the words between were stored first (assumption 2 again). `shift.rs` has the rest.
+//!
+//! Nodes have as many entries as those of the STX B+-tree, 256 bytes of keys with values or children, and eight at
+//! the least; what an entry has of versions comes on top of that.
+
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+use remanent_pmem::LINE_LEN;
+
+use crate::stored::{OrderedKey, Stored};
+
+pub(super) const RECORD_COUNT: u64 = 4;
+pub(super) const RECORD_LEN: u64 = 64;
+pub(super) const ROOT: u64 = 0;
+pub(super) const LEN: u64 = 8;
+pub(super) const DISMANTLED: u64 = 16;
+pub(super) const VERSION: u64 = 24;
+
+pub(super) const CHANGING: u64 = 256;
+pub(super) const LOST: u64 = 512;
+pub(super) const LOST_COUNT: u64 = 128;
+
+pub(super) const KIND: u64 = 0;
+pub(super) const LOW: u64 = 8;
+
+pub(super) const BEGIN: u64 = 0;
+pub(super) const END: u64 = 8;
+pub(super) const KEY: u64 = 16;
+
+/// The `end` of an entry that was not taken out.
+pub(super) const LIVE: u64 = u64::MAX;
+
+/// Longest key and longest value: eight words.
+pub(super) const WORDS_MAX: usize = 8;
+/// The `begin` of an entry that is being overwritten: no version shows it.
+pub(super) const MOVING: u64 = u64::MAX;
+/// Levels that a tree cannot reach: with three children a node, 2^38 entries.
+pub(super) const HEIGHT_MAX: usize = 24;
+
+/// Bytes of keys and payloads in a node of the STX B+-tree, if that is room for [`SLOTS_MIN`] entries.
+const STX_NODE_LEN: usize = 256;
+const SLOTS_MIN: usize = 8;
+
+const fn words(len: Option<u32>) -> usize {
+    match len {
+        Some(len) => len.div_ceil(8) as usize,
+        None => WORDS_MAX,
+    }
+}
+
+/// Where the parts of a leaf, or of an inner node, lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Offset of the first entry.
+    pub(super) entries: u64,
+    pub(super) entry_len: u64,
+    /// Entries of a node.
+    pub(super) slots: usize,
+    /// Offset of the value or child in an entry.
+    pub(super) payload: u64,
+    pub(super) payload_words: usize,
+    pub(super) node_len: u64,
+}
+
+impl Shape {
+    const fn new(key_words: usize, payload_words: usize, is_multi: bool, slots_max: usize) -> Self {
+        let payload = KEY + 8 * key_words as u64;
+        let entry_len = match payload + 8 * payload_words as u64 {
+            ..=32 => 32,
+            len => len.next_multiple_of(LINE_LEN),
+        };
+        let header_len = LOW + 8 * key_words as u64 + 8 * is_multi as u64;
+        // Entries of half a line, or of whole ones, are not to begin elsewhere.
+        let alignment = if entry_len < LINE_LEN { entry_len } else { LINE_LEN };
+        let entries = header_len.next_multiple_of(alignment);
+        let slots = min(slots_of(key_words + payload_words), slots_max);
+        let node_len = entries + slots as u64 * entry_len;
+        Shape { entries, entry_len, slots, payload, payload_words, node_len }
+    }
+
+    /// Whether an entry lies in more than one line.
+    pub(super) const fn spans_lines(&self) -> bool {
+        self.entry_len > LINE_LEN
+    }
+}
+
+/// Entries of a node, each with so many words of key and payload.
+const fn slots_of(words: usize) -> usize {
+    match STX_NODE_LEN / (8 * words) {
+        ..SLOTS_MIN => SLOTS_MIN,
+        slots => slots,
+    }
+}
+
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
+/// How trees of these types lie.
+pub(super) struct Layout<K: ?Sized, V: ?Sized, const MULTI: bool>(PhantomData<fn(&K, &V)>);
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V, MULTI> {
+    pub(super) const KEY_WORDS: usize = words(K::LEN);
+    pub(super) const VALUE_WORDS: usize = words(V::LEN);
+
+    pub(super) const LEAF: Shape =
+        Shape::new(Self::KEY_WORDS, Self::VALUE_WORDS, MULTI, K::NODE_ENTRIES_MAX);
+    pub(super) const INNER: Shape = Shape::new(Self::KEY_WORDS, 1, MULTI, K::NODE_ENTRIES_MAX);
+
+    /// Words of an entry that readers copy: key, number and value.
+    pub(super) const COPY_WORDS: usize = Self::KEY_WORDS + MULTI as usize + Self::VALUE_WORDS;
+
+    /// Refuses, when the program is compiled, types that do not lie in nodes.
+    pub(super) const FITS: () = {
+        assert!(
+            matches!(K::LEN, Some(1..=64)),
+            "a B+-tree keeps keys in its nodes: they need one length, of 1 to 64 bytes, such as u64 or [u8; 40]"
+        );
+        assert!(
+            matches!(V::LEN, Some(0..=64)),
+            "a B+-tree keeps values in its nodes: they need one length, of at most 64 bytes, such as u64"
+        );
+        assert!(K::NODE_ENTRIES_MAX >= 4, "a node is to have room for four entries at least");
+        assert!(
+            Self::LEAF.slots * Self::COPY_WORDS <= COPIES_LEN,
+            "copies of a leaf's entries have room"
+        );
+    };
+
+    /// The shape of nodes of `level`; leaves are on level 0.
+    #[inline(always)]
+    pub(super) const fn shape(level: u32) -> Shape {
+        if level == 0 { Self::LEAF } else { Self::INNER }
+    }
+}
+
+/// Where an entry belongs: its key, and in a multi-map its number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) key: [u64; WORDS_MAX],
+    pub(super) number: u64,
+}
+
+impl Place {
+    /// The first place of `key`.
+    #[inline(always)]
+    pub(super) fn first_of<K: OrderedKey + ?Sized>(key: &K) -> Self {
+        key.with_ordered(|bytes| {
+            let mut place = Place::default();
+            for (word, bytes) in place.key.iter_mut().zip(bytes.chunks(8)) {
+                let mut whole = [0; 8];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                *word = u64::from_be_bytes(whole);
+            }
+            place
+        })
+    }
+
+    /// The same key with another number.
+    #[inline(always)]
+    pub(super) fn numbered(self, number: u64) -> Self {
+        Place { number, ..self }
+    }
+
+    /// Whether so many words of a key, which `load` tells by their places in bytes, are less than those of this place;
+    /// or the same, if such are before it.
+    #[inline(always)]
+    pub(super) fn is_behind(
+        &self,
+        load: impl Fn(u64) -> u64,
+        words: usize,
+        is_tie_before: bool,
+    ) -> bool {
+        let last = words - 1;
+        for (index, word) in self.key.iter().enumerate().take(last) {
+            let found = load(8 * index as u64);
+            if found != *word {
+                return found < *word;
+            }
+        }
+        let found = load(8 * last as u64);
+        (found < self.key[last]) | ((found == self.key[last]) & is_tie_before)
+    }
+
+    /// Compares so many words of a key, which `load` tells by their places in bytes, with those of this place.
+    #[inline(always)]
+    pub(super) fn compare_words(&self, load: impl Fn(u64) -> u64, words: usize) -> Ordering {
+        for (index, word) in self.key.iter().enumerate().take(words) {
+            let found = load(8 * index as u64);
+            if found != *word {
+                return found.cmp(word);
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+/// A value as an entry holds it.
+pub(super) type Payload = [u64; WORDS_MAX];
+
+/// An entry that is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) place: Place,
+    pub(super) begin: u64,
+    pub(super) payload: Payload,
+}
+
+/// The words of a value.
+#[inline(always)]
+pub(super) fn payload_of<V: Stored + ?Sized>(value: &V) -> Payload {
+    value.with_bytes(|bytes| {
+        let mut payload = [0; WORDS_MAX];
+        for (word, bytes) in payload.iter_mut().zip(bytes.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            *word = u64::from_le_bytes(whole);
+        }
+        payload
+    })
+}
+
+/// Passes the value of these words to `use_value`.
+#[inline(always)]
+pub(super) fn with_value<V: Stored + ?Sized, R>(
+    payload: &[u64],
+    use_value: impl FnOnce(&V) -> R,
+) -> R {
+    let mut bytes = [0; 8 * WORDS_MAX];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(payload).take(words(V::LEN)) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    V::with_stored(&bytes[..V::LEN.map_or(0, |len| len as usize)], use_value)
+}
+
+/// Passes the key of these words to `use_key`.
+#[inline(always)]
+pub(super) fn with_key<K: OrderedKey + ?Sized, R>(key: &[u64], use_key: impl FnOnce(&K) -> R) -> R {
+    let mut bytes = [0; 8 * WORDS_MAX];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(key).take(words(K::LEN)) {
+        bytes.copy_from_slice(&word.to_be_bytes());
+    }
+    K::from_ordered(&bytes[..K::LEN.map_or(0, |len| len as usize)], use_key)
+}
+
+/// Words of key, number and value that a leaf has at most.
+pub(super) const COPIES_LEN: usize = SLOTS_MIN * (2 * WORDS_MAX + 1);
+
+const _: () = assert!(RECORD_COUNT * RECORD_LEN <= CHANGING);
+const _: () = assert!(LOST + 8 * LOST_COUNT <= remanent_pmem::heap::layout::HEADER_LEN);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_entry_lies_across_lines_that_fits_into_one() {
+        let words = Layout::<u64, u64, false>::LEAF;
+        assert_eq!((words.entries, words.entry_len, words.slots), (32, 32, 16));
+        assert_eq!(Layout::<u64, u64, false>::INNER, words);
+        let set = Layout::<u64, [u8; 0], false>::LEAF;
+        assert_eq!((set.entry_len, set.slots), (32, 32));
+        let strings = Layout::<[u8; 40], u64, true>::LEAF;
+        assert_eq!((strings.entries, strings.entry_len, strings.slots), (64, 64, 8));
+        assert!(!strings.spans_lines());
+        let longest = Layout::<[u8; 64], [u8; 64], true>::LEAF;
+        assert_eq!((longest.entries, longest.entry_len, longest.slots), (128, 192, 8));
+        assert!(longest.spans_lines());
+    }
+
+    #[test]
+    fn places_have_the_order_of_keys_and_lead_back_to_them() {
+        let keys: [[u8; 12]; 4] = [*b"aaaaaaaaaaaa", *b"aaaaaaaab   ", *b"b           ", [255; 12]];
+        assert!(keys.map(|key| Place::first_of(&key)).is_sorted());
+        for key in keys {
+            assert_eq!(with_key(&Place::first_of(&key).key, |found: &[u8; 12]| *found), key);
+        }
+        assert!(Place::first_of(&-1_i32) < Place::first_of(&0_i32));
+        assert_eq!(with_key(&Place::first_of(&-7_i32).key, |key: &i32| *key), -7);
+    }
+}

@@ -1,5 +1,0 @@
-mod basic;
-mod damage;
-mod fences;
-mod pace;
-mod space;

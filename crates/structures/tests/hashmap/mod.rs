@@ -1,2 +1,0 @@
-mod basic;
-mod fences;

@@ -1,0 +1,8 @@
+//! The B-link tree.
+
+mod basic;
+mod clear;
+mod damage;
+mod damaged_records;
+mod edges;
+mod fences;

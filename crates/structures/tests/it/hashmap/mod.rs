@@ -1,0 +1,5 @@
+//! The hash maps.
+
+mod basic;
+mod damage;
+mod fences;

@@ -1,9 +1,0 @@
-//! Integration tests of the structures, one module a structure, as in `src`.
-
-mod batch_list;
-mod batch_map;
-mod blink_tree;
-mod bptree;
-mod hashmap;
-mod line_tx;
-mod support;
