@@ -9,7 +9,7 @@ use crate::disk::device::Device;
 use crate::disk::layout::{
     BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, leaves, place_in_node,
 };
-use crate::disk::map::{Node, place_word};
+use crate::disk::tree::{Node, place_word};
 use crate::line::Line;
 use crate::seal::{Key, Owner};
 

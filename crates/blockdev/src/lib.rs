@@ -28,8 +28,8 @@
 //! Beside disks there are plain [files](mod@file): bytes that are written in place and durable when they are synced, for what
 //! brings its own protection against torn writes, such as the journal of a database on a disk.
 //!
-//! How it works is said where it is done, in `disk/`: changing blocks in `change.rs`, the journal in `journal.rs`, the map in
-//! `map.rs`, free space in `space.rs`, snapshots in `snapshot.rs`, and where everything lies in `layout.rs`.
+//! How it works is said where it is done, in `disk/`: changing blocks in `change.rs`, the journal in `journal.rs`, its records in
+//! `record.rs`, the map in `tree.rs`, free space in `space.rs`, snapshots in `snapshot.rs`, and where everything lies in `layout.rs`.
 #![forbid(unsafe_code)]
 
 mod damage;

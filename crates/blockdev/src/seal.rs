@@ -17,7 +17,8 @@ use remanent_pmem::heap::Heap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::disk::layout::{BLOCK_LEN, Child, Lba, NODE_ENTRIES, entry_of_line, leaves};
-use crate::line::Seal;
+use crate::line::{Line, Seal};
+use crate::{Error, Result};
 
 /// An odd number without regularities: 2⁶⁴ divided by the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -47,6 +48,16 @@ impl Key {
     #[inline]
     pub(crate) fn of(self, owner: Owner) -> Seal {
         Seal(self.0 ^ owner.0.wrapping_mul(ODD))
+    }
+
+    /// The line at `at` of this owner, which nobody stores to meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When it is damaged.
+    #[inline]
+    pub(crate) fn load_line<M: Medium>(self, medium: &M, at: u64, owner: Owner) -> Result<Line> {
+        Line::load(medium, at, self.of(owner)).ok_or_else(|| Error::damaged_line(at))
     }
 
     /// What the checksum of a block is combined with: different for any two blocks of a disk.

@@ -9,7 +9,7 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::device::Device;
 use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line, leaves};
-use super::map::{Node, find_leaf};
+use super::tree::{Node, find_leaf};
 use crate::error::LINE_DAMAGED;
 use crate::line::{BITS, Line, WORDS};
 use crate::{Error, Result};

@@ -10,17 +10,18 @@ use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
 use super::change::Datum;
-use super::journal::{Change, Lane, Spares, VOUCHED_MAX, settle, spill_count};
+use super::journal::{Lane, VOUCHED_MAX, settle};
 use super::layout::{BLOCK_LEN, Block, Child, LANE_COUNT, STATE, Shape, State, Tree};
-use super::map::{Leaves, Paths, find_leaf, load_line};
+use super::map::Leaves;
+use super::record::{Change, Spares, spill_count};
 use super::snapshot::Snapshots;
 use super::space::{Bit, Space};
+use super::stripes::{Held, Stripes};
+use super::tree::{Paths, find_leaf};
 use crate::line::{Line, WORDS};
-use crate::seal::Key;
+use crate::seal::{Key, Owner};
 use crate::{Error, Result};
 
-/// Locks for lines, by their offset: enough that two operations seldom want the same.
-const STRIPES: usize = 1024;
 /// Blocks that are taken at once by who needs a few.
 const REFILL: usize = 8;
 /// Versions after which no record may be left that an earlier version is in.
@@ -72,30 +73,6 @@ pub(crate) struct Structure {
     pub(crate) snapshots: Snapshots,
     /// Who reads a snapshot, by its generation.
     pub(crate) readers: HashMap<u32, Weak<()>>,
-}
-
-#[derive(Debug)]
-struct Stripes(Box<[PauseMutex<()>]>);
-
-/// Stripes that are held.
-pub(crate) type Held<'a> = SmallVec<[PauseGuard<'a, ()>; 12]>;
-
-impl Stripes {
-    fn new() -> Self {
-        Stripes((0..STRIPES).map(|_| PauseMutex::new(())).collect())
-    }
-
-    fn index(at: u64) -> usize {
-        (at / LINE_LEN) as usize % STRIPES
-    }
-
-    /// Waits for the locks of some lines.
-    fn hold<M: Medium>(&self, medium: &M, lines: impl Iterator<Item = u64>) -> Held<'_> {
-        let mut indices: SmallVec<[usize; 12]> = lines.map(Stripes::index).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        indices.into_iter().map(|index| self.0[index].lock(medium)).collect()
-    }
 }
 
 impl<M: Medium> Device<M> {
@@ -239,13 +216,12 @@ impl<M: Medium> Device<M> {
 
     /// The line at `at`, which is no node's, with other words: what a commit changes it to.
     pub(crate) fn rewrite(&self, at: u64, words: [u64; WORDS]) -> Result<Change> {
-        let version = self.load_line(at)?.version.wrapping_add(1);
-        Ok(Change::new(at, Line { words, version }))
+        Change::rewrite(self.medium(), self.key, at, words)
     }
 
     /// The line at `at`, which is no node's, and which nobody stores to meanwhile.
     pub(crate) fn load_line(&self, at: u64) -> Result<Line> {
-        load_line(self.medium(), at, self.key.of_line())
+        self.key.load_line(self.medium(), at, Owner::NONE)
     }
 
     /// The change of the state's line.
@@ -402,7 +378,7 @@ impl<M: Medium> Device<M> {
     /// Waits for the lock of one line of the map.
     #[inline]
     pub(crate) fn hold_line(&self, at: u64) -> PauseGuard<'_, ()> {
-        self.map_stripes.0[Stripes::index(at)].lock(self.medium())
+        self.map_stripes.hold_one(self.medium(), at)
     }
 
     /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is

@@ -32,7 +32,7 @@ use crate::line::WORDS;
 /// Bytes of a block, the unit that is written as a whole.
 pub const BLOCK_LEN: u64 = 4096;
 
-/// Changes when anything described here or in `journal.rs` does.
+/// Changes when anything described here or in `record.rs` does.
 pub(crate) const LAYOUT: u64 = 2;
 
 /// Lanes of a disk: operations that change it at the same time; more wait.

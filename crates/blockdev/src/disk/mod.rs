@@ -1,17 +1,21 @@
 //! The disk as programs use it.
 
-pub(crate) mod change;
+mod change;
 mod check;
 pub(crate) mod device;
 mod journal;
 pub(crate) mod layout;
-pub(crate) mod map;
+mod map;
+pub(crate) mod pieces;
 mod read;
+mod record;
 pub(crate) mod recover;
 mod resize;
 mod slabs;
 mod snapshot;
 mod space;
+mod stripes;
+pub(crate) mod tree;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,10 +25,10 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::{RootInfo, RootObject};
 use remanent_pmem::{Mapped, Medium, Pool};
 
-use self::change::{Part, Piece, Pieces, What, pieces};
 use self::check::Told;
 use self::device::Device;
 use self::layout::{Lba, Tree};
+use self::pieces::{Part, Piece, Pieces, What, pieces};
 use crate::{Error, Result};
 
 pub use self::check::CheckScope;

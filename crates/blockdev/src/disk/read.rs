@@ -15,7 +15,7 @@ use remanent_pmem::{Medium, crc32c};
 use super::Extent;
 use super::device::Device;
 use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, Tree};
-use super::map::find_leaf;
+use super::tree::find_leaf;
 use crate::line::Line;
 use crate::{Error, Result};
 

@@ -12,15 +12,15 @@ use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, crc32c};
 
 use super::device::{Device, Structure};
-use super::journal::{Change, Lane, Record, redo};
+use super::journal::{Lane, redo};
 use super::layout::{
     BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENTS, DIRECTORY_LINES, HEIGHT_MAX, IDENTITY, LANE_COUNT,
     LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT, SNAPSHOTS, STATE, Shape, State,
 };
-use super::map::load_line;
+use super::record::{Change, Record};
 use super::snapshot::{GENERATION_MAX, Snapshots};
 use crate::line::{Line, WORDS, is_newer};
-use crate::seal::Key;
+use crate::seal::{Key, Owner};
 use crate::{Error, Result};
 
 impl<M: Medium> RootObject<M> for Device<M> {
@@ -90,7 +90,7 @@ impl<M: Medium> Device<M> {
     /// Opens a disk.
     fn load(heap: Heap<M>) -> Result<Self> {
         let header = heap.header();
-        let identity = load_line(heap.medium(), header + IDENTITY, Key::UNKNOWN.of_line())?;
+        let identity = Key::UNKNOWN.load_line(heap.medium(), header + IDENTITY, Owner::NONE)?;
         let [block_len, slab_blocks, lane_count, meta, lines_max, spares_max, key] = identity.words;
         let shape = Shape { slab_blocks, lines_max, spares_max };
         let is_known = (block_len, lane_count) == (BLOCK_LEN, LANE_COUNT as u64)

@@ -8,9 +8,9 @@ use std::ops::Range;
 
 use remanent_pmem::{Error as PoolError, Medium};
 
-use super::change::{Piece, Pieces, What};
 use super::device::Device;
 use super::layout::{BLOCK_LEN, Lba, NODE_ENTRIES, State};
+use super::pieces::{Piece, Pieces, What};
 use super::recover::check_size;
 use crate::{Error, Result};
 

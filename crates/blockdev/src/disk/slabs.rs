@@ -10,10 +10,11 @@ use remanent_pmem::pool::layout::ChunkId;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
 use super::device::Device;
-use super::journal::{Lane, spill_count};
+use super::journal::Lane;
 use super::layout::{
     DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_SLABS, SIZE_MAX, SLAB_COUNT_MAX,
 };
+use super::record::spill_count;
 use crate::line::{BITS, Line, WORDS};
 use crate::{Error, Result};
 

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use remanent_pmem::{LINE_LEN, Medium};
 
 use super::device::{Device, Structure};
-use super::journal::Changes;
 use super::layout::{
     Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State, Tree, leaves,
 };
-use super::map::{Node, find_node, load_line, place_word};
+use super::record::Changes;
+use super::tree::{Node, node_at, place_word};
 use crate::line::WORDS;
-use crate::seal::Key;
+use crate::seal::{Key, Owner};
 use crate::{Error, Result};
 
 /// Bytes of a snapshot's name, at most.
@@ -79,7 +79,7 @@ impl Snapshots {
     pub(crate) fn read<M: Medium>(medium: &M, meta: u64, key: Key) -> Result<Self> {
         let mut snapshots = Snapshots::default();
         for (snapshot, number) in snapshots.0.iter_mut().zip(0..) {
-            let line = load_line(medium, line(meta, number), key.of_line())?;
+            let line = key.load_line(medium, line(meta, number), Owner::NONE)?;
             *snapshot = Snapshot::decode(&line.words);
         }
         Ok(snapshots)
@@ -203,7 +203,7 @@ impl<M: Medium> Device<M> {
         let node_of = |child| Node { child, level, leaf };
         let mut others = Vec::new();
         for &tree in neighbours {
-            others.push(self.node_at(tree, level, leaf)?);
+            others.push(node_at(self.medium(), &self.space, tree, leaf, level)?);
         }
         if node.block.is_none() || others.iter().any(|other| other.block == node.block) {
             return Ok(());
@@ -227,14 +227,6 @@ impl<M: Medium> Device<M> {
             }
         }
         Ok(())
-    }
-
-    /// The node of a tree at the same place as one of another: so many levels above the leaves, with this first leaf.
-    fn node_at(&self, tree: Tree, level: u32, leaf: u64) -> Result<Child> {
-        if tree.height < level || leaf >= leaves(tree.height) {
-            return Ok(Child::default());
-        }
-        find_node(self.medium(), &self.space, tree, leaf, level)
     }
 
     /// The snapshot of this name, and what keeps it from being removed.

@@ -10,8 +10,8 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use super::layout::{Field, LANE_COUNT, NULL, Places};
 use super::{Policy, Recovered};
-use crate::disk::change::{Piece, What, pieces};
 use crate::disk::layout::{BLOCK_LEN, Block, Lba};
+use crate::disk::pieces::{Piece, What, pieces};
 use crate::{Error, Result};
 
 /// Locks for lines of the map: enough that two writes seldom want the same.
