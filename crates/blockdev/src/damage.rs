@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use remanent_pmem::{Medium, WORD_LEN};
 
 use crate::Result;
-use crate::disk::device::Device;
+use crate::disk::base::Base;
 use crate::disk::layout::{
-    BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, leaves, place_in_node,
+    BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, STATE, Tree, leaves, place_in_node,
 };
 use crate::disk::tree::{Node, place_word};
 use crate::line::Line;
@@ -68,44 +68,41 @@ impl Lines {
     pub fn entries(&self) -> &[MapEntry] {
         &self.entries
     }
-}
 
-impl<M: Medium> Device<M> {
-    /// Where everything is that the map leads to.
-    pub(crate) fn lines(&self) -> Result<Lines> {
-        let header = self.heap.header();
-        let mut lines = Lines::of_file(self.key, header);
-        let structure = self.structure.lock(self.medium());
-        let trees = structure.snapshots.sorted().into_iter().map(|snapshot| snapshot.tree);
-        for tree in trees.chain([structure.state.tree]) {
-            let top = Node { child: tree.top, level: tree.height, leaf: 0 };
-            self.collect_lines(top, &mut lines)?;
+    /// Where everything is that some trees of a disk lead to.
+    pub(crate) fn of_trees<M: Medium>(
+        base: &Base<M>,
+        trees: impl Iterator<Item = Tree>,
+    ) -> Result<Self> {
+        let mut lines = Lines::of_file(base.key, base.heap.header());
+        for tree in trees {
+            lines.collect(base, Node { child: tree.top, level: tree.height, leaf: 0 })?;
         }
         Ok(lines)
     }
 
-    fn collect_lines(&self, node: Node, lines: &mut Lines) -> Result<()> {
+    fn collect<M: Medium>(&mut self, base: &Base<M>, node: Node) -> Result<()> {
         if node.child.block.is_none() {
             return Ok(());
         }
-        let at = self.space.locate(node.child.block, self.meta)?;
-        if lines.nodes.insert(at, node.owner()).is_some() {
+        let at = base.locate(node.child.block)?;
+        if self.nodes.insert(at, node.owner()).is_some() {
             return Ok(());
         }
         for place in 0..NODE_ENTRIES {
-            let word = place_word(self.medium(), &self.space, node, place)?;
+            let word = place_word(base.medium(), &base.space, node, place)?;
             match node.level.checked_sub(1) {
                 Some(level) => {
                     let leaf = node.leaf + place * leaves(level);
-                    self.collect_lines(Node { child: Child::decode(word), level, leaf }, lines)?;
+                    self.collect(base, Node { child: Child::decode(word), level, leaf })?;
                 }
                 None if word != 0 => {
                     let block = Entry::decode(word).block;
-                    let block = self.space.locate(block, at)?;
+                    let block = base.space.locate(block, at)?;
                     let offset = Lba(node.leaf * NODE_ENTRIES + place).offset();
                     let (line, word) = place_in_node(place);
                     let at = at + line + word as u64 * WORD_LEN;
-                    lines.entries.push(MapEntry { offset, at, block });
+                    self.entries.push(MapEntry { offset, at, block });
                 }
                 None => {}
             }

@@ -7,8 +7,11 @@ use std::ops::{ControlFlow, Range};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
-use super::device::Device;
+use super::base::Base;
 use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, entry_of_line, leaves};
+use super::map::Map;
+use super::read::Reader;
+use super::snapshot::Snapshots;
 use super::tree::{Node, find_leaf};
 use crate::error::LINE_DAMAGED;
 use crate::line::{BITS, Line, WORDS};
@@ -127,9 +130,20 @@ impl Used<'_, '_> {
     }
 }
 
-impl<M: Medium> Device<M> {
+/// A check of a disk.
+#[derive(Debug)]
+pub(crate) struct Check<'d, M: Medium> {
+    pub(crate) map: &'d Map<M>,
+    pub(crate) snapshots: &'d Snapshots,
+}
+
+impl<M: Medium> Check<'_, M> {
+    fn base(&self) -> &Base<M> {
+        &self.map.base
+    }
+
     /// Tells each violation once, as it is found; `progress` gets the bytes of data read so far, and may break off.
-    pub(crate) fn check(
+    pub(crate) fn run(
         &self,
         scope: CheckScope,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -146,31 +160,35 @@ impl<M: Medium> Device<M> {
 
     /// Proves that the map, its snapshots and what is marked as used agree. Nobody changes anything meanwhile.
     fn check_map(&self, teller: &mut Teller<'_>) -> Result<()> {
-        self.alone(|lanes| {
-            let structure = self.structure.lock(self.medium());
+        let base = &self.map.base;
+        base.alone(|lanes| {
             let mut used = Used { blocks: BTreeMap::new(), is_partial: false, teller };
-            for index in 0..self.space.slab_count() {
-                used.note(Block((index as u64 * self.space.slab_blocks()) as u32), Use::Bits, 0);
+            for index in 0..self.base().space.slab_count() {
+                used.note(
+                    Block((index as u64 * self.base().space.slab_blocks()) as u32),
+                    Use::Bits,
+                    0,
+                );
             }
             for lane in lanes.iter() {
                 for &spare in &lane.spares {
-                    used.note(spare, Use::Spare, self.meta);
+                    used.note(spare, Use::Spare, base.meta());
                 }
             }
-            let snapshots = structure.snapshots.sorted();
+            let snapshots = self.snapshots.all(self.map.medium());
             let trees = snapshots.iter().map(|snapshot| snapshot.tree);
-            for tree in trees.chain([structure.state.tree]) {
+            for tree in trees.chain([self.map.tree()]) {
                 self.check_node(Node { child: tree.top, level: tree.height, leaf: 0 }, &mut used)?;
             }
             self.check_bits(&mut used);
             Ok(())
         })?;
-        let extents = teller.note(self.read_extents())?;
-        let (runs, errors) = self.slab_runs();
+        let extents = teller.note(base.slabs().read_extents())?;
+        let (runs, errors) = base.slabs().runs();
         for error in errors {
             teller.tell_error(error)?;
         }
-        let found = self.heap.check([self.meta].into_iter().chain(extents).chain(runs))?;
+        let found = base.heap.check([base.meta()].into_iter().chain(extents).chain(runs))?;
         found.into_iter().for_each(|violation| teller.tell(violation));
         Ok(())
     }
@@ -180,7 +198,7 @@ impl<M: Medium> Device<M> {
         if block.is_none() {
             return Ok(());
         }
-        let at = match self.space.locate(block, self.meta) {
+        let at = match self.base().locate(block) {
             Ok(at) => at,
             Err(error) => {
                 used.is_partial = true;
@@ -192,7 +210,8 @@ impl<M: Medium> Device<M> {
             return Ok(());
         }
         for line in (0..BLOCK_LEN).step_by(LINE_LEN as usize) {
-            let Some(found) = Line::load(self.medium(), at + line, self.key.of(node.owner()))
+            let Some(found) =
+                Line::load(self.map.medium(), at + line, self.base().key.of(node.owner()))
             else {
                 used.is_partial = true;
                 used.teller.tell(Violation::new(at + line, LINE_DAMAGED));
@@ -218,7 +237,7 @@ impl<M: Medium> Device<M> {
         if block.is_none() {
             return;
         }
-        if self.space.offset(block).is_none() {
+        if self.base().space.offset(block).is_none() {
             let what = format!("it leads to block {}, which no slab has", block.0);
             return used.teller.tell(Violation::new(from, what));
         }
@@ -226,18 +245,20 @@ impl<M: Medium> Device<M> {
     }
 
     fn check_bits(&self, used: &mut Used<'_, '_>) {
-        for index in 0..self.space.slab_count() {
-            let first = index as u64 * self.space.slab_blocks();
-            let Some(slab) = self.space.slab_offset(index) else { continue };
-            for number in (0..self.space.slab_blocks()).step_by(BITS as usize) {
+        for index in 0..self.base().space.slab_count() {
+            let first = index as u64 * self.base().space.slab_blocks();
+            let Some(slab) = self.base().space.slab_offset(index) else { continue };
+            for number in (0..self.base().space.slab_blocks()).step_by(BITS as usize) {
                 let at = slab + number / BITS * LINE_LEN;
-                let Some(line) = Line::load(self.medium(), at, self.key.of_line()) else {
+                let Some(line) = Line::load(self.map.medium(), at, self.base().key.of_line())
+                else {
                     let what =
                         "a line of a slab's bits is damaged, or not the one that belongs here";
                     used.teller.tell(Violation::new(at, what));
                     continue;
                 };
-                let blocks = first + number..first + self.space.slab_blocks().min(number + BITS);
+                let blocks =
+                    first + number..first + self.base().space.slab_blocks().min(number + BITS);
                 self.check_bits_of(&line.words, blocks, at, used);
             }
         }
@@ -267,11 +288,11 @@ impl<M: Medium> Device<M> {
 
     /// Reads what there is of a block that was on the disk just now.
     fn read_if_there(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
-        let left = self.size().saturating_sub(lba.offset());
-        self.read(lba.offset(), &mut data[..left.min(BLOCK_LEN) as usize])
+        let left = self.map.size().saturating_sub(lba.offset());
+        Reader::new(self.map).read(lba.offset(), &mut data[..left.min(BLOCK_LEN) as usize])
     }
 
-    /// As [`check_data`](Device::check_data), for who wants to know of nothing else.
+    /// As [`check_data`](Check::check_data), for who wants to know of nothing else.
     pub(crate) fn scrub(
         &self,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
@@ -291,11 +312,11 @@ impl<M: Medium> Device<M> {
     ) -> Result<()> {
         let mut len = 0;
         let mut data = [0; BLOCK_LEN as usize];
-        let blocks = self.size().div_ceil(BLOCK_LEN);
+        let blocks = self.map.size().div_ceil(BLOCK_LEN);
         for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
             let lbas = leaf * NODE_ENTRIES..blocks.min((leaf + 1) * NODE_ENTRIES);
             len += (lbas.end - lbas.start) * BLOCK_LEN;
-            if !teller.note(self.leaf(leaf))?.block.is_none() {
+            if !teller.note(self.map.leaf(leaf))?.block.is_none() {
                 for lba in lbas {
                     teller.note(self.read_if_there(Lba(lba), &mut data))?;
                 }
@@ -307,7 +328,7 @@ impl<M: Medium> Device<M> {
         self.check_snapshots(len, progress, teller)
     }
 
-    /// As [`check_data`](Device::check_data), of the snapshots. What several of them have is read once.
+    /// As [`check_data`](Check::check_data), of the snapshots. What several of them have is read once.
     fn check_snapshots(
         &self,
         mut len: u64,
@@ -316,18 +337,22 @@ impl<M: Medium> Device<M> {
     ) -> Result<()> {
         let mut data = [0; BLOCK_LEN as usize];
         let mut seen = HashSet::new();
-        for (snapshot, _reader) in self.open_snapshots() {
+        for (snapshot, _reader) in self.snapshots.open_all(self.map.medium()) {
             let blocks = snapshot.size.div_ceil(BLOCK_LEN);
             for leaf in 0..blocks.div_ceil(NODE_ENTRIES) {
-                let node = find_leaf(self.medium(), &self.space, snapshot.tree, leaf);
+                let node = find_leaf(self.map.medium(), &self.base().space, snapshot.tree, leaf);
                 let node = teller.note(node)?;
                 if node.block.is_none() || !seen.insert(node.block) {
                     continue;
                 }
                 for lba in (leaf * NODE_ENTRIES..(leaf + 1) * NODE_ENTRIES).map(Lba) {
-                    let read = self.entry_in(node, lba).and_then(|(entry, at)| {
+                    let read = self.map.entry_in(node, lba).and_then(|(entry, at)| {
                         let is_new = !entry.block.is_none() && seen.insert(entry.block);
-                        if is_new { self.read_verified(lba, entry, at, &mut data) } else { Ok(()) }
+                        if is_new {
+                            self.map.read_verified(lba, entry, at, &mut data)
+                        } else {
+                            Ok(())
+                        }
                     });
                     teller.note(read)?;
                     len += BLOCK_LEN;

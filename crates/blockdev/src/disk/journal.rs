@@ -25,19 +25,188 @@
 //! a whole record from one that was being written; its steps are ordered one by one. Here the checksum does that, for any
 //! number of blocks at once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
+use smallvec::SmallVec;
 
-use super::change::Datum;
-use super::layout::{Block, Entry, SLOT_LEN, SLOTS, slot};
-use super::record::{Change, Draft, Images, Record, SEQUENCE, Spares, is_inside, write_spill};
+use super::layout::{Block, Entry, LANE_COUNT, Lba, SLOT_LEN, SLOTS, Shape, slot};
+use super::record::{
+    Change, Draft, Images, Record, SEQUENCE, Spares, is_inside, spill_count, write_spill,
+};
+use super::space::Space;
 use crate::line::{Line, is_newer};
 use crate::seal::Key;
 use crate::{Error, Result};
 
 /// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
-pub(crate) const VOUCHED_MAX: usize = 64;
+const VOUCHED_MAX: usize = 64;
+/// Versions after which no record may be left that an earlier version is in.
+const VERSIONS_SETTLED: u32 = 1 << 30;
+
+/// Content of a block that nobody can reach yet.
+#[derive(Debug)]
+pub(crate) struct Datum<'a> {
+    /// Pool offset of the block.
+    pub(crate) at: u64,
+    /// Its number on the disk.
+    pub(crate) lba: Lba,
+    pub(crate) bytes: Cow<'a, [u8]>,
+    /// The change, and the word in it, that is to lead there.
+    pub(crate) change: usize,
+    pub(crate) word: usize,
+}
+
+/// Content of the blocks of one step.
+pub(crate) type Data<'a> = SmallVec<[Datum<'a>; 4]>;
+
+/// Blocks for the lines of a record that its slot has no room for.
+#[derive(Debug, Default)]
+pub(crate) struct Spill {
+    pub(crate) blocks: Vec<Block>,
+    /// Pool offset of each.
+    pub(crate) located: SmallVec<[u64; 4]>,
+}
+
+/// The lanes of a disk, and what their records have in common.
+///
+/// It needs [`Space`] only to give back the blocks that a long record was in.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    /// Offset of the meta extent, in which the slots are.
+    meta: u64,
+    /// Lines that a slot is to have at most.
+    lines_max: usize,
+    /// Blocks that a record vouches for at most.
+    vouched_max: usize,
+    lanes: Box<[PauseMutex<Lane>]>,
+    must_settle: AtomicBool,
+}
+
+impl Journal {
+    /// One whose lanes know nothing of their slots yet.
+    pub(crate) fn new(meta: u64, key: Key, shape: Shape) -> Self {
+        Journal {
+            meta,
+            lines_max: shape.lines_max as usize,
+            // Less where slots are made small: so that the simulator meets both sides of it.
+            vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
+            lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index, key))).collect(),
+            must_settle: AtomicBool::new(false),
+        }
+    }
+
+    /// Pool offset of the meta extent.
+    #[inline]
+    pub(crate) fn meta(&self) -> u64 {
+        self.meta
+    }
+
+    /// The lanes, for who opens the disk.
+    pub(crate) fn lanes(&self) -> &[PauseMutex<Lane>] {
+        &self.lanes
+    }
+
+    /// Takes a lane: the thread's own if nobody has it.
+    pub(crate) fn enter<M: Medium>(&self, medium: &M) -> PauseGuard<'_, Lane> {
+        let first = medium.thread() as usize % LANE_COUNT;
+        loop {
+            let mut lanes = (0..LANE_COUNT).map(|step| &self.lanes[(first + step) % LANE_COUNT]);
+            if let Some(lane) = lanes.find_map(PauseMutex::try_lock) {
+                return lane;
+            }
+            medium.pause();
+        }
+    }
+
+    /// Takes all lanes, in their order.
+    pub(crate) fn enter_all<M: Medium>(&self, medium: &M) -> Vec<PauseGuard<'_, Lane>> {
+        self.lanes.iter().map(|lane| lane.lock(medium)).collect()
+    }
+
+    /// Blocks that a record of so many lines needs beside its slot, in a lane with so many spares.
+    pub(crate) fn spill_count(&self, changes: usize, spares: usize) -> usize {
+        spill_count(changes, spares, self.lines_max)
+    }
+
+    /// Lines that a record of the lane may change and needs no block for.
+    pub(crate) fn lines_without_spill(&self, lane: &Lane) -> usize {
+        let fits = |&lines: &usize| self.spill_count(lines, lane.spares.len()) == 0;
+        (1..=self.lines_max).take_while(fits).last().expect("a slot has room for a line")
+    }
+
+    /// Makes changes happen as one, together with `data`, by a record with the lane's spares as they are; see
+    /// [`Lane::commit`]. The record fits the lane's slot.
+    #[inline]
+    pub(crate) fn commit<M: Medium>(
+        &self,
+        medium: &M,
+        space: &Space,
+        lane: &mut Lane,
+        changes: &mut [Change],
+        data: &[Datum<'_>],
+    ) {
+        lane.commit(medium, self.meta, changes, &[], data, self.vouched_max);
+        self.follow(medium, space, lane, Vec::new(), changes);
+    }
+
+    /// As [`commit`](Journal::commit), with the record's lines in blocks of their own, if `spill` has any.
+    pub(crate) fn commit_spilled<M: Medium>(
+        &self,
+        medium: &M,
+        space: &Space,
+        lane: &mut Lane,
+        changes: &mut [Change],
+        spill: Spill,
+        data: &[Datum<'_>],
+    ) {
+        lane.commit(medium, self.meta, changes, &spill.located, data, self.vouched_max);
+        self.follow(medium, space, lane, spill.blocks, changes);
+    }
+
+    /// What a commit leaves to be done: the last record's blocks are free, and the lanes are to be settled in time.
+    #[inline]
+    fn follow<M: Medium>(
+        &self,
+        medium: &M,
+        space: &Space,
+        lane: &mut Lane,
+        spill: Vec<Block>,
+        changes: &[Change],
+    ) {
+        if !spill.is_empty() || !lane.spilled.is_empty() {
+            let done = std::mem::replace(&mut lane.spilled, spill);
+            space.release(medium, done);
+        }
+        if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_SETTLED)) {
+            // Relaxed: the lanes' locks order what is settled.
+            self.must_settle.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all lanes have to be settled; says so once.
+    #[inline]
+    pub(crate) fn takes_settling(&self) -> bool {
+        // Relaxed: the lanes' locks order what is settled.
+        self.must_settle.load(Ordering::Relaxed) && self.must_settle.swap(false, Ordering::Relaxed)
+    }
+
+    /// Leaves no record in the lanes that anybody would look at again.
+    pub(crate) fn settle<M: Medium>(
+        &self,
+        medium: &M,
+        space: &Space,
+        lanes: &mut [PauseGuard<'_, Lane>],
+    ) {
+        settle(medium, self.meta, lanes.iter_mut().map(|lane| &mut **lane));
+        for lane in lanes {
+            space.release(medium, std::mem::take(&mut lane.spilled));
+        }
+    }
+}
 
 /// What an operation needs that changes something; one holds it at a time.
 #[derive(Debug)]
@@ -51,7 +220,7 @@ pub(crate) struct Lane {
     /// Lines of the last record, to be flushed before the next fence.
     unflushed: Vec<u64>,
     /// Blocks that the last record is in, until the next one.
-    pub(crate) spilled: Vec<Block>,
+    spilled: Vec<Block>,
     record: Vec<u8>,
     /// Whether its records have no lines that anybody would look at again.
     is_settled: bool,
@@ -71,7 +240,7 @@ pub(crate) struct Found {
 }
 
 impl Lane {
-    pub(crate) fn new(index: usize, key: Key) -> Self {
+    fn new(index: usize, key: Key) -> Self {
         Lane {
             index,
             key,
@@ -90,11 +259,11 @@ impl Lane {
     }
 
     /// Makes all of `changes` happen, durably when it returns, together with the lane's spares. `spill` are the pool
-    /// offsets of as many blocks as [`spill_count`](super::record::spill_count) says, which nobody touches before the lane's next record.
+    /// offsets of as many blocks as [`spill_count`] says, which nobody touches before the lane's next record.
     ///
     /// `data` are written, and what leads to them gets their checksums; everything else that the changed lines lead to is
     /// durable. The record vouches for them if there are `vouched_max` at most. Nobody else changes the lines meanwhile.
-    pub(crate) fn commit<M: Medium>(
+    fn commit<M: Medium>(
         &mut self,
         medium: &M,
         meta: u64,
@@ -206,11 +375,7 @@ impl Lane {
 
 /// Leaves no record in lanes whose lines anybody would look at again: for who uses blocks that had lines for something
 /// else. Two fences, however many lanes.
-pub(crate) fn settle<'l, M: Medium>(
-    medium: &M,
-    meta: u64,
-    lanes: impl IntoIterator<Item = &'l mut Lane>,
-) {
+fn settle<'l, M: Medium>(medium: &M, meta: u64, lanes: impl IntoIterator<Item = &'l mut Lane>) {
     let mut lanes: Vec<&mut Lane> = lanes.into_iter().filter(|lane| !lane.is_settled).collect();
     if lanes.is_empty() {
         return;

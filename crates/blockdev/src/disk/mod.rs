@@ -1,15 +1,16 @@
 //! The disk as programs use it.
 
+pub(crate) mod base;
 mod change;
 mod check;
-pub(crate) mod device;
+mod device;
 mod journal;
 pub(crate) mod layout;
 mod map;
 pub(crate) mod pieces;
 mod read;
 mod record;
-pub(crate) mod recover;
+mod recover;
 mod resize;
 mod slabs;
 mod snapshot;
@@ -129,7 +130,7 @@ impl<M: Medium> Disk<M> {
     ///
     /// As for [`create`](Disk::create); [`Error::Shape`].
     pub fn create_with(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
-        self::recover::check_size(size)?;
+        self::resize::check_size(size)?;
         self::recover::check_shape(shape)?;
         let fill = |heap| Device::format_in(heap, size, shape);
         Ok(Disk { device: pool.create_root_with(name, fill)? })
@@ -153,7 +154,7 @@ impl<M: Medium> Disk<M> {
 
     /// How large it is, and what it takes.
     pub fn info(&self) -> DiskInfo {
-        let space = &self.device.space;
+        let space = self.device.space();
         let slab_len = space.slab_len();
         DiskInfo { size: self.size(), allocated: space.slab_count() as u64 * slab_len, slab_len }
     }
@@ -226,7 +227,7 @@ impl<M: Medium> Disk<M> {
     ///
     /// When the medium met a fault.
     pub fn flush(&self) -> Result<()> {
-        Ok(self.device.heap.verify()?)
+        self.device.verify()
     }
 
     /// Visits a range in parts that have data, and parts that have none, until told to stop. What a damaged line of the
@@ -274,9 +275,8 @@ impl<M: Medium> Disk<M> {
 
     /// The snapshots, oldest first.
     pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        let structure = self.device.structure.lock(self.device.medium());
-        let infos = structure.snapshots.sorted().into_iter().map(|snapshot| SnapshotInfo {
-            name: snapshot.name.clone(),
+        let infos = self.device.snapshots().into_iter().map(|snapshot| SnapshotInfo {
+            name: snapshot.name,
             size: snapshot.size,
             created_unix_s: snapshot.created_unix_s,
         });

@@ -10,50 +10,60 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
 
-use remanent_pmem::{Medium, crc32c};
+use remanent_pmem::Medium;
 
 use super::Extent;
-use super::device::Device;
-use super::layout::{BLOCK_LEN, Block, Child, Entry, Lba, NODE_ENTRIES, STATE, Tree};
+use super::layout::{BLOCK_LEN, Child, Entry, Lba, NODE_ENTRIES, Tree};
+use super::map::Map;
 use super::tree::find_leaf;
+use crate::Result;
 use crate::line::Line;
-use crate::{Error, Result};
 
 /// Data of a block.
-pub(crate) type Data = [u8; BLOCK_LEN as usize];
+type Data = [u8; BLOCK_LEN as usize];
 
-impl<M: Medium> Device<M> {
+/// Reads a disk, or a tree of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'m, M: Medium> {
+    map: &'m Map<M>,
+}
+
+impl<'m, M: Medium> Reader<'m, M> {
+    pub(crate) fn new(map: &'m Map<M>) -> Self {
+        Reader { map }
+    }
+
     /// Reads a range, which lies on the disk.
     pub(crate) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         for_each_block(offset, bytes, |lba, data| self.read_block(lba, data))?;
-        Ok(self.heap.verify()?)
+        Ok(self.map.base.heap.verify()?)
     }
 
     fn read_block(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
-        let medium = self.medium();
+        let medium = self.map.medium();
         loop {
-            let leaf = self.leaf(lba.leaf())?;
+            let leaf = self.map.leaf(lba.leaf())?;
             if leaf.block.is_none() {
                 data.fill(0);
                 return Ok(());
             }
-            let place = self.place_in(leaf, lba)?;
-            let load = || Line::load(medium, place.at, self.key.of(place.owner));
+            let place = self.map.place_in(leaf, lba)?;
+            let load = || Line::load(medium, place.at, self.map.base.key.of(place.owner));
             let Some(line) = load() else {
                 // It is damaged, or being stored, or the leaf has become something else.
                 return self.read_held(lba, data);
             };
             let entry = Entry::decode(line.words[place.word]);
-            let read = self.read_entry(lba, entry, place.at, data);
+            let read = self.map.read_entry(lba, entry, place.at, data);
             // Acquire: what was read comes before the questions whether it was the right thing to read.
             fence(Ordering::Acquire);
             // A leaf that was copied, and lost its snapshot, may be anything by now.
-            let is_same_leaf = self.leaf(lba.leaf())? == leaf;
+            let is_same_leaf = self.map.leaf(lba.leaf())? == leaf;
             if read.is_ok() && is_same_leaf {
                 return read;
             }
             // What was read of a faulty medium says nothing of the disk.
-            self.heap.verify()?;
+            self.map.base.heap.verify()?;
             // Stored by the writer before it lets the block be used anew, so seen if the data are.
             if is_same_leaf && load() == Some(line) {
                 return self.read_held(lba, data);
@@ -62,50 +72,18 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// As [`read_block`](Device::read_block), while nobody changes it: what is wrong now is wrong for good.
+    /// As [`read_block`](Reader::read_block), while nobody changes it: what is wrong now is wrong for good.
     #[cold]
     fn read_held(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
         loop {
-            let leaf = self.leaf(lba.leaf())?;
-            let place = self.place_in(leaf, lba)?;
-            let _held = self.hold_line(place.at);
-            if self.leaf(lba.leaf())? == leaf {
-                let entry = Entry::decode(self.line_at(place)?.words[place.word]);
-                return self.read_entry(lba, entry, place.at, data);
+            let leaf = self.map.leaf(lba.leaf())?;
+            let place = self.map.place_in(leaf, lba)?;
+            let _held = self.map.hold_one(place.at);
+            if self.map.leaf(lba.leaf())? == leaf {
+                let entry = Entry::decode(self.map.line_at(place)?.words[place.word]);
+                return self.map.read_entry(lba, entry, place.at, data);
             }
         }
-    }
-
-    /// Reads what an entry leads to, or zeros.
-    pub(crate) fn read_entry(
-        &self,
-        lba: Lba,
-        entry: Entry,
-        from: u64,
-        data: &mut [u8],
-    ) -> Result<()> {
-        if entry.block.is_none() {
-            data.fill(0);
-            return Ok(());
-        }
-        self.read_verified(lba, entry, from, data)
-    }
-
-    /// Reads the block that an entry leads to, and compares its checksum.
-    pub(crate) fn read_verified(
-        &self,
-        lba: Lba,
-        entry: Entry,
-        from: u64,
-        data: &mut [u8],
-    ) -> Result<()> {
-        let at = self.space.locate(entry.block, from)?;
-        self.medium().read(at, data);
-        let (found, expected) = (crc32c(data), entry.checksum ^ self.key.mask(lba));
-        if found == expected {
-            return Ok(());
-        }
-        Err(Error::Checksum { offset: lba.offset(), at, found, expected })
     }
 
     /// Reads a range of a tree that nobody changes: a snapshot's.
@@ -114,22 +92,13 @@ impl<M: Medium> Device<M> {
         for_each_block(offset, bytes, |lba, data| {
             let leaf = match known {
                 Some((number, leaf)) if number == lba.leaf() => leaf,
-                _ => find_leaf(self.medium(), &self.space, tree, lba.leaf())?,
+                _ => find_leaf(self.map.medium(), &self.map.base.space, tree, lba.leaf())?,
             };
             known = Some((lba.leaf(), leaf));
-            let (entry, at) = self.entry_in(leaf, lba)?;
-            self.read_entry(lba, entry, at, data)
+            let (entry, at) = self.map.entry_in(leaf, lba)?;
+            self.map.read_entry(lba, entry, at, data)
         })?;
-        Ok(self.heap.verify()?)
-    }
-
-    /// The entry of a block in a leaf that nobody changes, and where it is.
-    pub(crate) fn entry_in(&self, leaf: Child, lba: Lba) -> Result<(Entry, u64)> {
-        if leaf.block.is_none() {
-            return Ok((Entry::default(), self.heap.header() + STATE));
-        }
-        let place = self.place_in(leaf, lba)?;
-        Ok((Entry::decode(self.line_at(place)?.words[place.word]), place.at))
+        Ok(self.map.base.heap.verify()?)
     }
 
     /// Visits a range in parts that have data, and parts that have none.
@@ -139,10 +108,10 @@ impl<M: Medium> Device<M> {
         len: u64,
         visit: impl FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.extents_by(|leaf| self.leaf(leaf), offset, len, visit)
+        self.extents_by(|leaf| self.map.leaf(leaf), offset, len, visit)
     }
 
-    /// As [`extents`](Device::extents), of a tree that nobody changes.
+    /// As [`extents`](Reader::extents), of a tree that nobody changes.
     pub(crate) fn extents_of(
         &self,
         tree: Tree,
@@ -154,7 +123,7 @@ impl<M: Medium> Device<M> {
         let find = |leaf| match known {
             Some((number, node)) if number == leaf => Ok(node),
             _ => {
-                let node = find_leaf(self.medium(), &self.space, tree, leaf)?;
+                let node = find_leaf(self.map.medium(), &self.map.base.space, tree, leaf)?;
                 known = Some((leaf, node));
                 Ok(node)
             }
@@ -178,10 +147,10 @@ impl<M: Medium> Device<M> {
             let (is_mapped, next) = if leaf.block.is_none() {
                 (false, Lba((lba.leaf() + 1) * NODE_ENTRIES))
             } else {
-                let place = self.place_in(leaf, lba)?;
-                let entry = Entry::decode(self.medium().load(place.entry()));
+                let place = self.map.place_in(leaf, lba)?;
+                let entry = Entry::decode(self.map.medium().load(place.entry()));
                 // Of a line that is not whole nobody says that there is nothing: who reads what it leads to is told.
-                let is_mapped = !entry.block.is_none() || self.line_at(place).is_err();
+                let is_mapped = !entry.block.is_none() || self.map.line_at(place).is_err();
                 (is_mapped, Lba(lba.0 + 1))
             };
             if find(lba.leaf())? != leaf {
@@ -190,30 +159,19 @@ impl<M: Medium> Device<M> {
             let next = next.offset().min(end);
             if is_mapped != known.is_mapped && known.len > 0 {
                 if visit(known).is_break() {
-                    return Ok(self.heap.verify()?);
+                    return Ok(self.map.base.heap.verify()?);
                 }
                 known.len = 0;
             }
             known = Extent { len: known.len + (next - at), is_mapped };
             at = next;
         }
-        self.heap.verify()?;
+        self.map.base.heap.verify()?;
         if known.len > 0 {
             // The last part: there is nothing to break off.
             let _ = visit(known);
         }
         Ok(())
-    }
-
-    /// Whether the newest snapshot has this block at this place: then it stays when it is replaced. An older one that
-    /// has it has it through all between.
-    pub(crate) fn has_snapshot_of(&self, lba: Lba, block: Block) -> Result<bool> {
-        if !self.has_snapshot() {
-            return Ok(false);
-        }
-        let tree = *self.newest.lock(self.medium());
-        let leaf = find_leaf(self.medium(), &self.space, tree, lba.leaf())?;
-        Ok(self.entry_in(leaf, lba)?.0.block == block)
     }
 }
 

@@ -5,20 +5,21 @@
 //! depend on how much is written, and little on how large the disk is: 8 bytes are read for each slab.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, crc32c};
 
-use super::device::{Device, Structure};
+use super::base::Base;
+use super::device::Device;
 use super::journal::{Lane, redo};
 use super::layout::{
     BLOCK_LEN, DIRECTORY, DIRECTORY_EXTENTS, DIRECTORY_LINES, HEIGHT_MAX, IDENTITY, LANE_COUNT,
     LAYOUT, META_LEN, SIZE_MAX, SNAPSHOT_COUNT, SNAPSHOTS, STATE, Shape, State,
 };
 use super::record::{Change, Record};
-use super::snapshot::{GENERATION_MAX, Snapshots};
+use super::resize::check_size;
+use super::snapshot::{GENERATION_MAX, List};
 use crate::line::{Line, WORDS, is_newer};
 use crate::seal::{Key, Owner};
 use crate::{Error, Result};
@@ -54,10 +55,10 @@ impl<M: Medium> Device<M> {
         let meta = heap_lane.allocate_zeroed(META_LEN)?.offset;
         drop(heap_lane);
         let key = Key::new(&heap);
-        let device = Device::new(heap, meta, key, shape);
-        let (medium, key) = (device.medium(), device.key);
-        let mut heap_lane = device.heap.enter().prepare_to_write();
-        let directory = device.make_directory(&mut heap_lane)?;
+        let base = Base::new(heap, meta, key, shape);
+        let medium = base.medium();
+        let mut heap_lane = base.heap.enter().prepare_to_write();
+        let directory = base.slabs().make_directory(&mut heap_lane)?;
         drop(heap_lane);
         let state = State { size, generation: 1, ..State::default() };
         let seal_and_put = |at, words, key: Key| {
@@ -81,10 +82,8 @@ impl<M: Medium> Device<M> {
         medium.flush(meta, SNAPSHOT_COUNT as u64 * LINE_LEN);
         // Flush and fence: before the root becomes live.
         medium.persist(header, DIRECTORY + DIRECTORY_LINES * LINE_LEN);
-        device.publish(&mut device.structure.lock(medium), state);
-        device.heap.verify()?;
-        device.set_ready();
-        Ok(device)
+        base.heap.verify()?;
+        Ok(Device::new(base, state, List::default()))
     }
 
     /// Opens a disk.
@@ -100,118 +99,103 @@ impl<M: Medium> Device<M> {
             let what = "a disk of another format, or what says its format is damaged";
             return Err(Error::damaged(header + IDENTITY, what));
         }
-        let device = Device::new(heap, meta, Key(key), shape);
-        let doubtful = device.recover_lanes()?;
-        let extents = device.read_extents()?;
-        device.read_slabs(&extents)?;
-        device.decide(doubtful)?;
-        let state = State::decode(&device.load_line(header + STATE)?.words);
-        let snapshots = Snapshots::read(device.medium(), meta, device.key)?;
+        let base = Base::new(heap, meta, Key(key), shape);
+        let doubtful = recover_lanes(&base)?;
+        let extents = base.slabs().read_extents()?;
+        base.slabs().read(&extents)?;
+        decide(&base, doubtful)?;
+        let state = base.key.load_line(base.medium(), header + STATE, Owner::NONE)?;
+        let state = State::decode(&state.words);
+        let snapshots = List::read(&base)?;
         check_state(&state, &snapshots, header + STATE)?;
-        device.heap.recover(|extent| device.is_linked(&extents, extent))?;
-        {
-            let mut structure = device.structure.lock(device.medium());
-            *structure = Structure { state, snapshots, ..Structure::default() };
-            device.publish(&mut structure, state);
-            device.follow_snapshots(&structure);
-        }
+        base.heap.recover(|extent| base.slabs().is_linked(&extents, extent))?;
         // No lane begins with a record of before: the blocks that a long one is in are not marked as used, and a snapshot
         // may have been removed that its lines were of.
-        device.settle_all();
-        device.heap.verify()?;
-        device.set_ready();
-        Ok(device)
+        base.settle_all();
+        base.heap.verify()?;
+        Ok(Device::new(base, state, snapshots))
     }
+}
 
-    /// Reads what the lanes were doing, and makes durable what was certainly decided. The rest is for [`decide`](Device::decide).
-    fn recover_lanes(&self) -> Result<Vec<Doubtful>> {
-        let medium = self.medium();
-        // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
-        // Redundant: but where a process was killed before, and the power fails later.
-        medium.persist(self.meta, META_LEN);
-        let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
-        let mut newest: HashMap<u64, u32> = HashMap::new();
-        for (index, lane) in self.lanes.iter().enumerate() {
-            let found = Lane::find(medium, self.meta, self.key, index)?;
-            let doubtful = found.doubtful.iter().flat_map(|record| &record.changes);
-            for Change { at, line, .. } in found.changes.iter().chain(doubtful) {
-                let known = newest.entry(*at).or_insert(line.version);
-                *known = if is_newer(line.version, *known) { line.version } else { *known };
-            }
-            changes.extend(found.changes);
-            torn.extend(found.torn);
-            records.extend(found.doubtful.map(|record| (index, record)));
-            *lane.lock(medium) = found.lane;
+/// Reads what the lanes were doing, and makes durable what was certainly decided. The rest is for [`decide`].
+fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<Doubtful>> {
+    let medium = base.medium();
+    // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
+    // Redundant: but where a process was killed before, and the power fails later.
+    medium.persist(base.meta(), META_LEN);
+    let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
+    let mut newest: HashMap<u64, u32> = HashMap::new();
+    for (index, lane) in base.journal.lanes().iter().enumerate() {
+        let found = Lane::find(medium, base.meta(), base.key, index)?;
+        let doubtful = found.doubtful.iter().flat_map(|record| &record.changes);
+        for Change { at, line, .. } in found.changes.iter().chain(doubtful) {
+            let known = newest.entry(*at).or_insert(line.version);
+            *known = if is_newer(line.version, *known) { line.version } else { *known };
         }
-        // What could not be read is not to be taken for a record that was never written.
-        self.heap.verify()?;
-        let is_complete = |change: &Change| {
-            let found = change.found(medium, self.key);
-            is_newer(newest[&change.at], change.line.version)
-                || found.is_some_and(|found| !is_newer(change.line.version, found.version))
-        };
-        let doubtful = records.into_iter().map(|(lane, record)| Doubtful {
-            is_complete: record.changes.iter().any(is_complete),
-            lane,
-            record,
-        });
-        // Asked of the lines as they were found, before any of them is stored.
-        let doubtful = doubtful.collect();
-        redo(medium, self.key, changes, &torn);
-        self.heap.verify()?;
-        Ok(doubtful)
+        changes.extend(found.changes);
+        torn.extend(found.torn);
+        records.extend(found.doubtful.map(|record| (index, record)));
+        *lane.lock(medium) = found.lane;
     }
+    // What could not be read is not to be taken for a record that was never written.
+    base.heap.verify()?;
+    let is_complete = |change: &Change| {
+        let found = change.found(medium, base.key);
+        is_newer(newest[&change.at], change.line.version)
+            || found.is_some_and(|found| !is_newer(change.line.version, found.version))
+    };
+    let doubtful = records.into_iter().map(|(lane, record)| Doubtful {
+        is_complete: record.changes.iter().any(is_complete),
+        lane,
+        record,
+    });
+    // Asked of the lines as they were found, before any of them is stored.
+    let doubtful = doubtful.collect();
+    redo(medium, base.key, changes, &torn);
+    base.heap.verify()?;
+    Ok(doubtful)
+}
 
-    /// Makes records durable that were completed, or all of whose blocks are whole, and takes the others back.
-    fn decide(&self, doubtful: Vec<Doubtful>) -> Result<()> {
-        let medium = self.medium();
-        let (mut changes, mut torn) = (Vec::new(), Vec::new());
-        for Doubtful { lane, record, is_complete } in doubtful {
-            let mut lane = self.lanes[lane].lock(medium);
-            let slot = lane.slot_of(self.meta, &record);
-            if is_complete || self.leads_to_whole(&record, slot)? {
-                lane.adopt(&record);
-                changes.extend(record.changes);
-            } else {
-                torn.push(slot);
-            }
+/// Makes records durable that were completed, or all of whose blocks are whole, and takes the others back.
+fn decide<M: Medium>(base: &Base<M>, doubtful: Vec<Doubtful>) -> Result<()> {
+    let medium = base.medium();
+    let (mut changes, mut torn) = (Vec::new(), Vec::new());
+    for Doubtful { lane, record, is_complete } in doubtful {
+        let mut lane = base.journal.lanes()[lane].lock(medium);
+        let slot = lane.slot_of(base.meta(), &record);
+        if is_complete || leads_to_whole(base, &record, slot)? {
+            lane.adopt(&record);
+            changes.extend(record.changes);
+        } else {
+            torn.push(slot);
         }
-        self.heap.verify()?;
-        // Fence: the blocks that were found whole, before any line leads to them.
-        // Redundant: but where a process was killed before, and the power fails later.
-        medium.fence();
-        redo(medium, self.key, changes, &torn);
-        Ok(self.heap.verify()?)
     }
+    base.heap.verify()?;
+    // Fence: the blocks that were found whole, before any line leads to them.
+    // Redundant: but where a process was killed before, and the power fails later.
+    medium.fence();
+    redo(medium, base.key, changes, &torn);
+    Ok(base.heap.verify()?)
+}
 
-    /// Whether all blocks hold what they were to hold when the record at `from` was made; durable with the next fence.
-    fn leads_to_whole(&self, record: &Record, from: u64) -> Result<bool> {
-        let mut block = [0; BLOCK_LEN as usize];
-        for change in &record.changes {
-            for (word, entry) in change.entries_written() {
-                let lba = change.owner.lba(change.at, word);
-                let lba = lba.ok_or_else(|| Error::damaged(from, "a record writes no leaf"))?;
-                let at = self.space.locate(entry.block, from)?;
-                self.medium().read(at, &mut block);
-                if crc32c(&block) ^ self.key.mask(lba) != entry.checksum {
-                    return Ok(false);
-                }
-                // Flush: as a killed process left it in the caches; fenced before any line leads to it.
-                // Redundant: as that fence.
-                self.medium().flush(at, BLOCK_LEN);
+/// Whether all blocks hold what they were to hold when the record at `from` was made; durable with the next fence.
+fn leads_to_whole<M: Medium>(base: &Base<M>, record: &Record, from: u64) -> Result<bool> {
+    let mut block = [0; BLOCK_LEN as usize];
+    for change in &record.changes {
+        for (word, entry) in change.entries_written() {
+            let lba = change.owner.lba(change.at, word);
+            let lba = lba.ok_or_else(|| Error::damaged(from, "a record writes no leaf"))?;
+            let at = base.space.locate(entry.block, from)?;
+            base.medium().read(at, &mut block);
+            if crc32c(&block) ^ base.key.mask(lba) != entry.checksum {
+                return Ok(false);
             }
+            // Flush: as a killed process left it in the caches; fenced before any line leads to it.
+            // Redundant: as that fence.
+            base.medium().flush(at, BLOCK_LEN);
         }
-        Ok(true)
     }
-
-    /// Derives what depends on the snapshots. Nobody changes anything meanwhile.
-    pub(crate) fn follow_snapshots(&self, structure: &Structure) {
-        let newest = structure.snapshots.newest();
-        *self.newest.lock(self.medium()) = newest.map(|snapshot| snapshot.tree).unwrap_or_default();
-        let generation = newest.map_or(0, |snapshot| snapshot.generation);
-        // Relaxed: published by the lanes' locks.
-        self.shared_until.store(generation, Ordering::Relaxed);
-    }
+    Ok(true)
 }
 
 /// A lane's last record, which may have become durable before the blocks that it leads to.
@@ -223,7 +207,7 @@ struct Doubtful {
 }
 
 /// Refuses what no disk says of itself: what follows from it would not end.
-fn check_state(state: &State, snapshots: &Snapshots, at: u64) -> Result<()> {
+fn check_state(state: &State, snapshots: &List, at: u64) -> Result<()> {
     check_size(state.size)?;
     let sorted = snapshots.sorted();
     let trees = sorted.iter().map(|snapshot| snapshot.tree).chain([state.tree]);
@@ -239,14 +223,4 @@ fn check_state(state: &State, snapshots: &Snapshots, at: u64) -> Result<()> {
 /// Refuses limits that a disk cannot have.
 pub(crate) fn check_shape(shape: Shape) -> Result<()> {
     shape.check().map_err(|reason| Error::Shape { shape, reason })
-}
-
-/// Refuses a size that the format cannot have.
-pub(crate) fn check_size(size: u64) -> Result<()> {
-    let reason = match size {
-        _ if !size.is_multiple_of(512) => "a size is a multiple of 512 bytes".to_owned(),
-        _ if size > SIZE_MAX => format!("{SIZE_MAX} bytes are the most"),
-        _ => return Ok(()),
-    };
-    Err(Error::Size { size, reason })
 }

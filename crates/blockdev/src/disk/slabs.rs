@@ -5,23 +5,46 @@
 
 use std::ops::Range;
 
-use remanent_pmem::heap::{Block as Extent, Lane as HeapLane};
+use remanent_pmem::heap::{Block as Extent, Heap, Lane as HeapLane};
 use remanent_pmem::pool::layout::ChunkId;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 
-use super::device::Device;
-use super::journal::Lane;
+use super::journal::{Journal, Lane};
 use super::layout::{
     DIRECTORY, DIRECTORY_EXTENT_LEN, DIRECTORY_EXTENTS, DIRECTORY_SLABS, SIZE_MAX, SLAB_COUNT_MAX,
 };
-use super::record::spill_count;
+use super::record::Change;
+use super::space::Space;
 use crate::line::{BITS, Line, WORDS};
+use crate::seal::Owner;
 use crate::{Error, Result};
 
-impl<M: Medium> Device<M> {
+/// The slabs of a disk as its directory has them, on the medium.
+#[derive(Debug)]
+pub(crate) struct Slabs<'d, M: Medium> {
+    pub(crate) heap: &'d Heap<M>,
+    pub(crate) journal: &'d Journal,
+    pub(crate) space: &'d Space,
+}
+
+impl<M: Medium> Slabs<'_, M> {
     /// Bytes that all the slabs have which the disk may take.
-    pub(crate) fn space_max(&self) -> u64 {
+    pub(crate) fn len_max(&self) -> u64 {
         (SLAB_COUNT_MAX as u64 * self.space.slab_len()).min(SIZE_MAX)
+    }
+
+    fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    /// The words of a line of the directory, or of the header that leads to it.
+    fn load_words(&self, at: u64) -> Result<[u64; WORDS]> {
+        Ok(self.space.key().load_line(self.medium(), at, Owner::NONE)?.words)
+    }
+
+    /// Changes such lines, durably. They are so few that they need no block for their record.
+    fn commit(&self, lane: &mut Lane, changes: &mut [Change]) {
+        self.journal.commit(self.medium(), self.space, lane, changes, &[]);
     }
 
     /// Takes slabs that have `blocks` blocks, or fewer where the pool or the record has no room for so many at once. `growth`
@@ -31,27 +54,27 @@ impl<M: Medium> Device<M> {
     ///
     /// When there is no room for all of them. Nothing was taken then, but where the pool may grow and its file system is
     /// full, or others have taken the room meanwhile.
-    pub(crate) fn add_slabs(&self, lane: &mut Lane, blocks: usize) -> Result<()> {
+    pub(crate) fn add(&self, lane: &mut Lane, blocks: usize) -> Result<()> {
         let (index, len) = (self.space.slab_count(), self.space.slab_len());
         // Each has one block less than that, for its bits.
         let needed = blocks.div_ceil(self.space.slab_blocks() as usize - 1);
-        if (index + needed) as u64 * len > self.space_max() {
+        if (index + needed) as u64 * len > self.len_max() {
             let (needed, size) = (needed as u64 * len, index as u64 * len);
-            return Err(PoolError::Full { needed, size, size_max: self.space_max() }.into());
+            return Err(PoolError::Full { needed, size, size_max: self.len_max() }.into());
         }
         if needed > 1 {
             self.heap.check_room(len, needed as u64)?;
         }
         let directory = self.directory_extent(lane, index / DIRECTORY_SLABS)?;
         let first = index % DIRECTORY_SLABS;
-        let lines = self.lines_without_spill(lane);
+        let lines = self.journal.lines_without_spill(lane);
         let count = needed.min(DIRECTORY_SLABS - first).min(lines * WORDS - first % WORDS);
         let at = |line: usize| directory + line as u64 * LINE_LEN;
         let lines = first / WORDS..(first + count).div_ceil(WORDS);
         // Before anything is taken: a line that is damaged refuses them.
         let changes = lines.clone().map(|line| {
-            let words = self.load_line(at(line))?.words;
-            self.rewrite(at(line), words)
+            let words = self.load_words(at(line))?;
+            Change::rewrite(self.medium(), self.space.key(), at(line), words)
         });
         let mut changes = changes.collect::<Result<Vec<_>>>()?;
         let mut heap_lane = self.heap.enter().prepare_to_write();
@@ -63,16 +86,10 @@ impl<M: Medium> Device<M> {
             }
         }
         // The heap's lane is held until the slabs are linked for good: it says that they may have to be given back.
-        self.commit(lane, &mut changes, None, &[])?;
+        self.commit(lane, &mut changes);
         drop(heap_lane);
         slabs.iter().for_each(|&slab| self.space.add_slab(slab));
         Ok(())
-    }
-
-    /// Lines that a record may change and needs no block for: others would get theirs from the slabs that are being taken.
-    fn lines_without_spill(&self, lane: &Lane) -> usize {
-        let fits = |&lines: &usize| spill_count(lines, lane.spares.len(), self.lines_max) == 0;
-        (1..=self.lines_max).take_while(fits).last().expect("a slot has room for a line")
     }
 
     /// Allocates up to `count` slabs in a row, with their bits, durably. Returns where they are.
@@ -101,7 +118,7 @@ impl<M: Medium> Device<M> {
                 let mut words = [0; WORDS];
                 // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
                 words[0] = u64::from(line == slab);
-                let image = Line::first(words).encode(line, self.key.of_line());
+                let image = Line::first(words).encode(line, self.space.key().of_line());
                 Line::store_encoded(medium, line, &image);
             }
             // Flush: fenced below.
@@ -115,12 +132,12 @@ impl<M: Medium> Device<M> {
     /// Where an extent of the slab directory is, the next one at most; takes it from the pool if it is not there.
     fn directory_extent(&self, lane: &mut Lane, extent: usize) -> Result<u64> {
         let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-        let mut words = self.load_line(at)?.words;
+        let mut words = self.load_words(at)?;
         if words[extent % WORDS] == 0 {
             let mut heap_lane = self.heap.enter().prepare_to_write();
             words[extent % WORDS] = self.make_directory(&mut heap_lane)?;
-            let change = self.rewrite(at, words)?;
-            self.commit(lane, &mut [change], None, &[])?;
+            let change = Change::rewrite(self.medium(), self.space.key(), at, words)?;
+            self.commit(lane, &mut [change]);
         }
         Ok(words[extent % WORDS])
     }
@@ -130,7 +147,7 @@ impl<M: Medium> Device<M> {
         let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
         for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
             let at = at + line * LINE_LEN;
-            let image = Line::first([0; WORDS]).encode(at, self.key.of_line());
+            let image = Line::first([0; WORDS]).encode(at, self.space.key().of_line());
             Line::store_encoded(self.medium(), at, &image);
         }
         // Flush and fence: before anything leads to it.
@@ -145,7 +162,7 @@ impl<M: Medium> Device<M> {
         let mut extents = Vec::new();
         for extent in 0..DIRECTORY_EXTENTS {
             let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
-            let directory = self.load_line(at)?.words[extent % WORDS];
+            let directory = self.load_words(at)?[extent % WORDS];
             if directory == 0 {
                 break;
             }
@@ -158,13 +175,13 @@ impl<M: Medium> Device<M> {
     }
 
     /// Reads where the slabs are.
-    pub(crate) fn read_slabs(&self, extents: &[u64]) -> Result<()> {
+    pub(crate) fn read(&self, extents: &[u64]) -> Result<()> {
         let mut run = 0..0;
         for (&directory, place) in
             extents.iter().flat_map(|extent| (0..DIRECTORY_SLABS).map(move |place| (extent, place)))
         {
             let at = directory + (place / WORDS) as u64 * LINE_LEN;
-            let slab = self.load_line(at)?.words[place % WORDS];
+            let slab = self.load_words(at)?[place % WORDS];
             if slab == 0 {
                 break;
             }
@@ -193,7 +210,7 @@ impl<M: Medium> Device<M> {
     }
 
     /// Where the runs of the pool begin that the slabs lie in, and what is wrong with them.
-    pub(crate) fn slab_runs(&self) -> (Vec<u64>, Vec<Error>) {
+    pub(crate) fn runs(&self) -> (Vec<u64>, Vec<Error>) {
         let (mut run, mut runs, mut errors) = (0..0, Vec::new(), Vec::new());
         for slab in (0..self.space.slab_count()).filter_map(|index| self.space.slab_offset(index)) {
             match self.follow_run(&mut run, slab, ChunkId::containing(slab).state()) {
@@ -209,6 +226,8 @@ impl<M: Medium> Device<M> {
     pub(crate) fn is_linked(&self, extents: &[u64], extent: Extent) -> bool {
         let is_slab =
             |at| (0..self.space.slab_count()).any(|n| self.space.slab_offset(n) == Some(at));
-        extent.offset == self.meta || extents.contains(&extent.offset) || is_slab(extent.offset)
+        extent.offset == self.journal.meta()
+            || extents.contains(&extent.offset)
+            || is_slab(extent.offset)
     }
 }

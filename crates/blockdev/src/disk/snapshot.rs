@@ -14,18 +14,21 @@
 //!     32   name, UTF-8, 24 bytes, zero-padded
 //! ```
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
+use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{LINE_LEN, Medium};
 
-use super::device::{Device, Structure};
+use super::base::Base;
 use super::layout::{
     Block, Child, Entry, NODE_ENTRIES, SNAPSHOT_COUNT, SNAPSHOTS, State, Tree, leaves,
 };
+use super::map::Map;
 use super::record::Changes;
 use super::tree::{Node, node_at, place_word};
 use crate::line::WORDS;
-use crate::seal::{Key, Owner};
+use crate::seal::Owner;
 use crate::{Error, Result};
 
 /// Bytes of a snapshot's name, at most.
@@ -67,22 +70,23 @@ impl Snapshot {
 
 /// All snapshots of a disk, each in the place of its line.
 #[derive(Debug)]
-pub(crate) struct Snapshots([Option<Snapshot>; SNAPSHOT_COUNT]);
+pub(crate) struct List([Option<Snapshot>; SNAPSHOT_COUNT]);
 
-impl Default for Snapshots {
+impl Default for List {
     fn default() -> Self {
-        Snapshots([const { None }; SNAPSHOT_COUNT])
+        List([const { None }; SNAPSHOT_COUNT])
     }
 }
 
-impl Snapshots {
-    pub(crate) fn read<M: Medium>(medium: &M, meta: u64, key: Key) -> Result<Self> {
-        let mut snapshots = Snapshots::default();
-        for (snapshot, number) in snapshots.0.iter_mut().zip(0..) {
-            let line = key.load_line(medium, line(meta, number), Owner::NONE)?;
-            *snapshot = Snapshot::decode(&line.words);
+impl List {
+    pub(crate) fn read<M: Medium>(base: &Base<M>) -> Result<Self> {
+        let mut list = List::default();
+        for (snapshot, number) in list.0.iter_mut().zip(0..) {
+            let at = line(base.meta(), number);
+            *snapshot =
+                Snapshot::decode(&base.key.load_line(base.medium(), at, Owner::NONE)?.words);
         }
-        Ok(snapshots)
+        Ok(list)
     }
 
     /// Oldest first.
@@ -92,11 +96,11 @@ impl Snapshots {
         all
     }
 
-    pub(crate) fn newest(&self) -> Option<&Snapshot> {
+    fn newest(&self) -> Option<&Snapshot> {
         self.0.iter().flatten().max_by_key(|snapshot| snapshot.generation)
     }
 
-    pub(crate) fn find(&self, name: &str) -> Result<(usize, &Snapshot)> {
+    fn find(&self, name: &str) -> Result<(usize, &Snapshot)> {
         let found = self.0.iter().enumerate().find_map(|(number, snapshot)| {
             snapshot.as_ref().filter(|s| s.name == name).map(|snapshot| (number, snapshot))
         });
@@ -129,125 +133,168 @@ fn line(meta: u64, number: u64) -> u64 {
     meta + SNAPSHOTS + number * LINE_LEN
 }
 
-impl<M: Medium> Device<M> {
+/// The snapshots of a disk, and who reads them.
+#[derive(Debug)]
+pub(crate) struct Snapshots {
+    /// Held before the map's state.
+    known: PauseMutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    list: List,
+    /// Who reads a snapshot, by its generation.
+    readers: HashMap<u32, Weak<()>>,
+}
+
+impl Snapshots {
+    /// Those that were read. From here on the map copies nodes that the newest one has.
+    pub(crate) fn new<M: Medium>(map: &Map<M>, list: List) -> Self {
+        list.share_newest(map);
+        Snapshots { known: PauseMutex::new(Known { list, readers: HashMap::new() }) }
+    }
+
     /// Keeps the disk as it is now under a name.
-    pub(crate) fn make_snapshot(&self, name: &str) -> Result<()> {
-        let created_unix_s = self.medium().unix_s();
-        self.alone(|lanes| {
-            let mut structure = self.structure.lock(self.medium());
-            let number = structure.snapshots.vacant(name)?;
-            let State { size, tree, generation, .. } = structure.state;
+    pub(crate) fn make<M: Medium>(&self, map: &Map<M>, name: &str) -> Result<()> {
+        let created_unix_s = map.medium().unix_s();
+        let base = &map.base;
+        base.alone(|lanes| {
+            let mut known = self.known.lock(map.medium());
+            let mut old = map.state.lock(map.medium());
+            let number = known.list.vacant(name)?;
+            let State { size, tree, generation, .. } = *old;
             if generation >= GENERATION_MAX {
                 return Err(refuse(name, format!("{GENERATION_MAX} were made, which are all")));
             }
             let name = name.to_owned();
             let snapshot = Snapshot { generation, tree, size, created_unix_s, name };
-            let state = State { generation: generation + 1, ..structure.state };
-            let at = line(self.meta, number as u64);
-            let mut changes = [self.rewrite(at, snapshot.encode())?, self.rewrite_state(&state)?];
-            self.commit(&mut lanes[0], &mut changes, None, &[])?;
-            structure.snapshots.0[number] = Some(snapshot);
-            self.publish(&mut structure, state);
-            self.follow_snapshots(&structure);
+            let state = State { generation: generation + 1, ..*old };
+            let at = line(base.meta(), number as u64);
+            let mut changes = [base.rewrite(at, snapshot.encode())?, map.rewrite_state(&state)?];
+            base.commit(&mut lanes[0], &mut changes, None, &[])?;
+            known.list.0[number] = Some(snapshot);
+            map.publish(&mut old, state);
+            known.list.share_newest(map);
             Ok(())
         })
     }
 
     /// Removes a snapshot and frees what it alone has, as one step.
-    pub(crate) fn remove_snapshot(&self, name: &str) -> Result<()> {
-        self.alone(|lanes| {
-            let mut structure = self.structure.lock(self.medium());
-            let (number, snapshot) = structure.snapshots.find(name)?;
+    pub(crate) fn remove<M: Medium>(&self, map: &Map<M>, name: &str) -> Result<()> {
+        let base = &map.base;
+        base.alone(|lanes| {
+            let mut known = self.known.lock(map.medium());
+            let (number, snapshot) = known.list.find(name)?;
             let generation = snapshot.generation;
-            if structure.is_read(generation) {
+            if known.is_read(generation) {
                 return Err(refuse(name, "it is open; close it first".to_owned()));
             }
-            let freed = self.find_freed(&structure, number)?;
+            let freed = known.list.find_freed(map, number)?;
             // Some of these blocks are nodes. No record may be left that has lines of one when it is something else.
-            self.settle(lanes);
+            base.settle(lanes);
             let mut changes = Changes::new();
-            changes.push(self.rewrite(line(self.meta, number as u64), [0; WORDS])?);
-            let _held = self.mark(&[], &freed, &mut changes)?;
-            self.commit(&mut lanes[0], &mut changes, None, &[])?;
-            self.space.release(self.medium(), freed);
-            structure.snapshots.0[number] = None;
-            structure.readers.remove(&generation);
-            self.follow_snapshots(&structure);
+            changes.push(base.rewrite(line(base.meta(), number as u64), [0; WORDS])?);
+            let _held = base.mark(&[], &freed, &mut changes)?;
+            base.commit(&mut lanes[0], &mut changes, None, &[])?;
+            base.release(freed);
+            known.list.0[number] = None;
+            known.readers.remove(&generation);
+            known.list.share_newest(map);
             Ok(())
         })
     }
 
-    /// Blocks that a snapshot has, and neither the one before it nor the one after, or the disk.
-    fn find_freed(&self, structure: &Structure, number: usize) -> Result<Vec<Block>> {
-        let sorted = structure.snapshots.sorted();
-        let snapshot = structure.snapshots.0[number].as_ref().expect("found by its name");
-        let place = sorted.iter().position(|s| s.generation == snapshot.generation);
-        let place = place.expect("it is one of them");
-        let before = place.checked_sub(1).map(|place| sorted[place].tree);
-        let after = sorted.get(place + 1).map_or(structure.state.tree, |s| s.tree);
-        let mut freed = Vec::new();
-        let neighbours = [before.unwrap_or_default(), after];
-        self.free_node(&neighbours, snapshot.tree.top, snapshot.tree.height, 0, &mut freed)?;
-        Ok(freed)
-    }
-
-    /// Collects what is to be freed of a node `level` levels above the leaves, the first of whose leaves is `leaf`.
-    fn free_node(
-        &self,
-        neighbours: &[Tree; 2],
-        node: Child,
-        level: u32,
-        leaf: u64,
-        freed: &mut Vec<Block>,
-    ) -> Result<()> {
-        let node_of = |child| Node { child, level, leaf };
-        let mut others = Vec::new();
-        for &tree in neighbours {
-            others.push(node_at(self.medium(), &self.space, tree, leaf, level)?);
-        }
-        if node.block.is_none() || others.iter().any(|other| other.block == node.block) {
-            return Ok(());
-        }
-        freed.push(node.block);
-        for place in 0..NODE_ENTRIES {
-            let word = place_word(self.medium(), &self.space, node_of(node), place)?;
-            if level > 0 {
-                let below = leaf + place * leaves(level - 1);
-                self.free_node(neighbours, Child::decode(word), level - 1, below, freed)?;
-                continue;
-            }
-            let block = Entry::decode(word).block;
-            let mut is_shared = block.is_none();
-            for other in others.iter().filter(|other| !other.block.is_none()) {
-                let word = place_word(self.medium(), &self.space, node_of(*other), place)?;
-                is_shared |= Entry::decode(word).block == block;
-            }
-            if !is_shared {
-                freed.push(block);
-            }
-        }
-        Ok(())
+    /// All snapshots, oldest first.
+    pub(crate) fn all<M: Medium>(&self, medium: &M) -> Vec<Snapshot> {
+        self.known.lock(medium).list.sorted().into_iter().cloned().collect()
     }
 
     /// The snapshot of this name, and what keeps it from being removed.
-    pub(crate) fn open_snapshot(&self, name: &str) -> Result<(Snapshot, Arc<()>)> {
-        let mut structure = self.structure.lock(self.medium());
-        let snapshot = structure.snapshots.find(name)?.1.clone();
-        let reader = structure.reader(snapshot.generation);
+    pub(crate) fn open<M: Medium>(&self, medium: &M, name: &str) -> Result<(Snapshot, Arc<()>)> {
+        let mut known = self.known.lock(medium);
+        let snapshot = known.list.find(name)?.1.clone();
+        let reader = known.reader(snapshot.generation);
         Ok((snapshot, reader))
     }
 
     /// All snapshots, oldest first, kept from being removed.
-    pub(crate) fn open_snapshots(&self) -> Vec<(Snapshot, Arc<()>)> {
-        let mut structure = self.structure.lock(self.medium());
-        let all: Vec<Snapshot> = structure.snapshots.sorted().into_iter().cloned().collect();
+    pub(crate) fn open_all<M: Medium>(&self, medium: &M) -> Vec<(Snapshot, Arc<()>)> {
+        let mut known = self.known.lock(medium);
+        let all: Vec<Snapshot> = known.list.sorted().into_iter().cloned().collect();
         all.into_iter()
-            .map(|snapshot| (snapshot.clone(), structure.reader(snapshot.generation)))
+            .map(|snapshot| (snapshot.clone(), known.reader(snapshot.generation)))
             .collect()
     }
 }
 
-impl Structure {
+impl List {
+    /// Has the map copy nodes that the newest snapshot has. Nobody changes anything meanwhile.
+    fn share_newest<M: Medium>(&self, map: &Map<M>) {
+        let newest = self.newest();
+        let tree = newest.map(|snapshot| snapshot.tree).unwrap_or_default();
+        map.share(newest.map_or(0, |snapshot| snapshot.generation), tree);
+    }
+
+    /// Blocks that a snapshot has, and neither the one before it nor the one after, or the disk.
+    fn find_freed<M: Medium>(&self, map: &Map<M>, number: usize) -> Result<Vec<Block>> {
+        let sorted = self.sorted();
+        let snapshot = self.0[number].as_ref().expect("found by its name");
+        let place = sorted.iter().position(|s| s.generation == snapshot.generation);
+        let place = place.expect("it is one of them");
+        let before = place.checked_sub(1).map(|place| sorted[place].tree);
+        let after = sorted.get(place + 1).map_or_else(|| map.tree(), |s| s.tree);
+        let mut freed = Vec::new();
+        let neighbours = [before.unwrap_or_default(), after];
+        free_node(
+            &map.base,
+            &neighbours,
+            snapshot.tree.top,
+            (snapshot.tree.height, 0),
+            &mut freed,
+        )?;
+        Ok(freed)
+    }
+}
+
+/// Collects what is to be freed of a node `level` levels above the leaves, the first of whose leaves is `leaf`.
+fn free_node<M: Medium>(
+    base: &Base<M>,
+    neighbours: &[Tree; 2],
+    node: Child,
+    (level, leaf): (u32, u64),
+    freed: &mut Vec<Block>,
+) -> Result<()> {
+    let (medium, space) = (base.medium(), &base.space);
+    let node_of = |child| Node { child, level, leaf };
+    let mut others = Vec::new();
+    for &tree in neighbours {
+        others.push(node_at(medium, space, tree, leaf, level)?);
+    }
+    if node.block.is_none() || others.iter().any(|other| other.block == node.block) {
+        return Ok(());
+    }
+    freed.push(node.block);
+    for place in 0..NODE_ENTRIES {
+        let word = place_word(medium, space, node_of(node), place)?;
+        if level > 0 {
+            let below = leaf + place * leaves(level - 1);
+            free_node(base, neighbours, Child::decode(word), (level - 1, below), freed)?;
+            continue;
+        }
+        let block = Entry::decode(word).block;
+        let mut is_shared = block.is_none();
+        for other in others.iter().filter(|other| !other.block.is_none()) {
+            let word = place_word(medium, space, node_of(*other), place)?;
+            is_shared |= Entry::decode(word).block == block;
+        }
+        if !is_shared {
+            freed.push(block);
+        }
+    }
+    Ok(())
+}
+
+impl Known {
     fn reader(&mut self, generation: u32) -> Arc<()> {
         let known = self.readers.entry(generation).or_default();
         known.upgrade().unwrap_or_else(|| {

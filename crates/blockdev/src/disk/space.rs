@@ -11,8 +11,10 @@ use remanent_pmem::Medium;
 use remanent_pmem::sync::PauseMutex;
 
 use super::layout::{BLOCK_LEN, Block, DIRECTORY_EXTENTS, DIRECTORY_SLABS};
+use super::record::Change;
+use super::stripes::{Held, Stripes};
 use crate::line::{BITS, Line};
-use crate::seal::Key;
+use crate::seal::{Key, Owner};
 use crate::{Error, Result};
 
 type Segment = OnceLock<Box<[AtomicU64]>>;
@@ -27,6 +29,8 @@ pub(crate) struct Space {
     slabs: [Segment; DIRECTORY_EXTENTS],
     count: AtomicUsize,
     free: PauseMutex<Free>,
+    /// Locks for the lines of the slabs' bits.
+    bit_stripes: Stripes,
 }
 
 #[derive(Debug, Default)]
@@ -70,11 +74,11 @@ impl FreeBits {
 
 /// Where a block's bit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bit {
+struct Bit {
     /// Pool offset of the line.
-    pub(crate) line: u64,
-    pub(crate) word: usize,
-    pub(crate) mask: u64,
+    line: u64,
+    word: usize,
+    mask: u64,
 }
 
 impl Space {
@@ -86,6 +90,7 @@ impl Space {
             slabs: [const { OnceLock::new() }; DIRECTORY_EXTENTS],
             count: AtomicUsize::new(0),
             free: PauseMutex::default(),
+            bit_stripes: Stripes::new(),
         }
     }
 
@@ -151,7 +156,7 @@ impl Space {
     }
 
     /// Where the bit of a block that exists is.
-    pub(crate) fn bit(&self, block: Block) -> Result<Bit> {
+    fn bit(&self, block: Block) -> Result<Bit> {
         let index = u64::from(block.0) & (self.slab_blocks() - 1);
         let slab = self.locate(Block(block.0 - index as u32), 0)?;
         let (line, bit) = (index / BITS, index % BITS);
@@ -193,13 +198,52 @@ impl Space {
 
     /// To be called before the bits of `blocks` change on the medium: from here on what is in memory counts, and nobody
     /// reads the slab's lines while they are being stored.
-    pub(crate) fn look_at_all<M: Medium>(&self, medium: &M, blocks: &[Block]) -> Result<()> {
+    fn look_at_all<M: Medium>(&self, medium: &M, blocks: &[Block]) -> Result<()> {
         let mut free = self.free.lock(medium);
         free.slabs.resize_with(self.slab_count(), || None);
         for block in blocks {
             self.look_at(medium, &mut free, (block.0 >> self.slab_shift) as usize)?;
         }
         Ok(())
+    }
+
+    /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is
+    /// committed.
+    pub(crate) fn mark<M: Medium>(
+        &self,
+        medium: &M,
+        used: &[Block],
+        free: &[Block],
+        changes: &mut impl Extend<Change>,
+    ) -> Result<Held<'_>> {
+        if used.is_empty() && free.is_empty() {
+            return Ok(Held::new());
+        }
+        self.look_at_all(medium, free)?;
+        let mut bits: Vec<(Bit, bool)> = Vec::with_capacity(used.len() + free.len());
+        for (blocks, is_used) in [(used, true), (free, false)] {
+            for &block in blocks {
+                bits.push((self.bit(block)?, is_used));
+            }
+        }
+        bits.sort_unstable_by_key(|(bit, _)| bit.line);
+        let held = self.bit_stripes.hold(medium, bits.iter().map(|(bit, _)| bit.line));
+        for part in bits.chunk_by(|(one, _), (other, _)| one.line == other.line) {
+            let at = part[0].0.line;
+            let mut line = self.key.load_line(medium, at, Owner::NONE)?;
+            for (bit, is_used) in part {
+                let word = &mut line.words[bit.word];
+                if (*word & bit.mask != 0) == *is_used {
+                    let state = if *is_used { "used" } else { "free" };
+                    let what = format!("a block of this line is {state} already");
+                    return Err(Error::damaged(at, what));
+                }
+                *word ^= bit.mask;
+            }
+            line.version = line.version.wrapping_add(1);
+            changes.extend([Change::new(at, line)]);
+        }
+        Ok(held)
     }
 
     fn look_at<M: Medium>(&self, medium: &M, free: &mut Free, index: usize) -> Result<()> {
