@@ -5,7 +5,6 @@
 
 #![deny(unsafe_code)]
 
-mod anova;
 mod area;
 mod cleanup;
 mod figures;

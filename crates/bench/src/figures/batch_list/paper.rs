@@ -17,9 +17,8 @@ use remanent_structures::batch_list::{
 use remanent_structures::{BatchMap, BatchOptions};
 
 use crate::Setup;
-use crate::anova::Anova;
 use crate::cleanup::Scratch;
-use crate::measure::{Progress, Samples, turns};
+use crate::measure::{Anova, Progress, Samples, turns};
 use crate::plot::Shape;
 use crate::report::{Ground, Report, number};
 use crate::workloads::keys::mix;

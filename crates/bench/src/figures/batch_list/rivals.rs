@@ -10,10 +10,9 @@ use anyhow::{Context, Result};
 use remanent_pmem::PAGE_LEN;
 
 use crate::Setup;
-use crate::anova::Anova;
 use crate::cleanup::Scratch;
 use crate::machine::backing_of;
-use crate::measure::{Progress, Samples, turns};
+use crate::measure::{Anova, Progress, Samples, turns};
 use crate::peers::store::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
 use crate::plot::Shape;
 use crate::report::{Ground, Report, number};
