@@ -11,7 +11,6 @@ mod figures;
 mod machine;
 mod measure;
 mod peers;
-mod plot;
 mod report;
 mod workloads;
 

@@ -12,13 +12,12 @@ use anyhow::{Context, Result, ensure};
 use remanent_pmem::Emulation;
 
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples, process_cpu, turns};
 use crate::peers::berkeley_db::{BerkeleyDb, KEY_LEN, Key};
 use crate::peers::berkeley_files::OnDisk;
 use crate::peers::disk_files::DiskFiles;
 use crate::peers::remanent_map::ground;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, backing_of, number};
 use crate::workloads::keys::{mix, shuffled};
 use crate::{Place, Setup};
 

@@ -15,8 +15,7 @@ use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::remanent_map::RemanentMap;
 use crate::peers::{Map, Operation, tbb, verify};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
 use crate::workloads::keys::{BenchKey, Key40, distinct, shuffled};
 
 const NVRAM: &str = "remanent nvram";

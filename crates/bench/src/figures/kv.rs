@@ -6,14 +6,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::Setup;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::redis::{self, Append, Load};
 use crate::peers::remanent_serve;
 use crate::peers::resp::{Reply, SET_KEY};
 use crate::peers::server::{Server, is_installed};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape, backing_of};
 
 /// What one server is asked for in a round.
 #[derive(Clone, Copy)]

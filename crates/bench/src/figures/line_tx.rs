@@ -18,8 +18,7 @@ use crate::peers::aspectc;
 use crate::peers::buffer::{self, Buffer, CAPACITY, Scenario, run_right};
 #[cfg(has_pmemobj)]
 use crate::peers::pmemobj_buffer::{self, Form};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
 
 const PLAIN: &str = "plain buffer";
 const OURS: &str = "remanent nvram";

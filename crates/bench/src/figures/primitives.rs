@@ -11,8 +11,7 @@ use remanent_pmem::{LINE_LEN, Medium, PAGE_LEN};
 use crate::Setup;
 use crate::area::{Area, FLOOR_LEN, FenceCost, Order, PERSIST, chase_ns};
 use crate::measure::{Progress, Samples, sample_ns, turns};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
 
 /// How long and how often everything is measured.
 struct Effort {

@@ -8,13 +8,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::Setup;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples};
 use crate::peers::redis::{self, Append};
 use crate::peers::remanent_serve;
 use crate::peers::server::Server;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape, backing_of};
 use crate::workloads::keys::mix;
 
 /// A data set and how often each server is restarted on it.

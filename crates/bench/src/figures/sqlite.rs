@@ -9,8 +9,7 @@ use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::sqlite_vfs::{Inserter, Mode, Place};
-use crate::plot::Shape;
-use crate::report::{Report, number};
+use crate::report::{Report, Shape, number};
 
 /// How long and how often everything is measured.
 struct Effort {

@@ -12,8 +12,7 @@ use remanent_pmem::{Emulation, Medium, Pool};
 use super::remanent_map;
 use crate::area::Area;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of a block.
 pub(crate) const BLOCK_LEN: u64 = remanent_blockdev::BLOCK_LEN;

@@ -9,8 +9,7 @@ use remanent_pmem::{Emulation, Pool};
 use remanent_structures::{BlinkTree, BpTree, OrderedMap};
 
 use super::{Answer, remanent_map};
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Entries that a scan visits.
 pub(crate) const SCAN_LEN: usize = 100;

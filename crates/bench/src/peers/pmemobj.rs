@@ -10,8 +10,7 @@ use anyhow::{Result, bail};
 
 use super::remanent_map::PROMISE_NVRAM;
 use super::{Answer, Map, Operation};
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 use crate::workloads::keys::BenchKey;
 
 // The functions of cpp/pmemobj_map.c.

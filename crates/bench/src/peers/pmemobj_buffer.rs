@@ -10,8 +10,7 @@ use anyhow::{Result, bail};
 use super::buffer::{Buffer, SOURCE, Scenario};
 use super::pmemobj::last_error;
 use super::remanent_map::PROMISE_NVRAM;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 // The functions of cpp/pmemobj_buffer.c.
 unsafe extern "C" {

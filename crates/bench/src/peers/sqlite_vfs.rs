@@ -8,8 +8,7 @@ use anyhow::{Context, Result, ensure};
 use rusqlite::{Connection, OpenFlags, ffi};
 
 use super::remanent_map::PROMISE_NVRAM;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of a row's text.
 const ROW_LEN: usize = 100;

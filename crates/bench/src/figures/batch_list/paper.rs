@@ -19,8 +19,7 @@ use remanent_structures::{BatchMap, BatchOptions};
 use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Anova, Progress, Samples, turns};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
 use crate::workloads::keys::mix;
 
 /// How much is done, and how often.
@@ -343,7 +342,7 @@ impl Cell {
 }
 
 fn add_rows(cells: &[Cell], setup: &Setup, report: &mut Report) -> Result<()> {
-    let backing = crate::machine::backing_of(&setup.disk)?;
+    let backing = crate::report::backing_of(&setup.disk)?;
     for cell in cells {
         let batched = if cell.solution == Solution::FlushAlways { "" } else { ", batched" };
         let ground = match cell.place.latency() {

@@ -11,11 +11,9 @@ use remanent_pmem::PAGE_LEN;
 
 use crate::Setup;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Anova, Progress, Samples, turns};
 use crate::peers::store::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, backing_of, number};
 use crate::workloads::keys::BenchKey;
 
 /// How long and how often everything is measured.

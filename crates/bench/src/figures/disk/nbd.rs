@@ -9,8 +9,7 @@ use crate::measure::{Progress, Samples, turns};
 use crate::peers::nbd::{self, Job, NbdServer};
 use crate::peers::remanent_serve;
 use crate::peers::server::is_installed;
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
 
 /// Bytes of the disks.
 const DISK_LEN: u64 = 1 << 30;

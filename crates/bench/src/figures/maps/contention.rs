@@ -12,8 +12,7 @@ use crate::measure::{Progress, Samples, timed};
 use crate::peers::counting::Counting;
 use crate::peers::multi::Kind;
 use crate::peers::remanent_map;
-use crate::plot::Shape;
-use crate::report::Report;
+use crate::report::{Report, Shape};
 use crate::workloads::entries::Entries;
 
 const UNIT: &str = "failed CAS per million inserts";

@@ -11,8 +11,7 @@ use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::Answer;
 use crate::peers::multi::Kind;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
 use crate::workloads::entries::{Entries, Step};
 use crate::workloads::keys::{BenchKey, Key40};
 

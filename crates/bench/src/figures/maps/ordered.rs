@@ -13,8 +13,7 @@ use crate::area::Floor;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::ordered::{Kind, Operation, Ordered, SCAN_LEN, Truth};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
 use crate::workloads::keys::{distinct, shuffled};
 
 /// One size of the experiment.

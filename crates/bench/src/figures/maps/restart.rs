@@ -16,8 +16,7 @@ use crate::Setup;
 use crate::cleanup::{Guarded, Scratch};
 use crate::measure::{Progress, Samples};
 use crate::peers::remanent_map;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
 use crate::workloads::keys::{BenchKey, mix};
 
 /// The time over which throughput is taken.

@@ -9,8 +9,7 @@ use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::Answer;
 use crate::peers::ordered::{Operation, Truth};
 use crate::peers::shared_tree::{Kind, SharedTree};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
 use crate::workloads::keys::{distinct, shuffled};
 
 const UNIT: &str = "Mops/s";

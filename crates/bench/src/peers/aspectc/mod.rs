@@ -14,8 +14,7 @@ use remanent_pmem::{FlushInstruction, isa};
 use super::buffer::{Buffer, SOURCE, Scenario};
 use super::remanent_map::PROMISE_NVRAM;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// The compiler, of the Debian package aspectc++.
 const COMPILER: &str = "ag++";
