@@ -5,11 +5,11 @@
 
 #![deny(unsafe_code)]
 
-mod area;
 mod cleanup;
 mod figures;
 mod machine;
 mod measure;
+mod memory;
 mod peers;
 mod report;
 mod workloads;

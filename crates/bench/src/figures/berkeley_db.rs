@@ -16,7 +16,6 @@ use crate::measure::{Progress, Samples, process_cpu, turns};
 use crate::peers::berkeley_db::{BerkeleyDb, KEY_LEN, Key};
 use crate::peers::berkeley_files::OnDisk;
 use crate::peers::disk_files::DiskFiles;
-use crate::peers::remanent_map::ground;
 use crate::report::{Ground, Report, backing_of, number};
 use crate::workloads::keys::{mix, shuffled};
 use crate::{Place, Setup};
@@ -150,7 +149,7 @@ impl Contender {
     fn in_process(name: &str, path: &Path, emulation: Emulation) -> Result<Self> {
         let scratch = Scratch::new(path)?;
         let files = DiskFiles::create(&scratch.path().join("disk.pool"), emulation)?;
-        let ground = ground(files.pool());
+        let ground = Ground::of_pool(files.pool());
         let disk = Some((files, scratch));
         Ok(Contender { name: name.to_owned(), path: path.to_owned(), ground, disk })
     }

@@ -10,9 +10,9 @@ use remanent_pmem::Emulation;
 use remanent_structures::Key;
 
 use crate::Setup;
-use crate::area::Floor;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
+use crate::memory::floor::Floor;
 use crate::peers::remanent_map::RemanentMap;
 use crate::peers::{Map, Operation, tbb, verify};
 use crate::report::{Ground, Report, Shape};

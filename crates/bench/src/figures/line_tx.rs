@@ -11,9 +11,10 @@ use remanent_structures::line_tx::{BoundedBuffer, BoundedBufferHandle, LINE_DATA
 use remanent_structures::{Transactional, Tx};
 
 use crate::Setup;
-use crate::area::{Area, Order, PERSIST};
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, mean_ns, turns};
+use crate::memory::area::{Area, Order};
+use crate::memory::floor::PERSIST;
 use crate::peers::aspectc;
 use crate::peers::buffer::{self, Buffer, CAPACITY, Scenario, run_right};
 #[cfg(has_pmemobj)]

@@ -9,8 +9,9 @@ use remanent_pmem::order::Method;
 use remanent_pmem::{LINE_LEN, Medium, PAGE_LEN};
 
 use crate::Setup;
-use crate::area::{Area, FLOOR_LEN, FenceCost, Order, PERSIST, chase_ns};
 use crate::measure::{Progress, Samples, sample_ns, turns};
+use crate::memory::area::{Area, Order};
+use crate::memory::floor::{FLOOR_LEN, FenceCost, PERSIST, chase_ns};
 use crate::report::{Ground, Report, Shape, number};
 
 /// How long and how often everything is measured.

@@ -8,7 +8,8 @@ use anyhow::{Result, ensure};
 use remanent_pmem::{Emulation, Pool};
 use remanent_structures::{BlinkTree, BpTree, OrderedMap};
 
-use super::{Answer, remanent_map};
+use super::Answer;
+use crate::memory::pool;
 use crate::report::{Ground, backing_of};
 
 /// Entries that a scan visits.
@@ -172,8 +173,8 @@ fn in_pool<T: OrderedMap<u64, u64> + 'static>(
     directory: &Path,
     create: impl FnOnce(&Pool) -> remanent_structures::Result<T>,
 ) -> Result<(Box<dyn Ordered>, Ground)> {
-    let pool = remanent_map::options(Emulation::Nvram).create(directory.join("ordered.pool"))?;
-    Ok((Box::new(InPool(create(&pool)?)), remanent_map::ground(&pool)))
+    let pool = pool::options(Emulation::Nvram).create(directory.join("ordered.pool"))?;
+    Ok((Box::new(InPool(create(&pool)?)), Ground::of_pool(&pool)))
 }
 
 /// What a database stands on that is told not to sync.

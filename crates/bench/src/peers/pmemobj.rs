@@ -8,9 +8,8 @@ use std::ptr::NonNull;
 
 use anyhow::{Result, bail};
 
-use super::remanent_map::PROMISE_NVRAM;
 use super::{Answer, Map, Operation};
-use crate::report::{Ground, backing_of};
+use crate::report::Ground;
 use crate::workloads::keys::BenchKey;
 
 // The functions of cpp/pmemobj_map.c.
@@ -73,7 +72,7 @@ impl<K: BenchKey> PmemobjMap<K> {
     ///
     /// When its file is gone.
     pub(crate) fn ground(&self) -> Result<Ground> {
-        Ok(Ground::new(backing_of(&self.path)?, "process", "nvram", PROMISE_NVRAM))
+        Ground::nvram_at(&self.path)
     }
 }
 

@@ -3,7 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use remanent_pmem::{Emulation, Medium, Pool};
 use serde::Serialize;
+
+/// What emulated persistent memory promises.
+pub(crate) const PROMISE_NVRAM: &str =
+    "every operation is durable on return, DRAM standing in for persistent memory";
 
 /// What a series of rows stands on: where its data lies and what would survive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,6 +37,30 @@ impl Ground {
     /// Ordinary memory of the process.
     pub(crate) fn volatile() -> Self {
         Ground::new("heap", "none", "none", "nothing survives")
+    }
+
+    /// What a pool says about itself.
+    pub(crate) fn of_pool<M: Medium>(pool: &Pool<M>) -> Self {
+        let guarantee = pool.guarantee();
+        let promise = match guarantee.emulation {
+            Emulation::None => "every operation survives the death of the process",
+            _ => PROMISE_NVRAM,
+        };
+        Ground::new(
+            &guarantee.backing.to_string(),
+            &guarantee.durability.to_string(),
+            &guarantee.emulation.to_string(),
+            promise,
+        )
+    }
+
+    /// Of data at `path` that another library flushes as a pool of ours does under `emulation nvram`.
+    ///
+    /// # Errors
+    ///
+    /// When nothing is there.
+    pub(crate) fn nvram_at(path: &Path) -> Result<Self> {
+        Ok(Ground::new(backing_of(path)?, "process", "nvram", PROMISE_NVRAM))
     }
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 pub(crate) use chart::Shape;
-pub(crate) use ground::{Ground, backing_of};
+pub(crate) use ground::{Ground, PROMISE_NVRAM, backing_of};
 pub(crate) use table::number;
 
 use crate::machine::Machine;

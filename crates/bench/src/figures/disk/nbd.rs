@@ -81,7 +81,7 @@ fn ground(contender: usize) -> Ground {
     let ours = "a write is whole, and survives the death of the process, when it is answered";
     match contender {
         0 => Ground::new("memory", "process", "none", ours),
-        1 => Ground::new("memory", "process", "nvram", crate::peers::remanent_map::PROMISE_NVRAM),
+        1 => Ground::new("memory", "process", "nvram", crate::report::PROMISE_NVRAM),
         _ => Ground::volatile(),
     }
 }

@@ -17,8 +17,8 @@ use remanent_pmem::{Emulation, FlushInstruction, Options};
 pub(crate) use restart::write_until_killed;
 
 use crate::Setup;
+use crate::memory::pool;
 use crate::peers::multi::Kind;
-use crate::peers::remanent_map;
 use crate::report::Report;
 
 /// Measures all of it.
@@ -120,11 +120,11 @@ impl Variant {
     /// How its pool is created.
     fn options(self) -> Options {
         match self.flush {
-            Flush::Best => remanent_map::options(Emulation::Nvram),
+            Flush::Best => pool::options(Emulation::Nvram),
             Flush::Clflush => {
-                remanent_map::options(Emulation::Nvram).flush_instruction(FlushInstruction::Clflush)
+                pool::options(Emulation::Nvram).flush_instruction(FlushInstruction::Clflush)
             }
-            Flush::None => remanent_map::options(Emulation::None),
+            Flush::None => pool::options(Emulation::None),
         }
     }
 }

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 
 use super::Effort;
 use crate::Setup;
-use crate::area::Floor;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
+use crate::memory::floor::Floor;
 use crate::peers::ordered::{Kind, Operation, Ordered, SCAN_LEN, Truth};
 use crate::report::{Ground, Report, Shape};
 use crate::workloads::keys::{distinct, shuffled};
