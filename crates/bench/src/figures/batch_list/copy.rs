@@ -7,10 +7,10 @@ use remanent_pmem::{Durability, Emulation, Medium, PAGE_LEN, Pool};
 use remanent_structures::batch_list::{AppendList, BatchList};
 use remanent_structures::{BatchMap, BatchOptions};
 
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::report::{Ground, Report, number};
+use crate::setup::Setup;
 
 /// Bytes of a value, and whether the claim is about it.
 const VALUE_LENS: [(usize, bool); 3] = [(100, true), (1000, false), (4000, false)];

@@ -16,10 +16,10 @@ use remanent_structures::batch_list::{
 };
 use remanent_structures::{BatchMap, BatchOptions};
 
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Anova, Progress, Samples, turns};
 use crate::report::{Ground, Report, Shape, number};
+use crate::setup::Setup;
 use crate::workloads::keys::mix;
 
 /// How much is done, and how often.

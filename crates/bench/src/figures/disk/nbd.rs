@@ -3,13 +3,13 @@
 use anyhow::Result;
 
 use super::Effort;
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::nbd::{self, Job, NbdServer};
 use crate::peers::remanent_serve;
 use crate::peers::server::is_installed;
 use crate::report::{Ground, Report, Shape, number};
+use crate::setup::Setup;
 
 /// Bytes of the disks.
 const DISK_LEN: u64 = 1 << 30;

@@ -6,12 +6,12 @@ use remanent_pmem::Emulation;
 
 use super::mix::THREADS_7;
 use super::{Effort, Flush, Variant, count_label, threads_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed};
 use crate::memory::counting::Counting;
 use crate::peers::multi::Kind;
 use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::entries::Entries;
 
 const UNIT: &str = "failed CAS per million inserts";

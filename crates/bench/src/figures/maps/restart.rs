@@ -12,11 +12,11 @@ use remanent_structures::{BlinkTree, Map};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Effort, count_label};
-use crate::Setup;
 use crate::cleanup::{Guarded, Scratch};
 use crate::measure::{Progress, Samples};
 use crate::memory::pool;
 use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, mix};
 
 /// The time over which throughput is taken.
@@ -47,7 +47,7 @@ fn entry_count(effort: Effort) -> u64 {
 /// # Errors
 ///
 /// When the map cannot be made or written to.
-pub(crate) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
+pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
     // Whoever kills it may be killed first.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let entries = entry_count(Effort::of(setup));

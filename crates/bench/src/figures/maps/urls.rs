@@ -9,11 +9,11 @@ use remanent_pmem::Emulation;
 use remanent_structures::{BlinkTree, Map, OrderedKey};
 
 use super::{Effort, count_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples};
 use crate::memory::pool;
 use crate::report::{Ground, Report};
+use crate::setup::Setup;
 use crate::workloads::keys::{distinct, shuffled};
 use crate::workloads::urls::urls;
 

@@ -17,8 +17,8 @@ use crate::peers::berkeley_db::{BerkeleyDb, KEY_LEN, Key};
 use crate::peers::berkeley_files::OnDisk;
 use crate::peers::disk_files::DiskFiles;
 use crate::report::{Ground, Report, backing_of, number};
+use crate::setup::{Place, Setup};
 use crate::workloads::keys::{mix, shuffled};
-use crate::{Place, Setup};
 
 const VALUE_LEN: usize = 512;
 type Value = [u8; VALUE_LEN];
@@ -105,7 +105,7 @@ struct Taken {
 /// # Errors
 ///
 /// When Berkeley DB reports an error, or does not hold what was put into it.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+pub(super) fn run(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("berkeley-db")?;
     let mut contenders = contenders(setup)?;
     let (rounds, operations) = match setup.quick {
