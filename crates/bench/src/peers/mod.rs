@@ -14,7 +14,6 @@ pub(crate) mod buffer;
 mod c_error;
 #[allow(unsafe_code, reason = "calls the C shims of foreign libraries")]
 mod c_store;
-pub(crate) mod counting;
 #[cfg(has_berkeley_db)]
 pub(crate) mod disk_files;
 #[cfg(has_lmdb)]

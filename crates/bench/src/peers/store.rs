@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of every value that is put.
 pub(crate) const VALUE_LEN: usize = 100;
