@@ -11,7 +11,7 @@ use remanent_pmem::PAGE_LEN;
 
 use crate::cleanup::Scratch;
 use crate::measure::{Anova, Progress, Samples, turns};
-use crate::peers::store::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
+use crate::peers::stores::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
 use crate::report::{Ground, Report, Shape, backing_of, number};
 use crate::setup::Setup;
 use crate::workloads::keys::BenchKey;
