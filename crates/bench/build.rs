@@ -5,27 +5,29 @@
 
 fn main() {
     println!("cargo:rerun-if-changed=src/peers/cpp");
+    println!("cargo:rerun-if-changed=src/peers/stores");
+    println!("cargo:rerun-if-changed=src/peers/shim.h");
     println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj, has_pmemblk, has_lmdb, has_rocksdb)");
     println!("cargo:rustc-check-cfg=cfg(has_berkeley_db)");
     let mut cpp = cc::Build::new();
     cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
     link("tbb", "tbb_map", "has_tbb", cpp);
-    let pmemobj = c(&["pmemobj_map.c", "pmemobj_buffer.c"]);
+    let pmemobj = c(&["cpp/pmemobj_map.c", "cpp/pmemobj_buffer.c"]);
     link("libpmemobj", "pmemobj_peers", "has_pmemobj", pmemobj);
-    link("libpmemblk", "pmemblk_disk", "has_pmemblk", c(&["pmemblk_disk.c"]));
-    link("lmdb", "lmdb_peers", "has_lmdb", c(&["lmdb_store.c", "lmdb_tree.c"]));
-    link("rocksdb", "rocksdb_store", "has_rocksdb", c(&["rocksdb_store.c"]));
+    link("libpmemblk", "pmemblk_disk", "has_pmemblk", c(&["cpp/pmemblk_disk.c"]));
+    link("lmdb", "lmdb_peers", "has_lmdb", c(&["stores/lmdb.c", "cpp/lmdb_tree.c"]));
+    link("rocksdb", "rocksdb_store", "has_rocksdb", c(&["stores/rocksdb.c"]));
     // SQLite is a crate's, since there can be only one in a program.
-    let mut sqlite = c(&["sqlite_store.c"]);
+    let mut sqlite = c(&["stores/sqlite.c"]);
     let include = std::env::var("DEP_SQLITE3_INCLUDE").expect("the crate builds its own SQLite");
     sqlite.opt_level(3).include(include).compile("sqlite_store");
-    link_berkeley_db(c(&["berkeley_db.c", "berkeley_files.c"]));
+    link_berkeley_db(c(&["cpp/berkeley_db.c", "cpp/berkeley_files.c"]));
 }
 
-/// A shim of these C files.
+/// A shim of these C files, by their paths below `src/peers`.
 fn c(files: &[&str]) -> cc::Build {
     let mut build = cc::Build::new();
-    build.std("gnu11").files(files.iter().map(|file| format!("src/peers/cpp/{file}")));
+    build.std("gnu11").files(files.iter().map(|file| format!("src/peers/{file}")));
     build
 }
 

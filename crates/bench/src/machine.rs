@@ -1,7 +1,5 @@
 //! What the numbers were measured on.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use serde::Serialize;
 
@@ -71,19 +69,6 @@ impl Machine {
             self.load_before,
         )
     }
-}
-
-/// What a file, or the files of a directory, lie on, in the words for pools: `memory` or `file`.
-///
-/// # Errors
-///
-/// When it is not there.
-pub(crate) fn backing_of(path: &Path) -> Result<&'static str> {
-    /// `f_type` of tmpfs in statfs(2).
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
-    let stat =
-        rustix::fs::statfs(path).with_context(|| format!("cannot inspect {}", path.display()))?;
-    Ok(if stat.f_type as u64 == TMPFS_MAGIC { "memory" } else { "file" })
 }
 
 fn read(path: &str) -> Result<String> {

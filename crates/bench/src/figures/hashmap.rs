@@ -9,15 +9,21 @@ use anyhow::{Context, Result};
 use remanent_pmem::Emulation;
 use remanent_structures::Key;
 
-use crate::Setup;
-use crate::area::Floor;
+use super::bench::Bench;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
+use crate::memory::floor::Floor;
 use crate::peers::remanent_map::RemanentMap;
 use crate::peers::{Map, Operation, tbb, verify};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, Key40, distinct, shuffled};
+
+pub(super) const BENCH: Bench = Bench::new(
+    "hashmap",
+    "The hash map beside TBB's and one on libpmemobj (NVC-Hashmap, section 5)",
+    run,
+);
 
 const NVRAM: &str = "remanent nvram";
 const MEMORY: &str = "remanent memory";
@@ -46,7 +52,7 @@ const POOL_LEN_PER_KEY: u64 = 512;
 /// # Errors
 ///
 /// When a map cannot be made, or answers wrongly.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     tell_what_is_absent();
     let mut report = Report::new("hashmap")?;
     let million = 1_000_000;

@@ -4,16 +4,18 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::Setup;
+use super::bench::Bench;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::redis::{self, Append, Load};
 use crate::peers::remanent_serve;
 use crate::peers::resp::{Reply, SET_KEY};
 use crate::peers::server::{Server, is_installed};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape, backing_of};
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench =
+    Bench::new("kv", "Throughput and memory of the server beside Redis, by redis-benchmark", run);
 
 /// What one server is asked for in a round.
 #[derive(Clone, Copy)]
@@ -115,7 +117,7 @@ fn has_set(contender: usize) -> bool {
 /// # Errors
 ///
 /// When `remanent` or redis-benchmark is missing, or a server fails.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let program = remanent_serve::find()?;
     ensure!(
         is_installed("redis-benchmark"),

@@ -11,16 +11,26 @@ use remanent_structures::line_tx::LINE_DATA_MAX;
 use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 use remanent_structures::{Transactional, Tx};
 
-use crate::Setup;
-use crate::area::{Area, Order, PERSIST};
+use super::bench::Bench;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, mean_ns, turns};
+use crate::memory::area::{Area, Order};
+use crate::memory::floor::PERSIST;
 use crate::peers::aspectc;
 use crate::peers::buffer::{self, Buffer, CAPACITY, Scenario, run_right};
 #[cfg(has_pmemobj)]
 use crate::peers::pmemobj_buffer::{self, Form};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
+use crate::setup::{Extra, Setup};
+
+pub(super) const BENCH: Bench = Bench {
+    extras: &[Extra::WithAspectc],
+    ..Bench::new(
+        "line-tx",
+        "Cache-line transactions: the paper's bounded buffer beside libpmemobj's (Figures 6 to 8)",
+        run,
+    )
+};
 
 const PLAIN: &str = "plain buffer";
 const OURS: &str = "remanent nvram";
@@ -45,7 +55,7 @@ const FULL: Effort = Effort { rounds: 100, sample: Duration::from_millis(20) };
 /// # Errors
 ///
 /// When a buffer cannot be made, or answers wrongly.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let effort = if setup.quick { QUICK } else { FULL };
     let mut report = Report::new("line-tx")?;
     let scratch = Scratch::new(&setup.dir)?;

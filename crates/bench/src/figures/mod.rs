@@ -1,21 +1,49 @@
-//! One module a bench: what is run, in which order, and which claims follow.
+//! The benches, one module each: what is run, in which order, and which claims follow.
 
-pub(crate) mod batch_list;
-#[cfg(has_berkeley_db)]
-pub(crate) mod berkeley_db;
-#[cfg(not(has_berkeley_db))]
-pub(crate) mod berkeley_db {
-    pub(crate) fn run(_: &crate::Setup) -> anyhow::Result<crate::report::Report> {
-        anyhow::bail!(
-            "this program was built without Berkeley DB: install Debian's libdb5.3-dev, and build it again"
-        )
+mod batch_list;
+pub(crate) mod bench;
+mod berkeley_db;
+mod disk;
+mod hashmap;
+mod kv;
+mod line_tx;
+mod maps;
+mod primitives;
+mod restart;
+mod sqlite;
+
+use bench::Bench;
+
+/// All benches, in the order of the help.
+pub(crate) const BENCHES: &[Bench] = &[
+    primitives::BENCH,
+    hashmap::BENCH,
+    maps::BENCH,
+    maps::WRITER,
+    line_tx::BENCH,
+    batch_list::BENCH,
+    disk::BENCH,
+    sqlite::BENCH,
+    berkeley_db::BENCH,
+    restart::BENCH,
+    kv::BENCH,
+];
+
+/// The bench of that name.
+pub(crate) fn named(name: &str) -> Option<&'static Bench> {
+    BENCHES.iter().find(|bench| bench.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_has_a_row_for_every_bench() {
+        let readme = include_str!("../../README.md");
+        for bench in BENCHES.iter().filter(|bench| !bench.is_hidden) {
+            let row = format!("\n| `{}` |", bench.name);
+            assert!(readme.contains(&row), "README.md has no row {row:?}");
+        }
     }
 }
-pub(crate) mod disk;
-pub(crate) mod hashmap;
-pub(crate) mod kv;
-pub(crate) mod line_tx;
-pub(crate) mod maps;
-pub(crate) mod primitives;
-pub(crate) mod restart;
-pub(crate) mod sqlite;

@@ -8,11 +8,18 @@ use anyhow::Result;
 use remanent_pmem::order::Method;
 use remanent_pmem::{LINE_LEN, Medium, PAGE_LEN};
 
-use crate::Setup;
-use crate::area::{Area, FLOOR_LEN, FenceCost, Order, PERSIST, chase_ns};
+use super::bench::Bench;
 use crate::measure::{Progress, Samples, sample_ns, turns};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::memory::area::{Area, Order};
+use crate::memory::floor::{FLOOR_LEN, FenceCost, PERSIST, chase_ns};
+use crate::report::{Ground, Report, Shape, number};
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "primitives",
+    "Ordering methods, fences, bandwidth and latency of memory (nvramdisk, Tables 4 and 5, Figure 7)",
+    run,
+);
 
 /// How long and how often everything is measured.
 struct Effort {
@@ -36,7 +43,7 @@ type Part = fn(&Area, &Effort, &mut Report);
 /// # Errors
 ///
 /// When there is not enough memory in the directory for pools.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let effort = if setup.quick { QUICK } else { FULL };
     let mut report = Report::new("primitives")?;
     let area = Area::new(&setup.dir, FLOOR_LEN)?;

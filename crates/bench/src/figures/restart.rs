@@ -6,16 +6,21 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::Setup;
+use super::bench::Bench;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples};
 use crate::peers::redis::{self, Append};
 use crate::peers::remanent_serve;
 use crate::peers::server::Server;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape, backing_of};
+use crate::setup::Setup;
 use crate::workloads::keys::mix;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "restart",
+    "Time from exec to the first correct GET after a SIGKILL, beside Redis",
+    run,
+);
 
 /// A data set and how often each server is restarted on it.
 struct Stage {
@@ -35,7 +40,7 @@ const LARGE_QUICK: Stage = Stage { name: "1m", entries: 1_000_000, ours: 7, thei
 /// # Errors
 ///
 /// When `remanent` is missing, a server fails, or one answers wrongly.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let program = remanent_serve::find()?;
     let with_redis = redis::is_here();
     let mut report = Report::new("restart")?;

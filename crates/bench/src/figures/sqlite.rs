@@ -5,12 +5,18 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::Setup;
+use super::bench::Bench;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::sqlite_vfs::{Inserter, Mode, Place};
-use crate::plot::Shape;
-use crate::report::{Report, number};
+use crate::report::{Report, Shape, number};
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "sqlite",
+    "Inserts into SQLite by journal mode, on a disk, a tmpfs and in a pool (nvramdisk, Figures 13, 15)",
+    run,
+);
 
 /// How long and how often everything is measured.
 struct Effort {
@@ -30,7 +36,7 @@ const LATENCIES_PERCENT: [u32; 6] = [100, 120, 140, 160, 180, 200];
 /// # Errors
 ///
 /// When SQLite refuses something.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let effort = if setup.quick { QUICK } else { FULL };
     let mut report = Report::new("sqlite")?;
     let steps = effort.rounds * (Place::ALL.len() + 1);

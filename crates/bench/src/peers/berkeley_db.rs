@@ -7,11 +7,11 @@ use std::ptr::NonNull;
 
 use anyhow::{Result, bail};
 
-use super::c_error::ErrorText;
+use super::shim::ErrorText;
 
 /// Bytes of a key: `KEY_LEN` of cpp/berkeley_db.c.
 pub(crate) const KEY_LEN: usize = 16;
-/// `ABSENT` of cpp/store.h.
+/// `ABSENT` of shim.h.
 const ABSENT: i32 = -2;
 
 /// A key.

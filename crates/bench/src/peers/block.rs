@@ -9,11 +9,10 @@ use remanent_blockdev::Disk;
 use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
 use remanent_pmem::{Emulation, Medium, Pool};
 
-use super::remanent_map;
-use crate::area::Area;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::memory::area::Area;
+use crate::memory::pool;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of a block.
 pub(crate) const BLOCK_LEN: u64 = remanent_blockdev::BLOCK_LEN;
@@ -97,12 +96,12 @@ impl Kind {
             Kind::Disk => {
                 let pool = pool(directory, len)?;
                 let disk = Disk::create(&pool, "disk", len)?;
-                (Box::new(disk), remanent_map::ground(&pool))
+                (Box::new(disk), Ground::of_pool(&pool))
             }
             Kind::Nvramdisk(_, policy) => {
                 let pool = pool(directory, len)?;
                 let disk = Nvramdisk::create(&pool, "disk", len, policy)?;
-                let ground = remanent_map::ground(&pool);
+                let ground = Ground::of_pool(&pool);
                 let is_ordered = policy != Policy::ASYNC;
                 (Box::new(disk), if is_ordered { ground } else { without_promise(ground) })
             }
@@ -110,9 +109,7 @@ impl Kind {
             Kind::Pmemblk => {
                 let path = directory.join("pmemblk.pool");
                 let blocks = super::pmemblk::Pmemblk::create(&path, len)?;
-                let promise = remanent_map::PROMISE_NVRAM;
-                let ground = Ground::new(backing_of(&path)?, "process", "nvram", promise);
-                (Box::new(blocks), ground)
+                (Box::new(blocks), Ground::nvram_at(&path)?)
             }
             Kind::Streamed => {
                 let area = Area::new(directory, len)?;
@@ -139,7 +136,7 @@ impl Kind {
 }
 
 fn pool(directory: &Path, len: u64) -> Result<Pool> {
-    let options = remanent_map::options(Emulation::Nvram).size_max(2 * len + (1 << 30));
+    let options = pool::options(Emulation::Nvram).size_max(2 * len + (1 << 30));
     Ok(options.create(directory.join("disk.pool"))?)
 }
 

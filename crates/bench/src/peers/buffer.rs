@@ -9,7 +9,6 @@ use remanent_pmem::{Durability, Emulated, Emulation, Latency, Mapped, Medium, Po
 use remanent_structures::Transactional;
 use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 
-use super::remanent_map::ground;
 use crate::report::Ground;
 
 /// Calls in a row that add, or that take: one for each place of the paper's buffer.
@@ -89,7 +88,7 @@ pub(crate) fn nvram(directory: &Path) -> Result<(Box<dyn Buffer>, Ground)> {
     let options = Pool::options().size_max(SIZE_MAX).durability(Durability::Process);
     let pool = options.emulation(Emulation::Nvram).create(directory.join("buffer.pool"))?;
     let handle: BoundedBufferHandle<Mapped> = BoundedBuffer::new().create(&pool, "buffer")?;
-    Ok((Box::new(Held(handle)), ground(&pool)))
+    Ok((Box::new(Held(handle)), Ground::of_pool(&pool)))
 }
 
 /// Ours in a new pool in `directory`, on DRAM that is as slow as phase-change memory.
@@ -102,7 +101,7 @@ pub(crate) fn pcm(directory: &Path) -> Result<(Box<dyn Buffer>, Ground)> {
     let options = options.emulation(Emulation::Latency(Latency::PCM));
     let pool = options.create_emulated(directory.join("buffer-pcm.pool"))?;
     let handle: BoundedBufferHandle<Emulated> = BoundedBuffer::new().create(&pool, "buffer")?;
-    Ok((Box::new(Held(handle)), ground(&pool)))
+    Ok((Box::new(Held(handle)), Ground::of_pool(&pool)))
 }
 
 /// More than a pool with one root takes.

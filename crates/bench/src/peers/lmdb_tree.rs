@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use anyhow::Result;
 
 use super::Answer;
-use super::c_error::ErrorText;
 use super::ordered::{BATCH_LEN, Operation, Ordered, SCAN_LEN};
+use super::shim::ErrorText;
 
 // The functions of cpp/lmdb_tree.c.
 unsafe extern "C" {

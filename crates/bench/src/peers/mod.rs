@@ -10,16 +10,8 @@ pub(crate) mod berkeley_db;
 pub(crate) mod berkeley_files;
 pub(crate) mod block;
 pub(crate) mod buffer;
-#[allow(unsafe_code, reason = "reads what the C shims of foreign libraries wrote")]
-mod c_error;
-#[allow(unsafe_code, reason = "calls the C shims of foreign libraries")]
-mod c_store;
-pub(crate) mod counting;
 #[cfg(has_berkeley_db)]
 pub(crate) mod disk_files;
-#[cfg(has_lmdb)]
-#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
-mod lmdb;
 #[cfg(has_lmdb)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 mod lmdb_tree;
@@ -35,23 +27,18 @@ pub(crate) mod pmemobj;
 #[cfg(has_pmemobj)]
 #[allow(unsafe_code, reason = "calls the C shim of a foreign library")]
 pub(crate) mod pmemobj_buffer;
-mod redb;
 mod redb_tree;
 pub(crate) mod redis;
 pub(crate) mod remanent_map;
 pub(crate) mod remanent_serve;
-mod remanent_store;
 pub(crate) mod resp;
-#[cfg(has_rocksdb)]
-#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
-mod rocksdb;
 pub(crate) mod server;
 pub(crate) mod shared_tree;
-#[allow(unsafe_code, reason = "names the C shim of a foreign library")]
-mod sqlite;
+#[allow(unsafe_code, reason = "reads what the C shims of foreign libraries wrote")]
+mod shim;
 #[allow(unsafe_code, reason = "hands functions of a foreign library to another one")]
 pub(crate) mod sqlite_vfs;
-pub(crate) mod store;
+pub(crate) mod stores;
 #[cfg(has_tbb)]
 #[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]
 pub(crate) mod tbb;

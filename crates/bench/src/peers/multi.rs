@@ -8,7 +8,7 @@ use remanent_pmem::{Medium, Options, Pool};
 use remanent_structures::papers::BpMultiTree;
 use remanent_structures::{HashMultiMap, Key, OrderedKey};
 
-use super::{Answer, remanent_map};
+use super::Answer;
 use crate::report::Ground;
 use crate::workloads::entries::Step;
 
@@ -132,7 +132,7 @@ impl Kind {
         options: &Options,
     ) -> Result<(Box<dyn MultiMap<K>>, Ground)> {
         let pool = options.create(directory.join("multi.pool"))?;
-        Ok((self.create(&pool)?, remanent_map::ground(&pool)))
+        Ok((self.create(&pool)?, Ground::of_pool(&pool)))
     }
 }
 
@@ -141,7 +141,8 @@ mod tests {
     use remanent_pmem::Emulation;
 
     use super::*;
-    use crate::peers::counting::Counting;
+    use crate::memory::counting::Counting;
+    use crate::memory::pool;
     use crate::workloads::entries::Entries;
     use crate::workloads::keys::{BenchKey, Key40};
 
@@ -165,7 +166,7 @@ mod tests {
             for emulation in [Emulation::None, Emulation::Nvram] {
                 let scratch = || tempfile::tempdir().expect("the temporary directory is writable");
                 let (words, bytes, counted) = (scratch(), scratch(), scratch());
-                let options = remanent_map::options(emulation);
+                let options = pool::options(emulation);
                 exercise(
                     &*kind.create_in::<u64>(words.path(), &options).expect("there is space").0,
                 );

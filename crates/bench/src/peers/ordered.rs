@@ -9,9 +9,9 @@ use remanent_pmem::{Emulation, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{BlinkTree, OrderedMap};
 
-use super::{Answer, remanent_map};
-use crate::machine::backing_of;
-use crate::report::Ground;
+use super::Answer;
+use crate::memory::pool;
+use crate::report::{Ground, backing_of};
 
 /// Entries that a scan visits.
 pub(crate) const SCAN_LEN: usize = 100;
@@ -174,8 +174,8 @@ fn in_pool<T: OrderedMap<u64, u64> + 'static>(
     directory: &Path,
     create: impl FnOnce(&Pool) -> remanent_structures::Result<T>,
 ) -> Result<(Box<dyn Ordered>, Ground)> {
-    let pool = remanent_map::options(Emulation::Nvram).create(directory.join("ordered.pool"))?;
-    Ok((Box::new(InPool(create(&pool)?)), remanent_map::ground(&pool)))
+    let pool = pool::options(Emulation::Nvram).create(directory.join("ordered.pool"))?;
+    Ok((Box::new(InPool(create(&pool)?)), Ground::of_pool(&pool)))
 }
 
 /// What a database stands on that is told not to sync.

@@ -8,9 +8,7 @@ use std::ptr::NonNull;
 
 use anyhow::{Result, bail};
 
-use super::remanent_map::PROMISE_NVRAM;
 use super::{Answer, Map, Operation};
-use crate::machine::backing_of;
 use crate::report::Ground;
 use crate::workloads::keys::BenchKey;
 
@@ -74,7 +72,7 @@ impl<K: BenchKey> PmemobjMap<K> {
     ///
     /// When its file is gone.
     pub(crate) fn ground(&self) -> Result<Ground> {
-        Ok(Ground::new(backing_of(&self.path)?, "process", "nvram", PROMISE_NVRAM))
+        Ground::nvram_at(&self.path)
     }
 }
 

@@ -9,8 +9,6 @@ use anyhow::{Result, bail};
 
 use super::buffer::{Buffer, SOURCE, Scenario};
 use super::pmemobj::last_error;
-use super::remanent_map::PROMISE_NVRAM;
-use crate::machine::backing_of;
 use crate::report::Ground;
 
 // The functions of cpp/pmemobj_buffer.c.
@@ -52,7 +50,7 @@ pub(crate) fn create(directory: &Path, form: Form) -> Result<(Box<dyn Buffer>, G
         bail!("libpmemobj cannot make a pool at {}: {}", path.display(), last_error());
     };
     let buffer = PmemobjBuffer(peer);
-    let ground = Ground::new(backing_of(&path)?, "process", "nvram", PROMISE_NVRAM);
+    let ground = Ground::nvram_at(&path)?;
     Ok((Box::new(buffer), ground))
 }
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use remanent_pmem::{Durability, Emulation, Medium, Options, Pool};
+use remanent_pmem::{Emulation, Pool};
 use remanent_structures::{HashMap, Key};
 
 use super::{Answer, Map, Operation};
+use crate::memory::pool;
 use crate::report::Ground;
 use crate::workloads::keys::BenchKey;
 
@@ -25,39 +26,15 @@ impl<K: BenchKey + Key> RemanentMap<K> {
     /// When the pool cannot be made.
     pub(crate) fn create(directory: &Path, size_max: u64, emulation: Emulation) -> Result<Self> {
         let path = directory.join(format!("remanent-{}-{emulation}.pool", K::NAME));
-        let pool = options(emulation).size_max(size_max).create(&path)?;
+        let pool = pool::options(emulation).size_max(size_max).create(&path)?;
         let map = HashMap::create(&pool, "bench").context("cannot create the map")?;
         Ok(RemanentMap { map, pool, path })
     }
 
     /// What the pool says about itself.
     pub(crate) fn ground(&self) -> Ground {
-        ground(&self.pool)
+        Ground::of_pool(&self.pool)
     }
-}
-
-/// A pool that outlives the process, on DRAM that stands for this.
-pub(crate) fn options(emulation: Emulation) -> Options {
-    Pool::options().durability(Durability::Process).emulation(emulation)
-}
-
-/// What emulated persistent memory promises.
-pub(crate) const PROMISE_NVRAM: &str =
-    "every operation is durable on return, DRAM standing in for persistent memory";
-
-/// What a pool says about itself.
-pub(crate) fn ground<M: Medium>(pool: &Pool<M>) -> Ground {
-    let guarantee = pool.guarantee();
-    let promise = match guarantee.emulation {
-        Emulation::None => "every operation survives the death of the process",
-        _ => PROMISE_NVRAM,
-    };
-    Ground::new(
-        &guarantee.backing.to_string(),
-        &guarantee.durability.to_string(),
-        &guarantee.emulation.to_string(),
-        promise,
-    )
 }
 
 impl<K: BenchKey + Key> Map<K> for RemanentMap<K> {

@@ -8,8 +8,9 @@ use anyhow::{Result, anyhow};
 use remanent_pmem::Emulation;
 use remanent_structures::BlinkTree;
 
+use super::Answer;
 use super::ordered::{Operation, Ordered, perform};
-use super::{Answer, remanent_map};
+use crate::memory::pool;
 use crate::report::Ground;
 
 /// A map under test, used by several threads at a time.
@@ -51,10 +52,10 @@ impl Kind {
     pub(crate) fn create(self, directory: &Path) -> Result<(Box<dyn SharedTree>, Ground)> {
         Ok(match self {
             Kind::Blink => {
-                let options = remanent_map::options(Emulation::Nvram);
+                let options = pool::options(Emulation::Nvram);
                 let pool = options.create(directory.join("shared.pool"))?;
                 let tree = BlinkTree::<u64, u64>::create(&pool, "bench")?;
-                (Box::new(tree), remanent_map::ground(&pool))
+                (Box::new(tree), Ground::of_pool(&pool))
             }
             Kind::LockedStd => (Box::new(RwLock::new(BTreeMap::new())), Ground::volatile()),
         })

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::remanent_map::PROMISE_NVRAM;
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of a row's text.
 const ROW_LEN: usize = 100;
@@ -78,16 +76,14 @@ impl Place {
     ///
     /// When one of them cannot be inspected.
     pub(crate) fn ground(self, memory: &Path, disk: &Path) -> Result<Ground> {
-        let (memory, disk) = (backing_of(memory)?, backing_of(disk)?);
+        let disk = backing_of(disk)?;
         let power = "a commit survives the loss of power";
         let process = "a commit survives the death of the process";
         let both = "a commit survives the loss of power, DRAM standing in for persistent memory";
         Ok(match self {
             Place::Disk => Ground::new(disk, "power", "none", power),
-            Place::Tmpfs => Ground::new(memory, "process", "none", process),
-            Place::Pool | Place::PoolWithJournals => {
-                Ground::new(memory, "process", "nvram", PROMISE_NVRAM)
-            }
+            Place::Tmpfs => Ground::new(backing_of(memory)?, "process", "none", process),
+            Place::Pool | Place::PoolWithJournals => Ground::nvram_at(memory)?,
             Place::WalInPool => Ground::new(disk, "power", "nvram", both),
         })
     }

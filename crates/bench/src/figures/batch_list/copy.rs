@@ -8,11 +8,10 @@ use remanent_structures::batch_list::BatchList;
 use remanent_structures::papers::AppendList;
 use remanent_structures::{BatchMap, BatchOptions};
 
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
-use crate::peers::remanent_map;
 use crate::report::{Ground, Report, number};
+use crate::setup::Setup;
 
 /// Bytes of a value, and whether the claim is about it.
 const VALUE_LENS: [(usize, bool); 3] = [(100, true), (1000, false), (4000, false)];
@@ -42,7 +41,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<()> {
                 let options = Pool::options().size_max(8 << 30).durability(Durability::Process);
                 let pool =
                     options.emulation(Emulation::Nvram).create(scratch.path().join("a.pool"))?;
-                ground.get_or_insert_with(|| remanent_map::ground(&pool));
+                ground.get_or_insert_with(|| Ground::of_pool(&pool));
                 let count = bytes / len;
                 let ns = [copy, append, index][turn](&pool, len, count)?;
                 samples[turn].push(ns / count as f64);

@@ -7,15 +7,22 @@ mod rivals;
 
 use anyhow::Result;
 
-use crate::Setup;
+use super::bench::Bench;
 use crate::report::Report;
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "batch-list",
+    "Durable and batched puts on a real disk, beside LMDB, SQLite, RocksDB and redb",
+    run,
+);
 
 /// Measures all of it.
 ///
 /// # Errors
 ///
 /// When a store cannot be opened, or answers wrongly.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("batch-list")?;
     copy::run(setup, &mut report)?;
     paper::run(setup, &mut report)?;

@@ -15,12 +15,10 @@ use remanent_structures::batch_list::{BatchList, ChangeList, LogList};
 use remanent_structures::papers::{AppendList, FlushAlwaysList, TableList};
 use remanent_structures::{BatchMap, BatchOptions};
 
-use crate::Setup;
-use crate::anova::Anova;
 use crate::cleanup::Scratch;
-use crate::measure::{Progress, Samples, turns};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::measure::{Anova, Progress, Samples, turns};
+use crate::report::{Ground, Report, Shape, number};
+use crate::setup::Setup;
 use crate::workloads::keys::mix;
 
 /// How much is done, and how often.
@@ -343,7 +341,7 @@ impl Cell {
 }
 
 fn add_rows(cells: &[Cell], setup: &Setup, report: &mut Report) -> Result<()> {
-    let backing = crate::machine::backing_of(&setup.disk)?;
+    let backing = crate::report::backing_of(&setup.disk)?;
     for cell in cells {
         let batched = if cell.solution == Solution::FlushAlways { "" } else { ", batched" };
         let ground = match cell.place.latency() {

@@ -9,14 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use remanent_pmem::PAGE_LEN;
 
-use crate::Setup;
-use crate::anova::Anova;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
-use crate::measure::{Progress, Samples, turns};
-use crate::peers::store::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::measure::{Anova, Progress, Samples, turns};
+use crate::peers::stores::{Mode, Store, rivals, tell_what_is_absent, value_of, verify};
+use crate::report::{Ground, Report, Shape, backing_of, number};
+use crate::setup::Setup;
 use crate::workloads::keys::BenchKey;
 
 /// How long and how often everything is measured.

@@ -8,9 +8,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::Setup;
+use super::bench::Bench;
 use crate::measure::Progress;
 use crate::report::Report;
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "disk",
+    "Block devices: ours, the nvramdisk paper's by its policies, libpmemblk; over NBD beside nbdkit",
+    run,
+);
 
 /// How long and how often everything is measured.
 struct Effort {
@@ -53,7 +60,7 @@ const FULL: Effort = Effort {
 /// # Errors
 ///
 /// When there is not enough memory, or a contender fails.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     let effort = match (setup.tiny, setup.quick) {
         (true, _) => TINY,
         (_, true) => QUICK,

@@ -3,14 +3,13 @@
 use anyhow::Result;
 
 use super::Effort;
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
 use crate::peers::nbd::{self, Job, NbdServer};
 use crate::peers::remanent_serve;
 use crate::peers::server::is_installed;
-use crate::plot::Shape;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, Shape, number};
+use crate::setup::Setup;
 
 /// Bytes of the disks.
 const DISK_LEN: u64 = 1 << 30;
@@ -82,7 +81,7 @@ fn ground(contender: usize) -> Ground {
     let ours = "a write is whole, and survives the death of the process, when it is answered";
     match contender {
         0 => Ground::new("memory", "process", "none", ours),
-        1 => Ground::new("memory", "process", "nvram", crate::peers::remanent_map::PROMISE_NVRAM),
+        1 => Ground::new("memory", "process", "nvram", crate::report::PROMISE_NVRAM),
         _ => Ground::volatile(),
     }
 }

@@ -6,11 +6,10 @@ use anyhow::Result;
 use remanent_blockdev::papers::nvramdisk::Policy;
 
 use super::Effort;
-use crate::Setup;
 use crate::measure::{Progress, Samples, sample_ns, timed, turns};
 use crate::peers::block::{BLOCK_LEN, Contender, Kind};
-use crate::plot::Shape;
-use crate::report::{Report, number};
+use crate::report::{Report, Shape, number};
+use crate::setup::Setup;
 use crate::workloads::keys::mix;
 
 /// What the paper's Table 6 compares, by name.

@@ -6,14 +6,12 @@ use remanent_pmem::Emulation;
 
 use super::mix::THREADS_7;
 use super::{Effort, Flush, Variant, count_label, threads_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed};
-use crate::peers::counting::Counting;
+use crate::memory::counting::Counting;
 use crate::peers::multi::Kind;
-use crate::peers::remanent_map;
-use crate::plot::Shape;
-use crate::report::Report;
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::entries::Entries;
 
 const UNIT: &str = "failed CAS per million inserts";
@@ -49,7 +47,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
                 failed.push(count as f64 * 1e6 / inserts as f64);
                 map.run(&mixed.undo)?;
             }
-            let ground = remanent_map::ground(&pool);
+            let ground = Ground::of_pool(&pool);
             report.row(&variant.name(), &format!("{label} {threads}"), &ground, UNIT, &failed);
             if threads == THREADS_7[THREADS_7.len() - 1] {
                 most.push(failed.mean());

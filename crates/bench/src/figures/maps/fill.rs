@@ -6,13 +6,12 @@ use anyhow::{Context, Result, ensure};
 use remanent_structures::OrderedKey;
 
 use super::{Effort, Flush, Variant, count_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::Answer;
 use crate::peers::multi::Kind;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::entries::{Entries, Step};
 use crate::workloads::keys::{BenchKey, Key40};
 

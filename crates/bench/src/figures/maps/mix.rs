@@ -3,12 +3,11 @@
 use anyhow::{Context, Result, ensure};
 
 use super::{Effort, Flush, Variant, count_label, threads_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::multi::{Kind, MultiMap};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::entries::{Entries, Mixed};
 
 /// Threads of Figure 6; the paper has 20 on as many cores.

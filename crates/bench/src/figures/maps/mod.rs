@@ -14,19 +14,32 @@ use std::thread::available_parallelism;
 use anyhow::Result;
 use remanent_pmem::{Emulation, FlushInstruction, Options};
 
-pub(crate) use restart::write_until_killed;
-
-use crate::Setup;
+use super::bench::Bench;
+use crate::memory::pool;
 use crate::peers::multi::Kind;
-use crate::peers::remanent_map;
 use crate::report::Report;
+use crate::setup::Setup;
+
+pub(super) const BENCH: Bench = Bench::new(
+    "maps",
+    "The paper's hash map and tree (Figures 4 to 7); the ordered map beside std, LMDB and redb",
+    run,
+);
+
+/// The process that `maps` kills: fills a map in `--dir` and writes to it for ever.
+pub(super) const WRITER: Bench = Bench {
+    is_hidden: true,
+    ..Bench::new("maps-writer", "Writes until it is killed", |setup| {
+        match restart::write_until_killed(setup)? {}
+    })
+};
 
 /// Measures all of it.
 ///
 /// # Errors
 ///
 /// When a map cannot be made, or answers wrongly.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+fn run(setup: &Setup) -> Result<Report> {
     if !cfg!(has_lmdb) {
         eprintln!(
             "LMDB was not found when this was built (liblmdb-dev): no rows and claims beside it"
@@ -120,11 +133,11 @@ impl Variant {
     /// How its pool is created.
     fn options(self) -> Options {
         match self.flush {
-            Flush::Best => remanent_map::options(Emulation::Nvram),
+            Flush::Best => pool::options(Emulation::Nvram),
             Flush::Clflush => {
-                remanent_map::options(Emulation::Nvram).flush_instruction(FlushInstruction::Clflush)
+                pool::options(Emulation::Nvram).flush_instruction(FlushInstruction::Clflush)
             }
-            Flush::None => remanent_map::options(Emulation::None),
+            Flush::None => pool::options(Emulation::None),
         }
     }
 }

@@ -8,13 +8,12 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::Effort;
-use crate::Setup;
-use crate::area::Floor;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, turns};
+use crate::memory::floor::Floor;
 use crate::peers::ordered::{Kind, Operation, Ordered, SCAN_LEN, Truth};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::keys::{distinct, shuffled};
 
 /// One size of the experiment.

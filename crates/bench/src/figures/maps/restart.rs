@@ -12,12 +12,11 @@ use remanent_structures::{BlinkTree, Map};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Effort, count_label};
-use crate::Setup;
 use crate::cleanup::{Guarded, Scratch};
 use crate::measure::{Progress, Samples};
-use crate::peers::remanent_map;
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::memory::pool;
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, mix};
 
 /// The time over which throughput is taken.
@@ -48,11 +47,11 @@ fn entry_count(effort: Effort) -> u64 {
 /// # Errors
 ///
 /// When the map cannot be made or written to.
-pub(crate) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
+pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
     // Whoever kills it may be killed first.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let entries = entry_count(Effort::of(setup));
-    let pool = remanent_map::options(Emulation::Nvram).open_or_create(setup.dir.join(FILE))?;
+    let pool = pool::options(Emulation::Nvram).open_or_create(setup.dir.join(FILE))?;
     let map: BlinkTree<u64, u64> = BlinkTree::open_or_create(&pool, ROOT)?;
     if map.is_empty()? {
         for key in (0..entries).map(u64::from_number) {
@@ -135,7 +134,7 @@ fn kill_a_writer(effort: Effort, directory: &Path) -> Result<()> {
 fn restart(directory: &Path, entries: u64, windows: usize) -> Result<Restart> {
     let draw = |turn: u64| u64::from_number(mix(turn) % entries);
     let start = Instant::now();
-    let pool = remanent_map::options(Emulation::Nvram).open(directory.join(FILE))?;
+    let pool = pool::options(Emulation::Nvram).open(directory.join(FILE))?;
     let map: BlinkTree<u64, u64> = BlinkTree::open(&pool, ROOT)?;
     let look_up = |turn: u64| -> Result<()> {
         let key = draw(turn);
@@ -157,7 +156,7 @@ fn restart(directory: &Path, entries: u64, windows: usize) -> Result<Restart> {
         }
         throughputs.push((turn - before) as f64 / 1e6 / start.elapsed().as_secs_f64());
     }
-    Ok(Restart { first_ms, windows: throughputs, ground: remanent_map::ground(&pool) })
+    Ok(Restart { first_ms, windows: throughputs, ground: Ground::of_pool(&pool) })
 }
 
 fn add_to(report: &mut Report, restarts: &[Restart], entries: String) {

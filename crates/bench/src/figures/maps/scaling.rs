@@ -3,14 +3,13 @@
 use anyhow::{Context, Result};
 
 use super::{Effort, count_label, threads_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples, timed, turns};
 use crate::peers::Answer;
 use crate::peers::ordered::{Operation, Truth};
 use crate::peers::shared_tree::{Kind, SharedTree};
-use crate::plot::Shape;
-use crate::report::{Ground, Report};
+use crate::report::{Ground, Report, Shape};
+use crate::setup::Setup;
 use crate::workloads::keys::{distinct, shuffled};
 
 const UNIT: &str = "Mops/s";

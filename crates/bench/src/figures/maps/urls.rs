@@ -9,11 +9,11 @@ use remanent_pmem::Emulation;
 use remanent_structures::{BlinkTree, Map, OrderedKey};
 
 use super::{Effort, count_label};
-use crate::Setup;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples};
-use crate::peers::remanent_map;
+use crate::memory::pool;
 use crate::report::{Ground, Report};
+use crate::setup::Setup;
 use crate::workloads::keys::{distinct, shuffled};
 use crate::workloads::urls::urls;
 
@@ -108,7 +108,7 @@ impl<T: Clone> Keys<T> {
         T: Borrow<K>,
     {
         let path = directory.join(format!("{}.pool", self.name));
-        let pool = remanent_map::options(Emulation::Nvram).create(path)?;
+        let pool = pool::options(Emulation::Nvram).create(path)?;
         let map: BlinkTree<K, u64> = BlinkTree::create(&pool, "bench")?;
         let entries = self.all.len() as f64;
         let start = Instant::now();
@@ -124,6 +124,6 @@ impl<T: Clone> Keys<T> {
         let usage = map.usage()?;
         measured.block_len.push(usage.block_bytes as f64 / entries);
         measured.chunk_len.push(usage.chunk_bytes as f64 / entries);
-        Ok(remanent_map::ground(&pool))
+        Ok(Ground::of_pool(&pool))
     }
 }

@@ -12,9 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use remanent_pmem::{FlushInstruction, isa};
 
 use super::buffer::{Buffer, SOURCE, Scenario};
-use super::remanent_map::PROMISE_NVRAM;
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::report::Ground;
 
 /// The compiler, of the Debian package aspectc++.
@@ -130,7 +128,7 @@ impl Library {
             bail!("the woven buffer cannot be mapped at {}: {error}", path.display());
         };
         let buffer = AspectBuffer { library: *self, peer };
-        let ground = Ground::new(backing_of(&path)?, "process", "nvram", PROMISE_NVRAM);
+        let ground = Ground::nvram_at(&path)?;
         Ok((Box::new(buffer), ground))
     }
 }

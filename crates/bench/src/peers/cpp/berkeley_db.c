@@ -3,7 +3,7 @@
 // memcachedb shares with other processes lies in the heap (DB_PRIVATE): there are no others, and else the cache would
 // be files in the directory, too, which are written back at times.
 
-#include "store.h"
+#include "../shim.h"
 
 #include <db.h>
 #include <stdlib.h>

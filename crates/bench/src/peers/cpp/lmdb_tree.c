@@ -1,7 +1,7 @@
 // LMDB as an ordered map of words: one call works on a whole batch of keys, in one transaction when it reads
 // and in one for every so many keys when it writes. Nothing is synced.
 
-#include "store.h"
+#include "../shim.h"
 
 #include <lmdb.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 //! LMDB: a copy-on-write B+-tree in one mapped file.
 
-use super::c_store::{self, Shim};
-use super::store::{Commit, Rival};
+use super::interface::{Commit, Rival};
+use super::shim::{self, Shim};
 
-// The constant of cpp/lmdb_store.c.
+// The constant of lmdb.c.
 unsafe extern "C" {
     safe static lmdb_shim: Shim;
 }
@@ -11,7 +11,7 @@ unsafe extern "C" {
 /// LMDB as a rival.
 pub(crate) const RIVAL: Rival = Rival {
     name: "LMDB",
-    open: |directory, commit| c_store::open(&lmdb_shim, directory, commit),
+    open: |directory, commit| shim::open(&lmdb_shim, directory, commit),
     terms,
     is_whole_unsynced: false,
     keeps_bounds: false,

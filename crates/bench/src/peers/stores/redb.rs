@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError};
 
-use super::store::{Commit, Rival, Store};
+use super::interface::{Commit, Rival, Store};
 
 const ENTRIES: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("entries");
 

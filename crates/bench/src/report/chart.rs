@@ -7,6 +7,8 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, DefaultFormatting, KeyPointHint, ValueFormatter};
 use plotters::prelude::*;
 
+use super::table::number;
+
 /// How a chart is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
@@ -238,7 +240,7 @@ fn whisker(point: &Point, middle: f64, half_width: f64, bottom: f64) -> [(f64, f
 
 /// A number as it stands beside an axis.
 fn tick(value: &f64) -> String {
-    let text = crate::report::number(*value);
+    let text = number(*value);
     if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.').to_owned()
     } else {

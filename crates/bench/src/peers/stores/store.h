@@ -1,16 +1,9 @@
-// What the shims of the stores have in common. Each offers one `struct shim`, and `struct store` is what
-// it likes. Functions that can fail return a number below zero and write why into `error`.
+// What the shims of the stores have in common. Each offers one `struct shim`, and `struct store` is what it likes.
 
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "../shim.h"
 
-enum { ERROR_LEN = 256 };
-
-// As `Commit` in store.rs.
+// As `Commit` in interface.rs.
 enum commit { COMMIT_EACH = 0, COMMIT_UNSYNCED = 1, COMMIT_GROUPED = 2 };
-
-enum { FAILED = -1, ABSENT = -2 };
 
 struct store;
 
@@ -24,8 +17,3 @@ struct shim {
     // Also closes a store that could not be opened to the end.
     void (*close)(struct store *store);
 };
-
-static inline int fail(char *error, const char *text) {
-    snprintf(error, ERROR_LEN, "%s", text);
-    return FAILED;
-}

@@ -1,9 +1,9 @@
 //! SQLite with a write-ahead log.
 
-use super::c_store::{self, Shim};
-use super::store::{Commit, Rival};
+use super::interface::{Commit, Rival};
+use super::shim::{self, Shim};
 
-// The constant of cpp/sqlite_store.c.
+// The constant of sqlite.c.
 unsafe extern "C" {
     safe static sqlite_shim: Shim;
 }
@@ -11,7 +11,7 @@ unsafe extern "C" {
 /// SQLite as a rival.
 pub(crate) const RIVAL: Rival = Rival {
     name: "SQLite",
-    open: |directory, commit| c_store::open(&sqlite_shim, directory, commit),
+    open: |directory, commit| shim::open(&sqlite_shim, directory, commit),
     terms,
     is_whole_unsynced: true,
     keeps_bounds: false,

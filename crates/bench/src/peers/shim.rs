@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use anyhow::anyhow;
 
-/// `ERROR_LEN` of cpp/store.h.
+/// `ERROR_LEN` of shim.h.
 const ERROR_LEN: usize = 256;
 
 /// Where a shim writes what went wrong.

@@ -1,9 +1,9 @@
 //! RocksDB: a log-structured merge tree behind a write-ahead log.
 
-use super::c_store::{self, Shim};
-use super::store::{Commit, Rival};
+use super::interface::{Commit, Rival};
+use super::shim::{self, Shim};
 
-// The constant of cpp/rocksdb_store.c.
+// The constant of rocksdb.c.
 unsafe extern "C" {
     safe static rocksdb_shim: Shim;
 }
@@ -11,7 +11,7 @@ unsafe extern "C" {
 /// RocksDB as a rival.
 pub(crate) const RIVAL: Rival = Rival {
     name: "RocksDB",
-    open: |directory, commit| c_store::open(&rocksdb_shim, directory, commit),
+    open: |directory, commit| shim::open(&rocksdb_shim, directory, commit),
     terms,
     is_whole_unsynced: true,
     keeps_bounds: false,

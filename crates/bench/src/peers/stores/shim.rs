@@ -1,4 +1,4 @@
-//! Stores behind C shims, all of which offer the functions of cpp/store.h.
+//! Stores behind C shims, all of which offer the functions of store.h.
 
 use std::ffi::{CString, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -7,13 +7,13 @@ use std::ptr::NonNull;
 
 use anyhow::Result;
 
-use super::c_error::ErrorText;
-use super::store::{Commit, Store};
+use super::super::shim::ErrorText;
+use super::interface::{Commit, Store};
 
-/// `ABSENT` of cpp/store.h; any other number below zero is a failure.
+/// `ABSENT` of store.h; any other number below zero is a failure.
 const ABSENT: isize = -2;
 
-/// `struct shim` of cpp/store.h.
+/// `struct shim` of store.h.
 #[repr(C)]
 pub(super) struct Shim {
     open: unsafe extern "C" fn(*const c_char, i32, *mut c_char) -> *mut c_void,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 use remanent_pmem::{Emulation, Fault, Format, Frozen, Mapped, Medium, Pool, Word};
 
-use super::remanent_map;
+use super::pool;
 
 /// The memory of a pool file, and how many compare-exchanges failed that were to lead a link elsewhere.
 ///
@@ -27,7 +27,7 @@ impl Counting {
     ///
     /// When there is not enough memory.
     pub(crate) fn pool(directory: &Path, emulation: Emulation) -> Result<Pool<Arc<Counting>>> {
-        let lender = remanent_map::options(emulation).create(directory.join("counting.pool"))?;
+        let lender = pool::options(emulation).create(directory.join("counting.pool"))?;
         let guarantee = lender.guarantee().clone();
         let format = Format { guarantee, ..Format::new(lender.size_max()) };
         let medium = Arc::new(Counting { lender, failed: AtomicU64::new(0) });

@@ -5,7 +5,7 @@ use std::fmt;
 
 use statrs::distribution::{ContinuousCDF, FisherSnedecor};
 
-use crate::measure::Samples;
+use super::samples::Samples;
 
 /// The outcome of an analysis, which prints as papers do: `F(2) = 14162.668, p < 0.001`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,11 +1,8 @@
-//! `remanent-bench maps` from end to end, with sizes whose numbers mean nothing.
+//! `remanent-bench maps`.
 
-use std::path::Path;
-use std::process::Command;
+use crate::{assert_charts, assert_claim, has_series, list, run, scratch, temporary};
 
-use serde_json::Value;
-
-/// Claims that issues or the paper name. Those beside LMDB are missing where it was when the bench was built.
+/// Claims that issues or the paper name. Those beside LMDB are absent where the bench was built without it.
 const CLAIMS: [&str; 29] = [
     "maps.insert.hashmap_vs_nvbtree",
     "maps.insert.hashmap_vs_nvbtree.key40",
@@ -50,36 +47,18 @@ const CHARTS: [&str; 9] = [
     "restart",
 ];
 
-fn run(out: &Path) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_remanent-bench"));
-    command.args(["maps", "--tiny", "--dir"]).arg(std::env::temp_dir()).arg("--out").arg(out);
-    let output = command.output().expect("the bench can be executed");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = std::fs::read_to_string(out.join("maps.json")).expect("it was written");
-    serde_json::from_str(&text).expect("it is JSON")
-}
-
 #[test]
 fn every_claim_and_chart_is_there_and_every_row_says_what_it_stands_on() {
-    let out = tempfile::tempdir().expect("the temporary directory is writable");
-    let report = run(out.path());
-    let list = |name: &str| report[name].as_array().expect("it is a list").clone();
-    let claims = list("claims");
-    let has_lmdb = list("rows").iter().any(|row| row["series"] == "LMDB");
+    let out = scratch();
+    let report = run(&["maps", "--tiny", "--dir", &temporary()], out.path());
+    let has_lmdb = has_series(&report, "LMDB");
     for id in CLAIMS.iter().filter(|id| has_lmdb || !id.ends_with("lmdb")) {
-        let claim = claims.iter().find(|claim| claim["id"] == *id);
-        let value = claim.and_then(|claim| claim["value"].as_f64());
-        assert!(value.is_some_and(|value| value > 0.0), "{id}: {value:?}");
+        assert_claim(&report, id);
     }
-    for row in list("rows") {
+    for row in list(&report, "rows") {
         for field in ["backing", "durability", "emulation", "promise"] {
             assert!(row[field].as_str().is_some_and(|text| !text.is_empty()), "{field} of {row}");
         }
     }
-    for chart in CHARTS {
-        let path = out.path().join(format!("maps-{chart}.svg"));
-        let plot = std::fs::read_to_string(&path).expect("it was drawn");
-        assert!(plot.starts_with("<svg"), "{}", path.display());
-    }
+    assert_charts("maps", &CHARTS, out.path());
 }

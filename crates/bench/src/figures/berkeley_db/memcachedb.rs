@@ -12,15 +12,13 @@ use anyhow::{Context, Result, ensure};
 use remanent_pmem::Emulation;
 
 use crate::cleanup::Scratch;
-use crate::machine::backing_of;
 use crate::measure::{Progress, Samples, process_cpu, turns};
 use crate::peers::berkeley_db::{BerkeleyDb, KEY_LEN, Key};
 use crate::peers::berkeley_files::OnDisk;
 use crate::peers::disk_files::DiskFiles;
-use crate::peers::remanent_map::ground;
-use crate::report::{Ground, Report, number};
+use crate::report::{Ground, Report, backing_of, number};
+use crate::setup::{Place, Setup};
 use crate::workloads::keys::{mix, shuffled};
-use crate::{Place, Setup};
 
 const VALUE_LEN: usize = 512;
 type Value = [u8; VALUE_LEN];
@@ -107,7 +105,7 @@ struct Taken {
 /// # Errors
 ///
 /// When Berkeley DB reports an error, or does not hold what was put into it.
-pub(crate) fn run(setup: &Setup) -> Result<Report> {
+pub(super) fn run(setup: &Setup) -> Result<Report> {
     let mut report = Report::new("berkeley-db")?;
     let mut contenders = contenders(setup)?;
     let (rounds, operations) = match setup.quick {
@@ -151,7 +149,7 @@ impl Contender {
     fn in_process(name: &str, path: &Path, emulation: Emulation) -> Result<Self> {
         let scratch = Scratch::new(path)?;
         let files = DiskFiles::create(&scratch.path().join("disk.pool"), emulation)?;
-        let ground = ground(files.pool());
+        let ground = Ground::of_pool(files.pool());
         let disk = Some((files, scratch));
         Ok(Contender { name: name.to_owned(), path: path.to_owned(), ground, disk })
     }

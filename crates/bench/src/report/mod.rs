@@ -1,44 +1,23 @@
 //! What a bench hands over: a table on stdout, `NAME.json` and plots beside it.
 
+mod chart;
+mod ground;
+mod table;
+
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+pub(crate) use chart::Shape;
+pub(crate) use ground::{Ground, PROMISE_NVRAM, backing_of};
+pub(crate) use table::number;
+
 use crate::machine::Machine;
 use crate::measure::Samples;
-use crate::plot::{self, Chart};
-
-/// What a series of rows stands on: where its data lies and what would survive.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Ground {
-    /// `dax`, `memory`, `file`, as for pools, or `heap` for a volatile rival.
-    pub(crate) backing: String,
-    /// `process`, `power`, or `none`; with `, batched` where an acknowledged operation may lag behind.
-    pub(crate) durability: String,
-    /// What DRAM was made to stand for, or `none`.
-    pub(crate) emulation: String,
-    /// In words, what an acknowledged operation survives.
-    pub(crate) promise: String,
-}
-
-impl Ground {
-    /// The ground described by these words.
-    pub(crate) fn new(backing: &str, durability: &str, emulation: &str, promise: &str) -> Self {
-        Ground {
-            backing: backing.to_owned(),
-            durability: durability.to_owned(),
-            emulation: emulation.to_owned(),
-            promise: promise.to_owned(),
-        }
-    }
-
-    /// Ordinary memory of the process.
-    pub(crate) fn volatile() -> Self {
-        Ground::new("heap", "none", "none", "nothing survives")
-    }
-}
+use chart::Chart;
+use table::{Table, print_columns};
 
 /// One measured quantity.
 #[derive(Clone, Debug, Serialize)]
@@ -83,14 +62,6 @@ pub(crate) struct Report {
     tables: Vec<Table>,
     #[serde(skip)]
     charts: Vec<Chart>,
-}
-
-/// A table in the form that a paper gave it, made from rows and printed after them.
-#[derive(Debug)]
-struct Table {
-    title: String,
-    /// The head first.
-    lines: Vec<Vec<String>>,
 }
 
 impl Report {
@@ -154,7 +125,7 @@ impl Report {
 
     /// Adds a table in the form that a paper gave it; the first line is its head.
     pub(crate) fn table(&mut self, title: &str, lines: Vec<Vec<String>>) {
-        self.tables.push(Table { title: title.to_owned(), lines });
+        self.tables.push(Table::new(title, lines));
     }
 
     /// The median of a row that was added before, or NaN.
@@ -170,13 +141,13 @@ impl Report {
         title: &str,
         unit: &str,
         prefix: &str,
-        shape: plot::Shape,
+        shape: Shape,
     ) {
         let mut chart = Chart::new(file, title, unit, shape);
         for row in self.rows.iter().filter(|row| row.unit == unit) {
             if let Some(x) = row.x.strip_prefix(prefix) {
                 let (value, spread) = match shape {
-                    plot::Shape::BarsOfMeans => (row.mean, row.sigma),
+                    Shape::BarsOfMeans => (row.mean, row.sigma),
                     _ => (row.median, 0.0),
                 };
                 chart.add(&row.series, x.trim(), value, spread);
@@ -239,8 +210,8 @@ impl Report {
         }
         print_columns(&lines);
         for table in &self.tables {
-            println!("\n{}", table.title);
-            print_columns(&table.lines);
+            println!();
+            table.print();
         }
         println!();
         for (series, promise) in self.promises() {
@@ -273,35 +244,6 @@ impl Report {
     }
 }
 
-/// Four significant digits, without an exponent.
-pub(crate) fn number(value: f64) -> String {
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let decimals = (3 - value.abs().log10().floor() as i32).clamp(0, 9) as usize;
-    format!("{value:.decimals$}")
-}
-
-/// Prints lines in aligned columns: words to the left, numbers to the right.
-fn print_columns(lines: &[Vec<String>]) {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max()
-    };
-    let widths: Vec<usize> = (0..columns).filter_map(width).collect();
-    for line in lines {
-        let cells: Vec<String> = line
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| match cell.parse::<f64>() {
-                Ok(_) => format!("{cell:>width$}"),
-                Err(_) => format!("{cell:<width$}"),
-            })
-            .collect();
-        println!("{}", cells.join("  ").trim_end());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -314,8 +256,8 @@ mod tests {
         report.row("absent", "insert", &Ground::volatile(), "ns", &Samples::default());
         report.claim("sample.insert", &samples, "x", "theirs".to_owned(), Some(4.0));
         report.claim("sample.absent", &Samples::default(), "x", "nobody".to_owned(), None);
-        report.chart("insert", "Inserts", "ns", "", plot::Shape::Bars);
-        report.chart("means", "Inserts", "ns", "", plot::Shape::BarsOfMeans);
+        report.chart("insert", "Inserts", "ns", "", Shape::Bars);
+        report.chart("means", "Inserts", "ns", "", Shape::BarsOfMeans);
         report
     }
 
@@ -356,13 +298,5 @@ mod tests {
         assert!(plot.starts_with("<svg") && plot.contains("Inserts"));
         let means = fs::read_to_string(out.path().join("sample-means.svg")).expect("it was drawn");
         assert_ne!(means, plot, "the mean has whiskers");
-    }
-
-    #[test]
-    fn numbers_keep_four_digits() {
-        assert_eq!(number(1234567.0), "1234567");
-        assert_eq!(number(12.3456), "12.35");
-        assert_eq!(number(0.012345), "0.01235");
-        assert_eq!(number(0.0), "0");
     }
 }

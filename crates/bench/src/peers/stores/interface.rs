@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::machine::backing_of;
-use crate::report::Ground;
+use crate::report::{Ground, backing_of};
 
 /// Bytes of every value that is put.
 pub(crate) const VALUE_LEN: usize = 100;
@@ -198,30 +197,6 @@ impl Rival {
     }
 }
 
-/// Our own map, and all rivals that were found when this was built.
-pub(crate) fn rivals() -> Vec<Rival> {
-    vec![
-        super::remanent_store::RIVAL,
-        #[cfg(has_lmdb)]
-        super::lmdb::RIVAL,
-        super::sqlite::RIVAL,
-        #[cfg(has_rocksdb)]
-        super::rocksdb::RIVAL,
-        super::redb::RIVAL,
-    ]
-}
-
-/// Says on stderr which rivals were not found when this was built.
-pub(crate) fn tell_what_is_absent() {
-    for (is_here, rival, package) in
-        [(cfg!(has_lmdb), "LMDB", "liblmdb-dev"), (cfg!(has_rocksdb), "RocksDB", "librocksdb-dev")]
-    {
-        if !is_here {
-            eprintln!("{rival} was not found when this was built ({package}): no rows beside it");
-        }
-    }
-}
-
 /// A store that is told to sync, by the thread that puts and at its expense, before it lags too far.
 ///
 /// Nothing is synced while nobody puts: the bench never pauses.
@@ -305,88 +280,8 @@ pub(crate) fn verify(store: &mut dyn Store, keys: impl IntoIterator<Item = u64>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::keys::distinct;
     use std::cell::RefCell;
     use std::rc::Rc;
-
-    /// Every rival returns what was put, on all terms, also after it was closed.
-    fn exercise(rival: &Rival) {
-        let keys = distinct::<u64>(0, 1000);
-        let absent = distinct::<u64>(1000, 1)[0];
-        for mode in Mode::ALL {
-            let scratch = tempfile::tempdir().expect("the temporary directory is writable");
-            let mut store = rival.open(scratch.path(), mode).expect("it opens");
-            for key in &keys {
-                store.put(*key, b"the value before").expect("it stores");
-                store.put(*key, &value_of(*key)).expect("it replaces");
-            }
-            store.sync().expect("it syncs");
-            verify(&mut *store, keys.iter().copied()).expect("all entries are there");
-            assert!(!store.get(absent, &mut Vec::new()).expect("it looks"), "{}", rival.name);
-            assert!(verify(&mut *store, [absent]).is_err());
-            drop(store);
-            let mut store = rival.open(scratch.path(), mode).expect("it opens again");
-            verify(&mut *store, keys.iter().copied()).expect("all entries are still there");
-        }
-    }
-
-    /// What cannot be opened is an error that says who could not, and why.
-    fn exercise_failure(rival: &Rival) {
-        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
-        let missing = scratch.path().join("missing").join("too");
-        let error = rival.open(&missing, Mode::Batched).err().expect("there is no such directory");
-        let whys: Vec<String> = error.chain().map(ToString::to_string).collect();
-        assert!(whys.len() > 1 && whys[0].contains(rival.name), "{whys:?}");
-        assert!(whys.iter().all(|why| !why.is_empty()), "{whys:?}");
-    }
-
-    /// A test of its own for each rival: they run side by side, and a failure names its rival.
-    macro_rules! test_rival {
-        ($name:ident) => {
-            mod $name {
-                use super::super::super::$name::RIVAL;
-
-                #[test]
-                fn returns_what_was_put() {
-                    super::exercise(&RIVAL);
-                }
-
-                #[test]
-                fn says_why_it_cannot_be_opened() {
-                    super::exercise_failure(&RIVAL);
-                }
-            }
-        };
-    }
-
-    test_rival!(remanent_store);
-    #[cfg(has_lmdb)]
-    test_rival!(lmdb);
-    test_rival!(redb);
-    #[cfg(has_rocksdb)]
-    test_rival!(rocksdb);
-    test_rival!(sqlite);
-
-    #[test]
-    fn no_rival_is_missing_where_all_were_installed() {
-        if std::env::var_os("REMANENT_REQUIRE_CLIENTS").is_some() {
-            let names: Vec<&str> = rivals().iter().map(|rival| rival.name).collect();
-            assert_eq!(names, ["remanent", "LMDB", "SQLite", "RocksDB", "redb"]);
-        }
-    }
-
-    #[test]
-    fn a_row_says_what_its_terms_promise() {
-        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
-        for rival in rivals() {
-            for mode in Mode::ALL {
-                let ground = rival.ground(scratch.path(), mode).expect("the directory is there");
-                assert!(ground.promise.starts_with(&mode.name()), "{}", ground.promise);
-                let lags = matches!(mode, Mode::Batched | Mode::GroupOfTime);
-                assert_eq!(ground.durability.ends_with("batched"), lags, "{}", ground.durability);
-            }
-        }
-    }
 
     /// Counts the puts before each sync.
     struct Counting(Rc<RefCell<Vec<usize>>>);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use remanent_pmem::{Durability, Pool};
 use remanent_structures::{BatchMap, BatchOptions};
 
-use super::store::{Commit, LAG_LEN, LAG_TIME, Lag, Rival, Store};
+use super::interface::{Commit, LAG_LEN, LAG_TIME, Lag, Rival, Store};
 
 /// The map among the stores.
 pub(super) const RIVAL: Rival =
