@@ -72,6 +72,7 @@ impl Setup {
 
 /// A directory to measure in.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(has_berkeley_db), allow(dead_code, reason = "only Berkeley DB's figures use it"))]
 pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) path: PathBuf,

@@ -11,4 +11,6 @@ mod timing;
 pub(crate) use anova::Anova;
 pub(crate) use progress::Progress;
 pub(crate) use samples::Samples;
-pub(crate) use timing::{mean_ns, process_cpu, sample_ns, timed, turns};
+#[cfg(has_berkeley_db)]
+pub(crate) use timing::process_cpu;
+pub(crate) use timing::{mean_ns, sample_ns, timed, turns};

@@ -98,6 +98,7 @@ pub(crate) fn sample_ns(sample: Duration, first_turn: &mut u64, mut work: impl F
 }
 
 /// CPU time of the process: of all its threads, those that work behind others' backs included.
+#[cfg(has_berkeley_db)]
 pub(crate) fn process_cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::try_from(now).expect("CPU time is never negative")

@@ -17,6 +17,10 @@ use super::wire::*;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where a server can be reached.
+#[cfg_attr(
+    not(feature = "client-tests"),
+    allow(dead_code, reason = "only clients use the directory")
+)]
 pub(super) struct Place {
     pub(super) directory: TempDir,
     pub(super) socket: PathBuf,
