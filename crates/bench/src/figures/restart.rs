@@ -164,7 +164,7 @@ impl Contender {
         server.ready()?;
         server.client()?.load(0..entries).context("cannot load the data")?;
         if self.program.is_none() {
-            redis::settle(&server)?;
+            redis::wait_for_append_only_file(&server)?;
         }
         Ok(())
     }

@@ -68,7 +68,7 @@ pub(crate) fn stop_rewrites(server: &mut Server) -> Result<()> {
 /// # Errors
 ///
 /// When the server goes away.
-pub(crate) fn settle(server: &Server) -> Result<()> {
+pub(crate) fn wait_for_append_only_file(server: &Server) -> Result<()> {
     // One second is the longest that `everysec` leaves data unwritten.
     thread::sleep(Duration::from_millis(1500));
     let mut client = server.client()?;

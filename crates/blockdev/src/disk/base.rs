@@ -72,8 +72,8 @@ impl<M: Medium> Base<M> {
     /// Does `change` in a lane, and reports what the medium could not do.
     pub(crate) fn in_lane<R>(&self, change: impl FnOnce(&mut Lane) -> Result<R>) -> Result<R> {
         let changed = change(&mut self.journal.enter(self.medium()));
-        if self.journal.takes_settling() {
-            self.settle_all();
+        if self.journal.takes_clearing() {
+            self.clear_all_records();
         }
         // Before anything else the medium's fault: what was read meanwhile is not to be believed.
         self.heap.verify()?;
@@ -92,18 +92,19 @@ impl<M: Medium> Base<M> {
         changed
     }
 
-    /// Leaves no record in any lane that anybody would look at again.
-    pub(crate) fn settle_all(&self) {
+    /// Overwrites the records of all lanes with empty ones: see [`Journal::clear_records`].
+    pub(crate) fn clear_all_records(&self) {
         let mut lanes = self.journal.enter_all(self.medium());
-        self.settle(&mut lanes);
+        self.clear_records(&mut lanes);
     }
 
-    /// As [`settle_all`](Base::settle_all), for who has the lanes.
-    pub(crate) fn settle(&self, lanes: &mut [PauseGuard<'_, Lane>]) {
-        self.journal.settle(self.medium(), &self.space, lanes);
+    /// As [`clear_all_records`](Base::clear_all_records), for who has the lanes.
+    pub(crate) fn clear_records(&self, lanes: &mut [PauseGuard<'_, Lane>]) {
+        self.journal.clear_records(self.medium(), &self.space, lanes);
     }
 
-    /// Makes changes happen as one, together with `data`, and with them that the lane has other spares. Their locks are held, or nobody else changes these lines.
+    /// Commits `changes`, `data` and the lane's new `spares` as one atomic step. The caller holds the lines' locks, or
+    /// nobody else changes these lines.
     pub(crate) fn commit(
         &self,
         lane: &mut Lane,

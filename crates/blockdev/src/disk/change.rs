@@ -22,8 +22,8 @@ use crate::line::Line;
 
 /// New blocks for one step: first of the lane's spares, from the front, then others.
 #[derive(Debug, Default)]
-struct Staged {
-    /// Spares that are used.
+struct NewBlocks {
+    /// Spares of the lane that are used.
     spares: usize,
     /// Others, whose bits are still to be set.
     fresh: Vec<Block>,
@@ -31,7 +31,7 @@ struct Staged {
     fresh_used: usize,
 }
 
-impl Staged {
+impl NewBlocks {
     fn block(&self, lane: &Lane, index: usize) -> Block {
         match index.checked_sub(self.spares) {
             None => lane.spares[index],
@@ -142,32 +142,32 @@ impl<'s, M: Medium> Step<'s, M> {
     /// When the pool is full, or a block of which a part is kept is damaged: then nothing was changed.
     pub(crate) fn change(&mut self, pieces: &[Piece<'_>], others: &[Change]) -> Result<()> {
         let wanted = pieces.iter().filter(|piece| !matches!(piece.what, What::Nothing)).count();
-        let staged = self.stage(wanted)?;
+        let new = self.take_blocks(wanted)?;
         // Passed on as it is made, not moved: that would wait until all stores have left the core.
-        match self.change_staged(pieces, others, &staged) {
+        match self.change_with(pieces, others, &new) {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.map.base.release(staged.fresh);
+                self.map.base.release(new.fresh);
                 Err(error)
             }
         }
     }
 
-    fn stage(&mut self, wanted: usize) -> Result<Staged> {
+    fn take_blocks(&mut self, wanted: usize) -> Result<NewBlocks> {
         let spares = self.lane.spares.len().min(wanted);
         let missing = wanted - spares;
         let fresh = match missing {
             0 => Vec::new(),
             _ => self.map.base.reserve_some(self.lane, missing)?,
         };
-        Ok(Staged { spares, fresh, fresh_used: missing })
+        Ok(NewBlocks { spares, fresh, fresh_used: missing })
     }
 
-    fn change_staged(
+    fn change_with(
         &mut self,
         pieces: &[Piece<'_>],
         others: &[Change],
-        staged: &Staged,
+        new: &NewBlocks,
     ) -> Result<()> {
         let places = self.places(pieces)?;
         let _held = self.map.hold(places.iter().filter_map(|place| Some((*place)?.at)));
@@ -194,7 +194,7 @@ impl<'s, M: Medium> Step<'s, M> {
             let change = &mut changes[number];
             change.line.words[word] = Entry::default().encode();
             if let Some(bytes) = content {
-                let block = staged.block(self.lane, data.len());
+                let block = new.block(self.lane, data.len());
                 let at = self.map.base.locate(block)?;
                 change.line.words[word] = Entry { block, checksum: 0 }.encode();
                 change.written |= 1 << word;
@@ -207,7 +207,7 @@ impl<'s, M: Medium> Step<'s, M> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.finish(staged, &replaced, changes, &data)
+        self.finish(new, &replaced, changes, &data)
     }
 
     /// What a piece makes of its block; nothing where it is to read as zeros. `old` is its entry, and where that is.
@@ -261,22 +261,22 @@ impl<'s, M: Medium> Step<'s, M> {
         Ok(places)
     }
 
-    /// Settles which blocks are whose, and commits.
+    /// Decides which blocks become spares of the lane and which become free, then commits.
     fn finish(
         &mut self,
-        staged: &Staged,
+        new: &NewBlocks,
         replaced: &[Block],
         mut changes: Changes,
         data: &[Datum<'_>],
     ) -> Result<()> {
-        let surplus = &staged.fresh[staged.fresh_used..];
+        let surplus = &new.fresh[new.fresh_used..];
         let mut spares = Spares::with_capacity(self.lane.spares.len() + replaced.len());
-        spares.extend_from_slice(&self.lane.spares[staged.spares..]);
+        spares.extend_from_slice(&self.lane.spares[new.spares..]);
         spares.extend_from_slice(surplus);
         let room = self.map.base.spares_max.saturating_sub(spares.len()).min(replaced.len());
         let (kept, free) = replaced.split_at(room);
         spares.extend_from_slice(kept);
-        let _held = self.map.base.mark(&staged.fresh, free, &mut changes)?;
+        let _held = self.map.base.mark(&new.fresh, free, &mut changes)?;
         self.map.base.commit(self.lane, &mut changes, Some(spares), data)?;
         if !free.is_empty() {
             self.map.base.release(free.iter().copied());

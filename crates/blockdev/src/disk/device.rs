@@ -212,7 +212,7 @@ impl<M: Medium> Drop for Device<M> {
     /// checksum, and no write that a crash has torn.
     fn drop(&mut self) {
         if self.map.medium().fault().is_none() && !std::thread::panicking() {
-            self.map.base.settle_all();
+            self.map.base.clear_all_records();
         }
     }
 }

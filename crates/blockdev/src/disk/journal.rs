@@ -44,8 +44,8 @@ use crate::{Error, Result};
 
 /// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
 const VOUCHED_MAX: usize = 64;
-/// Versions after which no record may be left that an earlier version is in.
-const VERSIONS_SETTLED: u32 = 1 << 30;
+/// Distance of versions at which all records are cleared: a record with a version from before would look newer.
+const VERSIONS_CLEARED: u32 = 1 << 30;
 
 /// Content of a block that nobody can reach yet.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct Journal {
     /// Blocks that a record vouches for at most.
     vouched_max: usize,
     lanes: Box<[PauseMutex<Lane>]>,
-    must_settle: AtomicBool,
+    must_clear: AtomicBool,
 }
 
 impl Journal {
@@ -95,7 +95,7 @@ impl Journal {
             // Less where slots are made small: so that the simulator meets both sides of it.
             vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
             lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index, key))).collect(),
-            must_settle: AtomicBool::new(false),
+            must_clear: AtomicBool::new(false),
         }
     }
 
@@ -167,7 +167,7 @@ impl Journal {
         self.follow(medium, space, lane, spill.blocks, changes);
     }
 
-    /// What a commit leaves to be done: the last record's blocks are free, and the lanes are to be settled in time.
+    /// What a commit leaves to be done: frees the last record's blocks, and asks for records to be cleared in time.
     #[inline]
     fn follow<M: Medium>(
         &self,
@@ -181,27 +181,28 @@ impl Journal {
             let done = std::mem::replace(&mut lane.spilled, spill);
             space.release(medium, done);
         }
-        if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_SETTLED)) {
-            // Relaxed: the lanes' locks order what is settled.
-            self.must_settle.store(true, Ordering::Relaxed);
+        if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_CLEARED)) {
+            // Relaxed: the lanes' locks order what is cleared.
+            self.must_clear.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether all lanes have to be settled; says so once.
+    /// Whether all records have to be cleared; says so once.
     #[inline]
-    pub(crate) fn takes_settling(&self) -> bool {
-        // Relaxed: the lanes' locks order what is settled.
-        self.must_settle.load(Ordering::Relaxed) && self.must_settle.swap(false, Ordering::Relaxed)
+    pub(crate) fn takes_clearing(&self) -> bool {
+        // Relaxed: the lanes' locks order what is cleared.
+        self.must_clear.load(Ordering::Relaxed) && self.must_clear.swap(false, Ordering::Relaxed)
     }
 
-    /// Leaves no record in the lanes that anybody would look at again.
-    pub(crate) fn settle<M: Medium>(
+    /// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that are about to be
+    /// reused. Two fences, however many lanes.
+    pub(crate) fn clear_records<M: Medium>(
         &self,
         medium: &M,
         space: &Space,
         lanes: &mut [PauseGuard<'_, Lane>],
     ) {
-        settle(medium, self.meta, lanes.iter_mut().map(|lane| &mut **lane));
+        clear_records(medium, self.meta, lanes.iter_mut().map(|lane| &mut **lane));
         for lane in lanes {
             space.release(medium, std::mem::take(&mut lane.spilled));
         }
@@ -222,19 +223,19 @@ pub(crate) struct Lane {
     /// Blocks that the last record is in, until the next one.
     spilled: Vec<Block>,
     record: Vec<u8>,
-    /// Whether its records have no lines that anybody would look at again.
-    is_settled: bool,
+    /// Whether both of its slots hold records without lines.
+    is_clear: bool,
 }
 
 /// What was found in a lane's slots.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// As the last record leaves it that is certain.
+    /// As its last record that is not in doubt leaves it.
     pub(crate) lane: Lane,
-    /// Of all records that are certain.
+    /// Of all records that are not in doubt.
     pub(crate) changes: Vec<Change>,
     /// The last record, if it may have become durable before what it leads to.
-    pub(crate) doubtful: Option<Record>,
+    pub(crate) in_doubt: Option<Record>,
     /// Offsets of slots that hold something, and no whole record.
     pub(crate) torn: Vec<u64>,
 }
@@ -249,7 +250,7 @@ impl Lane {
             unflushed: Vec::new(),
             spilled: Vec::new(),
             record: Vec::with_capacity(SLOT_LEN as usize),
-            is_settled: true,
+            is_clear: true,
         }
     }
 
@@ -302,7 +303,7 @@ impl Lane {
             Line::store_encoded(medium, change.at, image);
             self.unflushed.push(change.at);
         }
-        self.is_settled = false;
+        self.is_clear = false;
     }
 
     /// What comes before the next record.
@@ -350,19 +351,19 @@ impl Lane {
             return Err(Error::damaged(meta + slot(index, sequence), what));
         }
         // What is torn is the beginning of a later one, or an older one whose blocks were used anew: this one was completed.
-        let doubtful = records.pop_if(|record| torn.is_empty() && record.is_vouched());
+        let in_doubt = records.pop_if(|record| torn.is_empty() && record.is_vouched());
         let mut lane = Lane::new(index, key);
         let mut changes = Vec::new();
         for record in records {
             lane.adopt(&record);
             changes.extend(record.changes);
         }
-        Ok(Found { lane, changes, doubtful, torn })
+        Ok(Found { lane, changes, in_doubt, torn })
     }
 
     /// Goes on after a record.
     pub(crate) fn adopt(&mut self, record: &Record) {
-        self.is_settled = false;
+        self.is_clear = false;
         self.sequence = record.sequence;
         self.spares = record.spares.clone();
     }
@@ -373,10 +374,14 @@ impl Lane {
     }
 }
 
-/// Leaves no record in lanes whose lines anybody would look at again: for who uses blocks that had lines for something
-/// else. Two fences, however many lanes.
-fn settle<'l, M: Medium>(medium: &M, meta: u64, lanes: impl IntoIterator<Item = &'l mut Lane>) {
-    let mut lanes: Vec<&mut Lane> = lanes.into_iter().filter(|lane| !lane.is_settled).collect();
+/// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that are about to be reused.
+/// Two fences, however many lanes.
+fn clear_records<'l, M: Medium>(
+    medium: &M,
+    meta: u64,
+    lanes: impl IntoIterator<Item = &'l mut Lane>,
+) {
+    let mut lanes: Vec<&mut Lane> = lanes.into_iter().filter(|lane| !lane.is_clear).collect();
     if lanes.is_empty() {
         return;
     }
@@ -391,7 +396,7 @@ fn settle<'l, M: Medium>(medium: &M, meta: u64, lanes: impl IntoIterator<Item = 
         medium.fence();
         lanes.iter_mut().for_each(|lane| lane.unflushed.clear());
     }
-    lanes.iter_mut().for_each(|lane| lane.is_settled = true);
+    lanes.iter_mut().for_each(|lane| lane.is_clear = true);
 }
 
 /// Gives every line that is not whole, or older than a record says, the newest image there is of it. Durable when it

@@ -363,7 +363,7 @@ impl<M: Medium> Disk<M> {
 #[derive(Debug)]
 pub struct Transaction<'d, M: Medium = Mapped> {
     disk: &'d Disk<M>,
-    blocks: BTreeMap<Lba, Staged>,
+    blocks: BTreeMap<Lba, BlockChange>,
     /// End of the furthest write.
     end: u64,
     /// Bytes that the disk has at least, once this is committed.
@@ -372,22 +372,22 @@ pub struct Transaction<'d, M: Medium = Mapped> {
 
 /// What becomes of a block.
 #[derive(Debug)]
-enum Staged {
+enum BlockChange {
     Data(Vec<u8>),
     Parts(Vec<Part>),
     Nothing,
 }
 
-impl Staged {
+impl BlockChange {
     /// The same, with a part on top.
     fn write(&mut self, start: usize, bytes: &[u8]) {
         match self {
-            Staged::Data(data) => data[start..start + bytes.len()].copy_from_slice(bytes),
-            Staged::Parts(parts) => parts.push((start, bytes.to_vec())),
-            Staged::Nothing => {
+            BlockChange::Data(data) => data[start..start + bytes.len()].copy_from_slice(bytes),
+            BlockChange::Parts(parts) => parts.push((start, bytes.to_vec())),
+            BlockChange::Nothing => {
                 let mut data = vec![0; BLOCK_LEN as usize];
                 data[start..start + bytes.len()].copy_from_slice(bytes);
-                *self = Staged::Data(data);
+                *self = BlockChange::Data(data);
             }
         }
     }
@@ -401,9 +401,9 @@ impl Staged {
             }
         };
         match self {
-            Staged::Data(bytes) => put(0, bytes),
-            Staged::Parts(parts) => parts.iter().for_each(|(from, bytes)| put(*from, bytes)),
-            Staged::Nothing => data.fill(0),
+            BlockChange::Data(bytes) => put(0, bytes),
+            BlockChange::Parts(parts) => parts.iter().for_each(|(from, bytes)| put(*from, bytes)),
+            BlockChange::Nothing => data.fill(0),
         }
     }
 }
@@ -460,10 +460,10 @@ impl<M: Medium> Transaction<'_, M> {
         for piece in pieces(offset, bytes) {
             match piece.what {
                 What::Whole(data) => {
-                    self.blocks.insert(piece.lba, Staged::Data(data.to_vec()));
+                    self.blocks.insert(piece.lba, BlockChange::Data(data.to_vec()));
                 }
                 What::Part(start, part) => {
-                    let empty = || Staged::Parts(Vec::new());
+                    let empty = || BlockChange::Parts(Vec::new());
                     self.blocks.entry(piece.lba).or_insert_with(empty).write(start, part);
                 }
                 What::Parts(_) | What::Nothing => unreachable!("no piece of contiguous bytes"),
@@ -481,7 +481,7 @@ impl<M: Medium> Transaction<'_, M> {
         self.check_range(offset, len)?;
         self.end = self.end.max(offset + len);
         for lba in offset.div_ceil(BLOCK_LEN)..(offset + len) / BLOCK_LEN {
-            self.blocks.insert(Lba(lba), Staged::Nothing);
+            self.blocks.insert(Lba(lba), BlockChange::Nothing);
         }
         Ok(())
     }
@@ -500,13 +500,13 @@ impl<M: Medium> Transaction<'_, M> {
             self.disk.read(offset, old)?;
         }
         added.fill(0);
-        for (lba, staged) in self.blocks.range(Lba::containing(offset)..) {
+        for (lba, change) in self.blocks.range(Lba::containing(offset)..) {
             if lba.offset() >= end {
                 break;
             }
             let (from, to) = (lba.offset().max(offset), (lba.offset() + BLOCK_LEN).min(end));
             let target = &mut bytes[(from - offset) as usize..(to - offset) as usize];
-            staged.apply((from - lba.offset()) as usize, target);
+            change.apply((from - lba.offset()) as usize, target);
         }
         Ok(())
     }
@@ -521,10 +521,10 @@ impl<M: Medium> Transaction<'_, M> {
         let pieces: Pieces<'_> = self
             .blocks
             .iter()
-            .map(|(&lba, staged)| match staged {
-                Staged::Data(data) => Piece { lba, what: What::Whole(data) },
-                Staged::Parts(parts) => Piece { lba, what: What::Parts(parts) },
-                Staged::Nothing => Piece { lba, what: What::Nothing },
+            .map(|(&lba, change)| match change {
+                BlockChange::Data(data) => Piece { lba, what: What::Whole(data) },
+                BlockChange::Parts(parts) => Piece { lba, what: What::Parts(parts) },
+                BlockChange::Nothing => Piece { lba, what: What::Nothing },
             })
             .collect();
         if self.size_min > self.disk.size() {

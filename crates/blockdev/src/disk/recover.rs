@@ -100,10 +100,10 @@ impl<M: Medium> Device<M> {
             return Err(Error::damaged(header + IDENTITY, what));
         }
         let base = Base::new(heap, meta, Key(key), shape);
-        let doubtful = recover_lanes(&base)?;
+        let in_doubt = recover_lanes(&base)?;
         let extents = base.slabs().read_extents()?;
         base.slabs().read(&extents)?;
-        decide(&base, doubtful)?;
+        decide(&base, in_doubt)?;
         let state = base.key.load_line(base.medium(), header + STATE, Owner::NONE)?;
         let state = State::decode(&state.words);
         let snapshots = List::read(&base)?;
@@ -111,14 +111,14 @@ impl<M: Medium> Device<M> {
         base.heap.recover(|extent| base.slabs().is_linked(&extents, extent))?;
         // No lane begins with a record of before: the blocks that a long one is in are not marked as used, and a snapshot
         // may have been removed that its lines were of.
-        base.settle_all();
+        base.clear_all_records();
         base.heap.verify()?;
         Ok(Device::new(base, state, snapshots))
     }
 }
 
 /// Reads what the lanes were doing, and makes durable what was certainly decided. The rest is for [`decide`].
-fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<Doubtful>> {
+fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<InDoubt>> {
     let medium = base.medium();
     // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
     // Redundant: but where a process was killed before, and the power fails later.
@@ -127,14 +127,14 @@ fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<Doubtful>> {
     let mut newest: HashMap<u64, u32> = HashMap::new();
     for (index, lane) in base.journal.lanes().iter().enumerate() {
         let found = Lane::find(medium, base.meta(), base.key, index)?;
-        let doubtful = found.doubtful.iter().flat_map(|record| &record.changes);
-        for Change { at, line, .. } in found.changes.iter().chain(doubtful) {
+        let in_doubt = found.in_doubt.iter().flat_map(|record| &record.changes);
+        for Change { at, line, .. } in found.changes.iter().chain(in_doubt) {
             let known = newest.entry(*at).or_insert(line.version);
             *known = if is_newer(line.version, *known) { line.version } else { *known };
         }
         changes.extend(found.changes);
         torn.extend(found.torn);
-        records.extend(found.doubtful.map(|record| (index, record)));
+        records.extend(found.in_doubt.map(|record| (index, record)));
         *lane.lock(medium) = found.lane;
     }
     // What could not be read is not to be taken for a record that was never written.
@@ -144,23 +144,23 @@ fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<Doubtful>> {
         is_newer(newest[&change.at], change.line.version)
             || found.is_some_and(|found| !is_newer(change.line.version, found.version))
     };
-    let doubtful = records.into_iter().map(|(lane, record)| Doubtful {
+    let in_doubt = records.into_iter().map(|(lane, record)| InDoubt {
         is_complete: record.changes.iter().any(is_complete),
         lane,
         record,
     });
     // Asked of the lines as they were found, before any of them is stored.
-    let doubtful = doubtful.collect();
+    let in_doubt = in_doubt.collect();
     redo(medium, base.key, changes, &torn);
     base.heap.verify()?;
-    Ok(doubtful)
+    Ok(in_doubt)
 }
 
 /// Makes records durable that were completed, or all of whose blocks are whole, and takes the others back.
-fn decide<M: Medium>(base: &Base<M>, doubtful: Vec<Doubtful>) -> Result<()> {
+fn decide<M: Medium>(base: &Base<M>, in_doubt: Vec<InDoubt>) -> Result<()> {
     let medium = base.medium();
     let (mut changes, mut torn) = (Vec::new(), Vec::new());
-    for Doubtful { lane, record, is_complete } in doubtful {
+    for InDoubt { lane, record, is_complete } in in_doubt {
         let mut lane = base.journal.lanes()[lane].lock(medium);
         let slot = lane.slot_of(base.meta(), &record);
         if is_complete || leads_to_whole(base, &record, slot)? {
@@ -199,7 +199,7 @@ fn leads_to_whole<M: Medium>(base: &Base<M>, record: &Record, from: u64) -> Resu
 }
 
 /// A lane's last record, which may have become durable before the blocks that it leads to.
-struct Doubtful {
+struct InDoubt {
     lane: usize,
     record: Record,
     /// Whether it is known to have been completed, so that the blocks may have become something else since.

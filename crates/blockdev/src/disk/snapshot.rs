@@ -191,7 +191,7 @@ impl Snapshots {
             }
             let freed = known.list.find_freed(map, number)?;
             // Some of these blocks are nodes. No record may be left that has lines of one when it is something else.
-            base.settle(lanes);
+            base.clear_records(lanes);
             let mut changes = Changes::new();
             changes.push(base.rewrite(line(base.meta(), number as u64), [0; WORDS])?);
             let _held = base.mark(&[], &freed, &mut changes)?;

@@ -49,7 +49,7 @@ pub(super) struct Writing {
     pub(super) state: State,
     unsynced: Vec<Unsynced>,
     /// Bytes from the beginning that a process that was killed may have left in the caches.
-    doubtful: u64,
+    in_doubt: u64,
 }
 
 /// What a thread has written since it was last made durable.
@@ -63,7 +63,7 @@ impl Writing {
     /// Nothing of what the pairs lead to counts as durable.
     pub(super) fn new(pair: Pair, groups: Box<[Pair]>) -> Self {
         let state = State::decode(pair.words());
-        Writing { pair, groups, state, unsynced: Vec::new(), doubtful: state.len }
+        Writing { pair, groups, state, unsynced: Vec::new(), in_doubt: state.len }
     }
 
     fn note(&mut self, range: Range<u64>) {
@@ -165,7 +165,7 @@ impl<M: Medium> Body<M> {
         self.verify()
     }
 
-    /// Writes where there is room; durable when the data are settled.
+    /// Writes where there is room; durable after `make_durable`.
     fn put(&self, writing: &mut Writing, offset: u64, bytes: &[u8]) {
         let range = offset..offset + bytes.len() as u64;
         for (part, at) in self.parts(range.clone()) {
@@ -176,7 +176,7 @@ impl<M: Medium> Body<M> {
             writing.note(range);
         }
         if writing.unsynced.len() > UNSYNCED_MAX {
-            self.settle(writing);
+            self.make_durable(writing);
         }
     }
 
@@ -187,13 +187,13 @@ impl<M: Medium> Body<M> {
         }
     }
 
-    /// Makes durable what was written, whatever the length says.
-    fn settle(&self, writing: &mut Writing) {
-        let Writing { unsynced, doubtful, .. } = writing;
-        if unsynced.is_empty() && *doubtful == 0 {
+    /// Makes all written data durable, within the file's length or beyond it.
+    fn make_durable(&self, writing: &mut Writing) {
+        let Writing { unsynced, in_doubt, .. } = writing;
+        if unsynced.is_empty() && *in_doubt == 0 {
             return;
         }
-        for (part, at) in self.parts(0..*doubtful) {
+        for (part, at) in self.parts(0..*in_doubt) {
             // Flush: what was written by a process that was killed; fenced below.
             // Redundant: the simulator knows no second crash of another kind.
             self.medium().flush(at, part.end - part.start);
@@ -205,7 +205,7 @@ impl<M: Medium> Body<M> {
         // Fence: the data, before a length that has them is written, and before it is said that they are durable.
         self.medium().fence();
         unsynced.clear();
-        *doubtful = 0;
+        *in_doubt = 0;
     }
 
     /// Writes what is there once more, so that this thread's fence covers it. Nobody writes meanwhile.
@@ -234,7 +234,7 @@ impl<M: Medium> Body<M> {
 
     pub(super) fn sync(&self) -> Result<()> {
         let mut writing = self.writing.lock(self.medium());
-        self.settle(&mut writing);
+        self.make_durable(&mut writing);
         let state = State { len: self.len(), ..writing.state };
         self.set_state(&mut writing, state);
         self.verify()
@@ -245,7 +245,7 @@ impl<M: Medium> Body<M> {
         self.make_room(&mut writing, len)?;
         self.put_zeros(&mut writing, self.len()..len);
         if len > writing.state.len {
-            self.settle(&mut writing);
+            self.make_durable(&mut writing);
         }
         let state = State { len, ..writing.state };
         self.set_state(&mut writing, state);
@@ -259,7 +259,7 @@ impl<M: Medium> Body<M> {
         self.set_state(&mut writing, state);
         if !is_present {
             writing.unsynced.clear();
-            writing.doubtful = 0;
+            writing.in_doubt = 0;
             self.publish(0);
         }
         // Release: with `is_present`.

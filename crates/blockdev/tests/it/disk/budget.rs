@@ -118,7 +118,7 @@ fn opening_and_closing_take_as_many_as_is_said() {
         let before = pool();
         let opened = fences(&sim, || {
             let disk = open(&before);
-            // As a process that is killed leaves it: nothing is settled.
+            // As a process that is killed leaves it: no record is cleared.
             std::mem::forget(disk);
         });
         assert!((4 + 3..=6 + 3).contains(&opened), "{opened} fences");
@@ -166,10 +166,10 @@ fn reading_takes_none_and_the_rest_takes_one() {
     assert_eq!(fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room")), 1);
 }
 
-/// Lanes are settled together: two fences beside those of the work itself, however many lanes there are.
+/// Records of all lanes are cleared together: two fences beside those of the work itself, however many lanes there are.
 #[test]
-fn settling_takes_two_fences_however_many_lanes_were_used() {
-    let settled = |lanes| {
+fn clearing_records_takes_two_fences_however_many_lanes_were_used() {
+    let fences_after = |lanes| {
         let (sim, disk) = disk(16 << 20);
         let write = |stamp| {
             for thread in 0..lanes {
@@ -183,9 +183,9 @@ fn settling_takes_two_fences_however_many_lanes_were_used() {
         write(3);
         (removed, fences(&sim, || drop(disk)))
     };
-    let (removed, closed) = settled(20);
+    let (removed, closed) = fences_after(20);
     assert_eq!(removed, 3, "and one for the removal");
-    assert_eq!((removed, closed), settled(1), "closing has the heap's fences, too");
+    assert_eq!((removed, closed), fences_after(1), "closing has the heap's fences, too");
 }
 
 /// Accesses of memory that opening takes, with the last write in doubt.
@@ -196,7 +196,7 @@ fn opening_steps(size: u64, written: u64) -> (u64, u64) {
     }
     disk.write(0, &vec![2; 256 << 10]).expect("room");
     let slabs = disk.info().allocated / disk.info().slab_len;
-    // As a process that is killed leaves it: nothing is settled.
+    // As a process that is killed leaves it: no record is cleared.
     std::mem::forget(disk);
     let pool = Pool::recover(Arc::clone(&sim)).expect("a pool");
     let before = sim.steps();

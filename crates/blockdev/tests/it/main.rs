@@ -1,0 +1,5 @@
+//! Integration tests of disks and files, one module each, as in `src`.
+
+mod disk;
+mod file;
+mod papers;

@@ -1,0 +1,3 @@
+//! What the papers describe, for comparison.
+
+mod nvramdisk;
