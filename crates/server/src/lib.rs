@@ -8,7 +8,6 @@
 //! it is given at once, and the write is safe within a bound; `WAITAOF` waits for that.
 #![forbid(unsafe_code)]
 
-mod about;
 mod check;
 mod clients;
 mod command;
@@ -22,6 +21,7 @@ mod shared;
 mod statistics;
 pub mod store;
 mod syncs;
+mod version;
 
 pub use check::check_sorted_sets;
 pub use keyspace::Keyspace;

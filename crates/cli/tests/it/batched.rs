@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::common::{
+use super::support::{
     Answer, Client, PATIENCE, Server, assert_whole, directory, error_of, on_disk, pool_info,
 };
 
@@ -193,7 +193,7 @@ fn bounds_without_batches_are_refused() {
         assert!(error.contains("ask for --durability batched"), "{error}");
         assert!(!path.exists(), "{arguments:?} made a pool");
     }
-    let output = super::common::remanent(&["serve", "--durability", "soon"]);
+    let output = super::support::remanent(&["serve", "--durability", "soon"]);
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("`process`, `power` or `batched`, not `soon`"), "{error}");
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
-use super::common::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode, on_disk};
+use super::support::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode, on_disk};
 
 /// Debian's own interpreter: that is where its python3-redis can be found.
 const PYTHON: &str = "/usr/bin/python3";

@@ -1,6 +1,6 @@
 //! Pools that are damaged in hundreds of ways (`remanent damage-test`).
 
-use super::common::{directory, remanent};
+use super::support::{directory, remanent};
 
 /// `REMANENT_SEED` begins elsewhere.
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::common::{Random, assert_whole, directory, error_of, number_from_env, remanent};
+use super::support::{Random, assert_whole, directory, error_of, number_from_env, remanent};
 
 const BLOCK_LEN: usize = 4096;
 

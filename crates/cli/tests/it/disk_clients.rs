@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::clients::{available, run};
-use super::common::{Random, assert_whole, directory, remanent};
 use super::disk::Server;
+use super::support::{Random, assert_whole, directory, remanent};
 
 const KIB: u64 = 1 << 10;
 const SIZE: u64 = 1 << 20;

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::common::{
+use super::support::{
     Answer, Client, Random, Server, assert_whole, directory, encode, number_from_env, on_disk,
 };
 use super::writes::{Entries, Key, Members, SHARED_COUNTERS, Value, Write, in_order, number};

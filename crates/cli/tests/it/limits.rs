@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use super::common::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode};
+use super::support::{Answer, Client, PATIENCE, Server, assert_whole, directory, encode};
 
 fn started(arguments: &[&str]) -> (tempfile::TempDir, Server) {
     let directory = directory();

@@ -3,7 +3,6 @@
 mod batched;
 #[cfg(feature = "client-tests")]
 mod clients;
-mod common;
 mod damage;
 mod disk;
 #[cfg(feature = "client-tests")]
@@ -14,4 +13,5 @@ mod output;
 mod pool;
 mod room;
 mod server;
+mod support;
 mod writes;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use remanent::{HashMap, Pool};
 use rustix::fs::{CWD, Mode, mkfifoat};
 
-use super::common::{Server, directory, error_of, pool_info, remanent};
+use super::support::{Server, directory, error_of, pool_info, remanent};
 
 /// A pool with a disk, made in `directory`; its path, and those of pools that are not there yet.
 fn pool_in(directory: &Path) -> [String; 3] {

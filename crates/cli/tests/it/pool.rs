@@ -8,7 +8,7 @@ use remanent::structures::{BatchMap, BatchOptions};
 use remanent::{BlinkTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
 use serde_json::{Value, json};
 
-use super::common::{
+use super::support::{
     Answer, Server, assert_whole, directory, error_of, on_disk, pool_info as info, remanent,
 };
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use remanent::{Disk, Pool};
 
-use super::common::{Answer, Client, Random, Server, encode, error_of};
+use super::support::{Answer, Client, Random, Server, encode, error_of};
 
 /// Set to a directory to mount over, in the process that may mount.
 const MOUNT_POINT: &str = "REMANENT_TEST_MOUNT_POINT";
@@ -165,7 +165,7 @@ fn assert_room_comes_back(
     let filled = fill(&server, wanted);
     assert!(filled.len() >= wanted, "{} fit where {count} were before FLUSHALL", filled.len());
     server.stop();
-    super::common::assert_whole(&directory.join("a.pool"));
+    super::support::assert_whole(&directory.join("a.pool"));
 }
 
 #[test]

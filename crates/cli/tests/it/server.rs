@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::common::{
+use super::support::{
     Answer, Client, PATIENCE, Random, Server, assert_whole, directory, encode, error_of,
 };
 

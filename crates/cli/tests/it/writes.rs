@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::common::{Answer, Random, encode};
+use super::support::{Answer, Random, encode};
 
 /// Keys of each connection and kind: few, so that each is written many times a round.
 const KEYS: u64 = 40;

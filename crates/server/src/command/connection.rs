@@ -6,11 +6,11 @@ use std::time::Instant;
 use subtle::ConstantTimeEq;
 
 use super::{Call, Failure, Outcome, client, wrong_arity};
-use crate::about;
 use crate::guard::Penalty;
 use crate::resp::{Protocol, parse_i64};
 use crate::session::{Progress, Replies};
 use crate::store::Store;
+use crate::version;
 
 /// The only user there is.
 const USER: &[u8] = b"default";
@@ -155,7 +155,7 @@ impl<S: Store> Call<'_, S> {
         self.reply.bulk(b"server");
         self.reply.bulk(b"redis");
         self.reply.bulk(b"version");
-        self.reply.bulk(about::REDIS_VERSION.as_bytes());
+        self.reply.bulk(version::REDIS_VERSION.as_bytes());
         self.reply.bulk(b"proto");
         self.reply.integer(self.reply.protocol().version().into());
         self.reply.bulk(b"id");

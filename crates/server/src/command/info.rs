@@ -7,9 +7,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::table::COMMANDS;
 use super::{Call, Outcome};
 use crate::Shared;
-use crate::about::{REDIS_VERSION, VERSION};
 use crate::statistics::CommandCount;
 use crate::store::Store;
+use crate::version::{REDIS_VERSION, VERSION};
 
 /// What a section is called, whether it is shown without being asked for, and what writes it.
 type Section<S> = (&'static str, bool, fn(&mut Text, &Shared<S>));

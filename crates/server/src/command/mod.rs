@@ -1,11 +1,11 @@
 //! The commands: what each does to the store, and answers.
 
-mod about;
 mod client;
 mod config;
 mod connection;
 mod glob;
 mod info;
+mod introspection;
 mod keyspace;
 mod server;
 mod sorted_set;
@@ -210,7 +210,7 @@ impl<S: Store> Call<'_, S> {
             Verb::CommandDocs => self.command_docs(),
             Verb::CommandGetKeys => self.command_get_keys(false),
             Verb::CommandGetKeysAndFlags => self.command_get_keys(true),
-            Verb::CommandHelp => self.help(about::HELP),
+            Verb::CommandHelp => self.help(introspection::HELP),
             Verb::CommandInfo => self.command_info(),
             Verb::CommandList => self.command_list(),
             Verb::Config => Err(wrong_arity(command.text)),

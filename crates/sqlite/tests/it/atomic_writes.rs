@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::clients::extension;
-use super::common::{assert_whole, directory, uri};
+use super::support::{assert_whole, directory, uri};
 
 /// One connection changes a row that another has read, again and again; says what the other one reads.
 const PROGRAM: &str = r#"

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::common::{MODES, assert_whole, built, directory, uri};
+use super::support::{MODES, assert_whole, built, directory, uri};
 
 pub(crate) fn extension() -> String {
     let path = built("deps/libremanent_sqlite.so");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use remanent_pmem::{Durability, Pool};
 use rusqlite::{Connection, ErrorCode, ffi};
 
-use super::common::{MODES, assert_whole, code, directory, open, text, try_open, uri};
+use super::support::{MODES, assert_whole, code, directory, open, text, try_open, uri};
 
 /// Fills a table, empties a part of it and shortens the file.
 fn exercise(connection: &Connection, mode: &str) {

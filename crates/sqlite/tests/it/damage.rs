@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::ffi;
 
-use super::common::{code, directory, open, text, try_open, uri};
+use super::support::{code, directory, open, text, try_open, uri};
 
 const MARK: &str = "a text that stands nowhere else";
 

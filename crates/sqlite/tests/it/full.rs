@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, ffi};
 
-use super::common::{assert_whole, code, directory, open, text, uri};
+use super::support::{assert_whole, code, directory, open, text, uri};
 
 /// Inserts until there is no room, and returns how many rows were committed.
 fn fill(connection: &Connection) -> i64 {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::common::{Random, assert_whole, built, directory, number_from_env, uri};
+use super::support::{Random, assert_whole, built, directory, number_from_env, uri};
 
 /// Transactions that are kept: each removes the one that many before it.
 const KEPT: u64 = 30;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
-use super::common::{assert_whole, code, directory, open, register, text, uri};
+use super::support::{assert_whole, code, directory, open, register, text, uri};
 
 fn open_without_links(uri: &str) -> rusqlite::Result<Connection> {
     register();
@@ -54,7 +54,7 @@ fn a_database_is_made_where_a_link_leads() {
     drop((by_link, direct));
     assert_whole(&real.join("deep/app.pool"));
     symlink(Path::new("gone/app.pool"), real.join("nowhere")).expect("links are possible");
-    super::common::try_open(&uri(&real.join("nowhere"), "")).expect_err("no such directory");
+    super::support::try_open(&uri(&real.join("nowhere"), "")).expect_err("no such directory");
 }
 
 /// Whether SQLite relies on bytes beside a write.

@@ -5,9 +5,9 @@
 mod atomic_writes;
 #[cfg(feature = "client-tests")]
 mod clients;
-mod common;
 mod connections;
 mod damage;
 mod full;
 mod kill;
 mod links;
+mod support;

@@ -135,7 +135,7 @@ impl<S: Store> Call<'_, S> {
 
     fn query(&self, verb: Verb) -> Result<Query, Failure> {
         let mut query = Query::of(verb);
-        // What the verb leaves open, and no option has settled yet.
+        // What the verb leaves open, and no option has decided yet.
         let (mut is_order_open, mut is_kind_open) = (verb == Verb::ZRange, verb == Verb::ZRange);
         let mut index = 4;
         while index < self.request.len() {
