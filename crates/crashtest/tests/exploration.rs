@@ -11,6 +11,9 @@
 //! and cuts the file short, and every answer after the fault has to be an error.
 //!
 //! A program without Rust's own harness: its tests follow from the list of subjects.
+//!
+//! With `REMANENT_QUICK` set (`./ci/test --quick`) each scenario runs with its first seed alone and ends after
+//! some thousand images, mutation is left out, and nothing is asked of coverage: that needs all seeds.
 
 #![forbid(unsafe_code)]
 
@@ -28,18 +31,21 @@ use remanent_crashtest::{
 
 fn main() {
     let mut trials: Vec<Trial> = SUBJECTS.iter().flat_map(trials_of).collect();
-    trials.push(Trial::test("structures::a_missing_flush_or_fence_is_noticed", miss_any));
+    let any = Trial::test("structures::a_missing_flush_or_fence_is_noticed", miss_any);
+    trials.push(any.with_ignored_flag(is_quick()));
     trials.push(Trial::test("coverage::calls_are_found", coverage::find_calls));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
 fn trials_of(subject: &'static Subject) -> Vec<Trial> {
     let name = subject.name;
-    let mut trials =
-        vec![Trial::test(format!("{name}::survives_every_crash"), move || explore(subject))];
+    let quick = is_quick();
+    let test = move || if quick { explore_quickly(subject) } else { explore(subject) };
+    let mut trials = vec![Trial::test(format!("{name}::survives_every_crash"), test)];
     if let Some(sample) = subject.mutation {
         let test = move || miss(subject, sample);
-        trials.push(Trial::test(format!("{name}::a_missing_flush_or_fence_is_noticed"), test));
+        let name = format!("{name}::a_missing_flush_or_fence_is_noticed");
+        trials.push(Trial::test(name, test).with_ignored_flag(quick));
     }
     trials
 }
@@ -62,6 +68,27 @@ fn explore(subject: &Subject) -> Result<(), Failed> {
     ensure(images >= images_min, || format!("{images} images, less than {images_min}"))?;
     let missed = coverage::unreached(subject, &sites);
     ensure(missed.is_empty(), || format!("no scenario comes to these: {missed:#?}"))
+}
+
+/// Explores a subject's scenarios with one seed each, until enough images were judged: none may be violated.
+fn explore_quickly(subject: &Subject) -> Result<(), Failed> {
+    for scenario in (subject.scenarios)() {
+        let config = Config { seeds: 0..1, ..scenario.config.clone() };
+        let report = scenario.explore(&config, |report| match report.images >= QUICK_IMAGES {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        });
+        ensure(report.is_clean(), || format!("{}: {report}", scenario.name))?;
+        ensure(report.images > 0, || format!("{} explored nothing", scenario.name))?;
+    }
+    Ok(())
+}
+
+/// Images after which a quick run of a scenario ends; it looks ten times a second.
+const QUICK_IMAGES: u64 = 1000;
+
+fn is_quick() -> bool {
+    std::env::var_os("REMANENT_QUICK").is_some_and(|value| value != "0")
 }
 
 /// Leaves out each flush and fence of a subject's sources that some of its scenarios meet.
