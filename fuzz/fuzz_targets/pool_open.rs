@@ -11,10 +11,10 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, reason = "the tests of remanent-pmem use the rest")]
-#[path = "../../crates/pmem/tests/pool/image.rs"]
+#[path = "../../crates/pmem/tests/it/pool/image.rs"]
 mod image;
 #[allow(dead_code, reason = "the tests of remanent-pmem use the rest")]
-#[path = "../../crates/pmem/tests/pool/slots.rs"]
+#[path = "../../crates/pmem/tests/it/pool/slots.rs"]
 mod slots;
 
 /// Valid pools: one closed properly, one copied while it was open.

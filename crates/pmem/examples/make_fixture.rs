@@ -1,4 +1,4 @@
-//! Writes the pool files that `tests/pool/fixture.rs` opens, as images of the present format version.
+//! Writes the pool files that `tests/it/pool/fixture.rs` opens, as images of the present format version.
 //!
 //! `cargo run -p remanent-pmem --example make_fixture [DIRECTORY]`
 
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use remanent_pmem::pool::layout::FORMAT_VERSION;
 use remanent_pmem::{Mapped, Pool};
 
-#[path = "../tests/pool/image.rs"]
+#[path = "../tests/it/pool/image.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 mod image;
-#[path = "../tests/pool/slots.rs"]
+#[path = "../tests/it/pool/slots.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 mod slots;
 

@@ -5,7 +5,7 @@ use std::{fmt, io};
 
 use rustix::io::Errno;
 
-use crate::medium::Fault;
+use crate::medium::fault::Fault;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -16,40 +16,27 @@
 #[cfg(test)]
 extern crate self as remanent_pmem; // The derive's expansion names this crate.
 
-mod backing;
-mod emulated;
 pub mod error;
-pub mod fresh;
 pub mod heap;
-mod huge;
-mod isa;
-pub mod link;
-mod mapped;
-mod mapping;
 pub mod medium;
-mod off;
-pub mod order;
 pub mod persistent;
 pub mod pool;
-mod sigbus;
-mod signals;
-#[cfg(target_arch = "x86_64")]
-mod summed;
+mod publish;
 pub mod sync;
+mod violation;
 
-pub use backing::{Backing, Durability, Emulation};
-pub use emulated::{Emulated, Latency, measure_persist_ns};
 pub use error::{Error, Result, StorageLimit};
-pub use fresh::{Dirty, Durable, Fenceable, Flushed, Fresh, State, fence};
-pub use isa::{FlushInstruction, Isa, isa, lines};
-pub use link::{Link, PublishResult, Published, Word};
-pub use mapped::Mapped;
-pub use medium::{Fault, Frozen, LINE_LEN, Medium, PAGE_LEN, WORD_LEN, crc32c};
-pub use off::Off;
-pub use persistent::Persistent;
+pub use medium::order;
+pub use medium::{
+    Backing, Durability, Emulated, Emulation, Fault, FlushInstruction, Frozen, Isa, LINE_LEN,
+    Latency, Mapped, Medium, PAGE_LEN, WORD_LEN, crc32c, ignore_file_size_signal, isa, lines,
+    measure_persist_ns,
+};
+pub use persistent::{Off, Persistent};
 pub use pool::{Format, Guarantee, Options, Pool, PoolInfo};
+pub use publish::fresh::{self, Dirty, Durable, Fenceable, Flushed, Fresh, State, fence};
+pub use publish::link::{self, Link, PublishResult, Published, Word};
 pub use remanent_macros::Persistent;
-pub use signals::ignore_file_size_signal;
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
@@ -57,12 +44,15 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/heap/mod.rs", include_str!("heap/mod.rs")),
     ("src/heap/ops.rs", include_str!("heap/ops.rs")),
     ("src/heap/recover.rs", include_str!("heap/recover.rs")),
-    ("src/link.rs", include_str!("link.rs")),
-    ("src/pool/chunks.rs", include_str!("pool/chunks.rs")),
+    ("src/pool/double_write.rs", include_str!("pool/double_write.rs")),
     ("src/pool/mod.rs", include_str!("pool/mod.rs")),
     ("src/pool/roots.rs", include_str!("pool/roots.rs")),
     ("src/pool/seal.rs", include_str!("pool/seal.rs")),
-    ("src/pool/spares.rs", include_str!("pool/spares.rs")),
+    ("src/pool/space/content.rs", include_str!("pool/space/content.rs")),
+    ("src/pool/space/give_back.rs", include_str!("pool/space/give_back.rs")),
+    ("src/pool/space/growth.rs", include_str!("pool/space/growth.rs")),
+    ("src/pool/space/reclaim.rs", include_str!("pool/space/reclaim.rs")),
+    ("src/pool/space/take.rs", include_str!("pool/space/take.rs")),
     ("src/pool/superblock.rs", include_str!("pool/superblock.rs")),
-    ("src/pool/twice.rs", include_str!("pool/twice.rs")),
+    ("src/publish/link.rs", include_str!("publish/link.rs")),
 ];

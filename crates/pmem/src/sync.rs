@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
 
-use crate::Medium;
+use crate::medium::Medium;
 
 /// A mutex for volatile state that is also held across calls of the medium.
 ///

@@ -7,28 +7,7 @@ use super::layout::Class;
 use crate::Result;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
-
-/// Something that contradicts the format.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Pool offset where it was seen.
-    pub offset: u64,
-    /// What was found, and what was expected.
-    pub what: String,
-}
-
-impl Violation {
-    /// A contradiction seen at `offset`.
-    pub fn new(offset: u64, what: impl Into<String>) -> Self {
-        Violation { offset, what: what.into() }
-    }
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "offset {:#x}: {}", self.offset, self.what)
-    }
-}
+use crate::violation::Violation;
 
 /// Violations that are told one by one; more are counted.
 const TOLD_MAX: usize = 100;
@@ -78,7 +57,7 @@ impl<M: Medium> Heap<M> {
     ///
     /// When the medium met a fault.
     pub fn check(&self, blocks: impl Iterator<Item = u64>) -> Result<Vec<Violation>> {
-        self.settle()?;
+        self.quiesce()?;
         let mut findings = Findings::default();
         let reachable = self.collect_reachable(blocks, &mut findings);
         self.compare(reachable, &mut findings);

@@ -16,15 +16,19 @@ mod check;
 pub mod layout;
 mod ops;
 mod pin;
+pub(crate) mod reclamation;
 mod recover;
 
 use std::cell::UnsafeCell;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-pub use check::{Usage, Violation};
+pub use check::Usage;
 pub use ops::{Lane, Suspect};
 pub use pin::Pin;
+pub use reclamation::Reclamation;
+
+pub use crate::violation::Violation;
 
 use self::layout::{CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
 use self::pin::Readers;
@@ -41,29 +45,6 @@ pub struct Block {
     pub offset: u64,
     /// Usable bytes, at least those asked for.
     pub len: u64,
-}
-
-/// When a heap frees the blocks that are retired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reclamation {
-    /// Retired blocks of a lane that are worth a batch; it costs two fences, however many they are.
-    pub batch: usize,
-    /// Retired blocks between two attempts to free a batch; an attempt may interrupt every thread.
-    pub attempt: usize,
-}
-
-impl Default for Reclamation {
-    /// A batch costs 1/32 fence a block.
-    fn default() -> Self {
-        Reclamation { batch: 64, attempt: 16 }
-    }
-}
-
-impl Reclamation {
-    /// Retired blocks between two attempts to move the epoch on, so that half of a batch can be freed when it is due.
-    fn half_batch(self) -> usize {
-        (self.batch / 2).max(1)
-    }
 }
 
 /// The space of one root.
@@ -369,7 +350,7 @@ fn report(fault: Fault) -> crate::Error {
 impl<M: Medium> Drop for Heap<M> {
     fn drop(&mut self) {
         // An unclean end is what recovery is for; nothing to report to.
-        let _ = self.settle();
+        let _ = self.quiesce();
         self.pool.heaps().lock(self.medium()).remove(&self.owner);
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 
 use super::layout::{self, Class};
-use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired, Violation};
+use super::{Block, Cursor, Heap, HeapChunks, LaneState, Reclamation, Retired};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
-use crate::pool::chunks::Purpose;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
+use crate::pool::space::purpose::Purpose;
+use crate::violation::Violation;
 use crate::{Error, Fenceable, Result, fence};
 
 /// Epochs that pass from the retiring of a block until nobody can see it.

@@ -218,11 +218,11 @@ impl<M: Medium> Heap<M> {
     /// # Errors
     ///
     /// When the medium met a fault: the pool is then left for recovery.
-    pub fn settle(&self) -> Result<()> {
+    pub fn quiesce(&self) -> Result<()> {
         self.verify()?;
         for index in 0..LANE_COUNT {
             let thread = self.medium().thread();
-            self.wait_for(index, thread).settle();
+            self.wait_for(index, thread).finish();
         }
         self.seal_all();
         // Fence: bits that the lanes flushed are durable before the lanes forget their chunks.
@@ -234,7 +234,7 @@ impl<M: Medium> Heap<M> {
 
 impl<M: Medium> super::Lane<'_, M> {
     /// Frees what is retired and flushes the bits of the active chunks.
-    fn settle(mut self) {
+    fn finish(mut self) {
         while !self.state.retired.is_empty() {
             let (heap, index, thread) = (self.heap, self.index, self.thread);
             drop(self.prepare_to_write());
@@ -247,7 +247,7 @@ impl<M: Medium> super::Lane<'_, M> {
             let cursor = std::mem::take(&mut self.state.cursors[class.0 as usize]);
             if let Some(chunk) = cursor.chunk {
                 let len = u64::from(class.bitmap_words()) * WORD_LEN;
-                // Flush: fenced in `Heap::settle`, before the lane forgets the chunk.
+                // Flush: fenced in `Heap::quiesce`, before the lane forgets the chunk.
                 self.medium().flush(chunk.bitmap(), len);
                 self.heap.leave_chunk(chunk, class);
             }

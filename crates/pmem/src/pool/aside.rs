@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::heap::Violation;
 use crate::medium::Medium;
 use crate::pool::Pool;
 use crate::pool::layout::{ChunkId, ChunkState};
 use crate::sync::PauseMutex;
+use crate::violation::Violation;
 
 /// Reasons that are kept; of further chunks there is only the number.
 const TOLD_MAX: usize = 100;

@@ -5,8 +5,8 @@ use super::layout::{ChunkId, ChunkKind, ChunkState, ROOT_COUNT, RootId};
 use super::seal::misfit_of_seal;
 use super::superblock::Superblock;
 use crate::Result;
-use crate::heap::Violation;
 use crate::medium::Medium;
+use crate::violation::Violation;
 
 /// Violations that a report names; of more there is the number.
 const TOLD_MAX: usize = 1000;

@@ -2,16 +2,15 @@
 
 mod aside;
 pub mod check;
-pub(crate) mod chunks;
+mod double_write;
 #[cfg(test)]
 mod format_document;
 pub mod layout;
 mod options;
 mod roots;
 mod seal;
-mod spares;
+pub(crate) mod space;
 mod superblock;
-mod twice;
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -22,13 +21,14 @@ pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
 
 use self::aside::Aside;
-use self::chunks::Search;
 use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, METADATA_LEN, RootId, SIZE_LIMIT, SIZE_MIN};
-use self::spares::Spares;
+use self::space::reserve::Reserve;
+use self::space::search::Search;
 use self::superblock::Superblock;
-use crate::heap::{Reclamation, Violation};
+use crate::heap::reclamation::Reclamation;
 use crate::medium::Medium;
 use crate::sync::PauseMutex;
+use crate::violation::Violation;
 use crate::{Backing, Durability, Emulation, Error, Mapped, Result};
 
 /// A pool of persistent memory.
@@ -67,13 +67,13 @@ struct Inner<M: Medium> {
     search: PauseMutex<Search>,
     /// Objects of the roots that are open in this process.
     registry: PauseMutex<Registry>,
-    /// Roots whose heap exists in this process: those that are open, and those that are settling.
+    /// Roots whose heap exists in this process: those that are open, and those whose last operations are being completed.
     heaps: PauseMutex<HashSet<RootId>>,
     /// When heaps free what was retired.
     reclamation: PauseMutex<Reclamation>,
     aside: Aside,
     /// Held while lines of the pool's own are written twice.
-    twice: PauseMutex<()>,
+    double_write: PauseMutex<()>,
     version: u32,
     size_max: u64,
     was_clean: bool,
@@ -162,7 +162,7 @@ impl<M: Medium> Pool<M> {
         medium.grow(end.offset())?;
         medium.commit(0, CHUNK_LEN)?;
         medium.write_zeros(0, CHUNK_LEN);
-        twice::forget(&medium);
+        double_write::forget(&medium);
         // Flush and fence: no old superblock or root survives beside the new ones.
         // Redundant fence: but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
@@ -209,7 +209,7 @@ impl<M: Medium> Pool<M> {
         guarantee.write_disturbance |= superblock.write_disturbance;
         // There a crash leaves anything of the copy that was being written.
         let lost_superblock = lost_superblock.filter(|_| !guarantee.write_disturbance);
-        twice::recover(&medium, guarantee.write_disturbance);
+        double_write::recover(&medium, guarantee.write_disturbance);
         let was_clean = superblock.clean;
         if !was_clean {
             // Flush: the same for state words. Fenced with the superblock below.
@@ -240,13 +240,13 @@ impl<M: Medium> Pool<M> {
             search: PauseMutex::new(Search::new(
                 superblock.first_data(),
                 end,
-                Spares::new(&guarantee),
+                Reserve::new(guarantee.backing),
             )),
             registry: PauseMutex::new(HashMap::new()),
             heaps: PauseMutex::new(HashSet::new()),
             reclamation: PauseMutex::new(Reclamation::default()),
             aside: Aside::default(),
-            twice: PauseMutex::new(()),
+            double_write: PauseMutex::new(()),
             version: superblock.version,
             size_max: superblock.size_max,
             superblock: PauseMutex::new(superblock),
@@ -358,7 +358,7 @@ fn check_size_max(size_max: u64, path: &Path) -> Result<()> {
 }
 
 impl<M: Medium> Drop for Inner<M> {
-    /// Marks the pool as closed properly. Every heap has settled by now: each holds a clone of the pool.
+    /// Marks the pool as closed properly. Every heap is quiescent by now: each holds a clone of the pool.
     fn drop(&mut self) {
         if self.medium.fault().is_none() && !std::thread::panicking() {
             let superblock = self.superblock.get_mut();

@@ -10,12 +10,13 @@ use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with}
 use rustix::io::Errno;
 
 use super::layout::CHUNK_LEN;
-use super::spares::SPARE_BYTES_DEFAULT;
+use super::space::reserve::RESERVE_BYTES_DEFAULT;
 use super::superblock::Superblock;
 use super::{Guarantee, Pool, check_size_max};
-use crate::isa::{self, FlushInstruction};
-use crate::mapping::{Access, Mapping};
-use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result, backing};
+use crate::medium::isa::{self, FlushInstruction};
+use crate::medium::mapped::mapping::{Access, Mapping};
+use crate::medium::{backing, detect};
+use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Result};
 
 /// Default of [`Options::size_max`]: 64 GiB of address range, none of it used before it is needed.
 const SIZE_MAX_DEFAULT: u64 = 64 << 30;
@@ -50,7 +51,7 @@ pub struct Options {
     flush_instruction: Option<FlushInstruction>,
     write_disturbance: bool,
     private: bool,
-    spare_bytes: u64,
+    reserve_bytes: u64,
     wait: Duration,
 }
 
@@ -70,7 +71,7 @@ impl Options {
             flush_instruction: None,
             write_disturbance: false,
             private: false,
-            spare_bytes: SPARE_BYTES_DEFAULT,
+            reserve_bytes: RESERVE_BYTES_DEFAULT,
             wait: Duration::ZERO,
         }
     }
@@ -132,8 +133,8 @@ impl Options {
     ///
     /// With more, a pool whose values come and go in large numbers asks the file system less often. It counts in this
     /// opening alone.
-    pub fn spare_bytes(mut self, bytes: u64) -> Self {
-        self.spare_bytes = bytes;
+    pub fn reserve_bytes(mut self, bytes: u64) -> Self {
+        self.reserve_bytes = bytes;
         self
     }
 
@@ -334,11 +335,11 @@ impl Options {
         let size_max = stored_size_max(&file, path, access)?;
         let (mapped, guarantee) = self.map(file, path, access, size_max)?;
         let pool = Pool::recover_with(wrap(mapped), guarantee);
-        pool.map(|pool| self.with_spares(pool)).map_err(|error| name_file(error, path))
+        pool.map(|pool| self.with_reserve(pool)).map_err(|error| name_file(error, path))
     }
 
-    fn with_spares<M: crate::Medium>(&self, pool: Pool<M>) -> Pool<M> {
-        pool.set_spare_bytes(self.spare_bytes);
+    fn with_reserve<M: crate::Medium>(&self, pool: Pool<M>) -> Pool<M> {
+        pool.set_reserve_bytes(self.reserve_bytes);
         pool
     }
 
@@ -349,7 +350,7 @@ impl Options {
         access: Access,
         reserved: u64,
     ) -> Result<(Mapped, Guarantee)> {
-        let backing = backing::detect(&file, path)?;
+        let backing = detect::detect(&file, path)?;
         backing::permit(backing, self.durability, self.emulation, path)?;
         if self.flush_instruction.is_some_and(|instruction| !isa::has(instruction)) {
             return Err(Error::Unsupported {
@@ -379,7 +380,7 @@ impl Options {
             _ => self.size_max,
         };
         let format = Format { size_max, uuid: random_uuid(), guarantee };
-        Pool::format(medium, &format).map(|pool| self.with_spares(pool))
+        Pool::format(medium, &format).map(|pool| self.with_reserve(pool))
     }
 
     fn open_file(&self, path: &Path, access: Access) -> Result<File> {
@@ -502,7 +503,7 @@ fn temporary_path(path: &Path) -> PathBuf {
 
 /// How much address range the pool in `file` was created for.
 fn stored_size_max(file: &File, path: &Path, access: Access) -> Result<u64> {
-    let backing = backing::detect(file, path)?;
+    let backing = detect::detect(file, path)?;
     let file = file.try_clone().map_err(|e| Error::io("open", path, e))?;
     let mapping = Mapping::new(file, path, backing, access, CHUNK_LEN)?;
     let header = Mapped::new(mapping, Durability::Process, Emulation::None, None);

@@ -257,7 +257,7 @@ impl<M: Medium> Pool<M> {
         Err(Error::corrupt(root.id.entry() + HEAP, what))
     }
 
-    /// Waits until the heap of a root, which nobody can reach any more, has settled.
+    /// Waits until the heap of a root, which nobody can reach any more, is quiescent.
     ///
     /// The last handle of a structure may be dropped by another thread at this moment; what it still
     /// frees must not meet a second heap over the same chunks.
@@ -287,7 +287,7 @@ impl<M: Medium> Pool<M> {
         // Flush and fence: from here on recovery gives back whatever this root has taken, and no other root has
         // its number and its generation.
         medium.persist(entry + STATE, WORD_LEN);
-        let heap = self.take_chunks(crate::pool::chunks::Purpose::Heap, id)?;
+        let heap = self.take_chunks(crate::pool::space::purpose::Purpose::Heap, id)?;
         medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
         medium.write(entry + NAME, name.as_bytes());
         medium.write(entry + TYPE, root_type.name.as_bytes());

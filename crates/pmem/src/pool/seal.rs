@@ -10,10 +10,10 @@
 //! chunk, or a block in it, and recovery breaks the seal unseen. Chunks that were in use in a process that crashed have no
 //! seal until the next proper close. Nor have those of pools that are declared to lie on a medium with write disturbance.
 
-use crate::heap::Violation;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{BITMAP_LEN, ChunkId, ChunkKind, ChunkState, FORMAT_VERSION};
+use crate::violation::Violation;
 
 impl<M: Medium> Pool<M> {
     /// Seals a chunk whose bitmap is at rest. The caller's fence makes it durable, together with the bitmap.

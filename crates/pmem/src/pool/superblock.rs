@@ -11,12 +11,12 @@
 //!      32  durability (u64)        72  medium: bit 0, write disturbance
 //! ```
 
-use crate::heap::Violation;
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{
     CHUNK_LEN, ChunkId, ChunkState, DATA_FIRST, FORMAT_VERSION, FORMAT_VERSION_UNSEALED,
     SIZE_LIMIT, SUPERBLOCK_B,
 };
+use crate::violation::Violation;
 use crate::{Durability, Error, Result};
 
 const MAGIC: [u8; 8] = *b"REMANENT";

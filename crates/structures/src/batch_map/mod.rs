@@ -520,7 +520,7 @@ impl<M: Medium> Batches for Core<M> {
 }
 
 impl<M: Medium> Drop for Core<M> {
-    /// Leaves everything safe. The heap settles after this.
+    /// Leaves everything safe. The heap is quiesced after this.
     fn drop(&mut self) {
         if self.medium().fault().is_none() && !std::thread::panicking() {
             // Nobody is left to tell; what is not safe is lost as by a crash.

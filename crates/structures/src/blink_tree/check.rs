@@ -39,7 +39,7 @@ impl Walk {
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        self.heap.settle()?;
+        self.heap.quiesce()?;
         let mut walk = Walk::default();
         let root = self.medium().load(self.heap.header() + ROOT);
         self.check_node(root, None, 0, None, &mut walk);

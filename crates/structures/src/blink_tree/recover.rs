@@ -222,7 +222,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
-    /// Leaves the count behind. The heap settles after this.
+    /// Leaves the count behind. The heap is quiesced after this.
     fn drop(&mut self) {
         let medium = self.heap.medium();
         let Some(count) = self.count.get().filter(|_| medium.fault().is_none()) else { return };

@@ -23,7 +23,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
         let mut violations = Vec::new();
         let mut nodes = Vec::new();
-        self.heap.settle()?;
+        self.heap.quiesce()?;
         self.check_header(&mut violations);
         let linked = self.check_list(&mut nodes, &mut violations);
         self.heap.verify()?;

@@ -226,7 +226,7 @@ fn seed_check(seed: u64) -> u64 {
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
-    /// Leaves the count behind. The heap settles after this.
+    /// Leaves the count behind. The heap is quiesced after this.
     fn drop(&mut self) {
         let base = *self.base.get_mut();
         let medium = self.heap.medium();

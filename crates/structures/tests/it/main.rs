@@ -3,8 +3,8 @@
 mod batch_list;
 mod batch_map;
 mod blink_tree;
+mod damage_ones;
 mod hashmap;
 mod line_tx;
 mod papers;
 mod support;
-mod words_of_ones;

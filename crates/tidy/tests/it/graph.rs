@@ -1,9 +1,14 @@
-//! The graph of a small crate that is written for the purpose.
+//! Which files import each other: in small crates that are written for the purpose, and in this project.
 
 use std::fs;
 use std::path::Path;
 
-use remanent_tidy::{Graph, file_name};
+use remanent_tidy::{Graph, crate_directories, file_name, show};
+
+use crate::assert_none;
+
+/// Files that may import each other, beside what a module and its parent import of each other.
+const CIRCLE_FILES_MAX: usize = 3;
 
 /// Writes `files` as a crate and returns its circles, by names of files.
 fn circles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
@@ -78,4 +83,20 @@ fn tests_within_a_file_do_not_count() {
         ("b.rs", "pub struct B(crate::a::A);"),
     ]);
     assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn no_large_group_of_files_imports_each_other() {
+    let roots = crate_directories()
+        .into_iter()
+        .flat_map(|directory| ["src/lib.rs", "src/main.rs"].map(|root| directory.join(root)));
+    let mut wrong = Vec::new();
+    for root in roots.filter(|root| root.is_file()) {
+        let circles = Graph::read(&root).circles();
+        for circle in circles.iter().filter(|circle| circle.len() > CIRCLE_FILES_MAX) {
+            let names: Vec<String> = circle.iter().map(|file| show(file)).collect();
+            wrong.push(format!("{} files import each other: {}", circle.len(), names.join(" ")));
+        }
+    }
+    assert_none(&wrong);
 }

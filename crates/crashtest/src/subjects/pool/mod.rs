@@ -11,7 +11,7 @@ pub(super) const SUBJECT: Subject = Subject {
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
     sources: &["pmem/src/pool"],
-    sources_elsewhere: &["pmem/src/pool/twice.rs"],
+    sources_elsewhere: &["pmem/src/pool/double_write.rs"],
     images_min: 500,
     mutation: None,
 };

@@ -18,7 +18,7 @@ fn roots() -> Roots {
         lens: &LENS[..5],
         ballast: 0,
         size_max: SIZE_MAX,
-        spare_bytes: 4 << 20,
+        reserve_bytes: 4 << 20,
         is_watched: false,
     }
 }
@@ -77,7 +77,7 @@ fn pools() -> Vec<Scenario> {
 /// Memory that goes back to the file system, which may be full.
 fn shrinking_pools() -> Vec<Scenario> {
     // What is free holds zeros, and a new root relies on them.
-    let released = Roots { names: 2, lens: &[24], spare_bytes: 0, ..roots() };
+    let released = Roots { names: 2, lens: &[24], reserve_bytes: 0, ..roots() };
     // Runs whose first chunk, and whose last, becomes the heap of a root, which is to begin with zeros.
     let space = Roots { names: 3, lens: &[190_000, 600_000], ..roots() };
     vec![

@@ -26,7 +26,7 @@ pub(super) struct Roots {
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
     /// Free bytes that do not go back to the file system.
-    pub(super) spare_bytes: u64,
+    pub(super) reserve_bytes: u64,
 }
 
 /// A pool, and which of its chunks had belonged to roots that were removed since it was opened.
@@ -135,7 +135,7 @@ impl Subject for Roots {
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let pool = create_pool(medium, &Format::new(self.size_max))?;
-        pool.set_spare_bytes(self.spare_bytes);
+        pool.set_reserve_bytes(self.reserve_bytes);
         Ok(Watched::new(pool))
     }
 
@@ -149,7 +149,7 @@ impl Subject for Roots {
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         let pool = Pool::recover(medium)?;
-        pool.set_spare_bytes(self.spare_bytes);
+        pool.set_reserve_bytes(self.reserve_bytes);
         Ok(Watched::new(pool))
     }
 

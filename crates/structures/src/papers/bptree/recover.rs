@@ -217,7 +217,7 @@ where
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
-    /// Says that no change is under way, unless one did not end well. The heap settles after this.
+    /// Says that no change is under way, unless one did not end well. The heap is quiesced after this.
     fn drop(&mut self) {
         let medium = self.heap.medium();
         if !self.writer.get_mut().is_changing || medium.fault().is_some() {
