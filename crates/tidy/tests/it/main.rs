@@ -5,6 +5,7 @@
 mod crates;
 mod documents;
 mod graph;
+mod names;
 mod sources;
 
 fn assert_none(wrong: &[String]) {
