@@ -1,7 +1,7 @@
 //! Does the pool's own part contradict itself?
 
 use super::Pool;
-use super::layout::{ChunkId, ChunkKind, ChunkState, ROOT_COUNT, RootId};
+use super::layout::{ChunkId, ChunkKind, ChunkState, DirectoryId, ROOT_COUNT};
 use super::seal::misfit_of_seal;
 use super::superblock::Superblock;
 use crate::Result;
@@ -83,12 +83,12 @@ impl<M: Medium> Pool<M> {
     /// Which numbers have a root: also one whose entry is damaged.
     fn check_roots(&self, report: &mut CheckReport) -> Vec<bool> {
         let mut is_root = vec![false; usize::from(ROOT_COUNT) + 1];
-        for id in (1..=ROOT_COUNT).map(RootId) {
+        for id in self.root_ids() {
             match self.check_root(id) {
                 Ok(is_there) => is_root[usize::from(id.0)] = is_there,
                 Err(error) => {
                     is_root[usize::from(id.0)] = true;
-                    report.tell(id.entry(), error.to_string());
+                    report.tell(self.root_entry(id), error.to_string());
                 }
             }
         }
@@ -117,6 +117,10 @@ impl<M: Medium> Pool<M> {
                     };
                 }
                 Ok(state) if state.is_free() => {}
+                Ok(state) if state.kind == ChunkKind::Directory => {
+                    report.chunks_used += 1;
+                    self.check_directory(at, DirectoryId(state.owner - 1), report);
+                }
                 Ok(state) => {
                     report.chunks_used += 1;
                     if !is_root.get(usize::from(state.owner)).is_some_and(|&is_root| is_root) {
@@ -137,6 +141,16 @@ impl<M: Medium> Pool<M> {
             at = ChunkId(at.0.saturating_add(run)).next_data();
         }
         tell_headless(headless, report);
+    }
+
+    fn check_directory(&self, chunk: ChunkId, directory: DirectoryId, report: &mut CheckReport) {
+        if self.medium().load(directory.link()) != directory.encode(chunk) {
+            let what = format!(
+                "chunk {} is directory chunk {}, and the header does not lead there",
+                chunk.0, directory.0
+            );
+            report.tell(directory.link(), what);
+        }
     }
 
     fn check_seal(&self, chunk: ChunkId, state: ChunkState, report: &mut CheckReport) {

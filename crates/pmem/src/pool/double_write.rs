@@ -13,7 +13,7 @@
 //!      320   images
 //! ```
 
-use super::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, ZONE_CHUNKS};
+use super::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, DIRECTORY_COUNT, DirectoryId, ZONE_CHUNKS};
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::Pool;
 
@@ -95,11 +95,16 @@ fn checksum<M: Medium>(medium: &M, count: u64) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes)
 }
 
-/// Whether the line belongs to the pool itself: to its header, or to the state words of a zone.
-fn is_own(line: u64) -> bool {
+/// Whether the line belongs to the pool itself: to its header, to the state words of a zone, or to a directory chunk.
+fn is_own<M: Medium>(medium: &M, line: u64) -> bool {
     let in_zone = line % (u64::from(ZONE_CHUNKS) * CHUNK_LEN);
     let is_state = (AREA + LEN..ChunkId(0).bitmap()).contains(&in_zone);
-    line.is_multiple_of(LINE_LEN) && (line < CHUNK_LEN || is_state)
+    let is_directory = || {
+        let chunk = ChunkId::containing(line);
+        let mut directories = (0..DIRECTORY_COUNT).map(DirectoryId);
+        directories.any(|directory| medium.load(directory.link()) == directory.encode(chunk))
+    };
+    line.is_multiple_of(LINE_LEN) && (line < CHUNK_LEN || is_state || is_directory())
 }
 
 /// Forgets what an older pool in the same place may have left.
@@ -126,7 +131,7 @@ pub(super) fn recover<M: Medium>(medium: &M, is_kept: bool) {
     }
     for index in 0..count {
         let line = medium.load(AREA + TARGETS + index * WORD_LEN);
-        if !is_own(line) || line + LINE_LEN > medium.len() {
+        if !is_own(medium, line) || line + LINE_LEN > medium.len() {
             continue;
         }
         store(medium, line, &load(medium, AREA + IMAGES + index * LINE_LEN));

@@ -36,12 +36,16 @@ fn constants_are_as_documented() {
         ("SUPERBLOCK_B", layout::SUPERBLOCK_B),
         ("ROOTS", layout::ROOTS),
         ("ROOT_LEN", layout::ROOT_LEN),
+        ("HEADER_ROOT_COUNT", u64::from(layout::HEADER_ROOT_COUNT)),
+        ("DIRECTORY_COUNT", u64::from(layout::DIRECTORY_COUNT)),
+        ("DIRECTORY_ROOT_COUNT", u64::from(layout::DIRECTORY_ROOT_COUNT)),
         ("ROOT_COUNT", u64::from(layout::ROOT_COUNT)),
         ("root.state", roots::STATE),
         ("root.heap", roots::HEAP),
         ("root.layout", roots::LAYOUT),
         ("root.crc", roots::CRC),
         ("root.generation", roots::GENERATION),
+        ("root.directory", layout::DIRECTORY),
         ("root.name", roots::NAME),
         ("root.type", roots::TYPE),
         ("HEADER_LEN", heap::HEADER_LEN),
@@ -57,6 +61,7 @@ fn constants_are_as_documented() {
         ("LargeHead", ChunkKind::LargeHead as u64),
         ("LargeBody", ChunkKind::LargeBody as u64),
         ("Heap", ChunkKind::Heap as u64),
+        ("Directory", ChunkKind::Directory as u64),
     ];
     let mut documented = numbers();
     documented.retain(|name, _| !name.starts_with("superblock."));

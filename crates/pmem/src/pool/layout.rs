@@ -19,13 +19,20 @@
 //!      superblock  superblock    root directory: 224 entries of 256 B
 //!      copy A      copy B
 //! ```
+//!
+//! Further roots are in *directory chunks* of 256 entries each. Each of the entries above has a word that leads to one, in
+//! order: the chunk's number in the lower half, a CRC32C of the word's index and of that number in the upper one. A chunk is
+//! named there before its state word says that it was taken; a word whose chunk is free leads nowhere, and opening
+//! clears it.
 
 use crate::heap::layout::CLASS_COUNT;
-use crate::medium::{LINE_LEN, WORD_LEN};
+use crate::medium::{LINE_LEN, WORD_LEN, crc32c};
 
 /// Version of everything described here and in `heap/layout.rs`, which new pools get.
-pub const FORMAT_VERSION: u32 = 2;
-/// The version before, which has no seals: its pools are opened as well, and keep it.
+pub const FORMAT_VERSION: u32 = 3;
+/// The version before, without directory chunks: its pools are opened as well, and keep it.
+pub const FORMAT_VERSION_ONE_DIRECTORY: u32 = 2;
+/// The first version, which has no seals either: its pools are opened as well, and keep it.
 pub const FORMAT_VERSION_UNSEALED: u32 = 1;
 
 /// Bytes of a chunk, the unit of space that changes hands between heaps.
@@ -60,8 +67,16 @@ pub const RUN_MAX: u32 = ZONE_CHUNKS - DATA_FIRST;
 pub(crate) const SUPERBLOCK_B: u64 = 4096;
 pub(crate) const ROOTS: u64 = 8192;
 pub(crate) const ROOT_LEN: u64 = 256;
+/// Roots whose entries lie in the header chunk: all of a pool of format version 2 or 1.
+pub const HEADER_ROOT_COUNT: u16 = ((CHUNK_LEN - ROOTS) / ROOT_LEN) as u16;
+/// Place in an entry of the header chunk of the word that leads to a directory chunk.
+pub(crate) const DIRECTORY: u64 = 40;
+/// Directory chunks that a pool can have.
+pub(crate) const DIRECTORY_COUNT: u16 = HEADER_ROOT_COUNT;
+/// Roots whose entries lie in one directory chunk.
+pub(crate) const DIRECTORY_ROOT_COUNT: u16 = (CHUNK_LEN / ROOT_LEN) as u16;
 /// Roots that a pool can have.
-pub const ROOT_COUNT: u16 = ((CHUNK_LEN - ROOTS) / ROOT_LEN) as u16;
+pub const ROOT_COUNT: u16 = HEADER_ROOT_COUNT + DIRECTORY_COUNT * DIRECTORY_ROOT_COUNT;
 
 /// Number of a chunk, counted over the whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,10 +139,48 @@ pub(crate) fn state_words(size: u64) -> impl Iterator<Item = (u64, u64)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootId(pub u16);
 
-impl RootId {
-    pub(crate) const fn entry(self) -> u64 {
-        ROOTS + (self.0 as u64 - 1) * ROOT_LEN
+/// Number of a directory chunk, in the order in which a pool takes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DirectoryId(pub(crate) u16);
+
+impl DirectoryId {
+    /// Offset of the word that leads to the chunk.
+    pub(crate) const fn link(self) -> u64 {
+        ROOTS + self.0 as u64 * ROOT_LEN + DIRECTORY
     }
+
+    /// What the chunk's state word says of it in place of an owner.
+    pub(crate) const fn owner(self) -> RootId {
+        RootId(self.0 + 1)
+    }
+
+    /// The word that leads to `chunk`.
+    pub(crate) fn encode(self, chunk: ChunkId) -> u64 {
+        let bytes = (u64::from(self.0) << 32 | u64::from(chunk.0)).to_le_bytes();
+        u64::from(crc32c(&bytes)) << 32 | u64::from(chunk.0)
+    }
+}
+
+impl RootId {
+    /// Where the entry lies: in which directory chunk, or else in the header chunk; and its number there.
+    pub(crate) const fn place(self) -> (Option<DirectoryId>, u64) {
+        if self.0 <= HEADER_ROOT_COUNT {
+            return (None, self.0 as u64 - 1);
+        }
+        let further = self.0 - HEADER_ROOT_COUNT - 1;
+        let directory = DirectoryId(further / DIRECTORY_ROOT_COUNT);
+        (Some(directory), (further % DIRECTORY_ROOT_COUNT) as u64)
+    }
+}
+
+/// Directory chunks that a pool of a format version can have.
+pub(crate) const fn directory_count_max(version: u32) -> u16 {
+    if version > FORMAT_VERSION_ONE_DIRECTORY { DIRECTORY_COUNT } else { 0 }
+}
+
+/// Roots that a pool of a format version can have.
+pub(crate) const fn root_count_max(version: u32) -> u16 {
+    HEADER_ROOT_COUNT + directory_count_max(version) * DIRECTORY_ROOT_COUNT
 }
 
 /// What a chunk is used for.
@@ -147,6 +200,8 @@ pub enum ChunkKind {
     LargeBody = 4,
     /// Header and lanes of a heap.
     Heap = 5,
+    /// Entries of roots; its owner is the number of the directory chunk, plus one.
+    Directory = 6,
 }
 
 /// In the run of a chunk with small blocks: that the other bits are the seal of its bitmap.
@@ -182,6 +237,7 @@ impl ChunkState {
             3 => ChunkKind::LargeHead,
             4 => ChunkKind::LargeBody,
             5 => ChunkKind::Heap,
+            6 => ChunkKind::Directory,
             unknown => return Err(unknown),
         };
         Ok(ChunkState {
@@ -207,7 +263,7 @@ impl ChunkState {
         bytes[4] = self.class;
         bytes[6..8].copy_from_slice(&self.owner.to_le_bytes());
         bytes[8..].copy_from_slice(bitmap);
-        ChunkState { run: crate::crc32c(&bytes) | SEALED, ..self }
+        ChunkState { run: crc32c(&bytes) | SEALED, ..self }
     }
 
     /// The same, of a chunk whose bitmap may change.
@@ -227,11 +283,15 @@ impl ChunkState {
         let is_small = kind == ChunkKind::Small;
         let runs = match kind {
             ChunkKind::Free | ChunkKind::FreeDirty | ChunkKind::LargeBody => 0..=0,
-            ChunkKind::Small if self.is_sealed() && version >= FORMAT_VERSION => run..=run,
-            ChunkKind::Small | ChunkKind::Heap => 1..=1,
+            ChunkKind::Small if self.is_sealed() && version > FORMAT_VERSION_UNSEALED => run..=run,
+            ChunkKind::Small | ChunkKind::Heap | ChunkKind::Directory => 1..=1,
             ChunkKind::LargeHead => 1..=run_max,
         };
-        let owners = if self.is_free() { 0..=0 } else { 1..=ROOT_COUNT };
+        let owners = match kind {
+            ChunkKind::Free | ChunkKind::FreeDirty => 0..=0,
+            ChunkKind::Directory => 1..=directory_count_max(version),
+            _ => 1..=root_count_max(version),
+        };
         if !runs.contains(&run) {
             return Some(format!("a run of {run} chunks, of {} to {}", runs.start(), runs.end()));
         }
@@ -260,7 +320,7 @@ impl ChunkState {
 }
 
 const _: () = assert!(LINE_LEN.is_multiple_of(WORD_LEN) && CHUNK_LEN.is_multiple_of(LINE_LEN));
-const _: () = assert!(DATA_FIRST == 265 && ROOT_COUNT == 224);
+const _: () = assert!(DATA_FIRST == 265 && HEADER_ROOT_COUNT == 224 && ROOT_COUNT == 57_568);
 
 #[cfg(test)]
 mod tests {

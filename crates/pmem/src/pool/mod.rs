@@ -2,26 +2,28 @@
 
 mod aside;
 pub mod check;
+mod directory;
 mod double_write;
 #[cfg(test)]
 mod format_document;
 pub mod layout;
 mod options;
+mod registry;
 mod roots;
 mod seal;
 pub(crate) mod space;
 mod superblock;
 
-use std::any::Any;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 pub use options::{Format, Options};
 pub use roots::{RootInfo, RootObject, RootType};
 
 use self::aside::Aside;
 use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, METADATA_LEN, RootId, SIZE_LIMIT, SIZE_MIN};
+use self::registry::Registry;
 use self::space::reserve::Reserve;
 use self::space::search::Search;
 use self::superblock::Superblock;
@@ -58,14 +60,12 @@ impl<M: Medium> Clone for Pool<M> {
     }
 }
 
-type Registry = HashMap<RootId, Weak<dyn Any + Send + Sync>>;
-
 #[derive(Debug)]
 struct Inner<M: Medium> {
     medium: M,
     superblock: PauseMutex<Superblock>,
     search: PauseMutex<Search>,
-    /// Objects of the roots that are open in this process.
+    /// Roots that are open in this process.
     registry: PauseMutex<Registry>,
     /// Roots whose heap exists in this process: those that are open, and those whose last operations are being completed.
     heaps: PauseMutex<HashSet<RootId>>,
@@ -220,6 +220,7 @@ impl<M: Medium> Pool<M> {
         superblock.opens += 1;
         superblock.write(&medium);
         let pool = Self::assemble(medium, superblock, guarantee, was_clean, lost_superblock);
+        pool.recover_directories()?;
         pool.recover_roots()?;
         match pool.medium().fault() {
             Some(fault) => Err(Error::Medium(fault)),
@@ -242,7 +243,7 @@ impl<M: Medium> Pool<M> {
                 end,
                 Reserve::new(guarantee.backing),
             )),
-            registry: PauseMutex::new(HashMap::new()),
+            registry: PauseMutex::default(),
             heaps: PauseMutex::new(HashSet::new()),
             reclamation: PauseMutex::new(Reclamation::default()),
             aside: Aside::default(),

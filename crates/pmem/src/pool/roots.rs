@@ -7,6 +7,7 @@
 //!       16  layout hash                  128  type name, UTF-8, zero-padded (128 bytes)
 //!       24  CRC32C of bytes 8 … 23 and 64 … 255
 //!       32  generation: how often a root of this number was created
+//!       40  in the header chunk: what leads to a directory chunk (`directory.rs`)
 //! ```
 //!
 //! The state word is stored last and alone decides. A crash while a root is created or dropped leaves
@@ -18,7 +19,9 @@ use std::sync::Arc;
 use crate::heap::Heap;
 use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::Pool;
-use crate::pool::layout::{ChunkId, ChunkKind, ROOT_COUNT, ROOT_LEN, RootId};
+use crate::pool::layout::{ChunkId, ChunkKind, ROOT_LEN, RootId, root_count_max};
+use crate::pool::registry::Registry;
+use crate::pool::space::purpose::Purpose;
 use crate::{Error, Result};
 
 pub(super) const STATE: u64 = 0;
@@ -30,6 +33,9 @@ pub(super) const NAME: u64 = 64;
 const NAME_LEN: u64 = 64;
 pub(super) const TYPE: u64 = 128;
 const TYPE_LEN: u64 = 128;
+
+/// Names that an error lists.
+const NAMES_TOLD_MAX: usize = 20;
 
 const NONE: u64 = 0;
 const CREATING: u64 = 1;
@@ -90,8 +96,8 @@ impl<M: Medium> Pool<M> {
     /// When an entry fails its checksum.
     pub fn roots(&self) -> Result<Vec<RootInfo>> {
         let mut roots = Vec::new();
-        for id in (1..=ROOT_COUNT).map(RootId) {
-            if self.medium().load(id.entry() + STATE) == LIVE {
+        for id in self.root_ids() {
+            if self.medium().load(self.root_entry(id) + STATE) == LIVE {
                 roots.push(self.read_entry(id)?);
             }
         }
@@ -101,14 +107,14 @@ impl<M: Medium> Pool<M> {
     /// Whether there is a live root of that number; its entry has to be whole, and its heap its
     /// own. Nobody creates or removes roots meanwhile.
     pub(super) fn check_root(&self, id: RootId) -> Result<bool> {
-        match self.medium().load(id.entry() + STATE) {
+        match self.medium().load(self.root_entry(id) + STATE) {
             NONE => Ok(false),
             LIVE => self.check_heap(&self.read_entry(id)?).map(|()| true),
             CREATING | DROPPING => {
                 let what = "a root was being created or removed, and opening has not completed it";
-                Err(Error::corrupt(id.entry() + STATE, what))
+                Err(Error::corrupt(self.root_entry(id) + STATE, what))
             }
-            unknown => Err(unknown_state(id, unknown)),
+            unknown => Err(self.unknown_state(id, unknown)),
         }
     }
 
@@ -134,13 +140,13 @@ impl<M: Medium> Pool<M> {
         fill: impl FnOnce(Heap<M>) -> Result<T>,
     ) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
-        if let Some(root) = self.find(name)? {
+        if let Some(root) = self.find(&mut registry, name)? {
             return Err(Error::RootExists { name: name.to_owned(), found: root.root_type.name });
         }
         let root_type = T::root_type();
         check_name(name, &root_type)?;
         self.check_disturbance::<T>(name)?;
-        let id = self.vacant_entry(name)?;
+        let id = self.vacant_entry(&mut registry, name)?;
         let created = self
             .write_entry(id, name, &root_type)
             .and_then(|heap| fill(Heap::create(self.clone(), id, heap)?));
@@ -151,12 +157,13 @@ impl<M: Medium> Pool<M> {
                 return Err(error);
             }
         };
-        self.store_own([(id.entry() + STATE, LIVE)]);
+        self.store_own([(self.root_entry(id) + STATE, LIVE)]);
         // Flush and fence: the root is there for good once it is handed out. What it leads to was made
         // durable by `fill`.
-        self.medium().persist(id.entry() + STATE, WORD_LEN);
+        self.medium().persist(self.root_entry(id) + STATE, WORD_LEN);
+        registry.add_name(name, id);
         let shared: Arc<dyn Any + Send + Sync> = object.clone();
-        registry.insert(id, Arc::downgrade(&shared));
+        registry.open.insert(id, Arc::downgrade(&shared));
         Ok(object)
     }
 
@@ -170,7 +177,7 @@ impl<M: Medium> Pool<M> {
     /// [`Error::RootInUse`] when it is open as a Rust type that merely shares name and layout with `T`.
     pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
-        let root = self.find_present(name)?;
+        let root = self.find_present(&mut registry, name)?;
         let expected = T::root_type();
         if root.root_type != expected {
             let describe = |t: &RootType| format!("{} (layout {:016x})", t.name, t.layout);
@@ -180,7 +187,7 @@ impl<M: Medium> Pool<M> {
                 expected: describe(&expected),
             });
         }
-        if let Some(open) = registry.get(&root.id).and_then(|weak| weak.upgrade()) {
+        if let Some(open) = registry.open.get(&root.id).and_then(|weak| weak.upgrade()) {
             let in_use = |_| Error::RootInUse { name: name.to_owned() };
             return open.downcast::<T>().map_err(in_use);
         }
@@ -189,7 +196,7 @@ impl<M: Medium> Pool<M> {
         self.check_heap(&root)?;
         let object = Arc::new(T::open(Heap::open(self.clone(), root.id, root.heap)?)?);
         let shared: Arc<dyn Any + Send + Sync> = object.clone();
-        registry.insert(root.id, Arc::downgrade(&shared));
+        registry.open.insert(root.id, Arc::downgrade(&shared));
         Ok(object)
     }
 
@@ -199,40 +206,53 @@ impl<M: Medium> Pool<M> {
     ///
     /// [`Error::NoSuchRoot`]; [`Error::RootInUse`] while somebody has it open.
     pub fn remove_root(&self, name: &str) -> Result<()> {
-        let registry = self.registry().lock(self.medium());
-        let root = self.find_present(name)?;
-        if registry.get(&root.id).is_some_and(|weak| weak.strong_count() > 0) {
+        let mut registry = self.registry().lock(self.medium());
+        let root = self.find_present(&mut registry, name)?;
+        if registry.open.get(&root.id).is_some_and(|weak| weak.strong_count() > 0) {
             return Err(Error::RootInUse { name: name.to_owned() });
         }
         self.wait_for_heap(root.id);
-        self.store_own([(root.id.entry() + STATE, DROPPING)]);
+        self.store_own([(self.root_entry(root.id) + STATE, DROPPING)]);
         // Flush and fence: from here on the root is gone, and recovery goes on where a crash stops.
-        self.medium().persist(root.id.entry() + STATE, WORD_LEN);
+        self.medium().persist(self.root_entry(root.id) + STATE, WORD_LEN);
+        registry.remove_name(name, root.id);
         self.clear_entry(root.id)
     }
 
     /// Finishes what a crash interrupted: roots being created or dropped.
     pub(crate) fn recover_roots(&self) -> Result<()> {
-        for id in (1..=ROOT_COUNT).map(RootId) {
-            match self.medium().load(id.entry() + STATE) {
+        for id in self.root_ids() {
+            match self.medium().load(self.root_entry(id) + STATE) {
                 NONE | LIVE => {}
                 CREATING | DROPPING => self.clear_entry(id)?,
-                unknown => return Err(unknown_state(id, unknown)),
+                unknown => return Err(self.unknown_state(id, unknown)),
             }
         }
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Result<Option<RootInfo>> {
-        Ok(self.roots()?.into_iter().find(|root| root.name == name))
+    /// The root of that name. Names are read once a process; the entry is read each time.
+    fn find(&self, registry: &mut Registry, name: &str) -> Result<Option<RootInfo>> {
+        if registry.names.is_none() {
+            let roots = self.roots()?;
+            registry.names = Some(roots.into_iter().map(|root| (root.name, root.id)).collect());
+        }
+        let id = registry.names.as_ref().and_then(|names| names.get(name));
+        id.map(|&id| self.read_entry(id)).transpose()
     }
 
-    fn find_present(&self, name: &str) -> Result<RootInfo> {
-        if let Some(root) = self.find(name)? {
+    fn find_present(&self, registry: &mut Registry, name: &str) -> Result<RootInfo> {
+        if let Some(root) = self.find(registry, name)? {
             return Ok(root);
         }
-        let present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
-        let present = if present.is_empty() { "none".to_owned() } else { present.join(", ") };
+        let mut present: Vec<String> = self.roots()?.into_iter().map(|root| root.name).collect();
+        let more = present.len().saturating_sub(NAMES_TOLD_MAX);
+        present.truncate(NAMES_TOLD_MAX);
+        let present = match (present.is_empty(), more) {
+            (true, _) => "none".to_owned(),
+            (false, 0) => present.join(", "),
+            (false, more) => format!("{}, and {more} more", present.join(", ")),
+        };
         Err(Error::NoSuchRoot { name: name.to_owned(), present })
     }
 
@@ -254,7 +274,7 @@ impl<M: Medium> Pool<M> {
         }
         let what =
             format!("chunk {} is to be the heap of root {}, and is not", root.heap.0, root.id.0);
-        Err(Error::corrupt(root.id.entry() + HEAP, what))
+        Err(Error::corrupt(self.root_entry(root.id) + HEAP, what))
     }
 
     /// Waits until the heap of a root, which nobody can reach any more, is quiescent.
@@ -267,27 +287,35 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    fn vacant_entry(&self, name: &str) -> Result<RootId> {
-        (1..=ROOT_COUNT)
-            .map(RootId)
-            .find(|id| self.medium().load(id.entry() + STATE) == NONE)
-            .ok_or_else(|| Error::RootName {
-                name: name.to_owned(),
-                reason: format!("the directory has no room for more than {ROOT_COUNT} roots"),
-            })
+    fn vacant_entry(&self, registry: &mut Registry, name: &str) -> Result<RootId> {
+        let mut ids = self.root_ids().skip(registry.taken_before.into());
+        let is_vacant = |id: &RootId| self.medium().load(self.root_entry(*id) + STATE) == NONE;
+        let id = match ids.find(is_vacant) {
+            Some(id) => id,
+            None => self.grow_directory()?.ok_or_else(|| {
+                let limit = root_count_max(self.0.version);
+                let version = self.0.version;
+                let reason = format!(
+                    "a pool of format version {version} has no room for more than {limit} roots"
+                );
+                Error::RootName { name: name.to_owned(), reason }
+            })?,
+        };
+        registry.taken_before = id.0 - 1;
+        Ok(id)
     }
 
     /// Writes everything but the final state, and takes the heap's chunk.
     fn write_entry(&self, id: RootId, name: &str, root_type: &RootType) -> Result<ChunkId> {
         let medium = self.medium();
-        let entry = id.entry();
+        let entry = self.root_entry(id);
         // The state after the generation, in this line's order of stores.
         let generation = self.root_generation(id) + 1;
         self.store_own([(entry + GENERATION, generation), (entry + STATE, CREATING)]);
         // Flush and fence: from here on recovery gives back whatever this root has taken, and no other root has
         // its number and its generation.
         medium.persist(entry + STATE, WORD_LEN);
-        let heap = self.take_chunks(crate::pool::space::purpose::Purpose::Heap, id)?;
+        let heap = self.take_chunks(Purpose::Heap, id)?;
         medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
         medium.write(entry + NAME, name.as_bytes());
         medium.write(entry + TYPE, root_type.name.as_bytes());
@@ -300,20 +328,20 @@ impl<M: Medium> Pool<M> {
 
     /// How often a root of this number was created.
     pub(crate) fn root_generation(&self, id: RootId) -> u64 {
-        self.medium().load(id.entry() + GENERATION)
+        self.medium().load(self.root_entry(id) + GENERATION)
     }
 
     fn clear_entry(&self, id: RootId) -> Result<()> {
         self.give_back_all(id);
-        self.store_own([(id.entry() + STATE, NONE)]);
+        self.store_own([(self.root_entry(id) + STATE, NONE)]);
         // Flush and fence: the entry may be used again only when nothing belongs to it any more.
         // Redundant: if this is lost, recovery finds the state before it, and nothing left to give back.
-        self.medium().persist(id.entry() + STATE, WORD_LEN);
+        self.medium().persist(self.root_entry(id) + STATE, WORD_LEN);
         Ok(())
     }
 
     fn read_entry(&self, id: RootId) -> Result<RootInfo> {
-        let entry = id.entry();
+        let entry = self.root_entry(id);
         let stored = self.medium().load(entry + CRC);
         let computed = self.entry_checksum(id);
         if stored != computed {
@@ -336,9 +364,13 @@ impl<M: Medium> Pool<M> {
 
     fn entry_checksum(&self, id: RootId) -> u64 {
         let mut bytes = [0; (ROOT_LEN - LINE_LEN + 16) as usize];
-        self.medium().read(id.entry() + HEAP, &mut bytes[..16]);
-        self.medium().read(id.entry() + NAME, &mut bytes[16..]);
+        self.medium().read(self.root_entry(id) + HEAP, &mut bytes[..16]);
+        self.medium().read(self.root_entry(id) + NAME, &mut bytes[16..]);
         u64::from(crate::crc32c(&bytes))
+    }
+
+    fn unknown_state(&self, id: RootId, state: u64) -> Error {
+        Error::corrupt(self.root_entry(id), format!("root {} has unknown state {state}", id.0))
     }
 
     fn read_text(&self, offset: u64, len: u64) -> String {
@@ -347,10 +379,6 @@ impl<M: Medium> Pool<M> {
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
-}
-
-fn unknown_state(id: RootId, state: u64) -> Error {
-    Error::corrupt(id.entry(), format!("root {} has unknown state {state}", id.0))
 }
 
 fn check_name(name: &str, root_type: &RootType) -> Result<()> {

@@ -12,13 +12,13 @@
 
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
-use crate::pool::layout::{BITMAP_LEN, ChunkId, ChunkKind, ChunkState, FORMAT_VERSION};
+use crate::pool::layout::{BITMAP_LEN, ChunkId, ChunkKind, ChunkState, FORMAT_VERSION_UNSEALED};
 use crate::violation::Violation;
 
 impl<M: Medium> Pool<M> {
     /// Seals a chunk whose bitmap is at rest. The caller's fence makes it durable, together with the bitmap.
     pub(crate) fn seal(&self, chunk: ChunkId, state: ChunkState) {
-        if self.0.version < FORMAT_VERSION || self.guarantee().write_disturbance {
+        if self.0.version == FORMAT_VERSION_UNSEALED || self.guarantee().write_disturbance {
             return;
         }
         let sealed = state.sealed(chunk, &self.read_bitmap(chunk));

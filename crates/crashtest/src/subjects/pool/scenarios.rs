@@ -2,6 +2,8 @@
 
 use remanent_crashsim::{Class, Config, Faults, SimOptions};
 
+use remanent_pmem::pool::layout::HEADER_ROOT_COUNT;
+
 use super::kinds::Kinds;
 use super::subject::{Roots, Superblock};
 use crate::presets::{
@@ -17,6 +19,7 @@ fn roots() -> Roots {
         names: 3,
         lens: &LENS[..5],
         ballast: 0,
+        fillers: 0,
         size_max: SIZE_MAX,
         reserve_bytes: 4 << 20,
         is_watched: false,
@@ -28,9 +31,14 @@ fn nearly_full() -> Roots {
     Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots() }
 }
 
+/// As many roots as the header chunk has entries, but for one or none.
+fn many(fillers: u16) -> Roots {
+    Roots { names: 4, lens: &[24], fillers, ..roots() }
+}
+
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [pools(), shrinking_pools(), reused_pools()].into_iter().flatten().collect()
+    [pools(), directories(), shrinking_pools(), reused_pools()].into_iter().flatten().collect()
 }
 
 /// Roots that come and go, alone and beside each other, in files that grow.
@@ -71,6 +79,37 @@ fn pools() -> Vec<Scenario> {
         Scenario::new("pool/pages", "a page-cache file", roots(), pages(alone(1, 4))),
         Scenario::new("pool/killed", "killed, then power lost", roots(), killed(alone(2, 6))),
         Scenario::new("pool/disturbed", "garbage in what was being written", Superblock, disturbed),
+    ]
+}
+
+/// Directory chunks that are taken for more roots.
+fn directories() -> Vec<Scenario> {
+    let uncreated = |config| Config { creation: false, ..config };
+    vec![
+        Scenario::new(
+            "pool/directory",
+            "more roots than the header chunk has entries",
+            many(HEADER_ROOT_COUNT - 1),
+            uncreated(alone(2, 8)),
+        )
+        .with_weight(8),
+        Scenario::new(
+            "pool/directory-killed",
+            "the same, killed, then power lost",
+            many(HEADER_ROOT_COUNT),
+            uncreated(killed(alone(2, 6))),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "pool/directory-full",
+            "the same, where there is no chunk for more of the directory",
+            Roots {
+                size_max: (OVERHEAD + 2 * HEADER_ROOT_COUNT as u64 + 1) << 16,
+                ..many(HEADER_ROOT_COUNT)
+            },
+            uncreated(refusing(alone(2, 8))),
+        )
+        .with_weight(4),
     ]
 }
 

@@ -87,7 +87,9 @@ impl<M: Medium> Pool<M> {
         while at < end {
             let state = self.usable_state(at);
             let run = state.span();
-            let is_owned = !state.is_free() && state.owner == owner.0;
+            // The owner of a directory chunk is no root.
+            let is_roots = !state.is_free() && state.kind != ChunkKind::Directory;
+            let is_owned = is_roots && state.owner == owner.0;
             if is_owned && self.is_whole_run(at, run, owner) {
                 self.give_back_chunks(at, run);
             }

@@ -11,13 +11,15 @@ pub(crate) enum Purpose {
     Large { run: u32, zeroed: bool },
     /// A heap's header and lanes, zeroed.
     Heap,
+    /// Entries of roots, zeroed.
+    Directory,
 }
 
 impl Purpose {
     pub(super) fn run(self) -> u32 {
         match self {
             Purpose::Large { run, .. } => run,
-            Purpose::Small(_) | Purpose::Heap => 1,
+            Purpose::Small(_) | Purpose::Heap | Purpose::Directory => 1,
         }
     }
 
@@ -26,6 +28,7 @@ impl Purpose {
             Purpose::Small(class) => (ChunkKind::Small, class),
             Purpose::Large { .. } => (ChunkKind::LargeHead, 0),
             Purpose::Heap => (ChunkKind::Heap, 0),
+            Purpose::Directory => (ChunkKind::Directory, 0),
         };
         ChunkState { kind, class, owner: owner.0, run: self.run() }
     }

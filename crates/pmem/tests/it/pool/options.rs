@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use remanent_pmem::pool::layout::FORMAT_VERSION;
 use remanent_pmem::{Durability, Error, Latency, Pool};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -208,7 +209,7 @@ fn info_says_what_the_pool_is() {
     assert_eq!(info.guarantee.path, path);
     assert_eq!(info.uuid, uuid);
     assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (4, 2), "a random UUID");
-    assert_eq!(info.format_version, 2);
+    assert_eq!(info.format_version, FORMAT_VERSION);
     assert_eq!(info.size_max, 1 << 30);
     assert_eq!(info.size, fs::metadata(&path).unwrap().len());
     assert_eq!(info.opens, 2);

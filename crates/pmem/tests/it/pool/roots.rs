@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use remanent_crashsim::Sim;
 use remanent_pmem::heap::Heap;
-use remanent_pmem::pool::layout::ROOT_COUNT;
+use remanent_pmem::pool::layout::HEADER_ROOT_COUNT;
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error, Mapped, Medium, Pool, Result};
 
@@ -29,17 +30,70 @@ impl<M: Medium, const NAME_LEN: usize> RootObject<M> for Bare<M, NAME_LEN> {
 }
 
 #[test]
-fn the_directory_holds_224_roots_and_says_when_it_is_full() {
-    let pool = simulated(64 << 20);
-    for number in 0..ROOT_COUNT {
+fn the_directory_grows_by_256_roots_and_uses_entries_again() {
+    let pool = simulated(128 << 20);
+    let (first_growth, second_growth) = (HEADER_ROOT_COUNT, HEADER_ROOT_COUNT + 256);
+    let directories = |pool: &Pool<_>| pool.check().unwrap().chunks_used - pool_roots(pool);
+    for number in 0..second_growth + 20 {
         pool.create_root::<Bare<_>>(&format!("root {number}")).unwrap();
+        if number < first_growth {
+            assert_eq!(directories(&pool), 0);
+        }
     }
-    let error = pool.create_root::<Bare<_>>("one more").err().unwrap();
-    assert!(error.to_string().contains("no room for more than 224 roots"), "{error}");
-    assert_eq!(pool.roots().unwrap().len(), 224);
-    pool.remove_root("root 100").unwrap();
-    pool.create_root::<Bare<_>>("one more").unwrap();
+    assert_eq!(directories(&pool), 2);
+    // Entries in each part are used again, the first ones first, and no further chunk is taken for them.
+    // The first one has the number that the first directory chunk has for an owner.
+    for number in [0, 100, 300, 490] {
+        pool.remove_root(&format!("root {number}")).unwrap();
+    }
+    for number in 0..4 {
+        pool.create_root::<Bare<_>>(&format!("again {number}")).unwrap();
+    }
+    assert_eq!((pool_roots(&pool), directories(&pool)), (500, 2));
     assert_eq!(pool.check().unwrap().violations, []);
+    let ids: Vec<u16> = pool.roots().unwrap().iter().map(|root| root.id.0).collect();
+    assert_eq!(ids, (1..=500).collect::<Vec<u16>>());
+    let error = pool.open_root::<Bare<_>>("no such").err().unwrap().to_string();
+    assert!(error.contains("and 480 more"), "{error}");
+
+    let medium = Arc::clone(pool.medium());
+    drop(pool);
+    let pool = Pool::recover(medium).unwrap();
+    for name in ["root 1", "root 224", "root 499", "again 1"] {
+        pool.open_root::<Bare<_>>(name).unwrap();
+    }
+    assert_eq!((pool_roots(&pool), directories(&pool)), (500, 2));
+    assert_eq!(pool.check().unwrap().violations, []);
+}
+
+fn pool_roots(pool: &Pool<Arc<Sim>>) -> u64 {
+    pool.roots().unwrap().len() as u64
+}
+
+/// Place of what leads to the first directory chunk.
+const LINK: u64 = 8192 + 40;
+
+#[test]
+fn what_leads_to_directory_chunks_is_not_believed_when_it_is_damaged() {
+    let damaged = |change: fn(u64, u32) -> u64, bit: u32| {
+        let pool = simulated(64 << 20);
+        for number in 0..HEADER_ROOT_COUNT + 1 {
+            pool.create_root::<Bare<_>>(&format!("root {number}")).unwrap();
+        }
+        let medium = Arc::clone(pool.medium());
+        drop(pool);
+        medium.store(LINK, change(medium.load(LINK), bit));
+        Pool::recover(medium)
+    };
+    for bit in [0, 1, 16, 31, 32, 63] {
+        let refused = damaged(|word, bit| word ^ 1 << bit, bit).unwrap_err().to_string();
+        assert!(refused.contains("leads to directory chunk 0 is damaged"), "bit {bit}: {refused}");
+    }
+    // Where nothing leads to it any more, the pool opens, and is told to have lost it.
+    let pool = damaged(|_, _| 0, 0).unwrap();
+    assert_eq!(pool_roots(&pool), u64::from(HEADER_ROOT_COUNT));
+    let found = pool.check().unwrap().violations;
+    assert!(found.iter().any(|found| found.what.contains("does not lead there")), "{found:?}");
 }
 
 #[test]

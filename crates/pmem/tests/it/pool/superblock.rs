@@ -74,10 +74,10 @@ fn two_torn_copies_are_named_with_their_offsets() {
 fn another_version_is_refused_even_beside_a_copy_of_ours() {
     for copies in [&COPIES[..], &COPIES[..1], &COPIES[1..]] {
         let (_dir, path) = closed_pool();
-        let version = |bytes: &mut [u8]| bytes[8] = 3;
+        let version = |bytes: &mut [u8]| bytes[8] = 4;
         edit(&path, |file| copies.iter().for_each(|&copy| rewrite(file, copy, version)));
         match Pool::options().open(&path).unwrap_err() {
-            Error::Version { found: 3, expected: 2 } => {}
+            Error::Version { found: 4, expected: 3 } => {}
             other => panic!("{other}"),
         }
     }
