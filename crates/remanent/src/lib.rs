@@ -21,6 +21,8 @@
 //!
 //! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds
 //!   structures under names.
+//! - [`Options::create_in_memory`] makes a pool in plain memory, without a file, a flush or a fence: for indexes that are rebuilt,
+//!   and for tests.
 //! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
 //!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
 //!   text.

@@ -13,7 +13,7 @@ use super::frozen::Frozen;
 use super::isa::ticks;
 use super::mapped::Mapped;
 use super::units::{LINE_LEN, lines};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// Lines of the modelled last-level cache: 2 MiB, direct-mapped.
 const CACHE_LINES: usize = 32_768;
@@ -267,13 +267,10 @@ thread_local! {
 ///
 /// When a scratch file in memory cannot be made.
 pub fn measure_persist_ns(latency: Latency, rounds: u32) -> Result<f64> {
-    let name = c"remanent-calibration";
-    let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(|e| Error::io("create", "memfd", e))?;
     let pool = crate::Options::new()
         .size_max(64 << 20)
         .emulation(crate::Emulation::Latency(latency))
-        .create_emulated_in(file.into())?;
+        .create_emulated_in_memory()?;
     let medium = pool.medium();
     let line = medium.len() - LINE_LEN;
     medium.store(line, 0);

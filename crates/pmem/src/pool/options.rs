@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+use rustix::fs::{
+    CWD, FlockOperation, MemfdFlags, OFlags, RenameFlags, flock, memfd_create, renameat_with,
+};
 use rustix::io::Errno;
 
 use super::layout::CHUNK_LEN;
@@ -20,6 +22,8 @@ use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Re
 
 /// Default of [`Options::size_max`]: 64 GiB of address range, none of it used before it is needed.
 const SIZE_MAX_DEFAULT: u64 = 64 << 30;
+/// What messages call a pool in memory that has no name.
+const IN_MEMORY: &str = "(anonymous memory)";
 /// How often a waiting opener tries the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -156,6 +160,33 @@ impl Options {
         self.create_on(path.as_ref(), |mapped| mapped)
     }
 
+    /// Creates a pool in memory that has no name and ends with the pool: for indexes that are rebuilt, and for tests.
+    ///
+    /// The same structures live in it, without a flush or a fence, and nobody else can open it. It takes memory as it
+    /// is filled, up to `size_max`, and gives back what is freed, as a file in tmpfs does; the system counts it as shared
+    /// memory of this process. All of it is gone when the last handle is dropped, or the process ends. Whether it gets
+    /// huge pages is decided as for tmpfs.
+    ///
+    /// ```
+    /// use remanent_pmem::Pool;
+    ///
+    /// let pool = Pool::options().size_max(1 << 30).create_in_memory()?;
+    /// assert!(pool.info()?.roots.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unsupported`] for durability `Power`, and under [`Emulation::Latency`]; what the system reports when it
+    /// gives no memory or no descriptor.
+    pub fn create_in_memory(&self) -> Result<Pool> {
+        let path = Path::new(IN_MEMORY);
+        self.refuse_latency(path)?;
+        check_size_max(self.size_max, path)?;
+        let (mapped, guarantee) = self.map(memory_file()?, path, Access::Shared, self.size_max)?;
+        self.format(mapped, guarantee)
+    }
+
     /// Opens a pool file, whatever state a crash left it in.
     ///
     /// # Errors
@@ -249,10 +280,16 @@ impl Options {
         self.open_with(path.as_ref(), Access::Shared, |mapped| Emulated::new(mapped, latency))
     }
 
-    pub(crate) fn create_emulated_in(&self, file: File) -> Result<Pool<Emulated>> {
-        let path = Path::new("memfd");
+    /// As [`create_in_memory`](Options::create_in_memory), with accesses that cost what an [`Emulation::Latency`] says.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create_in_memory`](Options::create_in_memory), and when the emulation is another one.
+    pub fn create_emulated_in_memory(&self) -> Result<Pool<Emulated>> {
+        let path = Path::new(IN_MEMORY);
         let latency = self.latency(path)?;
-        let (mapped, guarantee) = self.map(file, path, Access::Shared, self.size_max)?;
+        check_size_max(self.size_max, path)?;
+        let (mapped, guarantee) = self.map(memory_file()?, path, Access::Shared, self.size_max)?;
         self.format(Emulated::new(mapped, latency), guarantee)
     }
 
@@ -487,6 +524,12 @@ fn is_still_at(file: &File, path: &Path) -> bool {
         (Ok(opened), Ok(named)) => (opened.dev(), opened.ino()) == (named.dev(), named.ino()),
         _ => false,
     }
+}
+
+/// Memory that is grown and mapped as a file, and has no name.
+fn memory_file() -> Result<File> {
+    let memory = memfd_create("remanent", MemfdFlags::CLOEXEC);
+    memory.map(File::from).map_err(|e| Error::io("create", Path::new(IN_MEMORY), e))
 }
 
 fn is_device(path: &Path) -> bool {

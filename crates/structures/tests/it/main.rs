@@ -5,6 +5,7 @@ mod batch_map;
 mod blink_tree;
 mod damage_ones;
 mod hashmap;
+mod in_memory;
 mod line_tx;
 mod papers;
 mod support;

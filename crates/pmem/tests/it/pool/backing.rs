@@ -61,6 +61,35 @@ fn a_memfd_is_memory() {
 }
 
 #[test]
+fn a_pool_in_anonymous_memory_needs_no_flush_and_gives_its_memory_back() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    assert_eq!(pool.guarantee().backing, Backing::Memory);
+    assert!(!pool.medium().needs_flush());
+    let slots = pool.create_root::<Slots<_>>("slots").unwrap();
+    slots.put(4, &pattern(4, 300 << 20)).unwrap();
+    assert_eq!(slots.get(4), Some(pattern(4, 300 << 20)));
+    assert_eq!(pool.check().unwrap().violations, []);
+    let taken = pool.medium().physical_len().unwrap();
+    assert!(taken > 300 << 20, "{taken} bytes");
+    slots.clear(4).unwrap();
+    slots.heap().quiesce().unwrap();
+    let kept = pool.medium().physical_len().unwrap();
+    assert!(kept < 32 << 20, "{kept} bytes");
+
+    // What it may hold is bounded, and two pools have nothing to do with each other.
+    let other = Pool::options().size_max(20 << 20).create_in_memory().unwrap();
+    let slots = other.create_root::<Slots<_>>("slots").unwrap();
+    assert!(matches!(slots.put(0, &pattern(0, 40 << 20)), Err(Error::Full { .. })));
+    let error = Pool::options().durability(Durability::Power).create_in_memory().unwrap_err();
+    assert!(error.to_string().contains("anonymous memory"), "{error}");
+    let latency = Emulation::Latency(Latency::PCM);
+    assert!(Pool::options().emulation(latency).create_in_memory().is_err());
+    let emulated =
+        Pool::options().emulation(latency).size_max(64 << 20).create_emulated_in_memory();
+    emulated.unwrap().create_root::<Slots<_>>("slots").unwrap();
+}
+
+#[test]
 fn an_ordinary_file_is_told_from_dax() {
     let Some((_dir, pool)) = pool_on_disk(Durability::Process) else { return };
     assert_eq!(pool.guarantee().backing, Backing::File);
