@@ -9,11 +9,12 @@ use remanent_blockdev::file::File;
 use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::RootInfo;
 use remanent_pmem::pool::check::CheckReport;
-use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Pool};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Persistent, Pool};
 use remanent_structures::batch_list::{BatchList, List, Log, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Map, OrderedKey, Stored,
+    AppendVector, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Map,
+    OrderedKey, Stored, Vector,
 };
 
 use crate::Disk;
@@ -182,6 +183,10 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_blink_tree::<str, str>,
         check_blink_tree::<[u8], u64>,
         check_blink_tree::<[u8], [u8]>,
+        check_vector::<u64>,
+        check_vector::<i64>,
+        check_vector::<f64>,
+        check_vector::<[u64; 2]>,
         check_disk,
         check_plain_file,
         check_list::<FlushAlways>,
@@ -228,6 +233,15 @@ fn check_blink_tree<K: OrderedKey + ?Sized + 'static, V: Stored + ?Sized + 'stat
     root: &RootInfo,
 ) -> Found {
     of_structure(BlinkTree::<K, V>::open(pool, &root.name).and_then(|tree| tree.check()))
+}
+
+fn check_vector<T: Persistent>(pool: &Pool, root: &RootInfo) -> Found {
+    of_structure(Vector::<T>::open(pool, &root.name).and_then(|vector| vector.check())).or_else(
+        || {
+            let vector = AppendVector::<T>::open(pool, &root.name);
+            of_structure(vector.and_then(|vector| vector.check()))
+        },
+    )
 }
 
 fn check_list<V: Variant>(pool: &Pool, root: &RootInfo) -> Found {

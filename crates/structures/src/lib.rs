@@ -6,6 +6,7 @@
 //! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
 //! - [`BlinkTree`]: an ordered map.
+//! - [`Vector`] and [`AppendVector`]: arrays that grow without moving.
 //!
 //! [`papers`] has structures as their papers describe them, for comparisons.
 //!
@@ -27,9 +28,11 @@ pub mod line_tx;
 mod map;
 mod options;
 mod ordered_map;
+mod pair;
 pub mod papers;
 mod segments;
 mod stored;
+pub mod vector;
 
 pub use background::{BatchOptions, Lag};
 pub use batch_map::{BatchMap, Space};
@@ -72,6 +75,7 @@ pub use ordered_map::{OrderedMap, Range};
 ///
 pub use remanent_macros::transactional;
 pub use stored::{Key, OrderedKey, Stored};
+pub use vector::{AppendVector, Vector};
 
 /// What the expansion of [`transactional`] names.
 #[doc(hidden)]
@@ -127,4 +131,6 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/papers/flush_always_list.rs", include_str!("papers/flush_always_list.rs")),
     ("src/papers/table_list.rs", include_str!("papers/table_list.rs")),
     ("src/segments.rs", include_str!("segments.rs")),
+    ("src/vector/ops.rs", include_str!("vector/ops.rs")),
+    ("src/vector/recover.rs", include_str!("vector/recover.rs")),
 ];

@@ -14,6 +14,7 @@ mod nvramdisk;
 mod pool;
 mod shapes;
 mod sorted_sets;
+mod vector;
 
 use crate::scenario::Scenario;
 pub use shapes::{Shape, shapes};
@@ -29,6 +30,7 @@ pub const SUBJECTS: &[Subject] = &[
     batch_map::SUBJECT,
     blink_tree::SUBJECT,
     bptree::SUBJECT,
+    vector::SUBJECT,
     sorted_sets::SUBJECT,
     disk::SUBJECT,
     nvramdisk::SUBJECT,

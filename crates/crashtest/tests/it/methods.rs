@@ -18,6 +18,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("BlinkTree", "structures/src/blink_tree/mod.rs", &["blink_tree/subject", "pool/kinds"]),
     ("BpTree", "structures/src/papers/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
     ("BpMultiTree", "structures/src/papers/bptree/multi.rs", &["bptree/subject"]),
+    ("Vector", "structures/src/vector/mod.rs", &["vector/subject", "pool/kinds"]),
+    ("AppendVector", "structures/src/vector/append.rs", &["vector/subject"]),
     ("Tx", "structures/src/line_tx/mod.rs", &["line_tx/handles"]),
     (
         "SharedTx",
@@ -92,6 +94,10 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Pool::uuid", TELLS),
     ("Pool::was_clean", TELLS),
     ("Tx::create", "called by open_or_create"),
+    ("AppendVector::is_empty", COUNTS),
+    ("AppendVector::open_or_create", COMBINES),
+    ("Vector::is_empty", COUNTS),
+    ("Vector::open_or_create", COMBINES),
     ("TxArray::is_empty", COUNTS),
     ("TxArray::len", COUNTS),
 ];

@@ -9,3 +9,4 @@ mod in_memory;
 mod line_tx;
 mod papers;
 mod support;
+mod vector;

@@ -11,7 +11,7 @@ use remanent_pmem::{Error as PoolError, Pool};
 use remanent_structures::batch_list::{BatchList, List};
 use remanent_structures::papers::{BpTree, Table};
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, SharedTx,
+    BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, SharedTx, Vector,
 };
 
 use crate::answer::{Answer, is_refused};
@@ -39,11 +39,12 @@ pub(super) enum Kind {
     BatchMap,
     BatchList,
     SharedTx,
+    Vector,
     Disk,
     File,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 10] = [
     Kind::HashMap,
     Kind::HashMultiMap,
     Kind::BlinkTree,
@@ -51,6 +52,7 @@ const KINDS: [Kind; 9] = [
     Kind::BatchMap,
     Kind::BatchList,
     Kind::SharedTx,
+    Kind::Vector,
     Kind::Disk,
     Kind::File,
 ];
@@ -101,6 +103,7 @@ fn create(pool: &Pool<Medium>, name: &str, kind: Kind) -> Result<(), Failure> {
         }
         Kind::BatchList => drop(List::<Table, Medium>::create(pool, name, options())?),
         Kind::SharedTx => drop(SharedTx::<u64, Medium>::create(pool, name, 0)?),
+        Kind::Vector => drop(Vector::<u64, Medium>::create(pool, name)?),
         Kind::Disk => drop(Disk::<Medium>::create(pool, name, 8 * BLOCK_LEN)?),
         Kind::File => drop(File::<Medium>::create(pool, name)?),
     }
@@ -139,6 +142,7 @@ fn visit(pool: &Pool<Medium>, name: &str, kind: Kind, number: Option<u64>) -> Re
             must_be_empty(object.check()?)?;
             Ok(object.get()?)
         }
+        Kind::Vector => visit_vector(pool, name, number),
         Kind::Disk => visit_disk(pool, name, number),
         Kind::File => visit_file(pool, name, number),
     }
@@ -193,6 +197,17 @@ fn visit_batch_list(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Res
     }
 }
 
+fn visit_vector(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Result<u64, Failure> {
+    let vector = Vector::<u64, Medium>::open(pool, name)?;
+    if let Some(number) = number {
+        vector.push(&number)?;
+        return Ok(number);
+    }
+    must_be_empty(vector.check()?)?;
+    let last = vector.len().checked_sub(1);
+    Ok(last.map_or(Ok(None), |last| vector.get(last))?.unwrap_or_default())
+}
+
 fn visit_disk(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Result<u64, Failure> {
     let disk = Disk::<Medium>::open(pool, name)?;
     if let Some(number) = number {
@@ -240,6 +255,7 @@ fn prefix(kind: Kind) -> &'static str {
         Kind::BatchMap => "BatchMap<",
         Kind::BatchList => "TableList",
         Kind::SharedTx => "Tx",
+        Kind::Vector => "Vector<",
         Kind::Disk | Kind::File => unreachable!("they know their own"),
     }
 }

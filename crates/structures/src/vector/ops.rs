@@ -1,0 +1,285 @@
+//! What changes a vector.
+//!
+//! Elements are written behind the end, where nobody looks, and then a record says how many there are. Data and record
+//! share a fence: the record has a checksum of the elements that are new with it, so that recovery can tell whether
+//! both arrived. Of many elements the checksum would take longer than another fence, and so would looking at it again.
+//!
+//! A change is written down beside the header first. One fence makes it durable, and then the element is stored, where
+//! readers find it at once; whoever fences next has that line flushed before.
+
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::persistent::bytes_of;
+use remanent_pmem::{LINE_LEN, Medium, Persistent, WORD_LEN};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+
+use super::core::{Committed, Core};
+use super::layout::{
+    CHANGE_INDEX, CHANGE_LEN, CHANGE_RECORD, CHANGE_SUM, CHANGE_VALUE, CHANGED_MAX, CHANGES, FROM,
+    LEN, SUM, Shape,
+};
+use crate::Result;
+use crate::background::lock_patiently;
+use crate::pair::Record;
+use crate::segments::Slot;
+
+/// New elements of more bytes have a fence of their own before the record, and no checksum.
+const SUMMED_MAX: u64 = 64 << 10;
+/// Bytes that are read at once for a checksum.
+const PIECE_LEN: usize = 512;
+
+impl<T: Persistent> Core<T> {
+    /// Adds elements behind the others, all or none. The index of the first.
+    ///
+    /// Fences: 1 up to 64 KiB, 2 beyond, and some for each run that is taken.
+    pub(crate) fn append<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<u64> {
+        let (first, ticket) = self.write(heap, elements)?;
+        let mut committed = lock_patiently(&self.committed, heap.medium());
+        // Relaxed: it changes under the lock.
+        if self.tickets_done.load(Ordering::Relaxed) < ticket {
+            self.commit_written(heap, &mut committed)?;
+        }
+        Ok(first)
+    }
+
+    /// Writes elements where nobody looks yet. The index of the first, and the ticket with which they are committed.
+    fn write<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<(u64, u64)> {
+        let medium = heap.medium();
+        let _reserving = lock_patiently(&self.reserving, medium);
+        // Relaxed: both change under the lock.
+        let first = self.written.load(Ordering::Relaxed);
+        let ticket = self.tickets.load(Ordering::Relaxed) + 1;
+        let end = first + elements.len() as u64;
+        self.take_runs(heap, end)?;
+        self.pieces(heap, first, end, |from, offset, count| {
+            let (begin, len) = ((from - first) as usize, count as usize);
+            for (offset, element) in
+                (offset..).step_by(Shape::<T>::SIZE as usize).zip(&elements[begin..begin + len])
+            {
+                store(medium, offset, element);
+            }
+        })?;
+        // Release: partner of the Acquire in `commit_written`; the elements are written.
+        self.written.store(end, Ordering::Release);
+        self.tickets.store(ticket, Ordering::Release);
+        Ok((first, ticket))
+    }
+
+    /// Takes what runs are missing for `len` elements; all or none.
+    fn take_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
+        let end = Shape::<T>::runs(len);
+        let mut missing = end;
+        while missing > 0 && self.runs.get(Slot(missing - 1)).is_none() {
+            missing -= 1;
+        }
+        for run in (missing..end).map(Slot) {
+            let take = || self.runs.take(heap, run, Shape::<T>::run_len(run), |_| {});
+            let mut taken = take();
+            if matches!(&taken, Err(error) if error.is_full()) {
+                // Memory of runs that were truncated may wait for its readers.
+                heap.relieve();
+                taken = take();
+            }
+            if let Err(error) = taken {
+                (missing..run.0).for_each(|run| self.runs.free(heap, Slot(run)));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits everything that was written, by whatever thread.
+    fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
+        // Acquire: partner of the Release in `write`. The elements of these tickets are among those of `end`.
+        let tickets = self.tickets.load(Ordering::Acquire);
+        let end = self.written.load(Ordering::Acquire);
+        if end > committed.len {
+            let medium = heap.medium();
+            self.pieces(heap, committed.len, end, |_, offset, count| {
+                // Flush: fenced here or in `commit`, before anybody learns of the elements.
+                medium.flush(offset, count * Shape::<T>::SIZE);
+            })?;
+            let is_summed = (end - committed.len) * Shape::<T>::SIZE <= SUMMED_MAX;
+            if !is_summed {
+                // Fence: elements that no checksum covers, before a record counts them.
+                medium.fence();
+            }
+            let from = if is_summed { committed.len } else { end };
+            self.commit(heap, committed, end, from)?;
+        }
+        // Relaxed: under the lock.
+        self.tickets_done.store(tickets, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Commits a length, and everything that was flushed before. `from` is the first element that may not be durable yet.
+    pub(super) fn commit<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        committed: &mut Committed,
+        len: u64,
+        from: u64,
+    ) -> Result<()> {
+        let medium = heap.medium();
+        let number = committed.number + 1;
+        let mut record = Record { number, words: [0; 6] };
+        record.words[LEN] = len;
+        record.words[FROM] = from;
+        record.words[SUM] = self.sum(heap, from, len)?;
+        self.pair().store(medium, record);
+        // Flush: fenced below.
+        medium.flush(self.pair().line(number), LINE_LEN);
+        self.flush_changed(medium, committed);
+        // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
+        medium.fence();
+        heap.verify()?;
+        *committed = Committed {
+            number,
+            len,
+            from,
+            change: committed.change,
+            unflushed: None,
+            is_sealed: false,
+        };
+        // Release: partner of the Acquire in `len`.
+        self.len.store(len, Ordering::Release);
+        Ok(())
+    }
+
+    /// Flushes the element that was changed last.
+    fn flush_changed<M: Medium>(&self, medium: &M, committed: &Committed) {
+        if let Some(offset) = committed.unflushed {
+            // Flush: fenced by the caller, before the change in the header is void.
+            medium.flush(offset, Shape::<T>::SIZE);
+        }
+    }
+
+    /// Checksum of elements.
+    pub(super) fn sum<M: Medium>(&self, heap: &Heap<M>, from: u64, to: u64) -> Result<u64> {
+        let medium = heap.medium();
+        let mut piece = [0; PIECE_LEN];
+        let len = to.saturating_sub(from) * Shape::<T>::SIZE;
+        if len <= Shape::<T>::SIZE.min(PIECE_LEN as u64) {
+            let bytes = &mut piece[..len as usize];
+            self.pieces(heap, from, to, |_, offset, _| medium.read(offset, bytes))?;
+            return Ok(xxh3_64_with_seed(bytes, self.seed));
+        }
+        let mut sum = Xxh3::with_seed(self.seed);
+        self.pieces(heap, from, to, |_, offset, count| {
+            let end = offset + count * Shape::<T>::SIZE;
+            for offset in (offset..end).step_by(PIECE_LEN) {
+                let bytes = &mut piece[..(end - offset).min(PIECE_LEN as u64) as usize];
+                medium.read(offset, bytes);
+                sum.update(bytes);
+            }
+        })?;
+        Ok(sum.digest())
+    }
+
+    /// Replaces an element, as a whole; false when the vector is not so long.
+    ///
+    /// Fences: 1, and another one if the element was new with the last record.
+    pub(crate) fn set<M: Medium>(&self, heap: &Heap<M>, index: u64, value: &T) -> Result<bool> {
+        const {
+            assert!(
+                Shape::<T>::SIZE <= CHANGED_MAX,
+                "an element that changes has 224 bytes at most"
+            )
+        };
+        let medium = heap.medium();
+        let mut committed = lock_patiently(&self.committed, medium);
+        if index >= committed.len {
+            return Ok(false);
+        }
+        let (offset, _) = self.offset(index).ok_or_else(|| self.no_run(heap, index))?;
+        if index >= committed.from {
+            // Its bytes are part of a checksum, which is not to be looked at any more.
+            let len = committed.len;
+            self.commit(heap, &mut committed, len, len)?;
+        }
+        let number = committed.change + 1;
+        let at = self.change_at(number);
+        medium.store(at, number);
+        medium.store(at + CHANGE_RECORD, committed.number);
+        medium.store(at + CHANGE_INDEX, index);
+        store(medium, at + CHANGE_VALUE, value);
+        medium.store(at + CHANGE_SUM, self.change_sum(number, committed.number, index, value));
+        // Flush: fenced below.
+        medium.flush(at, CHANGE_VALUE + Shape::<T>::SIZE);
+        self.flush_changed(medium, &committed);
+        // Fence: the change can be made again, whatever becomes of the element; the change before it is in its element.
+        medium.fence();
+        heap.verify()?;
+        // Relaxed: changed under the lock.
+        let changes = self.changes.load(Ordering::Relaxed);
+        // Relaxed: the stores to the element release it; partner of the loads in `stable_many`.
+        self.changes.store(changes + 1, Ordering::Relaxed);
+        store(medium, offset, value);
+        // Release: the element is whole again.
+        self.changes.store(changes + 2, Ordering::Release);
+        committed.change = number;
+        committed.unflushed = Some(offset);
+        committed.is_sealed = false;
+        Ok(true)
+    }
+
+    /// Where a change is written down.
+    pub(super) fn change_at(&self, number: u64) -> u64 {
+        self.header + CHANGES + number % 2 * CHANGE_LEN
+    }
+
+    pub(super) fn change_sum(&self, number: u64, record: u64, index: u64, value: &T) -> u64 {
+        let words = [number, record, index].map(u64::to_le_bytes);
+        let seed = xxh3_64_with_seed(words.as_flattened(), self.seed);
+        xxh3_64_with_seed(bytes_of(value), seed)
+    }
+
+    /// Removes the elements from `len` on, and frees the runs that then hold none. One fence, and some for each run.
+    pub(crate) fn truncate<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
+        let medium = heap.medium();
+        let _reserving = lock_patiently(&self.reserving, medium);
+        let mut committed = lock_patiently(&self.committed, medium);
+        self.commit_written(heap, &mut committed)?;
+        if len >= committed.len {
+            return Ok(());
+        }
+        self.commit(heap, &mut committed, len, len)?;
+        // Release: whoever finds something else where an element was finds this, too.
+        self.changes.fetch_add(2, Ordering::Release);
+        // Relaxed: changed under the lock.
+        self.written.store(len, Ordering::Relaxed);
+        self.free_runs(heap, len);
+        Ok(heap.verify()?)
+    }
+
+    /// Frees the runs behind `len` elements.
+    pub(super) fn free_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) {
+        let unused =
+            self.runs.slots().map(|(run, _)| run).filter(|run| run.0 >= Shape::<T>::runs(len));
+        let unused: Vec<Slot> = unused.collect();
+        unused.into_iter().rev().for_each(|run| self.runs.free(heap, run));
+    }
+
+    /// Has both records say the same, with nothing for a checksum to cover, so that whatever becomes of one of them is
+    /// noticed or made good.
+    pub(crate) fn seal<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
+        let mut committed = lock_patiently(&self.committed, heap.medium());
+        if !committed.is_sealed {
+            let len = committed.len;
+            self.commit(heap, &mut committed, len, len)?;
+            self.commit(heap, &mut committed, len, len)?;
+            committed.is_sealed = true;
+        }
+        Ok(())
+    }
+}
+
+/// Stores an element, word by word.
+#[inline(always)]
+pub(super) fn store<M: Medium, T: Persistent>(medium: &M, offset: u64, value: &T) {
+    let words = bytes_of(value).as_chunks::<8>().0;
+    for (offset, word) in (offset..).step_by(WORD_LEN as usize).zip(words) {
+        medium.store(offset, u64::from_ne_bytes(*word));
+    }
+}
