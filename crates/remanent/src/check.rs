@@ -10,10 +10,10 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::RootInfo;
 use remanent_pmem::pool::check::CheckReport;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Persistent, Pool};
-use remanent_structures::batch_list::{BatchList, List, Log, Variant};
+use remanent_structures::batch_list::{self, BatchList, List, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    AppendVector, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Map,
+    AppendVector, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Log, Map,
     OrderedKey, Stored, Vector,
 };
 
@@ -183,6 +183,9 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_blink_tree::<str, str>,
         check_blink_tree::<[u8], u64>,
         check_blink_tree::<[u8], [u8]>,
+        check_log::<[u8]>,
+        check_log::<str>,
+        check_log::<u64>,
         check_vector::<u64>,
         check_vector::<i64>,
         check_vector::<f64>,
@@ -191,7 +194,7 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_plain_file,
         check_list::<FlushAlways>,
         check_list::<Append>,
-        check_list::<Log>,
+        check_list::<batch_list::Log>,
         check_list::<Table>,
     ];
     checkers.iter().find_map(|checker| checker(pool, root))
@@ -242,6 +245,10 @@ fn check_vector<T: Persistent>(pool: &Pool, root: &RootInfo) -> Found {
             of_structure(vector.and_then(|vector| vector.check()))
         },
     )
+}
+
+fn check_log<V: Stored + ?Sized + 'static>(pool: &Pool, root: &RootInfo) -> Found {
+    of_structure(Log::<V>::open(pool, &root.name).and_then(|log| log.check()))
 }
 
 fn check_list<V: Variant>(pool: &Pool, root: &RootInfo) -> Found {

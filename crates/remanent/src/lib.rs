@@ -28,6 +28,7 @@
 //!   text.
 //! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
 //!   order is yours.
+//! - [`Log`] has records of any length, at positions that stay.
 //! - [`Vector`] and [`AppendVector`] are arrays that grow without moving.
 //! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
 //!   [`SharedTx`] do the same for any plain data, and [`TxValue`] is a value that is replaced.
@@ -50,6 +51,6 @@ pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
     AppendVector, BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key,
-    Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
+    Log, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
     TxValue, Vector, transactional,
 };

@@ -15,13 +15,13 @@ pub enum Error {
     /// The pool, its allocator or its medium.
     #[error(transparent)]
     Pool(#[from] remanent_pmem::Error),
-    /// A key or value is longer than an entry can hold.
+    /// A key, a value or a record is longer than an entry can hold.
     #[error(
         "{what} has {len} bytes, more than the {limit} an entry can hold; \
          split it over several entries"
     )]
     TooLong {
-        /// `key` or `value`.
+        /// `key`, `value` or `record`.
         what: &'static str,
         /// Its length in bytes.
         len: u64,
@@ -86,6 +86,15 @@ impl Error {
     /// Whether the pool had no room: nothing was changed, and removing entries helps.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Pool(error) if error.is_full())
+    }
+
+    /// The same while a root is opened, which the pool reports.
+    pub(crate) fn into_pool(self) -> remanent_pmem::Error {
+        match self {
+            Error::Pool(error) => error,
+            Error::Corrupt { offset, what, .. } => remanent_pmem::Error::Corrupt { offset, what },
+            error => remanent_pmem::Error::corrupt(0, error.to_string()),
+        }
     }
 
     /// Whether bytes of the structure are not what was written.

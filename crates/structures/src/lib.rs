@@ -6,6 +6,7 @@
 //! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches, after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
 //! - [`BlinkTree`]: an ordered map.
+//! - [`Log`]: records of any length, one behind the other.
 //! - [`Vector`] and [`AppendVector`]: arrays that grow without moving.
 //!
 //! [`papers`] has structures as their papers describe them, for comparisons.
@@ -25,6 +26,7 @@ mod error;
 pub mod hashmap;
 mod iterate;
 pub mod line_tx;
+pub mod log;
 mod map;
 mod options;
 mod ordered_map;
@@ -40,6 +42,7 @@ pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
 pub use hashmap::{HashMap, HashMultiMap};
 pub use line_tx::{SharedTx, Transactional, Tx, TxArray, TxValue};
+pub use log::Log;
 pub use map::{Change, Map};
 pub use options::MapOptions;
 pub use ordered_map::{OrderedMap, Range};
@@ -121,6 +124,8 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/hashmap/recover.rs", include_str!("hashmap/recover.rs")),
     ("src/line_tx/ops.rs", include_str!("line_tx/ops.rs")),
     ("src/line_tx/recover.rs", include_str!("line_tx/recover.rs")),
+    ("src/log/ops.rs", include_str!("log/ops.rs")),
+    ("src/log/recover.rs", include_str!("log/recover.rs")),
     ("src/papers/append_list.rs", include_str!("papers/append_list.rs")),
     ("src/papers/bptree/maintain.rs", include_str!("papers/bptree/maintain.rs")),
     ("src/papers/bptree/ops.rs", include_str!("papers/bptree/ops.rs")),

@@ -9,6 +9,7 @@ mod file;
 mod hashmap;
 mod heap;
 mod line_tx;
+mod log;
 mod multimap;
 mod nvramdisk;
 mod pool;
@@ -31,6 +32,7 @@ pub const SUBJECTS: &[Subject] = &[
     blink_tree::SUBJECT,
     bptree::SUBJECT,
     vector::SUBJECT,
+    log::SUBJECT,
     sorted_sets::SUBJECT,
     disk::SUBJECT,
     nvramdisk::SUBJECT,

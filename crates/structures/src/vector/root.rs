@@ -32,14 +32,14 @@ impl<T: Persistent, M: Medium, const CHANGES: bool> RootObject<M> for Root<T, M,
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        let core = Core::create(&heap, heap.header()).map_err(of_pool)?;
+        let core = Core::create(&heap, heap.header()).map_err(Error::into_pool)?;
         Ok(Root { core, heap })
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        let runs = Core::<T>::open_runs(&heap, heap.header()).map_err(of_pool)?;
+        let runs = Core::<T>::open_runs(&heap, heap.header()).map_err(Error::into_pool)?;
         heap.recover(|block: Block| Core::<T>::is_linked(&runs, heap.medium(), block))?;
-        let core = Core::open(&heap, heap.header(), runs).map_err(of_pool)?;
+        let core = Core::open(&heap, heap.header(), runs).map_err(Error::into_pool)?;
         Ok(Root { core, heap })
     }
 }
@@ -48,14 +48,5 @@ impl<T: Persistent, M: Medium, const CHANGES: bool> Drop for Root<T, M, CHANGES>
     fn drop(&mut self) {
         // What was acknowledged is durable without it; opening finds out by itself what is missing.
         let _ = self.core.seal(&self.heap);
-    }
-}
-
-/// An error while a root is opened, which the pool returns.
-fn of_pool(error: Error) -> PoolError {
-    match error {
-        Error::Pool(error) => error,
-        Error::Corrupt { offset, what, .. } => PoolError::Corrupt { offset, what },
-        error => PoolError::corrupt(0, error.to_string()),
     }
 }

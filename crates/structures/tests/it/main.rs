@@ -7,6 +7,7 @@ mod damage_ones;
 mod hashmap;
 mod in_memory;
 mod line_tx;
+mod log;
 mod papers;
 mod support;
 mod vector;

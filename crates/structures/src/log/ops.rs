@@ -1,0 +1,216 @@
+//! What changes a log.
+//!
+//! Records are written behind the end, where nobody looks, flushed and fenced; nothing else is. Recovery finds the end by
+//! their checksums, which also say to which position and to which opening of the log a record belongs: what lies behind
+//! the end is never taken for one.
+
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+
+use super::core::{Committed, Core};
+use super::layout::{CONTENT, CONTENT_MAX, DURABLE, FIRST, Head, SUM, TERM, record_len, slot};
+use crate::background::lock_patiently;
+use crate::pair::Record;
+use crate::segments::{SEGMENT_LEN, Slot};
+use crate::stored::Stored;
+use crate::{Error, Result};
+
+impl Core {
+    /// Adds records, all or none, and passes the position of each to `place`.
+    ///
+    /// Fences: 1, and some for each segment.
+    pub(crate) fn append<M: Medium, V: Stored + ?Sized>(
+        &self,
+        heap: &Heap<M>,
+        contents: &[&V],
+        place: impl FnMut(u64),
+    ) -> Result<()> {
+        let Some(end) = self.write(heap, contents, place)? else { return Ok(()) };
+        let mut committed = lock_patiently(&self.committed, heap.medium());
+        if committed.end < end { self.commit_written(heap, &mut committed) } else { Ok(()) }
+    }
+
+    /// Writes records where nobody looks yet, and returns where they end; `None` if there are none.
+    fn write<M: Medium, V: Stored + ?Sized>(
+        &self,
+        heap: &Heap<M>,
+        contents: &[&V],
+        mut place: impl FnMut(u64),
+    ) -> Result<Option<u64>> {
+        let mut len = 0;
+        for content in contents {
+            let content_len = content.stored_len();
+            if content_len > CONTENT_MAX {
+                return Err(Error::TooLong {
+                    what: "record",
+                    len: content_len,
+                    limit: CONTENT_MAX,
+                });
+            }
+            len += record_len(content_len);
+        }
+        let Some(last) = contents.len().checked_sub(1) else { return Ok(None) };
+        let _reserving = lock_patiently(&self.reserving, heap.medium());
+        // Relaxed: it changes under the lock.
+        let first = self.written.load(Ordering::Relaxed);
+        self.take_segments(heap, first, first + len)?;
+        let mut at = first;
+        for (index, content) in contents.iter().enumerate() {
+            place(at);
+            at = content.with_bytes(|bytes| self.write_record(heap, at, bytes, index < last))?;
+        }
+        // Release: partner of the Acquire in `commit_written`; the records are written.
+        self.written.store(at, Ordering::Release);
+        Ok(Some(at))
+    }
+
+    /// Takes what segments are missing for a range of positions; all or none.
+    fn take_segments<M: Medium>(&self, heap: &Heap<M>, from: u64, to: u64) -> Result<()> {
+        let end = slot(to - 1).0 + 1;
+        let missing = (slot(from).0..end).find(|&number| self.segments.get(Slot(number)).is_none());
+        let missing = missing.unwrap_or(end);
+        for number in missing..end {
+            let take = || self.segments.take(heap, Slot(number), SEGMENT_LEN, |_| {});
+            let mut taken = take();
+            if matches!(&taken, Err(error) if error.is_full()) {
+                // Memory of segments that were truncated may wait for its readers.
+                heap.relieve();
+                taken = take();
+            }
+            if let Err(error) = taken {
+                (missing..number).for_each(|number| self.segments.free(heap, Slot(number)));
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a record, and returns where it ends.
+    fn write_record<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        at: u64,
+        content: &[u8],
+        more: bool,
+    ) -> Result<u64> {
+        let medium = heap.medium();
+        let head = Head { len: content.len() as u64, term: self.term, more };
+        let end = at + head.record_len();
+        let store = |position: u64, word: u64| {
+            let offset = self.offset(position).ok_or_else(|| self.no_record(heap, position))?;
+            medium.store(offset, word);
+            Ok::<_, Error>(())
+        };
+        store(at, head.to_word())?;
+        store(at + SUM, self.sum(at, head, content))?;
+        if !content.len().is_multiple_of(WORD_LEN as usize) {
+            // The content leaves a part of its last word as it is.
+            store(end - 2 * WORD_LEN, 0)?;
+        }
+        let mut rest = content;
+        let from = at + CONTENT;
+        let is_there = self.pieces(from, from + head.len, |offset, len| {
+            let (piece, others) = rest.split_at(len as usize);
+            medium.write(offset, piece);
+            rest = others;
+        });
+        debug_assert!(is_there, "the segments were taken");
+        store(end - WORD_LEN, head.record_len())?;
+        Ok(end)
+    }
+
+    /// Commits everything that was written, by whatever thread.
+    fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
+        let medium = heap.medium();
+        // Acquire: partner of the Release in `write`.
+        let end = self.written.load(Ordering::Acquire);
+        let is_there = self.pieces(committed.end, end, |offset, len| {
+            // Flush: fenced below.
+            medium.flush(offset, len);
+        });
+        debug_assert!(is_there, "the segments were taken");
+        // Fence: the records, before anybody learns of them; partner of the checksums that `recover.rs` looks at.
+        medium.fence();
+        heap.verify()?;
+        committed.end = end;
+        committed.is_sealed = false;
+        // SeqCst: as `Arrivals` needs it; and partner of the load in `end`.
+        self.end.store(end, Ordering::SeqCst);
+        self.arrivals.announce();
+        if slot(end) != slot(committed.noted) {
+            // Recovery is not to look at more than a segment.
+            self.note(heap, committed, self.first())?;
+        }
+        Ok(())
+    }
+
+    /// Makes durable where the log begins, and that everything up to its end is.
+    fn note<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed, first: u64) -> Result<()> {
+        let medium = heap.medium();
+        let number = committed.number + 1;
+        let mut record = Record { number, words: [0; 6] };
+        record.words[DURABLE] = committed.end;
+        record.words[TERM] = self.term;
+        record.words[FIRST] = first;
+        self.pair().store(medium, record);
+        // Flush and fence: the record before is not needed any more, and neither is what lies before `first`.
+        medium.persist(self.pair().line(number), LINE_LEN);
+        heap.verify()?;
+        committed.number = number;
+        committed.noted = committed.end;
+        committed.is_sealed = false;
+        Ok(())
+    }
+
+    /// Removes the records before a position, and frees the segments that then hold none. One fence, and some for each
+    /// segment.
+    pub(crate) fn truncate_front<M: Medium>(&self, heap: &Heap<M>, first: u64) -> Result<()> {
+        let medium = heap.medium();
+        let _reserving = lock_patiently(&self.reserving, medium);
+        let mut committed = lock_patiently(&self.committed, medium);
+        if first <= self.first() {
+            return Ok(());
+        }
+        let is_begin = first == committed.end
+            || self.with_record(medium, first, committed.end, |_, _| ()).is_some();
+        heap.verify()?;
+        if !is_begin {
+            return Err(self.no_record(heap, first));
+        }
+        self.note(heap, &mut committed, first)?;
+        // Release: whoever finds something else where a record was finds this, too. Partner of the load in `first`.
+        self.first.store(first, Ordering::Release);
+        self.free_segments(heap, first, committed.end);
+        Ok(heap.verify()?)
+    }
+
+    /// Frees the segments that hold no position of a range, nor its end.
+    pub(super) fn free_segments<M: Medium>(&self, heap: &Heap<M>, first: u64, end: u64) {
+        // Relaxed: it changes under the lock, or nobody else has the log yet.
+        let end = end.max(self.written.load(Ordering::Relaxed));
+        let used = slot(first)..=slot(end);
+        let slots = self.segments.slots().map(|(number, _)| number);
+        let unused: Vec<Slot> = slots.filter(|number| !used.contains(number)).collect();
+        unused.into_iter().for_each(|number| self.segments.free(heap, number));
+    }
+
+    /// Has both records of the state say the same, and all, so that whatever becomes of one of them is made good, and what
+    /// becomes of the last records is noticed.
+    pub(crate) fn seal<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
+        let mut committed = lock_patiently(&self.committed, heap.medium());
+        if !committed.is_sealed {
+            self.note(heap, &mut committed, self.first())?;
+            self.note(heap, &mut committed, self.first())?;
+            committed.is_sealed = true;
+        }
+        Ok(())
+    }
+}
+
+/// More openings than a record can tell apart.
+#[cold]
+pub(super) fn too_many_openings(term: u64) -> Error {
+    Error::Pool(PoolError::TooLarge { needed: term, limit: super::layout::TERM_MAX })
+}

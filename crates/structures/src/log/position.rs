@@ -1,0 +1,27 @@
+//! Places in a log.
+
+use std::fmt;
+
+/// The place of a record in a log, or the end of it. Stays the same whatever is truncated.
+///
+/// Positions ascend in the order of the records. As a number, one can be kept outside of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub(super) u64);
+
+impl Position {
+    /// The position as a number: how many bytes the records before it have taken.
+    pub const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The position of that number.
+    pub const fn from_u64(number: u64) -> Self {
+        Position(number)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,4 @@
+mod basic;
+mod damage;
+mod fences;
+mod threads;
