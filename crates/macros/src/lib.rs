@@ -10,6 +10,7 @@ use syn::{DeriveInput, parse_macro_input};
 
 mod crate_path;
 mod persistent;
+mod stored;
 mod transactional;
 
 /// Implements `Persistent` for a struct of plain data, or says why the struct cannot live in a
@@ -22,6 +23,28 @@ mod transactional;
 pub fn derive_persistent(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     persistent::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `Stored`, and `Part`, for a struct, or for an enum whose variants have no fields.
+///
+/// All fields must be parts: integers, floats, `bool`, `char`, `String`, `Vec<u8>`, arrays, `Option` and tuples of parts,
+/// and types with this derive. The type must be `Clone`.
+#[proc_macro_derive(Stored)]
+pub fn derive_stored(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    stored::expand_stored(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Implements `Key` for a type with `#[derive(Stored)]`.
+#[proc_macro_derive(Key)]
+pub fn derive_key(input: TokenStream) -> TokenStream {
+    stored::expand_key(&parse_macro_input!(input as DeriveInput)).into()
+}
+
+/// Implements `OrderedKey` for a type with `#[derive(Stored, Key)]`. The order is that of the derived `Ord`.
+#[proc_macro_derive(OrderedKey)]
+pub fn derive_ordered_key(input: TokenStream) -> TokenStream {
+    stored::expand_ordered_key(&parse_macro_input!(input as DeriveInput)).into()
 }
 
 /// Turns a struct of plain data into an object in a pool, and each of its methods with `&mut self`

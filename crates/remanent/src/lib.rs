@@ -23,9 +23,9 @@
 //!   structures under names.
 //! - [`Options::create_in_memory`] makes a pool in plain memory, without a file, a flush or a fence: for indexes that are rebuilt,
 //!   and for tests.
-//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Maps that
-//!   are to survive take their keys and values as plain data: integers, byte arrays, byte strings,
-//!   text.
+//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Keys and
+//!   values are integers, text, bytes, tuples, and structs of these with `#[derive(Stored)]` ([`Stored`], [`Key`],
+//!   [`OrderedKey`]).
 //! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
 //!   order is yours.
 //! - [`Log`] has records of any length, at positions that stay.

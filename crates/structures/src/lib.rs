@@ -77,15 +77,17 @@ pub use ordered_map::{OrderedMap, Range};
 /// What follows is said of the macro itself.
 ///
 pub use remanent_macros::transactional;
-pub use stored::{Key, OrderedKey, Stored};
+pub use remanent_macros::{Key, OrderedKey, Stored};
+pub use stored::{Key, OrderedKey, Part, PartWriter, Stored};
 pub use vector::{AppendVector, Vector};
 
-/// What the expansion of [`transactional`] names.
+/// What the expansions of [`transactional`] and of the derives name.
 #[doc(hidden)]
 pub mod __private {
     pub use remanent_pmem::*;
 
     pub use crate::line_tx::{SharedTx, Transactional, Tx, require_fits, require_line};
+    pub use crate::stored::private::*;
     pub use crate::{Error, Result};
 
     /// Ends a method of a trait, which has no other way to say that the medium met a fault.

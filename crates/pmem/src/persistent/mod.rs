@@ -16,7 +16,7 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 /// Plain data that may be stored in a pool: every bit pattern is a value, and no byte is padding.
 ///
 /// Use the derive of the same name, on a `#[repr(C)]` struct of integers, floats, arrays,
-/// [`Off`](crate::Off) and structs that are themselves `Persistent`:
+/// [`Off`] and structs that are themselves `Persistent`:
 ///
 /// ```
 /// use remanent_pmem::{Off, Persistent};

@@ -9,5 +9,6 @@ mod in_memory;
 mod line_tx;
 mod log;
 mod papers;
+mod stored;
 mod support;
 mod vector;

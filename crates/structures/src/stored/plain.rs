@@ -1,64 +1,8 @@
-//! What can be a key or a value.
+//! Integers, byte arrays, byte slices and strings.
 
 use remanent_pmem::Medium;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// A type that is stored as bytes: integers, byte arrays, byte slices, strings.
-///
-/// Integers are little-endian. What comes back from the medium is checked: a `str` that is not UTF-8 any
-/// more is replaced by the empty string, which only damage can bring about.
-pub trait Stored: ToOwned {
-    /// Name that a root's type is made of.
-    fn type_name() -> String;
-
-    /// Length in bytes, when all values have the same.
-    const LEN: Option<u32>;
-
-    /// Passes the stored form to `use_bytes`.
-    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
-
-    /// Passes the value that `bytes` stand for to `use_value`.
-    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R;
-
-    /// Length of the stored form in bytes.
-    fn stored_len(&self) -> u64 {
-        self.with_bytes(|bytes| bytes.len() as u64)
-    }
-}
-
-/// A [`Stored`] type that can be hashed and compared where it lies.
-pub trait Key: Stored {
-    /// Binary logarithm of the number of buckets in a map's first segment. Part of the format: it may
-    /// not change. The default fills a chunk; tests set less, to see a map of few entries grow.
-    #[doc(hidden)]
-    const BUCKET_BITS: u32 = 13;
-
-    /// A hash of 64 well-mixed bits. Part of the format: it may not change.
-    fn hash(&self, seed: u64) -> u64 {
-        self.with_bytes(|bytes| xxh3_64_with_seed(bytes, seed))
-    }
-
-    /// Whether the key stored at `offset`, of this key's length, is this one.
-    fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
-        self.with_bytes(|bytes| medium.equals(offset, bytes))
-    }
-}
-
-/// A [`Key`] that has an order, and a form in bytes that has the same order.
-///
-/// Integers are ordered as numbers, everything else byte by byte.
-pub trait OrderedKey: Key {
-    /// Entries that a node of a tree has at most. Part of the format: it may not change. Tests set less than the
-    /// default, which is more than any node has room for, to see a tree of few entries grow.
-    #[doc(hidden)]
-    const NODE_ENTRIES_MAX: usize = usize::MAX;
-
-    /// Passes the ordered form to `use_bytes`. It has the length of the stored form.
-    fn with_ordered<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
-
-    /// Passes the key whose ordered form is `bytes` to `use_key`.
-    fn from_ordered<R>(bytes: &[u8], use_key: impl FnOnce(&Self) -> R) -> R;
-}
+use super::{Key, OrderedKey, Stored};
 
 /// A bijective mix of 64 bits (the finalizer of SplitMix64).
 #[inline(always)]
