@@ -2,7 +2,7 @@
 
 /// A range of pool memory that was published and will not change while it is viewed.
 ///
-/// [`Medium::view`] hands out slices into such ranges, so making one is a promise.
+/// [`Medium::view`](super::Medium::view) hands out slices into such ranges, so making one is a promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Frozen {
     offset: u64,

@@ -1,9 +1,9 @@
 //! The one way to touch pool memory.
 //!
 //! Every load, store, flush and fence of Remanent goes through [`Medium`], by pool offset. The same
-//! structure code therefore runs on real memory ([`Mapped`](crate::Mapped), where each call is the
+//! structure code therefore runs on real memory ([`Mapped`], where each call is the
 //! bare instruction), on memory with the latency of another technology
-//! ([`Emulated`](crate::Emulated)), and on the crash simulator's medium.
+//! ([`Emulated`]), and on the crash simulator's medium.
 //!
 //! The rules a medium obeys are the numbered assumptions of `docs/model.md`.
 

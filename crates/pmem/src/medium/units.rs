@@ -2,7 +2,7 @@
 
 /// Bytes that a crash tears at the finest: an aligned word of 8 bytes is written whole or not at all.
 pub const WORD_LEN: u64 = 8;
-/// Bytes of a cache line, the unit of [`Medium::flush`].
+/// Bytes of a cache line, the unit of [`Medium::flush`](super::Medium::flush).
 pub const LINE_LEN: u64 = 64;
 /// Bytes of a page, the unit of `msync`.
 pub const PAGE_LEN: u64 = 4096;
