@@ -1,7 +1,7 @@
 //! `remanent-blockdev`: a transactional block device in persistent memory.
 //!
 //! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every write, of any length, is
-//! whole or was not, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
+//! atomic, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
 //! *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks and a journal of the mapping table, and past
 //! it: one fence for up to 64 blocks and two for any number, writers in parallel, checksums of all data and metadata, thin
 //! provisioning, trim, snapshots, another size, and an opening that takes the same time for any disk.

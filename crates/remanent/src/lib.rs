@@ -19,20 +19,89 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds
-//!   structures under names.
-//! - [`Options::create_in_memory`] makes a pool in plain memory, without a file, a flush or a fence: for indexes that are rebuilt,
-//!   and for tests.
-//! - [`HashMap`] and [`HashMultiMap`] are shared by any number of threads, without locks. Keys and
-//!   values are integers, text, bytes, tuples, and structs of these with `#[derive(Stored)]` ([`Stored`], [`Key`],
-//!   [`OrderedKey`]).
-//! - [`BatchMap`] acknowledges writes at once and makes them safe in batches; [`batch_list`] does so for a list whose
-//!   order is yours.
-//! - [`Log`] has records of any length, at positions that stay.
-//! - [`Vector`] and [`AppendVector`] are arrays that grow without moving.
-//! - [`transactional`] makes each method of a small struct one atomic, durable transaction; [`Tx`] and
-//!   [`SharedTx`] do the same for any plain data, and [`TxValue`] is a value that is replaced.
-//! - [`Disk`] is a block device: writes and transactions of any number of blocks are whole or were not.
+//! # Which structure
+//!
+//! | structure | use it for |
+//! |---|---|
+//! | [`HashMap`] | entries that are looked up by key; any number of threads, without locks |
+//! | [`HashMultiMap`] | an index: several values for one key |
+//! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
+//! | [`BatchMap`] | many writes whose durability may lag by some milliseconds, within a bound that you set |
+//! | [`Vector`], [`AppendVector`] | elements of one size by their index |
+//! | [`Log`] | records in the order of their arrival, which are dropped from the front |
+//! | [`Tx`], [`SharedTx`], [`transactional`] | a small struct, each of whose methods is one atomic step |
+//! | [`TxValue`] | one value of any length that is replaced as a whole |
+//! | [`batch_list`] | a list in an order of yours, made durable in batches |
+//! | [`Disk`] | blocks, for programs that want a device: writes and transactions of any number of blocks are atomic |
+//!
+//! [`papers`] has the structures of our papers as they are described there: for comparison, not for use.
+//!
+//! # Keys and values
+//!
+//! Integers, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see [`Stored`], [`Key`] and [`OrderedKey`].
+//!
+//! # An index that follows a map
+//!
+//! A call on one structure is one atomic step; calls on two are two. So write the index
+//! first and remove from it last: then each entry of the map is in the index, whatever crash comes, and what leads nowhere in
+//! the index is passed over and removed:
+//!
+//! ```
+//! use remanent::{BlinkTree, Change, HashMap, Map, OrderedMap, Pool, Result, Stored};
+//!
+//! #[derive(Clone, Stored)]
+//! struct Session {
+//!     user: u64,
+//!     expires_unix_s: u64,
+//! }
+//!
+//! struct Sessions {
+//!     by_token: HashMap<str, Session>,
+//!     /// What expires when; may have entries whose session is gone, or expires later.
+//!     by_expiry: BlinkTree<(u64, String), ()>,
+//! }
+//!
+//! impl Sessions {
+//!     fn start(&self, token: &str, session: &Session) -> Result<()> {
+//!         // The index first: a crash in between leaves an entry that leads nowhere, which `expire` removes. The other
+//!         // way round it would leave a session that never expires.
+//!         self.by_expiry.put(&(session.expires_unix_s, token.to_owned()), &())?;
+//!         self.by_token.put(token, session)?;
+//!         Ok(())
+//!     }
+//!
+//!     fn expire(&self, now_unix_s: u64) -> Result<()> {
+//!         for entry in self.by_expiry.range(..(now_unix_s, String::new())) {
+//!             let (key, ()) = entry?;
+//!             // One step: another thread may prolong the session at this moment.
+//!             self.by_token.modify(&key.1, |session| match session {
+//!                 Some(session) if session.expires_unix_s <= now_unix_s => (Change::<Session>::Remove, ()),
+//!                 _ => (Change::Keep, ()),
+//!             })?;
+//!             self.by_expiry.discard(&key)?;
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let pool = Pool::options().create(directory.path().join("sessions.pool"))?;
+//! let sessions = Sessions {
+//!     by_token: HashMap::open_or_create(&pool, "sessions")?,
+//!     by_expiry: BlinkTree::open_or_create(&pool, "sessions by expiry")?,
+//! };
+//! sessions.start("a", &Session { user: 1, expires_unix_s: 100 })?;
+//! sessions.start("b", &Session { user: 2, expires_unix_s: 200 })?;
+//! sessions.expire(150)?;
+//! assert!(sessions.by_token.get("a")?.is_none());
+//! assert_eq!(sessions.by_token.get("b")?.map(|session| session.user), Some(2));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Beside the structures
+//!
+//! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds structures under names.
+//!   [`Options::create_in_memory`] makes one without a file, a flush or a fence: for indexes that are rebuilt, and for tests.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!

@@ -1,6 +1,6 @@
 //! A database in a pool: a disk as large as the database.
 //!
-//! Each write is whole or was not. It is durable when it returns, if a journal or a log can take it back. What is written
+//! Each write is atomic. It is durable when it returns, if a journal or a log can take it back. What is written
 //! while neither says what was there is kept back, and happens as one transaction of the disk when SQLite would sync. So does
 //! a batch, with which SQLite commits without a journal if it was built for that.
 

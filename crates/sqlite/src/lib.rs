@@ -48,7 +48,7 @@
 //!
 //! # What SQLite is told
 //!
-//! A write to a disk is whole or was not, at any length (`SQLITE_IOCAP_ATOMIC` and those of all sizes), and so are writes
+//! A write to a disk is atomic, at any length (`SQLITE_IOCAP_ATOMIC` and those of all sizes), and so are writes
 //! between `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE` and `COMMIT_ATOMIC_WRITE`, growth among them (`SQLITE_IOCAP_BATCH_ATOMIC`). A SQLite
 //! that is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE` then commits without a journal, unless its mode is WAL. What SQLite
 //! writes while neither a journal nor a log says what was there is kept back until it would sync, and happens as one. Nothing

@@ -36,7 +36,7 @@ pub use self::check::CheckScope;
 pub use self::layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
 pub use self::snapshot::SNAPSHOT_NAME_LEN;
 
-/// A block device in a pool, every change of which is whole or was not.
+/// A block device in a pool, every change of which is atomic.
 ///
 /// ```
 /// use remanent_blockdev::Disk;

@@ -155,7 +155,7 @@ pub struct Recovered {
 
 /// The block device of the nvramdisk paper, in a pool.
 ///
-/// A write of one block is whole or was not, and durable when it returns; a longer one is such a write for each block, one
+/// A write of one block is atomic, and durable when it returns; a longer one is such a write for each block, one
 /// after the other. See [the module](self) for how, and [`Disk`](crate::Disk) for what to use.
 ///
 /// ```
@@ -240,7 +240,7 @@ impl<M: Medium> Nvramdisk<M> {
         self.device.read(offset, bytes)
     }
 
-    /// Writes any range, block after block: each is whole or was not, and all are durable when this returns. What a
+    /// Writes any range, block after block: each is atomic, and all are durable when this returns. What a
     /// request has of a block only in part is written with the rest of that block.
     ///
     /// # Errors
