@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::command::{Verb, table};
-
 /// All clients that are connected, in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
@@ -103,14 +101,14 @@ pub(crate) struct Record {
     /// that begins.
     is_closing: AtomicBool,
     told_to_close: Notify,
-    /// What it did last, as a number of a [`Verb`]; none before its first command.
-    last_verb: AtomicU8,
+    /// Number of the command that it called last, or [`NO_COMMAND`].
+    last_command: AtomicU8,
     /// Bytes that it takes of the clients' memory.
     memory_len: AtomicU64,
     /// Milliseconds after `connected`, and 1, since when it takes some without getting on; 0 where
     /// it takes none.
     memory_since_ms: AtomicU64,
-    about: Mutex<About>,
+    labels: Mutex<Labels>,
 }
 
 /// Bytes in the buffers of a client.
@@ -126,12 +124,12 @@ pub(crate) struct Buffers {
     pub(crate) reply_len: AtomicU64,
 }
 
-/// Marks a client that has done nothing yet.
-const NOTHING: u8 = u8::MAX;
+/// Marks a client that has called no command yet.
+const NO_COMMAND: u8 = u8::MAX;
 
-/// What a client said of itself, and did last.
+/// How a client named itself.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct About {
+pub(crate) struct Labels {
     pub(crate) name: String,
     pub(crate) library: String,
     pub(crate) library_version: String,
@@ -152,21 +150,27 @@ impl Record {
             buffers: Buffers::default(),
             is_closing: AtomicBool::new(false),
             told_to_close: Notify::new(),
-            last_verb: AtomicU8::new(NOTHING),
+            last_command: AtomicU8::new(NO_COMMAND),
             memory_len: AtomicU64::new(0),
             memory_since_ms: AtomicU64::new(0),
-            about: Mutex::default(),
+            labels: Mutex::default(),
         }
     }
 
-    fn age_ms(&self) -> u64 {
+    /// Milliseconds since the client connected.
+    pub(crate) fn age_ms(&self) -> u64 {
         self.connected.elapsed().as_millis() as u64
     }
 
-    /// Says what the client does.
-    pub(crate) fn set_doing(&self, verb: Verb) {
+    /// Notes the number of the command that the client calls.
+    pub(crate) fn set_last_command(&self, number: u8) {
         // Relaxed, here and below: what people see of a client may be a moment old.
-        self.last_verb.store(verb as u8, Ordering::Relaxed);
+        self.last_command.store(number, Ordering::Relaxed);
+    }
+
+    /// Number of the command that the client called last; `None` before its first one.
+    pub(crate) fn last_command(&self) -> Option<u8> {
+        Some(self.last_command.load(Ordering::Relaxed)).filter(|number| *number != NO_COMMAND)
     }
 
     /// Says how much of the clients' memory the client takes now.
@@ -216,43 +220,8 @@ impl Record {
         Some(Duration::from_millis(self.age_ms().saturating_sub(since_ms)))
     }
 
-    pub(crate) fn about(&self) -> MutexGuard<'_, About> {
-        self.about.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The client's line in `CLIENT LIST`.
-    pub(crate) fn line(&self) -> String {
-        let about = self.about().clone();
-        // Relaxed: as in `set_doing`.
-        let number = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let age_ms = self.age_ms();
-        let idle_ms = age_ms.saturating_sub(number(&self.last_active_ms));
-        let (flags, multi) = match self.is_in_transaction.load(Ordering::Relaxed) {
-            true => ("x", 0),
-            false => ("N", -1),
-        };
-        let (query_len, query_free) =
-            (number(&self.buffers.query_len), number(&self.buffers.query_free));
-        let reply_capacity = number(&self.buffers.reply_capacity);
-        format!(
-            "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
-             ssub=0 multi={multi} qbuf={query_len} qbuf-free={query_free} argv-mem=0 multi-mem=0 \
-             rbs={reply_capacity} rbp={reply_capacity} obl={} oll=0 omem=0 tot-mem={} events=r \
-             cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
-            self.id,
-            self.address,
-            self.local,
-            self.descriptor.load(Ordering::Relaxed),
-            about.name,
-            age_ms / 1000,
-            idle_ms / 1000,
-            number(&self.buffers.reply_len),
-            query_len + query_free + reply_capacity,
-            table::name_of(self.last_verb.load(Ordering::Relaxed)).unwrap_or("NULL"),
-            self.protocol.load(Ordering::Relaxed),
-            about.library,
-            about.library_version,
-        )
+    pub(crate) fn labels(&self) -> MutexGuard<'_, Labels> {
+        self.labels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,15 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::command::Verb;
-
 /// Kinds of errors that are counted apart; there are fewer.
 const ERROR_CODES_MAX: usize = 128;
 
 /// Counts of all clients.
 #[derive(Debug)]
 pub(crate) struct Statistics {
-    commands: [Counters; Verb::COUNT],
+    /// By the number of the command.
+    commands: Box<[Counters]>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -43,14 +42,14 @@ impl Default for Statistics {
         let zero = || AtomicU64::new(0);
         let counters =
             |_| Counters { calls: zero(), duration_ns: zero(), rejected: zero(), failed: zero() };
-        Statistics { commands: std::array::from_fn(counters), errors: Mutex::default() }
+        Statistics { commands: (0..=u8::MAX).map(counters).collect(), errors: Mutex::default() }
     }
 }
 
 impl Statistics {
     /// What was counted of a command.
-    pub(crate) fn of(&self, verb: Verb) -> CommandCount {
-        let counters = &self.commands[verb as usize];
+    pub(crate) fn of(&self, command: u8) -> CommandCount {
+        let counters = &self.commands[usize::from(command)];
         // Relaxed, here and below: counts for people.
         CommandCount {
             calls: counters.calls.load(Ordering::Relaxed),
@@ -60,8 +59,8 @@ impl Statistics {
         }
     }
 
-    fn add(&self, verb: Verb, count: CommandCount) {
-        let counters = &self.commands[verb as usize];
+    fn add(&self, command: u8, count: CommandCount) {
+        let counters = &self.commands[usize::from(command)];
         let pairs = [
             (&counters.calls, count.calls),
             (&counters.duration_ns, count.duration_ns),
@@ -103,7 +102,8 @@ impl Statistics {
 /// What one connection has counted and not reported yet: of one command, since most requests are like the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    verb: Option<Verb>,
+    /// Its number.
+    command: Option<u8>,
     count: CommandCount,
 }
 
@@ -119,14 +119,14 @@ impl Tally {
     /// Counts a call, and reports what was counted of other commands.
     pub(crate) fn add(
         &mut self,
-        verb: Verb,
+        command: u8,
         ended: Ended,
         duration: Duration,
         statistics: &Statistics,
     ) {
-        if self.verb != Some(verb) {
+        if self.command != Some(command) {
             self.report(statistics);
-            self.verb = Some(verb);
+            self.command = Some(command);
         }
         if ended == Ended::Rejected {
             self.count.rejected += 1;
@@ -139,8 +139,8 @@ impl Tally {
 
     /// Adds what was counted to the counts of all clients.
     pub(crate) fn report(&mut self, statistics: &Statistics) {
-        if let Some(verb) = self.verb.take() {
-            statistics.add(verb, std::mem::take(&mut self.count));
+        if let Some(command) = self.command.take() {
+            statistics.add(command, std::mem::take(&mut self.count));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the server says it is.
+//! The versions that the server reports: that of Redis which it follows, and its own.
 
 /// The Redis version whose commands, answers and error texts are those of this server.
 ///

@@ -1,11 +1,45 @@
 //! `CLIENT`: what the server knows of its connections.
 
-use super::{Call, Failure, Outcome};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::TABLE;
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::row::{ADMIN, ANYTIME, NO_KEYS, SLOW_CONNECTION, commands};
+use crate::clients::Record;
 use crate::resp::parse_i64;
 use crate::session::Replies;
 use crate::store::Store;
 
-pub(super) const HELP: &[&str] = &[
+const SUBCOMMAND: &[&str] = &["noscript", "loading", "stale"];
+const ADMIN_CONNECTION: &[&str] = &["@admin", "@slow", "@dangerous", "@connection"];
+
+#[rustfmt::skip]
+commands! {
+    "client" -2 => missing_subcommand, &[], &["@slow"], NO_KEYS,
+        "connection" "2.4.0" "Depends on subcommand." "A container for client connection commands";
+    "client|getname" 2 => client_get_name, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "2.6.9" "O(1)" "Get the current connection name";
+    "client|help" 2 => client_help, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "connection" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
+    "client|id" 2 => client_id, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "5.0.0" "O(1)" "Returns the client ID for the current connection";
+    "client|info" 2 => client_info, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "6.2.0" "O(1)" "Returns information about the current client connection.";
+    "client|list" -2 => client_list, ADMIN, ADMIN_CONNECTION, NO_KEYS,
+        "connection" "2.4.0" "O(N) where N is the number of client connections"
+        "Get the list of client connections";
+    "client|no-evict" 3 => client_no_evict, ADMIN, ADMIN_CONNECTION, NO_KEYS,
+        "connection" "7.0.0" "O(1)" "Set client eviction mode for the current connection";
+    "client|reply" 3 => client_reply, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "3.2.0" "O(1)" "Instruct the server whether to reply to commands";
+    "client|setinfo" 4 => client_set_info, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "7.2.0" "O(1)" "Set client or connection specific info";
+    "client|setname" 3 => client_set_name, SUBCOMMAND, SLOW_CONNECTION, NO_KEYS,
+        "connection" "2.6.9" "O(1)" "Set the current connection name";
+}
+
+const HELP: &[&str] = &[
     "CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GETNAME",
     "    Return the name of the current connection.",
@@ -43,25 +77,64 @@ fn one_word(word: &[u8]) -> Option<String> {
     word.iter().all(u8::is_ascii_graphic).then(|| String::from_utf8_lossy(word).into_owned())
 }
 
+/// A client's line in `CLIENT LIST`.
+fn line(record: &Record) -> String {
+    let labels = record.labels().clone();
+    // Relaxed: what is listed of a client may be a moment old.
+    let number = |value: &AtomicU64| value.load(Ordering::Relaxed);
+    let age_ms = record.age_ms();
+    let idle_ms = age_ms.saturating_sub(number(&record.last_active_ms));
+    let (flags, multi) = match record.is_in_transaction.load(Ordering::Relaxed) {
+        true => ("x", 0),
+        false => ("N", -1),
+    };
+    let (query_len, query_free) =
+        (number(&record.buffers.query_len), number(&record.buffers.query_free));
+    let reply_capacity = number(&record.buffers.reply_capacity);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db=0 sub=0 psub=0 \
+         ssub=0 multi={multi} qbuf={query_len} qbuf-free={query_free} argv-mem=0 multi-mem=0 \
+         rbs={reply_capacity} rbp={reply_capacity} obl={} oll=0 omem=0 tot-mem={} events=r \
+         cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}\n",
+        record.id,
+        record.address,
+        record.local,
+        record.descriptor.load(Ordering::Relaxed),
+        labels.name,
+        age_ms / 1000,
+        idle_ms / 1000,
+        number(&record.buffers.reply_len),
+        query_len + query_free + reply_capacity,
+        record.last_command().and_then(|number| TABLE.get(number)).map_or("NULL", |c| c.text),
+        record.protocol.load(Ordering::Relaxed),
+        labels.library,
+        labels.library_version,
+    )
+}
+
 impl<S: Store> Call<'_, S> {
-    pub(super) fn client_id(&mut self) -> Outcome {
+    fn client_help(&mut self) -> Outcome {
+        self.help(HELP)
+    }
+
+    fn client_id(&mut self) -> Outcome {
         self.reply.integer(self.client.record.id as i64);
         Ok(())
     }
 
-    pub(super) fn client_get_name(&mut self) -> Outcome {
-        let name = self.client.record.about().name.clone();
+    fn client_get_name(&mut self) -> Outcome {
+        let name = self.client.record.labels().name.clone();
         self.reply.bulk_or_null((!name.is_empty()).then_some(name.as_bytes()));
         Ok(())
     }
 
-    pub(super) fn client_set_name(&mut self) -> Outcome {
-        self.client.record.about().name = check_name(self.request.get(2))?;
+    fn client_set_name(&mut self) -> Outcome {
+        self.client.record.labels().name = check_name(self.request.get(2))?;
         self.reply.simple("OK");
         Ok(())
     }
 
-    pub(super) fn client_set_info(&mut self) -> Outcome {
+    fn client_set_info(&mut self) -> Outcome {
         let option = self.request.get(2).to_ascii_lowercase();
         let value = one_word(self.request.get(3)).ok_or_else(|| {
             let option = String::from_utf8_lossy(&option);
@@ -70,8 +143,8 @@ impl<S: Store> Call<'_, S> {
             ))
         })?;
         match option.as_slice() {
-            b"lib-name" => self.client.record.about().library = value,
-            b"lib-ver" => self.client.record.about().library_version = value,
+            b"lib-name" => self.client.record.labels().library = value,
+            b"lib-ver" => self.client.record.labels().library_version = value,
             other => {
                 let other = String::from_utf8_lossy(other);
                 return Err(Failure::text(format!("ERR Unrecognized option '{other}'")));
@@ -81,17 +154,17 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn client_info(&mut self) -> Outcome {
-        self.reply.text(&self.client.record.line());
+    fn client_info(&mut self) -> Outcome {
+        self.reply.text(&line(&self.client.record));
         Ok(())
     }
 
-    pub(super) fn client_list(&mut self) -> Outcome {
+    fn client_list(&mut self) -> Outcome {
         let wanted = self.listed_ids()?;
         let mut lines = String::new();
         for record in self.shared.clients.all() {
             if wanted.as_ref().is_none_or(|ids| ids.contains(&record.id)) {
-                lines.push_str(&record.line());
+                lines.push_str(&line(&record));
             }
         }
         self.reply.text(&lines);
@@ -124,7 +197,7 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    pub(super) fn client_no_evict(&mut self) -> Outcome {
+    fn client_no_evict(&mut self) -> Outcome {
         if !self.is_word(2, "ON") && !self.is_word(2, "OFF") {
             return Err(Failure::SYNTAX);
         }
@@ -132,7 +205,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn client_reply(&mut self) -> Outcome {
+    fn client_reply(&mut self) -> Outcome {
         if self.is_word(2, "ON") {
             self.client.replies = Replies::All;
             self.reply.simple("OK");

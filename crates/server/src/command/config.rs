@@ -1,9 +1,28 @@
 //! `CONFIG`: the parameters that clients ask a Redis server for.
 
-use super::{Call, Failure, Outcome, glob};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::glob;
+use super::row::{ADMIN, ADMIN_DANGEROUS, ANYTIME, NO_KEYS, commands};
 use crate::store::Store;
 
-pub(super) const HELP: &[&str] = &[
+#[rustfmt::skip]
+commands! {
+    "config" -2 => missing_subcommand, &[], &["@slow"], NO_KEYS,
+        "server" "2.0.0" "Depends on subcommand." "A container for server configuration commands";
+    "config|get" -3 => config_get, ADMIN, ADMIN_DANGEROUS, NO_KEYS,
+        "server" "2.0.0" "O(N) where N is the number of configuration parameters"
+        "Get the values of configuration parameters";
+    "config|help" 2 => config_help, ANYTIME, &["@slow"], NO_KEYS,
+        "server" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
+    "config|resetstat" 2 => config_reset_stat, ADMIN, ADMIN_DANGEROUS, NO_KEYS,
+        "server" "2.0.0" "O(1)" "Reset the stats returned by INFO";
+    "config|set" -4 => config_set, ADMIN, ADMIN_DANGEROUS, NO_KEYS,
+        "server" "2.0.0" "O(N) where N is the number of parameters"
+        "Set configuration parameters to the given values";
+}
+
+const HELP: &[&str] = &[
     "CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "GET <pattern>",
     "    Return parameters matching the glob-like <pattern> and their values.",
@@ -42,7 +61,11 @@ impl<S: Store> Call<'_, S> {
         ]
     }
 
-    pub(super) fn config_get(&mut self) -> Outcome {
+    fn config_help(&mut self) -> Outcome {
+        self.help(HELP)
+    }
+
+    fn config_get(&mut self) -> Outcome {
         let mut parameters = self.parameters();
         parameters.retain(|(name, _)| {
             let mut patterns = self.request.iter().skip(2).map(<[u8]>::to_ascii_lowercase);
@@ -56,7 +79,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn config_set(&mut self) -> Outcome {
+    fn config_set(&mut self) -> Outcome {
         let parameters = self.parameters();
         for index in (2..self.request.len()).step_by(2) {
             let name = String::from_utf8_lossy(self.request.get(index)).to_lowercase();
@@ -77,7 +100,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn config_reset_stat(&mut self) -> Outcome {
+    fn config_reset_stat(&mut self) -> Outcome {
         self.shared.reset_totals();
         self.reply.simple("OK");
         Ok(())

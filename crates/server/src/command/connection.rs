@@ -5,32 +5,58 @@ use std::time::Instant;
 
 use subtle::ConstantTimeEq;
 
-use super::{Call, Failure, Outcome, client, wrong_arity};
+use super::call::{Call, Handler};
+use super::client;
+use super::failure::{Failure, Outcome};
+use super::row::{InTransaction, NO_KEYS, commands};
 use crate::guard::Penalty;
 use crate::resp::{Protocol, parse_i64};
 use crate::session::{Progress, Replies};
 use crate::store::Store;
-use crate::version;
+use crate::version::REDIS_VERSION;
+
+const CONNECTION: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
+const FAST_CONNECTION: &[&str] = &["@fast", "@connection"];
+
+#[rustfmt::skip]
+commands! {
+    "auth" -2 => auth, CONNECTION, FAST_CONNECTION, NO_KEYS,
+        "connection" "1.0.0" "O(1)" "Authenticate to the server";
+    "echo" 2 => echo, &["loading", "stale", "fast"], FAST_CONNECTION, NO_KEYS,
+        "connection" "1.0.0" "O(1)" "Echo the given string";
+    "hello" -1 => hello, CONNECTION, FAST_CONNECTION, NO_KEYS,
+        "connection" "6.0.0" "O(1)" "Handshake with Redis";
+    "ping" -1 => ping, &["fast"], FAST_CONNECTION, NO_KEYS,
+        "connection" "1.0.0" "O(1)" "Ping the server";
+    "quit" -1 => quit, CONNECTION, FAST_CONNECTION, NO_KEYS,
+        "connection" "1.0.0" "O(1)" "Close the connection",
+        in_transaction: InTransaction::Runs;
+    "reset" 1 => reset, CONNECTION, FAST_CONNECTION, NO_KEYS,
+        "connection" "6.2.0" "O(1)" "Reset the connection",
+        in_transaction: InTransaction::Runs;
+    "select" 2 => select, &["loading", "stale", "fast"], FAST_CONNECTION, NO_KEYS,
+        "connection" "1.0.0" "O(1)" "Change the selected database for the current connection";
+}
 
 /// The only user there is.
 const USER: &[u8] = b"default";
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn ping(&mut self) -> Outcome {
+    fn ping(&mut self) -> Outcome {
         match self.request.len() {
             1 => self.reply.simple("PONG"),
             2 => self.reply.bulk(self.request.get(1)),
-            _ => return Err(wrong_arity("ping")),
+            _ => return Err(Failure::wrong_arity("ping")),
         }
         Ok(())
     }
 
-    pub(super) fn echo(&mut self) -> Outcome {
+    fn echo(&mut self) -> Outcome {
         self.reply.bulk(self.request.get(1));
         Ok(())
     }
 
-    pub(super) fn select(&mut self) -> Outcome {
+    fn select(&mut self) -> Outcome {
         match parse_i64(self.request.get(1)) {
             None => Err(Failure::NOT_AN_INTEGER),
             Some(0) => {
@@ -44,15 +70,15 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    pub(super) fn quit(&mut self) -> Outcome {
+    fn quit(&mut self) -> Outcome {
         self.reply.simple("OK");
         self.client.end = Some(Progress::Close);
         Ok(())
     }
 
-    pub(super) fn reset(&mut self) -> Outcome {
+    fn reset(&mut self) -> Outcome {
         self.set_protocol(Protocol::Resp2);
-        self.client.record.about().name.clear();
+        self.client.record.labels().name.clear();
         self.client.replies = Replies::All;
         self.client.authenticated = self.shared.config.password.is_none();
         self.client.is_in_transaction = false;
@@ -60,7 +86,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn auth(&mut self) -> Outcome {
+    fn auth(&mut self) -> Outcome {
         let (user, password) = match self.request.len() {
             2 => (0, 1),
             3 => (1, 2),
@@ -102,7 +128,7 @@ impl<S: Store> Call<'_, S> {
         Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."))
     }
 
-    pub(super) fn hello(&mut self) -> Outcome {
+    fn hello(&mut self) -> Outcome {
         let protocol = self.hello_protocol()?;
         let mut authenticated = self.client.authenticated;
         let mut name = None;
@@ -130,7 +156,7 @@ impl<S: Store> Call<'_, S> {
         }
         self.client.authenticated = true;
         if let Some(name) = name {
-            self.client.record.about().name = name;
+            self.client.record.labels().name = name;
         }
         self.set_protocol(protocol);
         self.greet();
@@ -155,7 +181,7 @@ impl<S: Store> Call<'_, S> {
         self.reply.bulk(b"server");
         self.reply.bulk(b"redis");
         self.reply.bulk(b"version");
-        self.reply.bulk(version::REDIS_VERSION.as_bytes());
+        self.reply.bulk(REDIS_VERSION.as_bytes());
         self.reply.bulk(b"proto");
         self.reply.integer(self.reply.protocol().version().into());
         self.reply.bulk(b"id");

@@ -4,12 +4,20 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::table::COMMANDS;
-use super::{Call, Outcome};
+use super::TABLE;
+use super::call::{Call, Handler};
+use super::failure::Outcome;
+use super::row::{ANYTIME, NO_KEYS, commands};
 use crate::Shared;
 use crate::statistics::CommandCount;
 use crate::store::Store;
 use crate::version::{REDIS_VERSION, VERSION};
+
+#[rustfmt::skip]
+commands! {
+    "info" -1 => info, ANYTIME, &["@slow", "@dangerous"], NO_KEYS,
+        "server" "1.0.0" "O(1)" "Get information and statistics about the server";
+}
 
 /// What a section is called, whether it is shown without being asked for, and what writes it.
 type Section<S> = (&'static str, bool, fn(&mut Text, &Shared<S>));
@@ -30,7 +38,7 @@ impl<S: Store> Call<'_, S> {
         ("Keyspace", true, keyspace),
     ];
 
-    pub(super) fn info(&mut self) -> Outcome {
+    fn info(&mut self) -> Outcome {
         let asks_for = |word: &str| (1..self.request.len()).any(|index| self.is_word(index, word));
         let wants_all = asks_for("all") || asks_for("everything");
         let wants_default = self.request.len() == 1 || asks_for("default");
@@ -188,10 +196,9 @@ fn cpu<S>(text: &mut Text, _: &Shared<S>) {
 }
 
 fn command_stats<S>(text: &mut Text, shared: &Shared<S>) {
-    let commands = COMMANDS.iter().flat_map(|c| std::iter::once(c).chain(c.subcommands));
-    for command in commands {
+    for command in TABLE.all() {
         let CommandCount { calls, duration_ns, rejected, failed } =
-            shared.statistics.of(command.verb);
+            shared.statistics.of(command.number);
         if calls + rejected == 0 {
             continue;
         }

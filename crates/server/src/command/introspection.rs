@@ -1,11 +1,40 @@
 //! `COMMAND`: what the server tells of its commands.
 
-use super::table::{self, COMMANDS, Command};
-use super::{Call, Failure, Outcome, glob};
+use super::TABLE;
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::glob;
+use super::row::{ANYTIME, Command, NO_KEYS, SLOW_CONNECTION, commands};
 use crate::resp::Output;
 use crate::store::Store;
 
-pub(super) const HELP: &[&str] = &[
+#[rustfmt::skip]
+commands! {
+    "command" -1 => command_all, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "2.8.13" "O(N) where N is the number of commands"
+        "Get array of Redis command details";
+    "command|count" 2 => command_count, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "2.8.13" "O(1)" "Get total number of Redis commands";
+    "command|docs" -2 => command_docs, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "7.0.0" "O(N) where N is the number of commands to look up"
+        "Get array of specific Redis command documentation";
+    "command|getkeys" -4 => command_get_keys, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "2.8.13" "O(N) where N is the number of arguments to the command"
+        "Extract keys given a full Redis command";
+    "command|getkeysandflags" -4 => command_get_keys_and_flags, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "7.0.0" "O(N) where N is the number of arguments to the command"
+        "Extract keys and access flags given a full Redis command";
+    "command|help" 2 => command_help, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "5.0.0" "O(1)" "Show helpful text about the different subcommands";
+    "command|info" -2 => command_info, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "2.8.13" "O(N) where N is the number of commands to look up"
+        "Get array of specific Redis command details, or all when no argument is given.";
+    "command|list" -2 => command_list, ANYTIME, SLOW_CONNECTION, NO_KEYS,
+        "server" "7.0.0" "O(N) where N is the number of commands"
+        "Get an array of Redis command names";
+}
+
+const HELP: &[&str] = &[
     "COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "(no subcommand)",
     "    Return details about all Redis commands.",
@@ -32,8 +61,8 @@ pub(super) const HELP: &[&str] = &[
 /// A command, or with `container|subcommand` one of its subcommands.
 fn find(word: &[u8]) -> Option<&'static Command> {
     match word.iter().position(|byte| *byte == b'|') {
-        None => table::find(word),
-        Some(bar) => table::find(&word[..bar])?.subcommand(&word[bar + 1..]),
+        None => TABLE.find(word),
+        Some(bar) => TABLE.subcommand(TABLE.find(&word[..bar])?, &word[bar + 1..]),
     }
 }
 
@@ -41,23 +70,24 @@ fn find(word: &[u8]) -> Option<&'static Command> {
 type Filter = Box<dyn Fn(&Command) -> bool>;
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn command_all(&mut self) -> Outcome {
-        self.reply.array(COMMANDS.len());
-        COMMANDS.iter().for_each(|command| answer_details(self.reply, command));
+    fn command_help(&mut self) -> Outcome {
+        self.help(HELP)
+    }
+
+    fn command_all(&mut self) -> Outcome {
+        self.reply.array(TABLE.commands().count());
+        TABLE.commands().for_each(|command| answer_details(self.reply, command));
         Ok(())
     }
 
-    pub(super) fn command_count(&mut self) -> Outcome {
-        self.reply.integer(COMMANDS.len() as i64);
+    fn command_count(&mut self) -> Outcome {
+        self.reply.integer(TABLE.commands().count() as i64);
         Ok(())
     }
 
-    pub(super) fn command_list(&mut self) -> Outcome {
+    fn command_list(&mut self) -> Outcome {
         let filter = self.listed()?;
-        let subcommands = |command: &'static Command| command.subcommands;
-        let all = COMMANDS
-            .iter()
-            .flat_map(|command| std::iter::once(command).chain(subcommands(command)));
+        let all = TABLE.all().iter();
         let names: Vec<_> = all.filter(|command| filter(command)).map(|c| c.text).collect();
         self.reply.array(names.len());
         names.iter().for_each(|name| self.reply.bulk(name.as_bytes()));
@@ -86,12 +116,20 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    /// The keys of the command that the arguments from the third on spell.
-    pub(super) fn command_get_keys(&mut self, with_flags: bool) -> Outcome {
+    fn command_get_keys(&mut self) -> Outcome {
+        self.answer_keys(false)
+    }
+
+    fn command_get_keys_and_flags(&mut self) -> Outcome {
+        self.answer_keys(true)
+    }
+
+    /// Answers the keys of the command that the arguments from the third on spell.
+    fn answer_keys(&mut self, with_flags: bool) -> Outcome {
         let count = self.request.len() - 2;
-        let mut command = table::find(self.request.get(2));
-        if let Some(container) = command.filter(|command| !command.subcommands.is_empty()) {
-            command = container.subcommand(self.request.get(3));
+        let mut command = TABLE.find(self.request.get(2));
+        if let Some(container) = command.filter(|command| command.is_container()) {
+            command = TABLE.subcommand(container, self.request.get(3));
         }
         let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
         if command.keys[0] == 0 {
@@ -100,7 +138,8 @@ impl<S: Store> Call<'_, S> {
         if !command.accepts(count) {
             return Err(Failure::text("ERR Invalid number of arguments specified for command"));
         }
-        let answers_old = (3..count).any(|index| self.is_word(2 + index, "GET"));
+        let has_get = (3..count).any(|index| self.is_word(2 + index, "GET"));
+        let access_with_get = command.key_access_with_get.filter(|_| has_get);
         let positions: Vec<_> = command.key_positions(count).collect();
         self.reply.array(positions.len());
         for position in positions {
@@ -109,13 +148,13 @@ impl<S: Store> Call<'_, S> {
             }
             self.reply.bulk(self.request.get(2 + position));
             if with_flags {
-                answer_words(self.reply, command.key_flags(answers_old));
+                answer_words(self.reply, access_with_get.unwrap_or(command.key_access));
             }
         }
         Ok(())
     }
 
-    pub(super) fn command_info(&mut self) -> Outcome {
+    fn command_info(&mut self) -> Outcome {
         if self.request.len() == 2 {
             return self.command_all();
         }
@@ -129,9 +168,9 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn command_docs(&mut self) -> Outcome {
+    fn command_docs(&mut self) -> Outcome {
         let commands: Vec<_> = match self.request.len() {
-            2 => COMMANDS.iter().collect(),
+            2 => TABLE.commands().collect(),
             _ => self.request.iter().skip(2).filter_map(find).collect(),
         };
         answer_docs(self.reply, &commands);
@@ -151,8 +190,9 @@ fn answer_details(reply: &mut Output, command: &Command) {
     // No tips for cluster clients, and no key specifications beyond the three positions.
     reply.array(0);
     reply.array(0);
-    reply.array(command.subcommands.len());
-    command.subcommands.iter().for_each(|command| answer_details(reply, command));
+    let subcommands = TABLE.subcommands(command);
+    reply.array(subcommands.len());
+    subcommands.iter().for_each(|command| answer_details(reply, command));
 }
 
 fn answer_words(reply: &mut Output, words: &[&str]) {
@@ -164,7 +204,7 @@ fn answer_docs(reply: &mut Output, commands: &[&Command]) {
     reply.map(commands.len());
     for command in commands {
         reply.bulk(command.text.as_bytes());
-        reply.map(if command.subcommands.is_empty() { 4 } else { 5 });
+        reply.map(if command.is_container() { 5 } else { 4 });
         let facts = [
             ("summary", command.summary),
             ("since", command.since),
@@ -175,9 +215,9 @@ fn answer_docs(reply: &mut Output, commands: &[&Command]) {
             reply.bulk(name.as_bytes());
             reply.bulk(fact.as_bytes());
         }
-        if !command.subcommands.is_empty() {
+        if command.is_container() {
             reply.bulk(b"subcommands");
-            answer_docs(reply, &command.subcommands.iter().collect::<Vec<_>>());
+            answer_docs(reply, &TABLE.subcommands(command).iter().collect::<Vec<_>>());
         }
     }
 }

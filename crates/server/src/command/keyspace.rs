@@ -1,9 +1,50 @@
 //! Commands on keys of any type, and on all of them.
 
-use super::{Call, Failure, Outcome, glob};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::glob;
+use super::row::{ALL_KEYS, LOOK_UP, NO_KEYS, ONE_KEY, READ, commands};
 use crate::keyspace::{Keyspace, Tag};
 use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Store, StoreError};
+
+const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];
+const KEYSPACE_WIPE: &[&str] = &["@keyspace", "@write", "@slow", "@dangerous"];
+const REMOVE: &[&str] = &["RM", "delete"];
+
+#[rustfmt::skip]
+commands! {
+    "dbsize" 1 => db_size, READ, KEYSPACE_READ, NO_KEYS,
+        "server" "1.0.0" "O(1)" "Return the number of keys in the selected database";
+    "del" -2 => del, &["write"], &["@keyspace", "@write", "@slow"], ALL_KEYS,
+        "generic" "1.0.0" "O(N) where N is the number of keys" "Delete a key",
+        key_access: REMOVE;
+    "exists" -2 => exists, READ, KEYSPACE_READ, ALL_KEYS,
+        "generic" "1.0.0" "O(N) where N is the number of keys to check."
+        "Determine if a key exists",
+        key_access: LOOK_UP;
+    "flushall" -1 => flush, &["write"], KEYSPACE_WIPE, NO_KEYS,
+        "server" "1.0.0" "O(N) where N is the number of keys" "Remove all keys from all databases",
+        demand: Some(|_| u64::MAX);
+    "flushdb" -1 => flush, &["write"], KEYSPACE_WIPE, NO_KEYS,
+        "server" "1.0.0" "O(N) where N is the number of keys"
+        "Remove all keys from the current database",
+        demand: Some(|_| u64::MAX);
+    "keys" 2 => keys, &["readonly"], &["@keyspace", "@read", "@slow", "@dangerous"], NO_KEYS,
+        "generic" "1.0.0" "O(N) with N being the number of keys"
+        "Find all keys matching the given pattern",
+        demand: Some(|_| u64::MAX);
+    "scan" -2 => scan, &["readonly"], &["@keyspace", "@read", "@slow"], NO_KEYS,
+        "generic" "2.8.0" "O(1) for every call. O(N) for a complete iteration."
+        "Incrementally iterate the keys space",
+        demand: Some(|request| scan_count(request, 2));
+    "type" 2 => type_of, READ, KEYSPACE_READ, ONE_KEY,
+        "generic" "1.0.0" "O(1)" "Determine the type stored at key",
+        key_access: LOOK_UP;
+    "unlink" -2 => del, &["write", "fast"], &["@keyspace", "@write", "@fast"], ALL_KEYS,
+        "generic" "4.0.0" "O(1) for each key removed regardless of its size." "Delete a key",
+        key_access: REMOVE;
+}
 
 /// Entries that `SCAN` looks at when it is not told how many.
 const SCAN_COUNT: u64 = 10;
@@ -55,11 +96,11 @@ pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
 }
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn del(&mut self) -> Outcome {
+    fn del(&mut self) -> Outcome {
         self.answer_count(Keyspace::remove).map(|_| ())
     }
 
-    pub(super) fn exists(&mut self) -> Outcome {
+    fn exists(&mut self) -> Outcome {
         let present = self.answer_count(Keyspace::contains)?;
         self.client.counts.hits += present;
         self.client.counts.misses += self.request.len() as u64 - 1 - present;
@@ -79,18 +120,18 @@ impl<S: Store> Call<'_, S> {
         Ok(count)
     }
 
-    pub(super) fn type_of(&mut self) -> Outcome {
+    fn type_of(&mut self) -> Outcome {
         let tag = self.shared.keys.get_with(self.request.get(1), Tag::of)?;
         self.reply.simple(tag.map_or("none", Tag::name));
         Ok(())
     }
 
-    pub(super) fn db_size(&mut self) -> Outcome {
+    fn db_size(&mut self) -> Outcome {
         self.reply.integer(self.shared.keys.len()? as i64);
         Ok(())
     }
 
-    pub(super) fn flush(&mut self) -> Outcome {
+    fn flush(&mut self) -> Outcome {
         match self.request.len() {
             1 => {}
             2 if self.is_word(1, "ASYNC") || self.is_word(1, "SYNC") => {}
@@ -101,7 +142,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn keys(&mut self) -> Outcome {
+    fn keys(&mut self) -> Outcome {
         let pattern = self.request.get(1);
         let (start, reply) = (self.reply.len(), &mut *self.reply);
         let (mut cursor, mut len) = (0, 0);
@@ -120,7 +161,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn scan(&mut self) -> Outcome {
+    fn scan(&mut self) -> Outcome {
         let cursor = parse_cursor(self.request.get(1));
         let cursor = cursor.ok_or(Failure::text("ERR invalid cursor"))?;
         let options = ScanOptions::parse(&self.request, 2)?;

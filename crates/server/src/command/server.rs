@@ -2,12 +2,24 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::{Call, Failure, Outcome};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::row::{ADMIN_DANGEROUS, NO_KEYS, commands};
 use crate::session::Progress;
 use crate::store::Store;
 
+#[rustfmt::skip]
+commands! {
+    "shutdown" -1 => shutdown,
+        &["admin", "noscript", "loading", "stale", "no_multi", "allow_busy"],
+        ADMIN_DANGEROUS, NO_KEYS,
+        "server" "1.0.0" "O(1)" "Close the pool and shut down the server";
+    "time" 1 => time, &["loading", "stale", "fast"], &["@fast"], NO_KEYS,
+        "server" "2.6.0" "O(1)" "Return the current server time";
+}
+
 impl<S: Store> Call<'_, S> {
-    pub(super) fn time(&mut self) -> Outcome {
+    fn time(&mut self) -> Outcome {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.reply.array(2);
         self.reply.bulk(itoa::Buffer::new().format(now.as_secs()).as_bytes());
@@ -16,7 +28,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     /// All ways of ending are one: every acknowledged write is durable, or made so before the end.
-    pub(super) fn shutdown(&mut self) -> Outcome {
+    fn shutdown(&mut self) -> Outcome {
         let is_known = |word: &[u8]| {
             ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"]
                 .iter()

@@ -2,11 +2,61 @@
 
 use std::borrow::Borrow;
 
-use super::{Call, Failure, Outcome, wrong_arity};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::row::{ALL_KEYS, LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
 use crate::keyspace::{Keyspace, Tag};
 use crate::memory::Share;
 use crate::resp::{Output, OutputFailure, parse_i64};
 use crate::store::{Change, Store};
+
+const STRING_READ: &[&str] = &["@read", "@string", "@fast"];
+const STRING_WRITE: &[&str] = &["@write", "@string", "@fast"];
+const STRING_WRITE_SLOW: &[&str] = &["@write", "@string", "@slow"];
+const OVERWRITE: &[&str] = &["OW", "update"];
+
+#[rustfmt::skip]
+commands! {
+    "append" 3 => append, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "2.0.0" "O(N) where N is the length of the new value" "Append a value to a key",
+        key_access: &["RW", "insert"];
+    "decr" 2 => decr, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Decrement the integer value of a key by one",
+        key_access: READ_UPDATE;
+    "decrby" 3 => decr_by, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Decrement the integer value of a key by the given number",
+        key_access: READ_UPDATE;
+    "get" 2 => get, READ, STRING_READ, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Get the value of a key";
+    "getdel" 2 => get_del, &["write", "fast"], STRING_WRITE, ONE_KEY,
+        "string" "6.2.0" "O(1)" "Get the value of a key and delete the key",
+        key_access: READ_DELETE;
+    "getset" 3 => get_set, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Set the string value of a key and return its old value",
+        key_access: READ_UPDATE;
+    "incr" 2 => incr, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Increment the integer value of a key by one",
+        key_access: READ_UPDATE;
+    "incrby" 3 => incr_by, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Increment the integer value of a key by the given amount",
+        key_access: READ_UPDATE;
+    "mget" -2 => mget, READ, STRING_READ, ALL_KEYS,
+        "string" "1.0.0" "O(N) where N is the number of keys to retrieve."
+        "Get the values of all the given keys";
+    "mset" -3 => mset, &["write", "denyoom"], STRING_WRITE_SLOW, [1, -1, 2],
+        "string" "1.0.1" "O(N) where N is the number of keys to set."
+        "Set multiple keys to multiple values",
+        key_access: OVERWRITE;
+    "set" -3 => set, &["write", "denyoom"], STRING_WRITE_SLOW, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Set the string value of a key",
+        key_access: OVERWRITE, key_access_with_get: Some(READ_UPDATE);
+    "setnx" 3 => set_nx, WRITE, STRING_WRITE, ONE_KEY,
+        "string" "1.0.0" "O(1)" "Set the value of a key, only if the key does not exist",
+        key_access: &["OW", "insert"];
+    "strlen" 2 => str_len, READ, STRING_READ, ONE_KEY,
+        "string" "2.2.0" "O(1)" "Get the length of the value stored in a key",
+        key_access: LOOK_UP;
+}
 
 /// The bytes of a stored string.
 fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
@@ -41,7 +91,7 @@ struct SetOptions {
 }
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn get(&mut self) -> Outcome {
+    fn get(&mut self) -> Outcome {
         self.answer_value(1)
     }
 
@@ -51,20 +101,14 @@ impl<S: Store> Call<'_, S> {
         let found = self.shared.keys.get_with(self.request.get(index), |stored| {
             payload(stored).map(|payload| reply.bulk(payload))
         })?;
-        match found {
-            Some(answered) => {
-                self.client.counts.hits += 1;
-                answered
-            }
-            None => {
-                self.client.counts.misses += 1;
-                self.reply.null();
-                Ok(())
-            }
-        }
+        self.count_lookup(found.is_some());
+        found.unwrap_or_else(|| {
+            self.reply.null();
+            Ok(())
+        })
     }
 
-    pub(super) fn mget(&mut self) -> Outcome {
+    fn mget(&mut self) -> Outcome {
         self.reply.array(self.request.len() - 1);
         for index in 1..self.request.len() {
             match self.answer_value(index) {
@@ -78,20 +122,17 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn str_len(&mut self) -> Outcome {
+    fn str_len(&mut self) -> Outcome {
         let len = self
             .shared
             .keys
             .get_with(self.request.get(1), |stored| payload(stored).map(<[u8]>::len))?;
-        match len {
-            Some(_) => self.client.counts.hits += 1,
-            None => self.client.counts.misses += 1,
-        }
+        self.count_lookup(len.is_some());
         self.reply.integer(len.transpose()?.unwrap_or(0) as i64);
         Ok(())
     }
 
-    pub(super) fn set(&mut self) -> Outcome {
+    fn set(&mut self) -> Outcome {
         let options = self.set_options()?;
         self.request.tag(2, Tag::STRING.0);
         if options.answer_old {
@@ -153,32 +194,24 @@ impl<S: Store> Call<'_, S> {
         .map(|_| ())
     }
 
-    pub(super) fn get_set(&mut self) -> Outcome {
+    fn get_set(&mut self) -> Outcome {
         self.request.tag(2, Tag::STRING.0);
         let (key, value) = (self.request.get(1), self.request.tagged(2));
         let found = answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value))?;
-        self.count(found);
+        self.count_lookup(found);
         Ok(())
     }
 
-    pub(super) fn get_del(&mut self) -> Outcome {
+    fn get_del(&mut self) -> Outcome {
         let key = self.request.get(1);
         let found = answering_old(self.reply, &self.shared.keys, key, |old| {
             if old { Change::<&[u8]>::Remove } else { Change::Keep }
         })?;
-        self.count(found);
+        self.count_lookup(found);
         Ok(())
     }
 
-    /// Counts whether a key that was read is there.
-    pub(super) fn count(&mut self, found: bool) {
-        match found {
-            true => self.client.counts.hits += 1,
-            false => self.client.counts.misses += 1,
-        }
-    }
-
-    pub(super) fn set_nx(&mut self) -> Outcome {
+    fn set_nx(&mut self) -> Outcome {
         self.request.tag(2, Tag::STRING.0);
         let done = self.shared.keys.insert(self.request.get(1), self.request.tagged(2))?;
         self.reply.integer(done.into());
@@ -186,9 +219,9 @@ impl<S: Store> Call<'_, S> {
     }
 
     /// Sets one key after the other: each is atomic and durable, all of them together are not.
-    pub(super) fn mset(&mut self) -> Outcome {
+    fn mset(&mut self) -> Outcome {
         if self.request.len().is_multiple_of(2) {
-            return Err(wrong_arity("mset"));
+            return Err(Failure::wrong_arity("mset"));
         }
         for index in (1..self.request.len()).step_by(2) {
             self.request.tag(index + 1, Tag::STRING.0);
@@ -198,11 +231,19 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn incr_by(&mut self) -> Outcome {
+    fn incr(&mut self) -> Outcome {
+        self.add(|_| Ok(1))
+    }
+
+    fn decr(&mut self) -> Outcome {
+        self.add(|_| Ok(-1))
+    }
+
+    fn incr_by(&mut self) -> Outcome {
         self.add(|call| parse_i64(call.request.get(2)).ok_or(Failure::NOT_AN_INTEGER))
     }
 
-    pub(super) fn decr_by(&mut self) -> Outcome {
+    fn decr_by(&mut self) -> Outcome {
         self.add(|call| {
             let taken = parse_i64(call.request.get(2)).ok_or(Failure::NOT_AN_INTEGER)?;
             taken.checked_neg().ok_or(Failure::text("ERR decrement would overflow"))
@@ -210,7 +251,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     /// Adds to the number at a key and answers the sum.
-    pub(super) fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
+    fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
         let addend = addend(self)?;
         let mut share = self.shared.copies();
         let sum = self.shared.keys.modify(self.request.get(1), |old| {
@@ -227,7 +268,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn append(&mut self) -> Outcome {
+    fn append(&mut self) -> Outcome {
         let (key, tail) = (self.request.get(1), self.request.get(2));
         let len_max = self.shared.config.limits.bulk_len;
         let mut share = self.shared.copies();

@@ -3,15 +3,28 @@
 //! A client may send all of a transaction before it reads the first answer. So `MULTI` is answered by an error, and what
 //! follows is refused up to `EXEC` or `DISCARD`: else its writes would happen one by one.
 
-use super::{Call, Failure, Outcome};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::row::{InTransaction, NO_KEYS, commands};
 use crate::store::Store;
 
-/// What is said to a command between `MULTI` and `EXEC`.
-pub(super) const REFUSED: &str = "ERR refused: MULTI was sent, and there are no transactions; EXEC or \
-    DISCARD ends this";
+const TRANSACTION: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
+
+#[rustfmt::skip]
+commands! {
+    "discard" 1 => discard, TRANSACTION, &["@fast", "@transaction"], NO_KEYS,
+        "transactions" "2.0.0" "O(1)" "End what MULTI began, which is nothing: there are no transactions",
+        in_transaction: InTransaction::Runs;
+    "exec" 1 => exec, &["noscript", "loading", "stale", "skip_slowlog"], &["@slow", "@transaction"], NO_KEYS,
+        "transactions" "1.2.0" "O(1)" "Fail, and end what MULTI began: there are no transactions",
+        in_transaction: InTransaction::Ends;
+    "multi" 1 => multi, TRANSACTION, &["@fast", "@transaction"], NO_KEYS,
+        "transactions" "1.2.0" "O(1)" "Fail: there are no transactions. What follows is refused until EXEC or DISCARD",
+        in_transaction: InTransaction::Runs;
+}
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn multi(&mut self) -> Outcome {
+    fn multi(&mut self) -> Outcome {
         if self.client.is_in_transaction {
             return Err(Failure::text("ERR MULTI calls can not be nested"));
         }
@@ -21,14 +34,14 @@ impl<S: Store> Call<'_, S> {
         ))
     }
 
-    pub(super) fn exec(&mut self) -> Outcome {
+    fn exec(&mut self) -> Outcome {
         if !std::mem::take(&mut self.client.is_in_transaction) {
             return Err(Failure::text("ERR EXEC without MULTI"));
         }
         Err(Failure::text("EXECABORT Transaction discarded because of previous errors."))
     }
 
-    pub(super) fn discard(&mut self) -> Outcome {
+    fn discard(&mut self) -> Outcome {
         if !std::mem::take(&mut self.client.is_in_transaction) {
             return Err(Failure::text("ERR DISCARD without MULTI"));
         }

@@ -6,9 +6,20 @@
 
 use std::time::Duration;
 
-use super::{Call, Failure, Outcome};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::row::{NO_KEYS, SLOW_CONNECTION, commands};
 use crate::resp::{Request, parse_i64};
 use crate::store::Store;
+
+#[rustfmt::skip]
+commands! {
+    "wait" 3 => wait, &["noscript"], SLOW_CONNECTION, NO_KEYS,
+        "generic" "3.0.0" "O(1)" "Return the number of replicas, which is 0";
+    "waitaof" 4 => wait_aof, &["noscript"], SLOW_CONNECTION, NO_KEYS,
+        "generic" "7.2.0" "O(1)" "Wait until everything written before is safe in the pool",
+        demand: Some(demand), sync_limit: Some(local_limit);
+}
 
 /// What `WAITAOF` was asked.
 struct Asked {
@@ -47,18 +58,22 @@ fn limit(argument: &[u8]) -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// Whether a `WAITAOF` waits for a disk.
-pub(super) fn is_local(request: &Request<'_>) -> bool {
-    request.len() == 4 && Asked::parse(request).is_ok_and(|asked| asked.local)
+/// What a `WAITAOF` asks for; `None` unless it waits for a disk.
+fn local_wait(request: &Request<'_>) -> Option<Asked> {
+    (request.len() == 4).then(|| Asked::parse(request).ok())?.filter(|asked| asked.local)
 }
 
-/// How long a `WAITAOF` that waits for a disk may do so, if that is limited.
-pub(super) fn local_limit(request: &Request<'_>) -> Option<Duration> {
-    Asked::parse(request).ok().filter(|asked| asked.local)?.limit
+/// A wait for a disk takes a thread of its own.
+fn demand(request: &Request<'_>) -> u64 {
+    local_wait(request).map_or(0, |_| u64::MAX)
+}
+
+fn local_limit(request: &Request<'_>) -> Option<Duration> {
+    local_wait(request)?.limit
 }
 
 impl<S: Store> Call<'_, S> {
-    pub(super) fn wait(&mut self) -> Outcome {
+    fn wait(&mut self) -> Outcome {
         parse_i64(self.request.get(1)).ok_or(Failure::NOT_AN_INTEGER)?;
         limit(self.request.get(2))?;
         self.reply.integer(0);
@@ -66,7 +81,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     /// Answers whether what everybody wrote before the call is safe here, and on how many replicas.
-    pub(super) fn wait_aof(&mut self) -> Outcome {
+    fn wait_aof(&mut self) -> Outcome {
         let asked = Asked::parse(&self.request)?;
         let waits = asked.local && !self.client.is_overdue;
         if waits {

@@ -1,7 +1,7 @@
 //! Giving members scores.
 
-use super::{Failure, score};
-use crate::command::{Call, Outcome};
+use super::score;
+use crate::command::{Call, Failure, Outcome};
 use crate::keyspace::{KeyError, Need, Score, SetEdit};
 use crate::store::Store;
 

@@ -4,12 +4,106 @@ mod add;
 mod range;
 mod remove;
 
-use super::{Call, Failure, Outcome, Verb, glob};
+use super::call::{Call, Handler};
+use super::failure::{Failure, Outcome};
+use super::glob;
+use super::keyspace::{ScanOptions, scan_count};
+use super::row::{LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
 use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
 use crate::resp::{Output, Protocol, Request, format_f64, parse_cursor, parse_f64, parse_i64};
 use crate::store::{Store, StoreError};
 
-use super::keyspace::{ScanOptions, scan_count};
+const SORTED_SET_POP: &[&str] = &["write", "fast"];
+const SORTED_SET_READ: &[&str] = &["@read", "@sortedset", "@fast"];
+const SORTED_SET_READ_SLOW: &[&str] = &["@read", "@sortedset", "@slow"];
+const SORTED_SET_WRITE: &[&str] = &["@write", "@sortedset", "@fast"];
+const SORTED_SET_WRITE_SLOW: &[&str] = &["@write", "@sortedset", "@slow"];
+
+#[rustfmt::skip]
+commands! {
+    "zadd" -4 => zadd, WRITE, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) for each item added, where N is the number of elements in the sorted set."
+        "Add one or more members to a sorted set, or update its score if it already exists",
+        key_access: &["RW", "update"];
+    "zcard" 2 => zcard, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "1.2.0" "O(1), and O(N) when it is first asked for"
+        "Get the number of members in a sorted set",
+        key_access: LOOK_UP;
+    "zcount" 4 => zcount, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Count the members in a sorted set with scores within the given values";
+    "zincrby" 4 => zincrby, WRITE, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Increment the score of a member in a sorted set",
+        key_access: READ_UPDATE;
+    "zlexcount" 4 => zlexcount, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)) with N being the number of elements in the sorted set."
+        "Count the number of members in a sorted set between a given lexicographical range";
+    "zmscore" -3 => zmscore, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "6.2.0" "O(M*log(N)) with M being the number of members that are requested."
+        "Get the score associated with the given members in a sorted set";
+    "zpopmax" -2 => zpopmax, SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "5.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove and return members with the highest scores in a sorted set",
+        key_access: READ_DELETE, demand: Some(count_asked);
+    "zpopmin" -2 => zpopmin, SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "5.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove and return members with the lowest scores in a sorted set",
+        key_access: READ_DELETE, demand: Some(count_asked);
+    "zrange" -4 => zrange, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set",
+        demand: Some(range_asked);
+    "zrangebylex" -4 => zrangebylex, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by lexicographical range",
+        demand: Some(limit_asked);
+    "zrangebyscore" -4 => zrangebyscore, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.0.5" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by score",
+        demand: Some(limit_asked);
+    "zrank" -3 => zrank, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Determine the index of a member in a sorted set";
+    "zrem" -3 => zrem, SORTED_SET_POP, SORTED_SET_WRITE, ONE_KEY,
+        "sorted-set" "1.2.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove one or more members from a sorted set",
+        key_access: &["RW", "delete"];
+    "zremrangebylex" 4 => zremrangebylex, &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set between the given lexicographical range",
+        key_access: &["RW", "delete"];
+    "zremrangebyrank" 4 => zremrangebyrank, &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "2.0.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set within the given indexes",
+        key_access: &["RW", "delete"], demand: Some(ranks_asked);
+    "zremrangebyscore" 4 => zremrangebyscore, &["write"], SORTED_SET_WRITE_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements removed."
+        "Remove all members in a sorted set within the given scores",
+        key_access: &["RW", "delete"];
+    "zrevrange" -4 => zrevrange, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by index, with scores ordered from high to low",
+        demand: Some(range_asked);
+    "zrevrangebylex" -4 => zrevrangebylex, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.9" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by lexicographical range, ordered from higher to lower strings.",
+        demand: Some(limit_asked);
+    "zrevrangebyscore" -4 => zrevrangebyscore, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.2.0" "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned."
+        "Return a range of members in a sorted set, by score, with scores ordered from high to low",
+        demand: Some(limit_asked);
+    "zrevrank" -3 => zrevrank, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "2.0.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Determine the index of a member in a sorted set, with scores ordered from high to low";
+    "zscan" -3 => zscan, &["readonly"], SORTED_SET_READ_SLOW, ONE_KEY,
+        "sorted-set" "2.8.0" "O(1) for every call. O(N) for a complete iteration."
+        "Incrementally iterate sorted sets elements and associated scores",
+        demand: Some(|request| scan_count(request, 3));
+    "zscore" 3 => zscore, READ, SORTED_SET_READ, ONE_KEY,
+        "sorted-set" "1.2.0" "O(log(N)) with N being the number of elements in the sorted set."
+        "Get the score associated with the given member in a sorted set";
+}
 
 impl Failure {
     const NOT_A_FLOAT: Failure =
@@ -41,44 +135,47 @@ fn score(argument: &[u8]) -> Result<Score, Failure> {
     parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
 }
 
-/// How many members a request asks for, as far as its numbers tell; 0 where that depends on the set.
-///
-/// A range to the end, or between scores, comprises as many as there are, and most sets are short.
-pub(super) fn members_asked(verb: Verb, request: &Request<'_>) -> u64 {
-    let number = |index: usize| {
-        let argument = (index < request.len()).then(|| request.get(index));
-        argument.and_then(parse_i64).unwrap_or(0)
-    };
-    let asked = match verb {
-        Verb::ZPopMin | Verb::ZPopMax => number(2),
-        Verb::ZScan => return scan_count(request, 3),
-        Verb::ZRemRangeByRank => ranks_asked(number(2), number(3)),
-        Verb::ZRange
-        | Verb::ZRevRange
-        | Verb::ZRangeByScore
-        | Verb::ZRevRangeByScore
-        | Verb::ZRangeByLex
-        | Verb::ZRevRangeByLex => {
-            let words = || request.iter().enumerate().skip(4);
-            let is = |word: &[u8], name: &str| word.eq_ignore_ascii_case(name.as_bytes());
-            let limit = words().find(|(_, word)| is(word, "LIMIT"));
-            // Those that are skipped are visited, too.
-            let limited = limit.map_or(0, |(index, _)| {
-                let (skip, limit) = (number(index + 1), number(index + 2));
-                if limit < 0 { skip } else { skip.saturating_add(limit) }
-            });
-            let by_rank = matches!(verb, Verb::ZRange | Verb::ZRevRange)
-                && !words().any(|(_, word)| is(word, "BYSCORE") || is(word, "BYLEX"));
-            if by_rank { ranks_asked(number(2), number(3)) } else { limited }
-        }
-        _ => 0,
-    };
-    u64::try_from(asked).unwrap_or(0)
+// The functions below estimate how many members a request asks for: 0 where that depends on the set. A range to the end,
+// or between scores, comprises as many as there are, and most sets are short.
+
+/// The number that the argument at `index` spells; 0 where it spells none.
+fn number_asked(request: &Request<'_>, index: usize) -> i64 {
+    let argument = (index < request.len()).then(|| request.get(index));
+    argument.and_then(parse_i64).unwrap_or(0)
 }
 
-/// Ranks from `start` to `stop`, where both count from the same end.
-fn ranks_asked(start: i64, stop: i64) -> i64 {
-    if (start < 0) == (stop < 0) { stop.saturating_sub(start).saturating_add(1) } else { 0 }
+/// Members that a `ZPOPMIN` or `ZPOPMAX` asks for.
+fn count_asked(request: &Request<'_>) -> u64 {
+    u64::try_from(number_asked(request, 2)).unwrap_or(0)
+}
+
+/// Members that a `ZREMRANGEBYRANK` asks for.
+fn ranks_asked(request: &Request<'_>) -> u64 {
+    let (start, stop) = (number_asked(request, 2), number_asked(request, 3));
+    // Ranks that count from different ends do not tell how many there are between them.
+    let len =
+        if (start < 0) == (stop < 0) { stop.saturating_sub(start).saturating_add(1) } else { 0 };
+    u64::try_from(len).unwrap_or(0)
+}
+
+/// Members that a range by score or by member visits, by its `LIMIT`.
+fn limit_asked(request: &Request<'_>) -> u64 {
+    let Some(index) = option_index(request, "LIMIT") else { return 0 };
+    let (skip, limit) = (number_asked(request, index + 1), number_asked(request, index + 2));
+    // Those that are skipped are visited, too.
+    u64::try_from(if limit < 0 { skip } else { skip.saturating_add(limit) }).unwrap_or(0)
+}
+
+/// Members that a `ZRANGE` or `ZREVRANGE` asks for.
+fn range_asked(request: &Request<'_>) -> u64 {
+    let has = |option| option_index(request, option).is_some();
+    if has("BYSCORE") || has("BYLEX") { limit_asked(request) } else { ranks_asked(request) }
+}
+
+/// Where an option of a range is among the arguments.
+fn option_index(request: &Request<'_>, option: &str) -> Option<usize> {
+    let mut words = request.iter().enumerate().skip(4);
+    words.find(|(_, word)| word.eq_ignore_ascii_case(option.as_bytes())).map(|(index, _)| index)
 }
 
 /// Members and scores that are answered as an array, whose length is known when all are in it.
@@ -116,34 +213,6 @@ impl<'a> Members<'a> {
 }
 
 impl<S: Store> Call<'_, S> {
-    /// Runs a command on a sorted set.
-    pub(super) fn run_on_sorted_set(&mut self, verb: Verb) -> Outcome {
-        match verb {
-            Verb::ZAdd => self.zadd(),
-            Verb::ZCard => self.zcard(),
-            Verb::ZCount | Verb::ZLexCount => self.zcount(verb),
-            Verb::ZIncrBy => self.zincrby(),
-            Verb::ZMScore => self.zmscore(),
-            Verb::ZPopMax => self.zpop(true),
-            Verb::ZPopMin => self.zpop(false),
-            Verb::ZRange
-            | Verb::ZRangeByLex
-            | Verb::ZRangeByScore
-            | Verb::ZRevRange
-            | Verb::ZRevRangeByLex
-            | Verb::ZRevRangeByScore => self.zrange(verb),
-            Verb::ZRank => self.zrank(false),
-            Verb::ZRem => self.zrem(),
-            Verb::ZRemRangeByLex | Verb::ZRemRangeByRank | Verb::ZRemRangeByScore => {
-                self.zremrange(verb)
-            }
-            Verb::ZRevRank => self.zrank(true),
-            Verb::ZScan => self.zscan(),
-            Verb::ZScore => self.zscore(),
-            _ => unreachable!("{verb:?} is not about a sorted set"),
-        }
-    }
-
     /// Lets `read` see the set that argument 1 names, and the request; counts whether the set is there.
     fn read_set<R>(
         &mut self,
@@ -153,7 +222,7 @@ impl<S: Store> Call<'_, S> {
         let request = &self.request;
         let read = |set: &SetView<'_, S::Tree>| read(set, request);
         let found = self.shared.keys.read_set(request.get(1), need, read)?;
-        self.count(found.is_some());
+        self.count_lookup(found.is_some());
         Ok(found)
     }
 
@@ -189,7 +258,15 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    fn zrank(&mut self, backwards: bool) -> Outcome {
+    fn zrank(&mut self) -> Outcome {
+        self.answer_rank(false)
+    }
+
+    fn zrevrank(&mut self) -> Outcome {
+        self.answer_rank(true)
+    }
+
+    fn answer_rank(&mut self, backwards: bool) -> Outcome {
         let with_score = match self.request.len() {
             3 => false,
             4 if self.is_word(3, "WITHSCORE") => true,

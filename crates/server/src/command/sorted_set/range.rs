@@ -2,8 +2,8 @@
 
 use std::ops::Bound;
 
-use super::{Failure, Members};
-use crate::command::{Call, Outcome, Verb};
+use super::Members;
+use crate::command::{Call, Failure, Outcome};
 use crate::keyspace::{LexLimit, Need, Range, Score, Selection};
 use crate::resp::{parse_f64_limit, parse_i64};
 use crate::store::Store;
@@ -26,16 +26,8 @@ struct Query {
 }
 
 impl Query {
-    /// What `verb` means without options; `ZRANGE` takes the rest from them.
-    fn of(verb: Verb) -> Self {
-        let (by, backwards) = match verb {
-            Verb::ZRangeByScore => (By::Score, false),
-            Verb::ZRevRangeByScore => (By::Score, true),
-            Verb::ZRangeByLex => (By::Lex, false),
-            Verb::ZRevRangeByLex => (By::Lex, true),
-            Verb::ZRevRange => (By::Rank, true),
-            _ => (By::Rank, false),
-        };
+    /// A range of all its members, without their scores.
+    fn new(by: By, backwards: bool) -> Self {
         Query { by, backwards, with_scores: false, skip: 0, limit: -1 }
     }
 
@@ -97,16 +89,54 @@ impl<S: Store> Call<'_, S> {
         parse_i64(self.request.get(index)).ok_or(Failure::NOT_AN_INTEGER)
     }
 
-    pub(super) fn zcount(&mut self, verb: Verb) -> Outcome {
-        let by = if verb == Verb::ZCount { By::Score } else { By::Lex };
+    pub(super) fn zcount(&mut self) -> Outcome {
+        self.count_range(By::Score)
+    }
+
+    pub(super) fn zlexcount(&mut self) -> Outcome {
+        self.count_range(By::Lex)
+    }
+
+    fn count_range(&mut self, by: By) -> Outcome {
         let range = self.range(by, 2, 3)?;
         let count = self.read_set(Need::Ranks, |set, _| set.count(&range))?;
         self.reply.integer(count.unwrap_or(0) as i64);
         Ok(())
     }
 
-    pub(super) fn zrange(&mut self, verb: Verb) -> Outcome {
-        let query = self.query(verb)?;
+    /// `ZRANGE`, whose options say what kind of range it is.
+    pub(super) fn zrange(&mut self) -> Outcome {
+        let query = self.with_options(Query::new(By::Rank, false), true)?;
+        self.answer_range(&query)
+    }
+
+    pub(super) fn zrevrange(&mut self) -> Outcome {
+        self.zrange_of(By::Rank, true)
+    }
+
+    pub(super) fn zrangebyscore(&mut self) -> Outcome {
+        self.zrange_of(By::Score, false)
+    }
+
+    pub(super) fn zrevrangebyscore(&mut self) -> Outcome {
+        self.zrange_of(By::Score, true)
+    }
+
+    pub(super) fn zrangebylex(&mut self) -> Outcome {
+        self.zrange_of(By::Lex, false)
+    }
+
+    pub(super) fn zrevrangebylex(&mut self) -> Outcome {
+        self.zrange_of(By::Lex, true)
+    }
+
+    /// A command whose name says what kind of range it is.
+    fn zrange_of(&mut self, by: By, backwards: bool) -> Outcome {
+        let query = self.with_options(Query::new(by, backwards), false)?;
+        self.answer_range(&query)
+    }
+
+    fn answer_range(&mut self, query: &Query) -> Outcome {
         let key = self.request.get(1);
         let found = if query.by == By::Rank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
@@ -129,14 +159,14 @@ impl<S: Store> Call<'_, S> {
             members.finish();
             found
         };
-        self.count(found.is_some());
+        self.count_lookup(found.is_some());
         Ok(())
     }
 
-    fn query(&self, verb: Verb) -> Result<Query, Failure> {
-        let mut query = Query::of(verb);
-        // What the verb leaves open, and no option has decided yet.
-        let (mut is_order_open, mut is_kind_open) = (verb == Verb::ZRange, verb == Verb::ZRange);
+    /// Reads the options that begin with argument 4; `is_open` says whether they may choose order and kind of the range.
+    fn with_options(&self, mut query: Query, is_open: bool) -> Result<Query, Failure> {
+        // Each of the two may be chosen once.
+        let (mut is_order_open, mut is_kind_open) = (is_open, is_open);
         let mut index = 4;
         while index < self.request.len() {
             let following = self.request.len() - index - 1;

@@ -1,9 +1,9 @@
 //! Taking members away.
 
+use super::Members;
 use super::range::{By, ranks};
-use super::{Failure, Members};
-use crate::command::{Call, Outcome, Verb};
-use crate::keyspace::{KeyError, Need, Score, Selection, SetEdit};
+use crate::command::{Call, Failure, Outcome};
+use crate::keyspace::{KeyError, Need, Score, Selection, SetEdit, SetView};
 use crate::memory::Share;
 use crate::resp::{Protocol, parse_u64};
 use crate::store::Store;
@@ -71,7 +71,15 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn zpop(&mut self, backwards: bool) -> Outcome {
+    pub(super) fn zpopmin(&mut self) -> Outcome {
+        self.pop(false)
+    }
+
+    pub(super) fn zpopmax(&mut self) -> Outcome {
+        self.pop(true)
+    }
+
+    fn pop(&mut self, backwards: bool) -> Outcome {
         let limit = match self.request.len() {
             2 => 1,
             3 => parse_u64(self.request.get(2))
@@ -107,32 +115,44 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    pub(super) fn zremrange(&mut self, verb: Verb) -> Outcome {
+    pub(super) fn zremrangebyrank(&mut self) -> Outcome {
+        let (start, stop) = (self.number(2)?, self.number(3)?);
+        self.remove_found(Need::Ranks, |before, collected| {
+            let (start, limit) = ranks(start, stop, before.len());
+            before.visit_ranks(start, limit, false, |member, score| collected.push(member, score))
+        })
+    }
+
+    pub(super) fn zremrangebyscore(&mut self) -> Outcome {
+        self.remove_range(By::Score)
+    }
+
+    pub(super) fn zremrangebylex(&mut self) -> Outcome {
+        self.remove_range(By::Lex)
+    }
+
+    fn remove_range(&mut self, by: By) -> Outcome {
+        let range = self.range(by, 2, 3)?;
+        self.remove_found(Need::Entries, |before, collected| {
+            let push = |member: &[u8], score| collected.push(member, score);
+            before.visit(&range, Selection::ALL, push)
+        })
+    }
+
+    /// Removes the members that `find` collects, and answers how many there are.
+    fn remove_found(
+        &mut self,
+        need: Need,
+        find: impl FnOnce(&SetView<'_, S::Tree>, &mut Collected) -> Result<(), KeyError>,
+    ) -> Outcome {
         let mut collected = Collected::new(self.shared.copies());
-        let (key, copies) = (self.request.get(1), self.shared.copies());
-        if verb == Verb::ZRemRangeByRank {
-            let (start, stop) = (self.number(2)?, self.number(3)?);
-            self.shared.keys.edit_set(key, Need::Ranks, copies, |set| {
-                if let Some(before) = set.before() {
-                    let (start, limit) = ranks(start, stop, before.len());
-                    before.visit_ranks(start, limit, false, |member, score| {
-                        collected.push(member, score);
-                    })?;
-                }
-                collected.remove(set)
-            })?;
-        } else {
-            let by = if verb == Verb::ZRemRangeByScore { By::Score } else { By::Lex };
-            let range = self.range(by, 2, 3)?;
-            self.shared.keys.edit_set(key, Need::Entries, copies, |set| {
-                if let Some(before) = set.before() {
-                    before.visit(&range, Selection::ALL, |member, score| {
-                        collected.push(member, score);
-                    })?;
-                }
-                collected.remove(set)
-            })?;
-        }
+        let copies = self.shared.copies();
+        self.shared.keys.edit_set(self.request.get(1), need, copies, |set| {
+            if let Some(before) = set.before() {
+                find(before, &mut collected)?;
+            }
+            collected.remove(set)
+        })?;
         self.reply.integer(collected.members.len() as i64);
         Ok(())
     }

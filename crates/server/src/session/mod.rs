@@ -1,17 +1,22 @@
 //! One connection, apart from its socket.
 
+mod client;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::clients::{Record, Totals};
-use crate::command::{self, Call, Command};
+use crate::command::{Call, Command, NO_MEMORY_FOR_REQUEST, TABLE};
 use crate::memory::Share;
 use crate::resp::{Output, Parser, ProtocolError};
 use crate::statistics::{Ended, Tally};
 use crate::syncs::Ticket;
 use crate::{Shared, Store};
+
+pub use self::client::Progress;
+pub(crate) use self::client::{Client, Replies};
 
 /// Bytes of answers after which they are sent before more requests are run.
 const FLUSH_LEN: usize = 32 << 10;
@@ -24,24 +29,6 @@ const KEPT_LEN: usize = 64 << 10;
 /// Bytes of buffer for each direction that do not count as memory that clients share, so that short requests and answers
 /// have room however much others take: what is kept, and the positions of some arguments.
 const UNCOUNTED: usize = KEPT_LEN + (4 << 10);
-
-/// What a connection needs next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// All requests were run: send the answers, then read more.
-    Read,
-    /// Send the answers, let others have a turn, then go on.
-    Yield,
-    /// Wait for so long, then do as for [`Yield`](Progress::Yield): a password was given, after
-    /// wrong ones.
-    Wait(Duration),
-    /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
-    Long,
-    /// Send the answers, then close the connection.
-    Close,
-    /// As [`Close`](Progress::Close), and then end the server.
-    ShutDown,
-}
 
 /// One connection without its socket: bytes in, answers out.
 ///
@@ -93,44 +80,6 @@ struct Long {
     len: usize,
     /// How long it may wait for a sync, where it does and is limited.
     sync_limit: Option<Duration>,
-}
-
-/// What a connection remembers from one request to the next.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub(crate) record: Arc<Record>,
-    pub(crate) authenticated: bool,
-    pub(crate) replies: Replies,
-    /// Set by `QUIT` and `SHUTDOWN`: how the connection ends after the present answer.
-    pub(crate) end: Option<Progress>,
-    /// Set by a password that is wrong, or comes after wrong ones: how long the present answer
-    /// waits.
-    pub(crate) delay: Option<Duration>,
-    /// Whether requests are refused because `MULTI` was sent, and neither `EXEC` nor `DISCARD` since.
-    pub(crate) is_in_transaction: bool,
-    /// Which syncs make safe all that the long request waits for.
-    pub(crate) ticket: Ticket,
-    /// Whether the long request has waited for as long as it may.
-    pub(crate) is_overdue: bool,
-    /// What was done since it was last added to the record.
-    pub(crate) counts: Totals,
-}
-
-impl Client {
-    /// What is to be done after a request, before the next one is run; `None` if nothing.
-    #[inline]
-    fn what_follows(&mut self) -> Option<Progress> {
-        self.end.or_else(|| self.delay.take().map(Progress::Wait))
-    }
-}
-
-/// Which answers a client wants, as it said with `CLIENT REPLY`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replies {
-    All,
-    None,
-    /// All, but the answer to the next request.
-    SkipNext,
 }
 
 impl<S: Store> Session<S> {
@@ -244,7 +193,7 @@ impl<S: Store> Session<S> {
     /// from it, so the connection ends.
     fn refuse_request(&mut self) -> Progress {
         self.shared.memory_refused(self.client.record.address);
-        self.output.error(command::NO_MEMORY_FOR_REQUEST);
+        self.output.error(NO_MEMORY_FOR_REQUEST);
         self.client.end = Some(Progress::Close);
         Progress::Close
     }
@@ -256,7 +205,7 @@ impl<S: Store> Session<S> {
         self.clock = Instant::now();
         let sent_before = self.output.len();
         let request = &mut self.input[self.done..self.done + len];
-        let command = command::table::find(self.parser.request(request).get(0));
+        let command = TABLE.find(self.parser.request(request).get(0));
         self.execute(len, command);
         self.client.counts.bytes_out += (self.output.len() - sent_before) as u64;
         self.report();
@@ -307,9 +256,9 @@ impl<S: Store> Session<S> {
                 self.done += len;
                 continue;
             }
-            let command = command::table::find(request.get(0));
-            if let Some(command) = command.filter(|command| command::is_long(command, &request)) {
-                let sync_limit = command::sync_limit(command, &request);
+            let command = TABLE.find(request.get(0));
+            if let Some(command) = command.filter(|command| command.is_long(&request)) {
+                let sync_limit = command.sync_limit(&request);
                 // Nobody makes the disk work who may not even ask for it.
                 let may_sync = self.client.authenticated && !self.client.is_in_transaction;
                 let sync_limit = sync_limit.filter(|_| may_sync);
@@ -358,7 +307,7 @@ impl<S: Store> Session<S> {
         let now = Instant::now();
         let duration = now - std::mem::replace(&mut self.clock, now);
         if let Some((command, ended)) = ended {
-            self.tally.add(command.verb, ended, duration, &self.shared.statistics);
+            self.tally.add(command.number, ended, duration, &self.shared.statistics);
         }
     }
 

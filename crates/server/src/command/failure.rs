@@ -1,0 +1,73 @@
+//! Why a command fails, and the error line that the client gets.
+
+use std::borrow::Cow;
+
+use crate::resp::OutputFailure;
+use crate::store::StoreError;
+
+/// Why a command was not executed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The error line itself, which begins with an error code.
+    Text(Cow<'static, str>),
+    /// The store's own reason.
+    Store(StoreError),
+    /// The answer has no room.
+    Answer(OutputFailure),
+    /// What the command would copy has no room.
+    NoMemory,
+}
+
+/// Result of a command. After a failure, the answer so far is replaced by the error line.
+pub(crate) type Outcome = Result<(), Failure>;
+
+/// The answer to a request that clients' memory has no room for.
+pub(crate) const NO_MEMORY_FOR_REQUEST: &str = "OOM the request needs more memory than clients may \
+    take together (see --client-memory); the connection is closed";
+
+impl Failure {
+    pub(super) const SYNTAX: Failure = Failure::Text(Cow::Borrowed("ERR syntax error"));
+    pub(super) const NOT_AN_INTEGER: Failure =
+        Failure::Text(Cow::Borrowed("ERR value is not an integer or out of range"));
+    pub(super) const WRONG_TYPE: Failure = Failure::Text(Cow::Borrowed(
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+    ));
+
+    /// An error line, which begins with an error code.
+    pub(super) fn text(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::Text(text.into())
+    }
+
+    /// The error for a call of `command` with a wrong number of arguments.
+    pub(super) fn wrong_arity(command: &str) -> Self {
+        Failure::text(format!("ERR wrong number of arguments for '{command}' command"))
+    }
+
+    /// The error line.
+    pub(super) fn to_line(&self) -> Cow<'_, str> {
+        match self {
+            Failure::Text(text) => Cow::Borrowed(text),
+            Failure::Store(StoreError::Full) => {
+                Cow::Borrowed("OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Failure::Store(error) => Cow::Owned(format!("ERR {error}")),
+            Failure::Answer(OutputFailure::TooLong) => Cow::Borrowed(
+                "ERR the answer is longer than what may wait for one client; ask for less at a time",
+            ),
+            Failure::Answer(OutputFailure::NoMemory) => Cow::Borrowed(
+                "OOM the answer needs more memory than clients may take together (see --client-memory); \
+                 ask for less at a time, or try again",
+            ),
+            Failure::NoMemory => Cow::Borrowed(
+                "OOM the command needs more memory than clients may take together (see --client-memory); \
+                 nothing was changed",
+            ),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}
