@@ -16,7 +16,7 @@ pub enum Progress {
     /// Wait for so long, then do as for [`Yield`](Progress::Yield): a password was given, after
     /// wrong ones.
     Wait(Duration),
-    /// Send the answers, then call [`Session::run_long`] where it holds nobody up.
+    /// Send the answers, then call [`run_long`](super::Session::run_long) where it holds nobody up.
     Long,
     /// Send the answers, then close the connection.
     Close,
