@@ -33,6 +33,7 @@ mod ordered_map;
 mod pair;
 pub mod papers;
 mod segments;
+pub mod shared;
 mod stored;
 pub mod vector;
 

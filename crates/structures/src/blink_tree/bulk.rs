@@ -7,10 +7,10 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_record_key};
+use super::key::Probe;
 use super::layout::{
     HIGH, LEAF_LEN, LOCK, NEXT, ORDERED, PREFIX, SLOTS, Slot, USED, free_slot, is_inline, is_word,
-    slots_of, write_leaf_head,
+    slots_of,
 };
 use super::leaf::{Held, Leaf, Lock};
 use super::ops::value_word;
@@ -167,7 +167,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             first.word
         } else {
             let greatest = medium.load(leaf.0 + greatest.value());
-            with_record_key(medium, greatest, |left| {
+            self.with_record_key(greatest, |left| {
                 self.write_separator_between(lane, left, first.bytes)
             })?
         };
@@ -195,7 +195,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Writes and flushes a leaf that nobody knows yet, the last of all.
     fn write_leaf(&self, leaf: Leaf, low: u64, entries: &[Loaded]) {
         let medium = self.medium();
-        write_leaf_head(medium, leaf.0, low, 0);
+        self.tags.write_leaf_head(medium, leaf.0, low, 0);
         for at in [HIGH, ORDERED, PREFIX] {
             medium.store(leaf.0 + at, 0);
         }

@@ -5,13 +5,14 @@ use remanent_pmem::heap::Violation;
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, common, head_word, with_record_key, with_separator, word_bytes};
+use super::key::{Probe, common, head_word, with_separator, word_bytes};
 use super::layout::{
-    HIGH, LEAF_LOW, NEXT, NodeHead, ROOT, Slot, head_at, head_words, is_word, read_bounds,
-    slots_of, valid_slots,
+    HIGH, LEAF_LOW, NEXT, ROOT, Slot, head_at, head_words, is_word, read_bounds, slots_of,
+    valid_slots,
 };
 use super::leaf::Leaf;
 use super::ops::Payload;
+use crate::shared::Inspection;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -39,13 +40,21 @@ impl Walk {
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
+        let Inspection { mut violations, blocks } = self.inspect()?;
+        if let Some(blocks) = blocks {
+            violations.extend(self.heap.check(blocks.into_iter())?);
+        }
+        self.heap.verify()?;
+        Ok(violations)
+    }
+
+    pub(super) fn inspect(&self) -> Result<Inspection> {
         self.heap.quiesce()?;
         let mut walk = Walk::default();
         let root = self.medium().load(self.heap.header() + ROOT);
         self.check_node(root, None, 0, None, &mut walk);
         let entries = self.check_leaves(&mut walk)?;
         if let Some(entries) = entries {
-            walk.violations.extend(self.heap.check(walk.blocks.drain(..))?);
             let len = self.len()?;
             if len != entries {
                 let what = format!("the tree counts {len} entries, but has {entries}");
@@ -53,13 +62,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         self.heap.verify()?;
-        Ok(walk.violations)
+        Ok(Inspection { violations: walk.violations, blocks: entries.map(|_| walk.blocks) })
     }
 
     /// Levels, and leaves of the last of them. Nobody may change the tree meanwhile.
     pub(super) fn levels_and_leaves(&self) -> Result<(u64, u64)> {
         let root = self.medium().load(self.heap.header() + ROOT);
-        let inner = NodeHead::read::<K, M>(self.medium(), root).map_or(0, |head| head.level);
+        let inner = self.node_head(root).map_or(0, |head| head.level);
         let mut leaves = 0;
         self.for_each_leaf(|_| leaves += 1)?;
         Ok((inner + 1, leaves))
@@ -74,7 +83,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         walk: &mut Walk,
     ) {
         let medium = self.medium();
-        let Some(head) = NodeHead::read::<K, M>(medium, node) else {
+        let Some(head) = self.node_head(node) else {
             return walk.wrong(node, "no inner node is where one was linked");
         };
         if level.is_some_and(|level| level != head.level) || walk.is_hopeless() {
@@ -215,7 +224,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             .and_then(|()| self.with_value(payload, |_| ()))
             .and_then(|()| {
                 let is_same = !is_word::<K>()
-                    || with_record_key(self.medium(), payload.word, |key| {
+                    || self.with_record_key(payload.word, |key| {
                         word_bytes::<K, bool>(word, |of_slot| of_slot == key)
                     });
                 let what = "the key of an entry is not that of its record";
@@ -232,7 +241,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return self.with_bound(medium.load(leaf.0 + slot.key()), use_probe);
         }
-        with_record_key(medium, medium.load(leaf.0 + slot.value()), |key| {
+        self.with_record_key(medium.load(leaf.0 + slot.value()), |key| {
             use_probe(&Probe::new::<K>(key))
         })
     }

@@ -7,7 +7,7 @@ use remanent_pmem::heap::Lane;
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, with_record_key, word_bytes};
+use super::key::{Probe, word_bytes};
 use super::layout::{HIGH, LEAF_LOW, NEXT, ORDERED, Slot, USED, is_inline, is_word, slots_of};
 use super::leaf::{Held, Leaf};
 use crate::Result;
@@ -106,7 +106,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return word_bytes::<K, _>(medium.load(leaf.0 + slot.key()), <[u8]>::to_vec);
         }
-        with_record_key(medium, medium.load(leaf.0 + slot.value()), <[u8]>::to_vec)
+        self.with_record_key(medium.load(leaf.0 + slot.value()), <[u8]>::to_vec)
     }
 
     /// The least key of the next leaf, if there is one. The leaf is held.

@@ -47,6 +47,12 @@ pub(super) struct Step {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// The head of the inner node at `node`; `None` when there is none.
+    #[inline(always)]
+    pub(super) fn node_head(&self, node: u64) -> Option<NodeHead> {
+        self.tags.node_head::<K, M>(self.medium(), node)
+    }
+
     /// Children of an inner node at the most.
     pub(super) fn inner_max() -> usize {
         inner_max::<K>().min(K::NODE_ENTRIES_MAX)
@@ -65,8 +71,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut node = medium.load(self.heap.header() + ROOT);
         let mut above = LEVEL_MAX + 1;
         loop {
-            let Some(head) = NodeHead::read::<K, M>(medium, node).filter(|head| head.level < above)
-            else {
+            let Some(head) = self.node_head(node).filter(|head| head.level < above) else {
                 return Err(self.no_node(node));
             };
             let index = self.search(node, head.count, goal);
@@ -97,8 +102,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut steps: Vec<Step> = Vec::new();
         let mut above = LEVEL_MAX + 1;
         loop {
-            let Some(head) = NodeHead::read::<K, M>(medium, node).filter(|head| head.level < above)
-            else {
+            let Some(head) = self.node_head(node).filter(|head| head.level < above) else {
                 return Err(self.no_node(node));
             };
             let index = self.search(node, head.count, goal);
@@ -174,8 +178,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The children of a node.
     pub(super) fn entries(&self, node: u64) -> Vec<Entry> {
-        let medium = self.medium();
-        let count = NodeHead::read::<K, M>(medium, node).map_or(0, |head| head.count);
+        let count = self.node_head(node).map_or(0, |head| head.count);
         (0..count).map(|index| self.entry(node, index)).collect()
     }
 
@@ -210,7 +213,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }),
             _ => 0,
         };
-        medium.store(node, NodeHead { level, count: entries.len() }.word());
+        medium.store(node, self.tags.node_word(NodeHead { level, count: entries.len() }));
         write_bounds(medium, node, low, high, prefix);
         for (index, entry) in entries.iter().enumerate() {
             if is_word::<K>() {

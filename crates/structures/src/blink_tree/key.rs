@@ -5,8 +5,9 @@ use std::cmp::Ordering as Compared;
 use remanent_pmem::{Frozen, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::Core;
 use super::layout::{Record, is_word, separator_key};
-use crate::stored::OrderedKey;
+use crate::stored::{OrderedKey, Stored};
 
 /// A key that is looked for.
 #[derive(Clone, Copy, Debug)]
@@ -107,17 +108,21 @@ pub(super) fn shortest_between<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..(common(left, right) + 1).min(right.len())]
 }
 
-/// Lets `use_key` see the key of a record.
-#[inline(always)]
-pub(super) fn with_record_key<M: Medium, R>(
-    medium: &M,
-    record: u64,
-    use_key: impl FnOnce(&[u8]) -> R,
-) -> R {
-    match Record::read(medium, record) {
-        Some(record) => with_bytes(medium, record.key_at(), record.key_len, use_key),
-        // Damage that whoever reads the record is told of.
-        None => use_key(&[]),
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// The record at `offset`; `None` when there is none.
+    #[inline(always)]
+    pub(super) fn record_at(&self, offset: u64) -> Option<Record> {
+        self.tags.record(self.medium(), offset)
+    }
+
+    /// Lets `use_key` see the key of a record.
+    #[inline(always)]
+    pub(super) fn with_record_key<R>(&self, record: u64, use_key: impl FnOnce(&[u8]) -> R) -> R {
+        match self.record_at(record) {
+            Some(record) => with_bytes(self.medium(), record.key_at(), record.key_len, use_key),
+            // Damage that whoever reads the record is told of.
+            None => use_key(&[]),
+        }
     }
 }
 

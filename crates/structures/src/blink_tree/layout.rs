@@ -37,6 +37,7 @@ use remanent_pmem::heap::layout::HEADER_LEN;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::shared::MemberId;
 use crate::stored::{OrderedKey, Stored};
 
 /// Version of the layout, part of the root's type.
@@ -56,11 +57,6 @@ pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
 pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
 const _: () = assert!(OPTIONS < HEADER_LEN);
 
-const INNER_TAG: u64 = 0x49_4e_4e_52;
-const LEAF_TAG: u64 = 0x4c_45_41_46;
-const RECORD_TAG: u64 = 0x52_45_43_44;
-const SEPARATOR_TAG: u64 = 0x53_45_50_52;
-
 /// What a block of a tree is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -71,15 +67,58 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What the block at `offset` says that it is. It may be garbage.
-    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<Kind> {
+    const ALL: [Kind; 4] = [Kind::Inner, Kind::Leaf, Kind::Record, Kind::Separator];
+
+    /// The tag of a tree that has its heap to itself: four letters.
+    const fn letters(self) -> u32 {
+        match self {
+            Kind::Inner => 0x49_4e_4e_52,
+            Kind::Leaf => 0x4c_45_41_46,
+            Kind::Record => 0x52_45_43_44,
+            Kind::Separator => 0x53_45_50_52,
+        }
+    }
+
+    fn with_tag(tag: u64) -> Option<(Kind, MemberId)> {
+        let tag = tag as u32;
+        let kind = Kind::ALL.into_iter().find(|kind| (kind.letters() ^ tag) >> 24 == 0)?;
+        Some((kind, MemberId::from_block(kind.letters() ^ tag)?))
+    }
+
+    /// What the block at `offset` says that it is, and of which tree. It may be garbage.
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<(Kind, MemberId)> {
         // The first word decides: where a leaf has its tag, others may have any key, but no leaf's first word, an
         // offset, is as great as their tags.
-        match medium.load(offset) >> 32 {
-            INNER_TAG => Some(Kind::Inner),
-            RECORD_TAG => Some(Kind::Record),
-            SEPARATOR_TAG => Some(Kind::Separator),
-            _ => is_leaf(medium, offset).then_some(Kind::Leaf),
+        match Kind::with_tag(medium.load(offset) >> 32) {
+            None | Some((Kind::Leaf, _)) => {
+                let word = medium.load(offset + LEAF_KIND);
+                let found = Kind::with_tag(word >> 32);
+                found.filter(|&(kind, _)| kind == Kind::Leaf && word << 32 == 0)
+            }
+            found => found,
+        }
+    }
+}
+
+/// The tags of a tree's blocks. The first of the four letters tells the kind, and the number of the tree in its heap is
+/// combined with the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tags {
+    inner: u64,
+    leaf: u64,
+    record: u64,
+    separator: u64,
+}
+
+impl Tags {
+    /// The tags of the tree `member`.
+    pub(super) fn of(member: MemberId) -> Self {
+        let tag = |kind: Kind| u64::from(kind.letters() ^ member.get());
+        Tags {
+            inner: tag(Kind::Inner),
+            leaf: tag(Kind::Leaf),
+            record: tag(Kind::Record),
+            separator: tag(Kind::Separator),
         }
     }
 }
@@ -204,19 +243,21 @@ pub(super) fn valid_slots<M: Medium>(medium: &M, leaf: u64) -> u64 {
     })
 }
 
-/// Stores what makes a block a leaf, with no slot valid.
-pub(super) fn write_leaf_head<M: Medium>(medium: &M, leaf: u64, low: u64, next: u64) {
-    medium.store(leaf + NEXT, next);
-    medium.store(leaf + LEAF_LOW, low);
-    medium.store(leaf + LEAF_KIND, LEAF_TAG << 32);
-    for line in 0..LINE_COUNT {
-        medium.store(leaf + valid_at(line), 0);
+impl Tags {
+    /// Stores what makes a block a leaf, with no slot valid.
+    pub(super) fn write_leaf_head<M: Medium>(self, medium: &M, leaf: u64, low: u64, next: u64) {
+        medium.store(leaf + NEXT, next);
+        medium.store(leaf + LEAF_LOW, low);
+        medium.store(leaf + LEAF_KIND, self.leaf << 32);
+        for line in 0..LINE_COUNT {
+            medium.store(leaf + valid_at(line), 0);
+        }
     }
-}
 
-/// Whether there is a leaf at `offset`.
-pub(super) fn is_leaf<M: Medium>(medium: &M, offset: u64) -> bool {
-    medium.load(offset + LEAF_KIND) == LEAF_TAG << 32
+    /// Whether there is a leaf at `offset`.
+    pub(super) fn is_leaf<M: Medium>(self, medium: &M, offset: u64) -> bool {
+        medium.load(offset + LEAF_KIND) == self.leaf << 32
+    }
 }
 
 // Inner nodes.
@@ -238,23 +279,25 @@ pub(super) struct NodeHead {
     pub(super) count: usize,
 }
 
-impl NodeHead {
-    /// `None` when there is no inner node.
+impl Tags {
+    /// The head of the inner node at `node`; `None` when there is none.
     #[inline(always)]
-    pub(super) fn read<K: OrderedKey + ?Sized, M: Medium>(
+    pub(super) fn node_head<K: OrderedKey + ?Sized, M: Medium>(
+        self,
         medium: &M,
         node: u64,
     ) -> Option<NodeHead> {
         let word = medium.load(node);
         let (level, count) = (word >> 16 & 0xffff, (word & 0xffff) as usize);
-        let is_node = word >> 32 == INNER_TAG
+        let is_node = word >> 32 == self.inner
             && (1..=LEVEL_MAX).contains(&level)
             && (1..=inner_max::<K>()).contains(&count);
         is_node.then_some(NodeHead { level, count })
     }
 
-    pub(super) fn word(self) -> u64 {
-        INNER_TAG << 32 | self.level << 16 | self.count as u64
+    /// The word of an inner node's head.
+    pub(super) fn node_word(self, head: NodeHead) -> u64 {
+        self.inner << 32 | head.level << 16 | head.count as u64
     }
 }
 
@@ -327,27 +370,37 @@ pub(super) struct Record {
     pub(super) key_check: u16,
     /// Of a value of more than a word, and what the record says of its key.
     pub(super) sum: u32,
+    /// Of the tree that the record belongs to.
+    pub(super) tag: u64,
 }
 
-impl Record {
+impl Tags {
+    /// A record of this tree, without checksum, that has no block yet.
+    pub(super) fn new_record(self, key_len: u64, value_len: u64, key_check: u16) -> Record {
+        Record { offset: 0, key_len, value_len, key_check, sum: 0, tag: self.record }
+    }
+
     /// The record at `offset`; `None` when there is none.
     #[inline(always)]
-    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<Record> {
+    pub(super) fn record<M: Medium>(self, medium: &M, offset: u64) -> Option<Record> {
         let is_inside = offset.is_multiple_of(WORD_LEN)
             && offset.checked_add(RECORD_KEY).is_some_and(|end| end <= medium.len());
         if !is_inside {
             return None;
         }
         let (of_key, of_value) = (medium.load(offset), medium.load(offset + VALUE_LEN));
-        (of_key >> 32 == RECORD_TAG).then_some(Record {
+        (of_key >> 32 == self.record).then_some(Record {
             offset,
             key_len: of_key & KEY_LEN_MAX,
             value_len: of_value & VALUE_LEN_MAX,
             key_check: (of_key >> 16) as u16,
             sum: (of_value >> 32) as u32,
+            tag: self.record,
         })
     }
+}
 
+impl Record {
     /// Fetches the lines where records begin, most of which have their whole key there.
     pub(super) fn prefetch<M: Medium>(medium: &M, offset: u64) {
         medium.prefetch(offset);
@@ -375,7 +428,7 @@ impl Record {
     }
 
     fn of_key(self) -> u64 {
-        RECORD_TAG << 32 | u64::from(self.key_check) << 16 | self.key_len
+        self.tag << 32 | u64::from(self.key_check) << 16 | self.key_len
     }
 
     /// The checksum of a record with this value: over the value, and over what the record says of its key.
@@ -396,9 +449,11 @@ pub(super) fn separator_len(key_len: usize) -> u64 {
     SEPARATOR_KEY + key_len as u64
 }
 
-pub(super) fn write_separator<M: Medium>(medium: &M, separator: u64, key: &[u8]) {
-    medium.store(separator, SEPARATOR_TAG << 32 | key.len() as u64);
-    medium.write(separator + SEPARATOR_KEY, key);
+impl Tags {
+    pub(super) fn write_separator<M: Medium>(self, medium: &M, separator: u64, key: &[u8]) {
+        medium.store(separator, self.separator << 32 | key.len() as u64);
+        medium.write(separator + SEPARATOR_KEY, key);
+    }
 }
 
 /// Whether keys lie in slots.

@@ -10,11 +10,11 @@ use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use super::Core;
 use super::key::{
     Probe, check_of_bytes, common, compare_bound, fingerprint_of_bytes, fingerprint_of_word, head,
-    with_bytes, with_record_key, with_separator,
+    with_bytes, with_separator,
 };
 use super::layout::{
-    DOUBTFUL, FAR, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Record,
-    Slot, USED, is_leaf, is_word, lines_of, slots_of, valid_at, valid_slots,
+    DOUBTFUL, FAR, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Slot, USED,
+    is_word, lines_of, slots_of, valid_at, valid_slots,
 };
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -163,6 +163,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// Whether there is a leaf at `offset`.
+    #[inline(always)]
+    pub(super) fn is_leaf(&self, offset: u64) -> bool {
+        self.tags.is_leaf(self.medium(), offset)
+    }
+
     /// Takes the right to change a leaf; `None` when it is dead.
     #[inline(always)]
     pub(super) fn hold(&self, leaf: Leaf) -> Result<Option<Held<'_, M>>> {
@@ -200,7 +206,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.medium().pause();
             return Ok(());
         }
-        if !is_leaf(self.medium(), leaf.0) {
+        if !self.is_leaf(leaf.0) {
             return Err(PoolError::corrupt(leaf.0, "no leaf is where one was linked").into());
         }
         let ours = Lock::fresh(self.epoch).0 | HELD | CHANGING;
@@ -271,7 +277,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return medium.load(leaf.0 + slot.key()) >= high;
         }
         with_separator(medium, high, |high| {
-            with_record_key(medium, medium.load(leaf.0 + slot.value()), |key| key >= high)
+            self.with_record_key(medium.load(leaf.0 + slot.value()), |key| key >= high)
         })
     }
 
@@ -280,7 +286,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return fingerprint_of_word(medium.load(leaf.0 + slot.key()));
         }
-        with_record_key(medium, medium.load(leaf.0 + slot.value()), fingerprint_of_bytes)
+        self.with_record_key(medium.load(leaf.0 + slot.value()), fingerprint_of_bytes)
     }
 
     /// Works out which bytes all keys of a leaf share, and stores what follows them of each. By its holder, while
@@ -300,7 +306,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         for slot in slots_of(self.used(leaf)) {
             let record = medium.load(leaf.0 + slot.value());
             is_doubtful |= !self.is_key_whole(record);
-            let head = with_record_key(medium, record, |key| head(key, prefix));
+            let head = self.with_record_key(record, |key| head(key, prefix));
             medium.store(leaf.0 + slot.key(), head);
         }
         let doubt = if is_doubtful { DOUBTFUL } else { 0 };
@@ -310,7 +316,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether the key of a record is the one that was written.
     pub(super) fn is_key_whole(&self, record: u64) -> bool {
         let medium = self.medium();
-        Record::read(medium, record).is_some_and(|record| {
+        self.record_at(record).is_some_and(|record| {
             !self.is_summed
                 || with_bytes(medium, record.key_at(), record.key_len, check_of_bytes)
                     == record.key_check
@@ -330,7 +336,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// key: no step leads to the left, so what has changed on that way would hide entries.
     #[inline(always)]
     pub(super) fn require_begun(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
-        if !is_leaf(self.medium(), leaf.0) {
+        if !self.is_leaf(leaf.0) {
             return Err(self.no_leaf(leaf));
         }
         let low = self.medium().load(leaf.0 + LEAF_LOW);
@@ -462,7 +468,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return true;
         }
-        Record::read(medium, medium.load(leaf.0 + slot.value())).is_some_and(|record| {
+        self.record_at(medium.load(leaf.0 + slot.value())).is_some_and(|record| {
             let len = probe.bytes.len() as u64;
             let is_inside = record.key_at().checked_add(len).is_some_and(|end| end <= medium.len());
             // A key that another one has turned into has the check of that one.

@@ -39,6 +39,7 @@ mod inner;
 mod key;
 mod layout;
 mod leaf;
+mod member;
 mod ops;
 mod recover;
 mod scan;
@@ -51,14 +52,16 @@ use std::marker::PhantomData;
 use std::ops::{ControlFlow, RangeBounds};
 use std::sync::Arc;
 
-use remanent_pmem::heap::{Heap, Usage, Violation};
+use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::count::Count;
+use self::layout::Tags;
 use crate::map::Map;
 use crate::options::MapOptions;
 use crate::ordered_map::OrderedMap;
+use crate::shared::Site;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
@@ -97,8 +100,10 @@ pub struct BlinkTree<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium = Map
 }
 
 /// The part of a tree that exists once a process.
-struct Core<K: ?Sized, V: ?Sized, M: Medium> {
-    heap: Heap<M>,
+#[doc(hidden)]
+pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
+    heap: Site<M>,
+    tags: Tags,
     /// Which opening of the pool this is; leaves that say so are ready to be used.
     epoch: u64,
     /// Whether records have checksums, by what the tree was created with.
@@ -137,7 +142,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        let core =
+            pool.create_root_with(name, |heap| Core::create_at(Site::alone(heap), options))?;
         Ok(BlinkTree { core })
     }
 

@@ -82,7 +82,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let word = medium.load(leaf.0 + slot.value());
         let is_word_in_record = !is_inline::<K, V>() && is_word_value::<V>();
         let value_at = || {
-            let at = Record::read(medium, word)?.value_at();
+            let at = self.record_at(word)?.value_at();
             at.checked_add(WORD_LEN).is_some_and(|end| end <= medium.len()).then_some(at)
         };
         // What is no record is told of by `with_value`.
@@ -118,7 +118,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The record that a slot leads to.
     #[inline(always)]
     fn record(&self, offset: u64) -> Result<Record> {
-        Record::read(self.medium(), offset)
+        self.record_at(offset)
             .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
     }
 
@@ -366,8 +366,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             // A value of one word is loaded and stored as one.
             let room = if is_word_value::<V>() { WORD_LEN } else { value_len };
-            let (key_check, sum) = (check_of_bytes(probe.bytes), 0);
-            let record = Record { offset: 0, key_len, value_len, key_check, sum };
+            let key_check = check_of_bytes(probe.bytes);
+            let record = self.tags.new_record(key_len, value_len, key_check);
             let len = record.value_at() + room;
             let block = lane.allocate(len)?;
             let offset = block.offset;

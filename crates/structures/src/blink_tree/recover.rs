@@ -18,12 +18,13 @@ use super::inner::{Entry, Goal};
 use super::key::{Probe, with_bytes};
 use super::layout::{
     COUNT, COUNT_UNKNOWN, HIGH, KEY_LEN_MAX, Kind, LAYOUT, LEAF_LEN, LEAF_LOW, LOCK, NODE_LOW,
-    NodeHead, OPTIONS, ORDERED, PREFIX, ROOT, Record, SLOTS, SUMMED, UNSUMMED, USED, child_at,
-    is_word, separator_key, write_leaf_head,
+    OPTIONS, ORDERED, PREFIX, ROOT, Record, SLOTS, SUMMED, Tags, UNSUMMED, USED, child_at, is_word,
+    separator_key,
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
 use super::walk::BoundedWalk;
 use crate::options::MapOptions;
+use crate::shared::Site;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -42,32 +43,36 @@ where
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::create_with(heap, &MapOptions::new())
+        Self::create_at(Site::alone(heap), &MapOptions::new())
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        let at = heap.header() + OPTIONS;
-        let is_summed = match heap.medium().load(at) {
-            SUMMED => true,
-            UNSUMMED => false,
-            _ => {
-                let what = "the header of a tree does not say whether records have checksums";
-                return Err(PoolError::corrupt(at, what));
-            }
-        };
-        Self::open_with(heap, is_summed)
+        let core = Self::load(Site::alone(heap))?;
+        let mut failed = None;
+        core.heap.recover(|block| {
+            core.is_linked(block).unwrap_or_else(|error| {
+                failed = Some(error);
+                // What is not known to be free is kept.
+                true
+            })
+        })?;
+        if let Some(error) = failed {
+            return Err(pool_error(error));
+        }
+        core.take_count()?;
+        Ok(core)
     }
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Makes an empty tree in a fresh heap.
-    pub(super) fn create_with(heap: Heap<M>, options: &MapOptions) -> Result<Self, PoolError> {
-        let core = Self::load(heap, options.has_checksums());
+    /// Makes an empty tree whose header, of zeros, is there.
+    pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
+        let core = Self::new(heap, options.has_checksums());
         let (medium, header) = (core.medium(), core.heap.header());
         {
             let mut lane = core.heap.enter().prepare_to_write();
             let leaf = lane.allocate(LEAF_LEN)?.offset;
-            write_leaf_head(medium, leaf, 0, 0);
+            core.tags.write_leaf_head(medium, leaf, 0, 0);
             for at in [HIGH, USED, ORDERED, PREFIX] {
                 medium.store(leaf + at, 0);
             }
@@ -91,30 +96,32 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(core)
     }
 
-    fn open_with(heap: Heap<M>, is_summed: bool) -> Result<Self, PoolError> {
-        let core = Self::load(heap, is_summed);
-        let (medium, count_at) = (core.medium(), core.heap.header() + COUNT);
-        let mut failed = None;
-        core.heap.recover(|block| {
-            core.is_linked(block).unwrap_or_else(|error| {
-                failed = Some(error);
-                // What is not known to be free is kept.
-                true
-            })
-        })?;
-        if let Some(error) = failed {
-            return Err(pool_error(error));
+    /// Reads the header of a tree that exists.
+    pub(super) fn load(heap: Site<M>) -> Result<Self, PoolError> {
+        let at = heap.header() + OPTIONS;
+        match heap.medium().load(at) {
+            SUMMED => Ok(Self::new(heap, true)),
+            UNSUMMED => Ok(Self::new(heap, false)),
+            _ => {
+                let what = "the header of a tree does not say whether records have checksums";
+                Err(PoolError::corrupt(at, what))
+            }
         }
+    }
+
+    /// Reads how many entries there are, if a proper close has left that behind. After recovery, before others use
+    /// the tree.
+    pub(super) fn take_count(&self) -> Result<(), PoolError> {
+        let (medium, count_at) = (self.medium(), self.heap.header() + COUNT);
         let count = medium.load(count_at);
         if count != COUNT_UNKNOWN {
-            core.count.set(count);
+            self.count.set(count);
             medium.store(count_at, COUNT_UNKNOWN);
             // Flush and fence: from the first change on the count in the header is not to be believed.
             // Redundant fence: but where another thread makes the first change.
             medium.persist(count_at, WORD_LEN);
         }
-        core.heap.verify()?;
-        Ok(core)
+        self.heap.verify()
     }
 }
 
@@ -126,11 +133,12 @@ fn pool_error(error: Error) -> PoolError {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    fn load(heap: Heap<M>, is_summed: bool) -> Self {
+    fn new(heap: Site<M>, is_summed: bool) -> Self {
         // No two openings of 2^24 have the same, and those that follow each other differ in many bits: no bit that has
         // changed makes a leaf look as if this opening had touched it.
         let epoch = heap.pool().opens().wrapping_mul(EPOCH_FACTOR) & EPOCH_MASK;
         Core {
+            tags: Tags::of(heap.member()),
             epoch,
             is_summed,
             shape: PauseMutex::new(()),
@@ -142,9 +150,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether the tree leads to `block`, whose content may be garbage. A leaf is revived on the way: it may have
     /// been in the middle of a change.
-    fn is_linked(&self, block: Block) -> Result<bool> {
+    pub(super) fn is_linked(&self, block: Block) -> Result<bool> {
         let medium = self.medium();
-        match Kind::read(medium, block.offset) {
+        let kind = Kind::read(medium, block.offset);
+        match kind.filter(|&(_, member)| member == self.heap.member()).map(|(kind, _)| kind) {
             Some(Kind::Inner) => self.is_linked_node(block.offset),
             Some(Kind::Leaf) if block.len >= LEAF_LEN => {
                 let low = medium.load(block.offset + LEAF_LOW);
@@ -155,7 +164,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 Ok(leaf.0 == block.offset)
             }
             Some(Kind::Record) if Self::has_records() => {
-                let Some(record) = Record::read(medium, block.offset) else { return Ok(false) };
+                let Some(record) = self.record_at(block.offset) else { return Ok(false) };
                 if (Record { value_len: 0, ..record }).len() > block.len {
                     return Ok(false);
                 }
@@ -204,7 +213,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether the way from the root leads to an inner node.
     fn is_linked_node(&self, node: u64) -> Result<bool> {
         let medium = self.medium();
-        let Some(wanted) = NodeHead::read::<K, M>(medium, node) else { return Ok(false) };
+        let Some(wanted) = self.node_head(node) else { return Ok(false) };
         let low = medium.load(node + NODE_LOW);
         if !self.is_plausible_bound(low) {
             return Ok(false);

@@ -7,7 +7,7 @@ use remanent_pmem::{LINE_LEN, Medium};
 
 use super::Core;
 use super::inner::Goal;
-use super::key::{Probe, compare_bound, with_record_key, with_separator};
+use super::key::{Probe, compare_bound, with_separator};
 use super::layout::{
     HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, is_word, slots_of,
 };
@@ -82,10 +82,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() || by_head != Compared::Equal {
             return by_head;
         }
-        let medium = self.medium();
-        with_record_key(medium, one.1, |one| {
-            with_record_key(medium, other.1, |other| one.cmp(other))
-        })
+        self.with_record_key(one.1, |one| self.with_record_key(other.1, |other| one.cmp(other)))
     }
 
     /// Compares the key of a slot with another.
@@ -99,7 +96,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_word::<K>() {
             return head.cmp(&probe.word);
         }
-        with_record_key(self.medium(), record, |key| key.cmp(probe.bytes))
+        self.with_record_key(record, |key| key.cmp(probe.bytes))
     }
 
     /// Copies a leaf, its entries by their keys; false when the leaf is dead.

@@ -11,10 +11,10 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::{Entry, Goal};
-use super::key::{Probe, shortest_between, with_record_key, with_separator, word_bytes};
+use super::key::{Probe, shortest_between, with_separator, word_bytes};
 use super::layout::{
     HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, SLOTS, Slot, USED, child_at, free_slot,
-    is_inline, is_word, separator_len, slots_of, write_leaf_head, write_separator,
+    is_inline, is_word, separator_len, slots_of,
 };
 use super::leaf::{Held, Leaf, Lock};
 use crate::Result;
@@ -50,7 +50,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
         };
         let high = medium.load(leaf.0 + HIGH);
-        write_leaf_head(medium, right.0, low, medium.load(leaf.0 + NEXT));
+        self.tags.write_leaf_head(medium, right.0, low, medium.load(leaf.0 + NEXT));
         let copied = self.copy_slots(leaf, moves, right, 0);
         medium.store(right.0 + USED, copied);
         medium.store(right.0 + HIGH, high);
@@ -113,8 +113,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         let left = self.last_slot(leaf, left.iter().copied()).expect("some entries stay");
         let record = |slot: Slot| medium.load(leaf.0 + slot.value());
-        with_record_key(medium, record(left), |left| {
-            with_record_key(medium, record(right), |right| {
+        self.with_record_key(record(left), |left| {
+            self.with_record_key(record(right), |right| {
                 self.write_separator_between(lane, left, right)
             })
         })
@@ -130,7 +130,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let key = shortest_between(left, right);
         let len = separator_len(key.len());
         let separator = lane.allocate(len)?.offset;
-        write_separator(self.medium(), separator, key);
+        self.tags.write_separator(self.medium(), separator, key);
         // Flush: fenced before anything leads to it.
         self.medium().flush(separator, len);
         Ok(separator)

@@ -61,8 +61,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if self.link_group() {
             return;
         }
-        let entries = self.base_estimate + self.delta();
-        if entries > 1 << self.bits() {
+        if self.estimated_len() > 1 << self.bits() {
             // Failing to grow makes chains longer, nothing else; a full pool shows elsewhere.
             let _ = self.grow();
         }
@@ -76,7 +75,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let segment = (bits - K::BUCKET_BITS + 1) as usize;
         // Acquire: pairs with the Release in `link_group`.
         let linked = self.groups_done.load(Ordering::Acquire) == Self::group_count(bits);
-        let too_small = self.base_estimate + self.delta() <= 1 << bits;
+        let too_small = self.estimated_len() <= 1 << bits;
         if !linked || too_small || bits >= BITS_MAX || segment >= SEGMENT_COUNT {
             return Ok(());
         }
@@ -96,6 +95,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // Release: pairs with the Acquire in `bits`; whoever sees the new buckets finds their segment.
         self.bits.store(bits + 1, Ordering::Release);
         Ok(())
+    }
+
+    /// About how many entries there are.
+    fn estimated_len(&self) -> i64 {
+        // Relaxed: written before others use the map.
+        self.base_estimate.load(Ordering::Relaxed) + self.delta()
     }
 
     /// Groups of the last segment of a map with `bits` bits. The first segment is linked when the map is

@@ -13,6 +13,7 @@ use super::layout::{
 use super::seal::{is_link, open_word};
 use super::walk::Progress;
 use crate::Result;
+use crate::shared::{Inspection, Member};
 use crate::stored::{Key, Stored};
 use std::sync::atomic::Ordering;
 
@@ -21,27 +22,36 @@ const COLLECTED_MAX: usize = 100;
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        let mut violations = Vec::new();
-        let mut nodes = Vec::new();
-        self.heap.quiesce()?;
-        self.check_header(&mut violations);
-        let linked = self.check_list(&mut nodes, &mut violations);
-        self.heap.verify()?;
-        match linked {
-            Ok(Some(linked)) => {
-                self.check_slots(linked, &mut violations);
-                // Relaxed: no operation is in progress.
-                let segments = self.segments.iter().map(|s| s.load(Ordering::Relaxed));
-                let blocks = segments.filter(|&segment| segment != 0).chain(nodes.iter().copied());
-                violations.extend(self.heap.check(blocks)?);
-                self.check_count(nodes.len() as u64, &mut violations)?;
-            }
-            Ok(None) => {}
-            // What lies behind is not known.
-            Err(damage) => violations.push(violation(damage)),
+        let Inspection { mut violations, blocks } = self.inspect()?;
+        if let Some(blocks) = blocks {
+            violations.extend(self.heap.check(blocks.into_iter())?);
         }
         self.heap.verify()?;
         Ok(violations)
+    }
+
+    pub(super) fn inspect(&self) -> Result<Inspection> {
+        let mut violations = Vec::new();
+        let mut blocks = Vec::new();
+        self.heap.quiesce()?;
+        self.check_header(&mut violations);
+        let linked = self.check_list(&mut blocks, &mut violations);
+        self.heap.verify()?;
+        let is_whole = match linked {
+            Ok(Some(linked)) => {
+                self.check_slots(linked, &mut violations);
+                self.check_count(blocks.len() as u64, &mut violations)?;
+                true
+            }
+            Ok(None) => false,
+            // What lies behind is not known.
+            Err(damage) => {
+                violations.push(violation(damage));
+                false
+            }
+        };
+        blocks.extend(self.fixed_blocks());
+        Ok(Inspection { violations, blocks: is_whole.then_some(blocks) })
     }
 
     /// Whether the header is still what was read when the map was opened.

@@ -8,7 +8,7 @@ use remanent_pmem::{Frozen, Link, Medium, Word};
 use super::Core;
 use super::damage::Damage;
 use super::layout::{GONE, Order, Shape, TAG, VALUE, in_place, tag_order};
-use super::seal::entry_sum;
+use super::seal::{entry_sum, is_tag};
 use crate::stored::{Key, Stored};
 
 /// An entry, and its own link as it was when it was found.
@@ -50,6 +50,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[inline(always)]
     pub(super) fn hash(&self, key: &K) -> u64 {
         key.hash(self.seed)
+    }
+
+    /// Whether the tag of the node at `node` is one of this map's.
+    #[inline(always)]
+    pub(super) fn is_tag(&self, node: u64, tag: u64) -> bool {
+        is_tag(self.heap.member(), node, tag)
     }
 
     /// Whether entries of this generation are still there.

@@ -203,8 +203,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             if known != UNKNOWN {
                 return Ok(known);
             }
-            // Where lines can be lost, an entry may be marked without anyone knowing: walk the list.
-            let count = if self.medium().needs_flush() {
+            // Where lines can be lost, an entry may be marked without anyone knowing: walk the list. In a heap with
+            // other structures blocks say nothing.
+            let count = if self.medium().needs_flush() || !self.heap.is_alone() {
                 let mut count = 0;
                 let walked = self.walk_from(0, usize::MAX, |_| {
                     count += 1;

@@ -51,6 +51,8 @@ pub(super) const OPTIONS: u64 = 32;
 pub(super) const SEED_CHECK: u64 = 40;
 pub(super) const SEGMENTS: u64 = 64;
 pub(super) const SEGMENT_COUNT: usize = 40;
+/// Bytes of the header.
+pub(super) const HEADER_LEN: u64 = SEGMENTS + 8 * SEGMENT_COUNT as u64;
 
 /// A link whose offset is a bucket number.
 pub(super) const DUMMY: u64 = Word::FLAG_A;

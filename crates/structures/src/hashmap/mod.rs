@@ -35,6 +35,7 @@ mod entry;
 mod iterate;
 mod layout;
 mod list;
+mod member;
 mod multi;
 mod ops;
 mod recover;
@@ -48,7 +49,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use remanent_pmem::heap::layout::LANE_COUNT;
-use remanent_pmem::heap::{Heap, Usage, Violation};
+use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::{Mapped, Medium, Pool};
 
 pub use multi::HashMultiMap;
@@ -58,6 +59,7 @@ use self::layout::SEGMENT_COUNT;
 use crate::iterate::copies;
 use crate::map::map_of;
 use crate::options::MapOptions;
+use crate::shared::Site;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
@@ -89,8 +91,9 @@ pub struct HashMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
 }
 
 /// The part of a map that exists once a process.
-pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
-    heap: Heap<M>,
+#[doc(hidden)]
+pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
+    heap: Site<M>,
     seed: u64,
     /// Whether entries have checksums, by what the map was created with.
     is_summed: bool,
@@ -112,7 +115,7 @@ pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     /// Entries when it was opened, or `UNKNOWN` until somebody asks.
     base: AtomicI64,
     /// About how many entries there were when it was opened; steers growth, nothing else.
-    base_estimate: i64,
+    base_estimate: AtomicI64,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -149,7 +152,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        let core =
+            pool.create_root_with(name, |heap| Core::create_at(Site::alone(heap), options))?;
         Ok(HashMap { core })
     }
 
@@ -370,7 +374,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     }
 
     #[cfg(test)]
-    pub(crate) fn heap(&self) -> &Heap<M> {
+    pub(crate) fn heap(&self) -> &remanent_pmem::heap::Heap<M> {
         &self.core.heap
     }
 

@@ -13,6 +13,7 @@ use super::layout::{Order, tag_generation};
 use super::list::Edge;
 use super::ops::Attempt;
 use crate::options::MapOptions;
+use crate::shared::Site;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -36,7 +37,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HashMultiMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
-    core: Arc<Core<K, V, M, true>>,
+    pub(super) core: Arc<Core<K, V, M, true>>,
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
@@ -63,7 +64,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        let core = pool.create_root_with(name, |heap| Core::create_with(heap, options))?;
+        let core =
+            pool.create_root_with(name, |heap| Core::create_at(Site::alone(heap), options))?;
         Ok(HashMultiMap { core })
     }
 

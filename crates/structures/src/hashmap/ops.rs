@@ -415,7 +415,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if in_place::<V>() {
             node.write_word(VALUE, value_word(value));
         }
-        let tag = seal_tag(block.offset, tag(order, generation));
+        let tag = seal_tag(self.heap.member(), block.offset, tag(order, generation));
         if !in_place::<V>() && self.is_summed {
             shape.sum = value.with_bytes(|bytes| entry_sum(tag, bytes));
         }

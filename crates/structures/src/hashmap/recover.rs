@@ -15,9 +15,10 @@ use super::layout::{
     COUNT, DUMMY, GENERATION, OPTIONS, Order, SEED, SEED_CHECK, SEGMENT_COUNT, SEGMENTS, SUMMED,
     SWEPT, TAG, redirect, tag_order, target,
 };
-use super::seal::{is_tag, open_word, seal_link, seal_word};
+use super::seal::{open_word, seal_link, seal_word};
 use super::walk::Progress;
 use crate::options::MapOptions;
+use crate::shared::Site;
 use crate::stored::{Key, Stored};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -40,39 +41,24 @@ where
     }
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
-        Self::create_with(heap, &MapOptions::new())
+        Self::create_at(Site::alone(heap), &MapOptions::new())
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
-        let mut core = Self::load(heap)?;
-        // What damage keeps from being found is not known to be free, and kept.
-        core.heap.recover(|block| core.is_linked(block).unwrap_or(true))?;
-        let count_at = core.heap.header() + COUNT;
-        let word = core.medium().load(count_at);
-        // A count that is damaged is not known.
-        let known = open_word(COUNT, word).filter(|&count| count != COUNT_UNKNOWN);
-        if let Some(count) = known {
-            core.base.store(count as i64, Ordering::Relaxed);
-            core.base_estimate = count as i64;
-        }
-        let unknown = seal_word(COUNT, COUNT_UNKNOWN);
-        if word != unknown {
-            core.medium().store(count_at, unknown);
-            // Flush and fence: from the first change on the count in the header is not to be believed.
-            core.medium().persist(count_at, 8);
-        }
-        core.heap.verify()?;
+        let core = Self::load(Site::alone(heap))?;
+        core.heap.recover(|block| core.is_linked(block))?;
+        core.take_count()?;
         Ok(core)
     }
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Makes an empty map in a fresh heap.
-    pub(super) fn create_with(heap: Heap<M>, options: &MapOptions) -> Result<Self, PoolError> {
+    /// Makes an empty map whose header, of zeros, is there.
+    pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
         let medium = heap.medium();
         let header = heap.header();
         // Clients cannot guess the pool's random identity, so they cannot aim at one bucket.
-        let seed = xxh3_64_with_seed(&heap.pool().uuid(), u64::from(heap.owner().0));
+        let seed = xxh3_64_with_seed(&heap.pool().uuid(), place_in_pool(&heap));
         medium.store(header + SEED, seed);
         medium.store(header + SEED_CHECK, seed_check(seed));
         let stored_options = if options.has_checksums() { SUMMED } else { 0 };
@@ -97,7 +83,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Reads the header.
-    fn load(heap: Heap<M>) -> Result<Self, PoolError> {
+    pub(super) fn load(heap: Site<M>) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
         let seed = medium.load(header + SEED);
         if medium.load(header + SEED_CHECK) != seed_check(seed) {
@@ -115,6 +101,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let swept = word(SWEPT).unwrap_or(generation.wrapping_sub(1));
         let is_summed = word(OPTIONS)? & SUMMED != 0;
         let bits = K::BUCKET_BITS + count - 1;
+        // After a crash nobody knows; between two doublings it is this on average.
+        let estimate = if bits == K::BUCKET_BITS { 0 } else { (1 << bits) / 4 * 3 };
         Ok(Core {
             seed,
             is_summed,
@@ -128,15 +116,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             sweep: Mutex::new(Sweep::default()),
             deltas: Self::new_deltas(),
             base: AtomicI64::new(UNKNOWN),
-            // After a crash nobody knows; between two doublings it is this on average.
-            base_estimate: if bits == K::BUCKET_BITS { 0 } else { (1 << bits) / 4 * 3 },
+            base_estimate: AtomicI64::new(estimate),
             types: PhantomData,
             heap,
         })
     }
 
     /// Where the segments lie, and how many there are.
-    fn load_segments(heap: &Heap<M>) -> Result<([u64; SEGMENT_COUNT], u32), PoolError> {
+    fn load_segments(heap: &Site<M>) -> Result<([u64; SEGMENT_COUNT], u32), PoolError> {
         let mut segments = [0; SEGMENT_COUNT];
         let mut count = 0;
         for (index, segment) in segments.iter_mut().enumerate() {
@@ -165,17 +152,42 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok((segments, count))
     }
 
-    /// Whether the list, or the header, leads to `block`, whose content may be garbage. A marked node is
-    /// unlinked instead: nobody else will. Every link on the way is flushed: it may lie in the caches alone,
-    /// and a link that was lost later would lead to a block that is free, or to none.
-    fn is_linked(&self, block: Block) -> Result<bool, Damage> {
+    /// Reads how many entries there are, if a proper close has left that behind. After recovery, before others use
+    /// the map.
+    pub(super) fn take_count(&self) -> Result<(), PoolError> {
+        let count_at = self.heap.header() + COUNT;
+        let word = self.medium().load(count_at);
+        // A count that is damaged is not known.
+        let known = open_word(COUNT, word).filter(|&count| count != COUNT_UNKNOWN);
+        if let Some(count) = known {
+            self.base.store(count as i64, Ordering::Relaxed);
+            self.base_estimate.store(count as i64, Ordering::Relaxed);
+        }
+        let unknown = seal_word(COUNT, COUNT_UNKNOWN);
+        if word != unknown {
+            self.medium().store(count_at, unknown);
+            // Flush and fence: from the first change on the count in the header is not to be believed.
+            self.medium().persist(count_at, 8);
+        }
+        self.heap.verify()
+    }
+
+    /// Whether the list, or the header, leads to `block`, whose content may be garbage. What damage keeps from being
+    /// found is not known to be free, and kept.
+    pub(super) fn is_linked(&self, block: Block) -> bool {
+        self.find_block(block).unwrap_or(true)
+    }
+
+    /// The same. A marked node is unlinked instead: nobody else will. Every link on the way is flushed: it may lie
+    /// in the caches alone, and a link that was lost later would lead to a block that is free, or to none.
+    fn find_block(&self, block: Block) -> Result<bool, Damage> {
         let medium = self.medium();
         // Relaxed: nobody else is here yet.
         if self.segments.iter().any(|s| s.load(Ordering::Relaxed) == block.offset) {
             return Ok(true);
         }
         let tag = medium.load(block.offset + TAG);
-        if !is_tag(block.offset, tag) {
+        if !self.is_tag(block.offset, tag) {
             // No node was ever here.
             return Ok(false);
         }
@@ -218,6 +230,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             (at, link) = (node, own);
         }
     }
+}
+
+/// A number that no other map in the pool has at the same time.
+fn place_in_pool<M: Medium>(site: &Site<M>) -> u64 {
+    u64::from(site.owner().0) | u64::from(site.member().get()) << 32
 }
 
 /// What the header holds beside the seed, to tell that it is as it was.

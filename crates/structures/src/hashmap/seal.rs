@@ -2,10 +2,14 @@
 //!
 //! A few bits of a word are computed from the others and from where it lies. They tell any single bit that has changed,
 //! and but for one in 256 (one in 65,536 in the header) everything else: zeros, garbage, a word of another place.
+//!
+//! In a heap that several maps share, the check of an entry's tag also tells whose entry it is: by the lowest byte of the
+//! map's number.
 
 use remanent_pmem::Word;
 
 use super::layout::READY;
+use crate::shared::MemberId;
 
 /// Odd, and such that the topmost byte of its product with any single bit is neither 0 nor 255: so the topmost byte of
 /// a product changes with every single bit of the factor.
@@ -22,10 +26,10 @@ const LINK_CHECK: u64 = 0xff << Word::TAG_SHIFT;
 /// Bits of a link that change without the rest. The second mark of an entry is among them, whose first is not.
 const LINK_OWN: u64 = Word::DIRTY | READY;
 
-/// The tag of the node at `node`, with its check.
+/// The tag of the node at `node` of the map `member`, with its check.
 #[inline(always)]
-pub(super) fn seal_tag(node: u64, tag: u64) -> u64 {
-    tag & !TAG_CHECK | u64::from(tag_check(node, tag))
+pub(super) fn seal_tag(member: MemberId, node: u64, tag: u64) -> u64 {
+    tag & !TAG_CHECK | u64::from(tag_check(node, tag) ^ member.low_byte())
 }
 
 #[inline(always)]
@@ -33,10 +37,16 @@ fn tag_check(node: u64, tag: u64) -> u8 {
     top_byte((tag & !TAG_CHECK) ^ node << 16) ^ TAG_ZERO
 }
 
-/// Whether the tag of the node at `node` is one.
+/// Whether the tag of the node at `node` is one of the map `member`.
 #[inline(always)]
-pub(super) fn is_tag(node: u64, tag: u64) -> bool {
-    tag_check(node, tag) == tag as u8
+pub(super) fn is_tag(member: MemberId, node: u64, tag: u64) -> bool {
+    tag_member(node, tag) == member.low_byte()
+}
+
+/// The lowest byte of the number of the map whose tag this is, if it is the tag of the node at `node`.
+#[inline(always)]
+pub(super) fn tag_member(node: u64, tag: u64) -> u8 {
+    tag_check(node, tag) ^ tag as u8
 }
 
 /// The link at `at`, of a slot or of a node, with its check.
@@ -106,14 +116,17 @@ mod tests {
 
     #[test]
     fn every_single_bit_of_a_tag_counts() {
+        const MEMBER: MemberId = MemberId::new(0x1_2367).unwrap();
         for word in WORDS {
-            let tag = seal_tag(0x4_0020, word);
-            assert!(is_tag(0x4_0020, tag));
+            let tag = seal_tag(MEMBER, 0x4_0020, word);
+            assert!(is_tag(MEMBER, 0x4_0020, tag));
+            assert_eq!(tag_member(0x4_0020, tag), 0x67);
             for bit in 0..64 {
-                assert!(!is_tag(0x4_0020, tag ^ 1 << bit), "bit {bit} of {tag:#x}");
+                assert!(!is_tag(MEMBER, 0x4_0020, tag ^ 1 << bit), "bit {bit} of {tag:#x}");
             }
         }
-        let elsewhere = (1..1_000).filter(|place| is_tag(place * 32, seal_tag(0, 7 << 16)));
+        let elsewhere =
+            (1..1_000).filter(|place| is_tag(MEMBER, place * 32, seal_tag(MEMBER, 0, 7 << 16)));
         assert!(elsewhere.count() < 20);
     }
 

@@ -16,7 +16,6 @@ use super::damage::Damage;
 use super::layout::{
     DUMMY, Hint, ORDER_BITS, ORDER_END, Order, READY, TAG, dummy_of, level, parent, tag_order,
 };
-use super::seal::is_tag;
 use crate::stored::{Key, Stored};
 
 /// Smallest block, and what every node has at least.
@@ -194,7 +193,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             return Err(Damage::at(at, "a link leads to where no entry can be"));
         }
         let tag = self.medium().load(node + TAG);
-        if !is_tag(node, tag) {
+        if !self.is_tag(node, tag) {
             return Err(Damage::at(node, "the tag of an entry does not fit its check"));
         }
         progress.pass_node(node, tag_order(tag)).map_err(|what| Damage::at(at, what))?;

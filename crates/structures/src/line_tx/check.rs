@@ -6,9 +6,17 @@ use remanent_pmem::{Medium, Persistent};
 use super::layout::INSIDE;
 use super::{Objects, ops};
 use crate::Result;
+use crate::shared::Inspection;
 
 impl<T: Persistent, M: Medium> Objects<T, M> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
+        let Inspection { mut violations, blocks } = self.inspect()?;
+        violations.extend(self.heap.check(blocks.into_iter().flatten())?);
+        self.heap.verify()?;
+        Ok(violations)
+    }
+
+    pub(super) fn inspect(&self) -> Result<Inspection> {
         let len = size_of::<T>() as u64;
         let mut violations = Vec::new();
         for index in 0..self.states.len() as u64 {
@@ -27,10 +35,9 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
                 _ => {}
             }
         }
-        let inside = self.first == self.heap.header() + INSIDE;
-        let block = (!inside).then_some(self.first);
-        violations.extend(self.heap.check(block.into_iter())?);
         self.heap.verify()?;
-        Ok(violations)
+        let is_inside = self.first == self.heap.header() + INSIDE;
+        let blocks = if is_inside { Vec::new() } else { vec![self.first] };
+        Ok(Inspection { violations, blocks: Some(blocks) })
     }
 }

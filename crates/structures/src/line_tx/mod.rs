@@ -67,6 +67,7 @@
 mod check;
 mod counters;
 mod layout;
+mod member;
 mod ops;
 mod recover;
 mod shared;
@@ -77,7 +78,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use remanent_pmem::heap::{Heap, Violation};
+use remanent_pmem::heap::Violation;
 use remanent_pmem::persistent::{bytes_of, read_shared};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
 
@@ -87,6 +88,7 @@ pub use self::value::TxValue;
 
 pub(crate) use self::layout::Form;
 pub(crate) use self::ops::{commit, recover_version};
+use crate::shared::Site;
 use crate::{Error, Result};
 
 /// Bytes of the largest object that lies in one line.
@@ -174,8 +176,9 @@ pub const fn require_line<T>() {
 }
 
 /// The objects of a root, as they exist once a process.
-pub(crate) struct Objects<T, M: Medium> {
-    heap: Heap<M>,
+#[doc(hidden)]
+pub struct Objects<T, M: Medium> {
+    heap: Site<M>,
     form: Form,
     /// Pool offset of the first object.
     first: u64,
@@ -215,7 +218,7 @@ struct Place {
 
 impl<T: Persistent, M: Medium> Objects<T, M> {
     fn create_one(pool: &Pool<M>, name: &str, initial: T) -> Result<Arc<Self>> {
-        Ok(pool.create_root_with(name, |heap| Self::fill(heap, 1, |_| initial))?)
+        Ok(pool.create_root_with(name, |heap| Self::fill(Site::alone(heap), 1, |_| initial))?)
     }
 
     /// Opens a root that has one object and no more.

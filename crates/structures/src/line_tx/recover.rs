@@ -12,15 +12,20 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Persistent};
 use super::layout::{COUNT, FIRST, FORM, Form, HEADER_LEN, INSIDE, STRIDE};
 use super::ops;
 use super::{Objects, State, require_fits};
+use crate::shared::Site;
 
 /// Version of the layout, part of the root's type: changed with `layout.rs`.
 const LAYOUT: u64 = 1;
 /// Objects that are made between two fences.
 const CREATE_BATCH: u64 = 1024;
 
-/// Whether so many bytes of objects lie in the header.
-fn fits_inside(bytes: u64) -> bool {
-    bytes <= HEADER_LEN - INSIDE
+/// Whether so many bytes of objects lie in the header. One that shares its heap has room for one object there.
+fn fits_inside<M: Medium>(site: &Site<M>, bytes: u64, stride: u64) -> bool {
+    bytes <= if site.is_alone() { HEADER_LEN - INSIDE } else { stride }
+}
+
+fn type_name<T: Persistent>() -> String {
+    format!("Tx<{}>", T::TYPE_NAME)
 }
 
 impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
@@ -28,16 +33,31 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
 
     fn root_type() -> RootType {
         const { require_fits::<T>() };
-        RootType { name: format!("Tx<{}>", T::TYPE_NAME), layout: T::LAYOUT ^ LAYOUT }
+        RootType { name: type_name::<T>(), layout: T::LAYOUT ^ LAYOUT }
     }
 
     /// One object of zeros.
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::create_at(Site::alone(heap))
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let objects = Self::load(Site::alone(heap))?;
+        objects.heap.recover(|block: Block| block.offset == objects.first)?;
+        objects.heap.verify()?;
+        Ok(objects)
+    }
+}
+
+impl<T: Persistent, M: Medium> Objects<T, M> {
+    /// One object of zeros, which is what the header holds.
+    pub(super) fn create_at(heap: Site<M>) -> Result<Self, PoolError> {
         let zeros = read_shared(heap.medium(), heap.header() + INSIDE);
         Self::fill(heap, 1, |_| zeros)
     }
 
-    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+    /// Reads the header.
+    pub(super) fn load(heap: Site<M>) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
         let word = |at| medium.load(header + at);
         let (count, first) = (word(COUNT), word(FIRST));
@@ -49,10 +69,10 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
                 PoolError::corrupt(header + FORM, what)
             })?;
         if heap.pool().guarantee().write_disturbance && form != Form::Checked {
-            return Err(PoolError::Unprotected { structure: Self::root_type().name });
+            return Err(PoolError::Unprotected { structure: type_name::<T>() });
         }
         let bytes = count.saturating_mul(form.stride(len));
-        let is_right = if fits_inside(bytes) {
+        let is_right = if fits_inside(&heap, bytes, form.stride(len)) {
             first == header + INSIDE
         } else {
             heap.has_large(first, bytes)?
@@ -61,17 +81,13 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
             let what = format!("{count} objects do not lie at {first:#x}");
             return Err(PoolError::corrupt(header + FIRST, what));
         }
-        heap.recover(|block: Block| block.offset == first)?;
-        heap.verify()?;
         // Versions are looked up when the objects are first used.
         Ok(Self::with_states(heap, form, first, count, State::UNSEEN))
     }
-}
 
-impl<T: Persistent, M: Medium> Objects<T, M> {
     /// Makes `count` objects; `initial` gives the value of each.
     pub(super) fn fill(
-        heap: Heap<M>,
+        heap: Site<M>,
         count: u64,
         mut initial: impl FnMut(u64) -> T,
     ) -> Result<Self, PoolError> {
@@ -80,7 +96,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         let form = Form::choose(size_of::<T>(), heap.pool().guarantee().write_disturbance);
         let stride = form.stride(len);
         let bytes = count.saturating_mul(stride);
-        let first = if fits_inside(bytes) {
+        let first = if fits_inside(&heap, bytes, stride) {
             header + INSIDE
         } else {
             heap.enter().prepare_to_write().allocate_zeroed(bytes)?.offset
@@ -104,7 +120,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         Ok(Self::with_states(heap, form, first, count, State::of(0, false)))
     }
 
-    fn with_states(heap: Heap<M>, form: Form, first: u64, count: u64, state: State) -> Self {
+    fn with_states(heap: Site<M>, form: Form, first: u64, count: u64, state: State) -> Self {
         let states = (0..count).map(|_| AtomicU64::new(state.0)).collect();
         Objects { heap, form, first, states, types: PhantomData }
     }

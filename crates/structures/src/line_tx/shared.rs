@@ -8,6 +8,7 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
 
 use super::{Objects, Place};
+use crate::shared::Site;
 use crate::{Error, Result};
 
 /// A persistent object that any number of threads share: readers never wait, writers take turns.
@@ -30,7 +31,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SharedTx<T: Persistent, M: Medium = Mapped> {
-    objects: Arc<Objects<T, M>>,
+    pub(super) objects: Arc<Objects<T, M>>,
     place: Place,
 }
 
@@ -233,7 +234,7 @@ impl<T: Persistent, M: Medium> TxArray<T, M> {
         count: u64,
         mut initial: impl FnMut(u64) -> T,
     ) -> Result<Self> {
-        let fill = |heap| Objects::fill(heap, count, &mut initial);
+        let fill = |heap| Objects::fill(Site::alone(heap), count, &mut initial);
         Ok(TxArray { objects: pool.create_root_with(name, fill)? })
     }
 

@@ -33,7 +33,7 @@ use crate::{Error, Result};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AppendVector<T: Persistent, M: Medium = Mapped> {
-    root: Arc<Root<T, M, false>>,
+    pub(super) root: Arc<Root<T, M, false>>,
 }
 
 impl<T: Persistent, M: Medium> AppendVector<T, M> {
