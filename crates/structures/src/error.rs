@@ -28,6 +28,14 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A step or a batch has as many operations as it may have.
+    #[error(
+        "a step or a batch has at most {limit} operations; commit this one, and go on with another"
+    )]
+    TooMany {
+        /// The limit.
+        limit: usize,
+    },
     /// The thread that makes batches safe could not be started, or has ended.
     #[error(
         "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \

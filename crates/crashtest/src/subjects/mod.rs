@@ -14,6 +14,7 @@ mod multimap;
 mod nvramdisk;
 mod pool;
 mod shapes;
+mod shared;
 mod sorted_sets;
 mod vector;
 
@@ -33,6 +34,7 @@ pub const SUBJECTS: &[Subject] = &[
     bptree::SUBJECT,
     vector::SUBJECT,
     log::SUBJECT,
+    shared::SUBJECT,
     sorted_sets::SUBJECT,
     disk::SUBJECT,
     nvramdisk::SUBJECT,

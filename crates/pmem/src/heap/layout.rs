@@ -23,7 +23,7 @@ pub const LANE_COUNT: usize = ((CHUNK_LEN - HEADER_LEN) / LANE_LEN) as usize;
 pub(crate) const SUSPECTS: u64 = 256;
 pub(crate) const RUN_SHIFT: u32 = 48;
 /// Suspects that a lane can hold.
-pub(crate) const SUSPECT_COUNT: u16 = ((LANE_LEN - SUSPECTS) / WORD_LEN) as u16;
+pub const SUSPECT_COUNT: u16 = ((LANE_LEN - SUSPECTS) / WORD_LEN) as u16;
 
 /// Bytes of the blocks of each size class.
 ///

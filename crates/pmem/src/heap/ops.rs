@@ -72,7 +72,18 @@ impl<'h, M: Medium> Lane<'h, M> {
     /// Makes the lane fit to write: room for suspects. Waits for readers when too much is retired, which
     /// only a reader stopped in the middle of an operation can bring about.
     #[inline]
-    pub fn prepare_to_write(mut self) -> Self {
+    pub fn prepare_to_write(self) -> Self {
+        self.prepare_for(SLOTS_RESERVED)
+    }
+
+    /// The same, with room for so many suspects: at least as many as any operation finds, and at most
+    /// [`SUSPECT_COUNT`](layout::SUSPECT_COUNT).
+    #[inline]
+    pub fn prepare_for(mut self, suspects: usize) -> Self {
+        debug_assert!(
+            (SLOTS_RESERVED..=layout::SUSPECT_COUNT as usize).contains(&suspects),
+            "room for {suspects} suspects is never found"
+        );
         if self.state.retired.len() >= self.state.attempt_at {
             self.reclaim();
             let Reclamation { batch, attempt } = self.heap.reclamation;
@@ -80,7 +91,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         // Large blocks do not wait for a batch, they may be gigabytes; nor do we wait for their readers.
         let mut rounds_left = if self.state.retired_large > 0 { EPOCHS } else { 0 };
-        while self.state.free_slots.len() < SLOTS_RESERVED || rounds_left > 0 {
+        while self.state.free_slots.len() < suspects || rounds_left > 0 {
             rounds_left =
                 if self.state.retired_large > 0 { rounds_left.saturating_sub(1) } else { 0 };
             // Our own announcement may be what holds the epoch back: leave, and come again.

@@ -342,6 +342,30 @@ impl<'m, M: Medium> Link<'m, M> {
         Ok(Published(new))
     }
 
+    /// Replaces `expected` by `new`, visible on return and durable later, so that several words share a fence.
+    ///
+    /// The caller flushes the word's line, fences, and then [`confirm`](Link::confirm)s the word. Readers that act on it
+    /// earlier make it durable themselves, as always.
+    ///
+    /// # Errors
+    ///
+    /// As [`replace`](Link::replace).
+    #[inline]
+    #[track_caller]
+    pub fn replace_unfenced(self, expected: Word, new: Word) -> Result<(), Word> {
+        self.exchange(expected, new)
+    }
+
+    /// Clears the mark of a word that [`replace_unfenced`](Link::replace_unfenced) made visible, once it is durable.
+    #[inline]
+    pub fn confirm(self, new: Word) {
+        if self.medium.needs_flush() {
+            // Release: a thread that acquires the clean word acts on it without a flush, which is right since the caller's
+            // fence came first. When the exchange fails, a reader has cleared the mark.
+            let _ = self.medium.compare_exchange(self.offset, new.with(Word::DIRTY).0, new.0);
+        }
+    }
+
     /// Makes `new` visible, dirty if it has to become durable.
     #[inline]
     fn exchange(self, expected: Word, new: Word) -> Result<(), Word> {

@@ -44,6 +44,7 @@ mod ops;
 mod recover;
 mod scan;
 mod shape;
+mod step;
 mod walk;
 
 use std::borrow::Borrow;

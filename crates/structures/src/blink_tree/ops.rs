@@ -48,7 +48,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[inline(always)]
-    fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
+    pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
         let mut walk = BoundedWalk::default();
         loop {
             let mut leaf = self.leaf_at(Goal::At(*probe))?;
@@ -117,7 +117,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// The record that a slot leads to.
     #[inline(always)]
-    fn record(&self, offset: u64) -> Result<Record> {
+    pub(super) fn record(&self, offset: u64) -> Result<Record> {
         self.record_at(offset)
             .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
     }
@@ -236,7 +236,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[inline(always)]
-    fn free_slot(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Slot> {
+    pub(super) fn free_slot(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Slot> {
         free_slot(self.used(leaf), probe.fingerprint, Self::leaf_max())
     }
 
@@ -327,6 +327,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             lane.retire(old);
         }
         self.count.add(lane.index(), -1);
+        Self::is_sparse(used)
+    }
+
+    /// Whether a leaf that has lost an entry, and has these slots left, should be joined to a neighbour.
+    pub(super) fn is_sparse(used: u64) -> bool {
         // Leaves that deleting left half empty are room only when they are joined. Looking at a
         // neighbour takes the shape's lock: not each time.
         let count = used.count_ones() as usize;

@@ -40,6 +40,7 @@ mod multi;
 mod ops;
 mod recover;
 mod seal;
+mod step;
 mod walk;
 
 use std::borrow::Borrow;

@@ -319,7 +319,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Takes a marked node, and the run before it, out of the list. The node is durably marked, so the
     /// list means the same whether the new link survives a crash or not: no fence.
     #[inline]
-    fn finish_unlinking(
+    pub(super) fn finish_unlinking(
         &self,
         lane: &mut Lane<'_, M>,
         place: Place,
@@ -382,7 +382,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Notes that the marked nodes before a place are about to be unlinked.
     #[inline(always)]
-    fn suspect_run(&self, lane: &mut Lane<'_, M>, place: &Place) -> Suspects {
+    pub(super) fn suspect_run(&self, lane: &mut Lane<'_, M>, place: &Place) -> Suspects {
         let mut suspects = Suspects::default();
         if place.run_len > 0 {
             suspects.run = place.run(self.medium()).map(|node| lane.suspect(node)).collect();
@@ -392,7 +392,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Fills a node that nobody can reach yet.
     #[inline]
-    fn new_node(
+    pub(super) fn new_node(
         &self,
         lane: &mut Lane<'_, M>,
         next: Word,
@@ -442,7 +442,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
 /// The link of an entry whose value changes, without its check.
 #[inline(always)]
-fn with_next_version(link: Word) -> Word {
+pub(super) fn with_next_version(link: Word) -> Word {
     link.with_tag(link.tag().wrapping_add(VERSION))
 }
 
@@ -453,7 +453,7 @@ fn give_back<M: Medium>(lane: &mut Lane<'_, M>, node: Fresh<'_, u64, Durable, M>
 }
 
 #[inline(always)]
-fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
+pub(super) fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
     value.with_bytes(padded)
 }
 
@@ -467,20 +467,20 @@ fn padded(bytes: &[u8]) -> u64 {
 
 /// What an operation unlinks: a run that was in its way, mostly empty, and a node of its own.
 #[derive(Default)]
-struct Suspects {
+pub(super) struct Suspects {
     run: Vec<Suspect>,
     own: Option<Suspect>,
 }
 
 impl Suspects {
     #[inline]
-    fn with_own<M: Medium>(mut self, lane: &mut Lane<'_, M>, node: u64) -> Self {
+    pub(super) fn with_own<M: Medium>(mut self, lane: &mut Lane<'_, M>, node: u64) -> Self {
         self.own = Some(lane.suspect(node));
         self
     }
 
     #[inline]
-    fn retire<M: Medium>(&mut self, lane: &mut Lane<'_, M>) {
+    pub(super) fn retire<M: Medium>(&mut self, lane: &mut Lane<'_, M>) {
         for suspect in self.run.drain(..).chain(self.own.take()) {
             lane.retire(suspect);
         }
@@ -492,7 +492,7 @@ impl Suspects {
         }
     }
 
-    fn cancel<M: Medium>(&mut self, lane: &mut Lane<'_, M>) {
+    pub(super) fn cancel<M: Medium>(&mut self, lane: &mut Lane<'_, M>) {
         self.cancel_run(lane);
         if let Some(own) = self.own.take() {
             lane.cancel(own);

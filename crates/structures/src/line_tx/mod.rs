@@ -71,6 +71,7 @@ mod member;
 mod ops;
 mod recover;
 mod shared;
+mod step;
 mod value;
 
 use std::fmt;
@@ -327,10 +328,20 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         }
         ops::commit(self.medium(), self.form, self.base(index), version, before, value);
         self.heap.verify()?;
+        self.conclude(index, version + 1);
+        Ok(version + 1)
+    }
+
+    /// As [`commit`](Objects::commit), but for the last fence, and what comes after it: [`conclude`](Objects::conclude).
+    fn stage(&self, index: u64, version: u64, before: &T, value: &T) {
+        ops::stage(self.medium(), self.form, self.base(index), version, before, value);
+    }
+
+    /// Lets readers see a version that is durable. The caller holds the lock, and goes on to.
+    fn conclude(&self, index: u64, version: u64) {
         // Release: pairs with the Acquire in `state`. After the fence: nobody reads what a crash could
         // still take away.
-        self.states[index as usize].store(State::of(version + 1, true).0, Ordering::Release);
-        Ok(version + 1)
+        self.states[index as usize].store(State::of(version, true).0, Ordering::Release);
     }
 }
 

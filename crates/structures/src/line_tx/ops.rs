@@ -21,12 +21,28 @@ pub(crate) fn commit<T: Persistent, M: Medium>(
     before: &T,
     value: &T,
 ) {
+    stage(medium, form, base, version, before, value);
+    // Fence: the version, before the transaction is acknowledged, and before the next one overwrites the copy that is not
+    // valid any more.
+    medium.fence();
+}
+
+/// The same, but for the last fence, which is the caller's.
+#[inline(always)]
+pub(super) fn stage<T: Persistent, M: Medium>(
+    medium: &M,
+    form: Form,
+    base: u64,
+    version: u64,
+    before: &T,
+    value: &T,
+) {
     let bytes = bytes_of(value);
     let next = version.wrapping_add(1);
     match form {
-        Form::Line => commit_line(medium, base, next, bytes_of(before), bytes),
-        Form::Copies => commit_copies(medium, base, next, bytes),
-        Form::Checked => commit_checked(medium, base, next, bytes),
+        Form::Line => stage_line(medium, base, next, bytes_of(before), bytes),
+        Form::Copies => stage_copies(medium, base, next, bytes),
+        Form::Checked => stage_checked(medium, base, next, bytes),
     }
 }
 
@@ -39,7 +55,7 @@ const LAST_WORD_AT: usize = 24;
 /// One line, one flush, one fence (section 3 of the paper): what is stored to a line before the selector
 /// survives when the selector does.
 #[inline(always)]
-fn commit_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes: &[u8]) {
+fn stage_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes: &[u8]) {
     let data = Form::Line.data(line, next, bytes.len() as u64);
     let selector_word = line + SELECTOR_WORD;
     let mut beside_selector = 0;
@@ -59,13 +75,13 @@ fn commit_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes
     }
     // Release: after everything it selects.
     medium.store(selector_word, beside_selector | (next & 1) << SELECTOR_SHIFT);
-    // Flush and fence: the new half and its selector, before the transaction is acknowledged.
-    medium.persist(line, LINE_LEN);
+    // Flush: the new half and its selector; fenced by the caller.
+    medium.flush(line, LINE_LEN);
 }
 
 /// Several lines, two fences whatever the size: the copy, then the selector.
 #[inline]
-fn commit_copies<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
+fn stage_copies<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
     let data = Form::Copies.data(base, next, bytes.len() as u64);
     let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
     // Flush: what differs from the version before the last, which the copy still holds.
@@ -73,23 +89,19 @@ fn commit_copies<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
     // Fence: the copy is whole before the selector leads to it.
     medium.fence();
     medium.store(base, next & 1);
-    // Flush and fence: the selector, before the transaction is acknowledged, and before the next one
-    // overwrites the copy that it no longer leads to.
-    medium.persist(base, WORD_LEN);
+    // Flush: the selector; fenced by the caller.
+    medium.flush(base, WORD_LEN);
 }
 
 /// Lines that may be left with garbage, one fence: a copy counts when its checksum is right, and the one
 /// that is not written stays at rest.
 #[inline]
-fn commit_checked<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
+fn stage_checked<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
     let copy = Form::Checked.data(base, next, bytes.len() as u64) - CHECKED_DATA;
     let head = [next, checksum(next, bytes)];
     let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
-    // Flush: what differs, the version at least.
+    // Flush: what differs, the version at least; fenced by the caller.
     store_changes(medium, copy, head.into_iter().chain(words));
-    // Fence: the new copy, before the transaction is acknowledged, and before the next one overwrites the
-    // other.
-    medium.fence();
 }
 
 /// Stores words from `offset` on, an aligned line's beginning or 16 bytes before the data, where they differ,

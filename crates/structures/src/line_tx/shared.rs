@@ -32,7 +32,7 @@ use crate::{Error, Result};
 /// ```
 pub struct SharedTx<T: Persistent, M: Medium = Mapped> {
     pub(super) objects: Arc<Objects<T, M>>,
-    place: Place,
+    pub(super) place: Place,
 }
 
 impl<T: Persistent, M: Medium> SharedTx<T, M> {

@@ -2,7 +2,7 @@
 //!
 //! A structure under a root has a heap to itself: a chunk of 64 KiB for header and lanes, chunks of its own for each size
 //! of blocks, and a lane to be entered for each operation. Structures that share a heap share all of these, and what they
-//! do can share fences ([`Step`](crate::Step)).
+//! do can share fences ([`Step`]).
 //!
 //! The *owner* of the heap is the object of a root ([`RootObject`](remanent_pmem::pool::RootObject)). It keeps for each
 //! structure a header (a block of [`header_len`](Shareable::header_len) zeros), and remembers where that is, which type
@@ -84,6 +84,7 @@
 
 mod recovery;
 mod site;
+mod step;
 
 use std::sync::Arc;
 
@@ -92,6 +93,8 @@ use remanent_pmem::{Error as PoolError, Medium};
 
 pub use self::recovery::{Found, Recovery};
 pub use self::site::{MemberId, Site};
+pub use self::step::Step;
+pub(crate) use self::step::{Operation, Progress, Scope};
 
 /// A structure that can lie in a heap with others: [`HashMap`](crate::HashMap), [`HashMultiMap`](crate::HashMultiMap),
 /// [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector), [`AppendVector`](crate::AppendVector), [`Log`](crate::Log)

@@ -65,6 +65,9 @@ impl<M: Medium> Recovery<M> {
         S::Member: 'static,
     {
         let header = site.header();
+        // Flush: fenced by the heap, before anything is decided by the header.
+        // Redundant: but where a process was killed before, and the power fails later.
+        site.medium().flush(header, S::header_len());
         let member = Arc::new(S::find(site)?);
         self.fixed.insert(header);
         self.fixed.extend(member.fixed_blocks());

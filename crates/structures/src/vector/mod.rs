@@ -50,6 +50,7 @@ mod layout;
 mod ops;
 mod recover;
 mod root;
+mod step;
 
 use std::fmt;
 use std::iter::FusedIterator;

@@ -29,6 +29,21 @@ const SUMMED_MAX: u64 = 64 << 10;
 /// Bytes that are read at once for a checksum.
 const PIECE_LEN: usize = 512;
 
+/// A record of a length that counts once it is fenced.
+pub(super) struct Staged {
+    /// Whose elements are then durable.
+    pub(super) tickets: u64,
+    /// What is committed then; `None` when all was durable already.
+    pub(super) record: Option<Committed>,
+}
+
+/// A change of an element that is written down.
+pub(super) struct StagedChange {
+    number: u64,
+    /// Where the element lies.
+    offset: u64,
+}
+
 impl<T: Persistent> Core<T> {
     /// Adds elements behind the others, all or none. The index of the first.
     ///
@@ -44,7 +59,7 @@ impl<T: Persistent> Core<T> {
     }
 
     /// Writes elements where nobody looks yet. The index of the first, and the ticket with which they are committed.
-    fn write<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<(u64, u64)> {
+    pub(super) fn write<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<(u64, u64)> {
         let medium = heap.medium();
         let _reserving = lock_patiently(&self.reserving, medium);
         // Relaxed: both change under the lock.
@@ -64,6 +79,13 @@ impl<T: Persistent> Core<T> {
         self.written.store(end, Ordering::Release);
         self.tickets.store(ticket, Ordering::Release);
         Ok((first, ticket))
+    }
+
+    /// Takes what runs are missing for so many more elements than were written.
+    pub(super) fn make_room<M: Medium>(&self, heap: &Heap<M>, elements: u64) -> Result<()> {
+        let _reserving = lock_patiently(&self.reserving, heap.medium());
+        // Relaxed: it changes under the lock.
+        self.take_runs(heap, self.written.load(Ordering::Relaxed) + elements)
     }
 
     /// Takes what runs are missing for `len` elements; all or none.
@@ -91,26 +113,42 @@ impl<T: Persistent> Core<T> {
 
     /// Commits everything that was written, by whatever thread.
     fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
+        let staged = self.stage_written(heap, committed)?;
+        if let Some(staged) = staged.record {
+            // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
+            heap.medium().fence();
+            heap.verify()?;
+            self.conclude(committed, staged);
+        }
+        // Relaxed: under the lock.
+        self.tickets_done.store(staged.tickets, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stores and flushes a record of everything that was written, which counts once it is fenced.
+    pub(super) fn stage_written<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        committed: &Committed,
+    ) -> Result<Staged> {
         // Acquire: partner of the Release in `write`. The elements of these tickets are among those of `end`.
         let tickets = self.tickets.load(Ordering::Acquire);
         let end = self.written.load(Ordering::Acquire);
-        if end > committed.len {
-            let medium = heap.medium();
-            self.pieces(heap, committed.len, end, |_, offset, count| {
-                // Flush: fenced here or in `commit`, before anybody learns of the elements.
-                medium.flush(offset, count * Shape::<T>::SIZE);
-            })?;
-            let is_summed = (end - committed.len) * Shape::<T>::SIZE <= SUMMED_MAX;
-            if !is_summed {
-                // Fence: elements that no checksum covers, before a record counts them.
-                medium.fence();
-            }
-            let from = if is_summed { committed.len } else { end };
-            self.commit(heap, committed, end, from)?;
+        if end <= committed.len {
+            return Ok(Staged { tickets, record: None });
         }
-        // Relaxed: under the lock.
-        self.tickets_done.store(tickets, Ordering::Relaxed);
-        Ok(())
+        let medium = heap.medium();
+        self.pieces(heap, committed.len, end, |_, offset, count| {
+            // Flush: fenced here or with the record, before anybody learns of the elements.
+            medium.flush(offset, count * Shape::<T>::SIZE);
+        })?;
+        let is_summed = (end - committed.len) * Shape::<T>::SIZE <= SUMMED_MAX;
+        if !is_summed {
+            // Fence: elements that no checksum covers, before a record counts them.
+            medium.fence();
+        }
+        let from = if is_summed { committed.len } else { end };
+        Ok(Staged { tickets, record: Some(self.stage(heap, committed, end, from)?) })
     }
 
     /// Commits a length, and everything that was flushed before. `from` is the first element that may not be durable yet.
@@ -121,6 +159,22 @@ impl<T: Persistent> Core<T> {
         len: u64,
         from: u64,
     ) -> Result<()> {
+        let staged = self.stage(heap, committed, len, from)?;
+        // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
+        heap.medium().fence();
+        heap.verify()?;
+        self.conclude(committed, staged);
+        Ok(())
+    }
+
+    /// Stores and flushes the record of a length.
+    fn stage<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        committed: &Committed,
+        len: u64,
+        from: u64,
+    ) -> Result<Committed> {
         let medium = heap.medium();
         let number = committed.number + 1;
         let mut record = Record { number, words: [0; 6] };
@@ -128,23 +182,19 @@ impl<T: Persistent> Core<T> {
         record.words[FROM] = from;
         record.words[SUM] = self.sum(heap, from, len)?;
         self.pair().store(medium, record);
-        // Flush: fenced below.
+        // Flush: fenced by the caller.
         medium.flush(self.pair().line(number), LINE_LEN);
         self.flush_changed(medium, committed);
-        // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
-        medium.fence();
-        heap.verify()?;
-        *committed = Committed {
-            number,
-            len,
-            from,
-            change: committed.change,
-            unflushed: None,
-            is_sealed: false,
-        };
+        let change = committed.change;
+        Ok(Committed { number, len, from, change, unflushed: None, is_sealed: false })
+    }
+
+    /// Lets readers see the elements of a record that is durable.
+    pub(super) fn conclude(&self, committed: &mut Committed, staged: Committed) {
+        let len = staged.len;
+        *committed = staged;
         // Release: partner of the Acquire in `len`.
         self.len.store(len, Ordering::Release);
-        Ok(())
     }
 
     /// Flushes the element that was changed last.
@@ -187,16 +237,34 @@ impl<T: Persistent> Core<T> {
                 "an element that changes has 224 bytes at most"
             )
         };
-        let medium = heap.medium();
-        let mut committed = lock_patiently(&self.committed, medium);
-        if index >= committed.len {
+        let mut committed = lock_patiently(&self.committed, heap.medium());
+        let Some(staged) = self.stage_change(heap, &mut committed, index, value)? else {
             return Ok(false);
+        };
+        // Fence: the change can be made again, whatever becomes of the element; the change before it is in its element.
+        heap.medium().fence();
+        heap.verify()?;
+        self.conclude_change(heap.medium(), &mut committed, &staged, value);
+        Ok(true)
+    }
+
+    /// Writes down and flushes that an element changes; `None` when the vector is not so long.
+    pub(super) fn stage_change<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        committed: &mut Committed,
+        index: u64,
+        value: &T,
+    ) -> Result<Option<StagedChange>> {
+        let medium = heap.medium();
+        if index >= committed.len {
+            return Ok(None);
         }
         let (offset, _) = self.offset(index).ok_or_else(|| self.no_run(heap, index))?;
         if index >= committed.from {
             // Its bytes are part of a checksum, which is not to be looked at any more.
             let len = committed.len;
-            self.commit(heap, &mut committed, len, len)?;
+            self.commit(heap, committed, len, len)?;
         }
         let number = committed.change + 1;
         let at = self.change_at(number);
@@ -205,23 +273,30 @@ impl<T: Persistent> Core<T> {
         medium.store(at + CHANGE_INDEX, index);
         store(medium, at + CHANGE_VALUE, value);
         medium.store(at + CHANGE_SUM, self.change_sum(number, committed.number, index, value));
-        // Flush: fenced below.
+        // Flush: fenced by the caller.
         medium.flush(at, CHANGE_VALUE + Shape::<T>::SIZE);
-        self.flush_changed(medium, &committed);
-        // Fence: the change can be made again, whatever becomes of the element; the change before it is in its element.
-        medium.fence();
-        heap.verify()?;
+        self.flush_changed(medium, committed);
+        Ok(Some(StagedChange { number, offset }))
+    }
+
+    /// Makes a change that is written down durably.
+    pub(super) fn conclude_change<M: Medium>(
+        &self,
+        medium: &M,
+        committed: &mut Committed,
+        staged: &StagedChange,
+        value: &T,
+    ) {
         // Relaxed: changed under the lock.
         let changes = self.changes.load(Ordering::Relaxed);
         // Relaxed: the stores to the element release it; partner of the loads in `stable_many`.
         self.changes.store(changes + 1, Ordering::Relaxed);
-        store(medium, offset, value);
+        store(medium, staged.offset, value);
         // Release: the element is whole again.
         self.changes.store(changes + 2, Ordering::Release);
-        committed.change = number;
-        committed.unflushed = Some(offset);
+        committed.change = staged.number;
+        committed.unflushed = Some(staged.offset);
         committed.is_sealed = false;
-        Ok(true)
     }
 
     /// Where a change is written down.

@@ -1,0 +1,26 @@
+//! Several structures in one heap, and steps over them.
+
+mod owner;
+mod scenarios;
+mod subject;
+
+use super::{Chosen, MutationSample, Subject};
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "shared",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &[
+        "structures/src/shared",
+        "structures/src/hashmap/step.rs",
+        "structures/src/blink_tree/step.rs",
+    ],
+    sources_elsewhere: &[],
+    images_min: 4_000,
+    mutation: Some(MutationSample {
+        scenarios: Chosen::AllBut(&["-no-room"]),
+        seeds: 2,
+        killed_min: 6,
+        survivors_max: 0,
+    }),
+};

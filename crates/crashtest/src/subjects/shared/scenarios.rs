@@ -1,0 +1,122 @@
+//! What is explored of structures that share a heap.
+
+use remanent_crashsim::{Class, Config, Nested};
+
+use super::subject::{Shared, Target};
+use crate::presets::{
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, killed, pages,
+    prepared, refusing, together, without_room,
+};
+use crate::scenario::Scenario;
+
+use Target::{Object, Others, Records, Texts, Tree, Vector, Words};
+
+/// Every scenario of the subject.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    [by_one_thread(), in_trouble(), by_threads()].into_iter().flatten().collect()
+}
+
+fn shared(targets: &'static [Target]) -> Shared {
+    Shared { keys: 10, changes_max: 6, targets, is_mixed: false, size_max: SIZE_MAX }
+}
+
+const ALL: &[Target] = &[Words, Others, Texts, Tree, Records, Vector, Object];
+const MAPS: &[Target] = &[Words, Others, Texts];
+const TREES: &[Target] = &[Tree, Records];
+const REST: &[Target] = &[Vector, Object, Words];
+
+fn by_one_thread() -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 4, samples: 3 };
+    let some = |config| Config { creation: false, ..few_images(config) };
+    vec![
+        Scenario::new("shared/all", "every structure", shared(ALL), few_images(alone(3, 5)))
+            .with_weight(2),
+        Scenario::new("shared/maps", "hash maps alone", shared(MAPS), some(alone(4, 6)))
+            .with_weight(3),
+        Scenario::new("shared/trees", "trees alone", shared(TREES), some(alone(6, 6)))
+            .with_weight(3),
+        Scenario::new("shared/rest", "a vector and an object", shared(REST), some(alone(3, 6))),
+        Scenario::new(
+            "shared/stores",
+            "between any two stores",
+            shared(ALL),
+            at_stores(some(alone(2, 3))),
+        ),
+        Scenario::new(
+            "shared/recovery",
+            "crashes inside recovery and after it",
+            shared(ALL),
+            Config { nested: again, after: 3, ..some(alone(3, 4)) },
+        ),
+        Scenario::new("shared/pages", "a page-cache file", shared(ALL), pages(some(alone(2, 4)))),
+        Scenario::new(
+            "shared/process",
+            "the process dies",
+            shared(ALL),
+            class(Class::Process, some(alone(3, 5))),
+        ),
+        Scenario::new(
+            "shared/killed",
+            "killed, then power lost",
+            shared(ALL),
+            few_images(killed(alone(3, 5))),
+        )
+        .with_weight(4),
+    ]
+}
+
+fn in_trouble() -> Vec<Scenario> {
+    let full = Shared { size_max: (OVERHEAD + 14) << 16, keys: 60, ..shared(ALL) };
+    vec![
+        Scenario::new("shared/full", "the pool is full", full, refusing(prepared(alone(20, 6))))
+            .with_weight(2),
+        Scenario::new(
+            "shared/no-room",
+            "each call for room fails once",
+            shared(ALL),
+            without_room(4, prepared(alone(0, 6))),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn by_threads() -> Vec<Scenario> {
+    let mixed = |targets| Shared { is_mixed: true, keys: 6, changes_max: 3, ..shared(targets) };
+    vec![
+        Scenario::new(
+            "shared/threads",
+            "two threads, every structure",
+            mixed(ALL),
+            few_images(together(2, 2, 3)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "shared/threads-maps",
+            "two threads on hash maps",
+            mixed(MAPS),
+            few_images(briefly(2, 2, 2)),
+        )
+        .with_weight(20),
+        Scenario::new(
+            "shared/threads-trees",
+            "two threads on trees",
+            mixed(TREES),
+            few_images(briefly(2, 4, 2)),
+        )
+        .with_weight(20),
+        Scenario::new(
+            "shared/threads-rest",
+            "three threads on a vector and an object",
+            mixed(REST),
+            few_images(briefly(3, 2, 2)),
+        )
+        .with_weight(8),
+        Scenario::new(
+            "shared/threads-killed",
+            "two threads killed, then power lost",
+            mixed(ALL),
+            few_images(killed(by_priority(2, 2, 3))),
+        )
+        .with_weight(2),
+    ]
+}

@@ -1,0 +1,275 @@
+//! Several operations that share their fences.
+
+use std::fmt;
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::{Heap, Lane};
+
+use crate::{Error, Result};
+
+/// Operations that a step has at most: what they remove takes a lane's room for suspects.
+const OPERATIONS_MAX: usize = 128;
+/// Suspects for which a step finds room: one an operation, and some for what is in the way.
+const SUSPECTS: usize = OPERATIONS_MAX + 32;
+
+/// Operations on structures of one heap that become durable with the same fences.
+///
+/// Each operation is *prepared* when it is called: what it adds is written and flushed, where nothing leads to it yet.
+/// [`commit`](Step::commit) fences, *publishes* all operations, and fences again. So any number of them takes the fences of
+/// the one that needs most:
+///
+/// | operation | fences alone |
+/// |---|---|
+/// | hash map: put a new key, a value of more than 8 bytes; another value; remove | 2; 1; 1 |
+/// | tree: put or remove words; with records | 1; 2 |
+/// | vector: add elements of up to 64 KiB, replace one | 1 |
+/// | object of a line transaction: set | 1; 2 if it has more than 31 bytes |
+///
+/// More fences are needed where operations get into each other's way: of this step or of another thread, on neighbours in
+/// a hash map, say. A leaf that is full is divided as in any other operation.
+///
+/// What a step does *not* give is atomicity: a crash during `commit` may leave any of its operations done and others not,
+/// each as a whole, and other threads may see some before others. [`Batch`](crate::Batch) is a step that is atomic in a
+/// crash.
+///
+/// No operation is visible, to this thread either, before `commit`. A step that is dropped does nothing. Until then it holds
+/// one of the heap's lanes, so memory that others remove is not freed: a step should be short. It has 128 operations at
+/// most.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use remanent_pmem::Pool;
+/// use remanent_structures::{BlinkTree, HashMap};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+/// let names: HashMap<u64, str> = HashMap::create(&pool, "names")?;
+/// let mut step = names.step();
+/// names.put_in(&mut step, &1, "Ada")?;
+/// names.put_in(&mut step, &2, "Grace")?;
+/// step.commit()?; // two fences
+/// assert_eq!(names.get(&2)?.as_deref(), Some("Grace"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a step that is not committed does nothing"]
+pub struct Step<'s, M: Medium> {
+    scope: Scope<'s, M>,
+    operations: Vec<Box<dyn Operation<'s, M> + 's>>,
+    /// Operations before this one are published: they cannot be given up any more.
+    begun: usize,
+}
+
+impl<'s, M: Medium> Step<'s, M> {
+    /// A step on structures of `heap`. Waits for a lane, as any operation does.
+    pub fn enter(heap: &'s Heap<M>) -> Self {
+        Self::enter_all(std::iter::once(heap))
+    }
+
+    /// A step on structures of several heaps of one pool. Two steps that name the same heaps name them in the same order.
+    pub(crate) fn enter_all(heaps: impl Iterator<Item = &'s Heap<M>>) -> Self {
+        let lanes = heaps.map(|heap| heap.enter().prepare_for(SUSPECTS)).collect();
+        let scope = Scope { lanes, guards: Vec::new(), is_fenced: true };
+        Step { scope, operations: Vec::new(), begun: 0 }
+    }
+
+    /// Has an operation prepared, and takes it on.
+    pub(crate) fn add<O: Operation<'s, M> + 's>(&mut self, mut operation: O) -> Result<()> {
+        if self.operations.len() == OPERATIONS_MAX {
+            return Err(Self::too_many());
+        }
+        match operation.prepare(&mut self.scope) {
+            Ok(()) => {
+                self.operations.push(Box::new(operation));
+                Ok(())
+            }
+            Err(error) => {
+                operation.give_up(&mut self.scope);
+                Err(error)
+            }
+        }
+    }
+
+    #[cold]
+    pub(crate) fn too_many() -> Error {
+        Error::TooMany { limit: OPERATIONS_MAX }
+    }
+
+    /// Operations that the step has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Whether the step has no operation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Makes the operations visible, and durable. See [`Step`] for the fences.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full (a tree had to divide a leaf), or the medium met a fault. Operations before the one that failed
+    /// are done, in the order in which they were prepared; those behind it are not.
+    pub fn commit(mut self) -> Result<()> {
+        self.publish()?;
+        self.leave()
+    }
+
+    /// The same, but for what is left to do outside of lanes, which is [`leave`](Step::leave)'s.
+    pub(crate) fn publish(&mut self) -> Result<()> {
+        self.scope.fence_prepared();
+        let mut completed = 0;
+        while self.begun < self.operations.len() {
+            let index = self.begun;
+            match self.operations[index].publish(&mut self.scope) {
+                Ok(Progress::Done) => self.begun += 1,
+                // What it waits for may be ours: that is given free, and then it may wait.
+                Ok(Progress::Busy) => {
+                    debug_assert!(completed < index, "nothing is held that it could wait for");
+                    self.complete(completed..index)?;
+                    completed = index;
+                }
+                Err(error) => {
+                    self.complete(completed..index)?;
+                    return Err(error);
+                }
+            }
+        }
+        self.complete(completed..self.begun)
+    }
+
+    /// Fences what was published, and ends those operations.
+    fn complete(&mut self, published: std::ops::Range<usize>) -> Result<()> {
+        // Fence: partner of what the operations have flushed, or noted to be; before others build on it.
+        self.scope.fence();
+        self.scope.verify()?;
+        for operation in &mut self.operations[published] {
+            operation.finish(&mut self.scope);
+        }
+        self.scope.guards.clear();
+        Ok(())
+    }
+
+    /// Leaves the lanes, and does what the operations have left over.
+    pub(crate) fn leave(mut self) -> Result<()> {
+        self.scope.lanes.clear();
+        self.begun = self.operations.len();
+        let operations = std::mem::take(&mut self.operations);
+        operations.into_iter().try_for_each(|operation| operation.after())
+    }
+}
+
+impl<M: Medium> Drop for Step<'_, M> {
+    fn drop(&mut self) {
+        for operation in self.operations.iter_mut().skip(self.begun) {
+            operation.give_up(&mut self.scope);
+        }
+    }
+}
+
+impl<M: Medium> fmt::Debug for Step<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Step").field("operations", &self.operations.len()).finish_non_exhaustive()
+    }
+}
+
+/// What publishing an operation has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// It takes effect with the next fence.
+    Done,
+    /// Nothing was changed: it would have to wait while the step holds something. Not answered when it holds nothing.
+    Busy,
+}
+
+/// An operation of a step, from its preparation on.
+pub(crate) trait Operation<'s, M: Medium> {
+    /// Writes and flushes what nothing leads to yet.
+    fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()>;
+
+    /// Decides, with what was prepared being durable: makes the change, and flushes it or notes it to be flushed.
+    fn publish(&mut self, scope: &mut Scope<'s, M>) -> Result<Progress>;
+
+    /// Ends what was published, once it is durable.
+    fn finish(&mut self, scope: &mut Scope<'s, M>);
+
+    /// Does what needs lanes of its own, at the end of the step.
+    fn after(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives back what was prepared and not published.
+    fn give_up(&mut self, scope: &mut Scope<'s, M>);
+}
+
+/// What the operations of a step share.
+pub(crate) struct Scope<'s, M: Medium> {
+    lanes: Vec<Lane<'s, M>>,
+    /// What is held until the operations are durable, by pool offset: leaves, objects.
+    guards: Vec<(u64, Box<dyn Guard + 's>)>,
+    /// Whether nothing was prepared since the last fence.
+    is_fenced: bool,
+}
+
+/// Anything that gives something free when it is dropped.
+pub(crate) trait Guard {}
+impl<T> Guard for T {}
+
+impl<'s, M: Medium> Scope<'s, M> {
+    /// The lane in `heap`.
+    ///
+    /// # Panics
+    ///
+    /// When the step is on structures of other heaps.
+    pub(crate) fn lane(&mut self, heap: &Heap<M>) -> &mut Lane<'s, M> {
+        let lane = self.lanes.iter_mut().find(|lane| std::ptr::eq(lane.heap(), heap));
+        lane.expect("an operation belongs to the step of its structure's heap")
+    }
+
+    /// Says that something was flushed, or noted to be flushed, which has to be durable before anything is published.
+    pub(crate) fn has_prepared(&mut self) {
+        self.is_fenced = false;
+    }
+
+    /// Whether the step holds what belongs to that offset.
+    pub(crate) fn holds(&self, offset: u64) -> bool {
+        self.guards.iter().any(|(held, _)| *held == offset)
+    }
+
+    /// Whether the step holds nothing, and so may wait for others.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.guards.is_empty()
+    }
+
+    /// Holds `guard` until what is published is durable.
+    pub(crate) fn hold(&mut self, offset: u64, guard: Box<dyn Guard + 's>) {
+        self.guards.push((offset, guard));
+    }
+
+    /// Fences, if anything was prepared since the last fence.
+    #[track_caller]
+    pub(crate) fn fence_prepared(&mut self) {
+        if !self.is_fenced {
+            // Fence: what the operations have prepared, before anything leads to it.
+            self.fence();
+        }
+    }
+
+    /// Flushes what all lanes have noted, and fences everything this thread has flushed.
+    #[track_caller]
+    pub(crate) fn fence(&mut self) {
+        let Some((first, others)) = self.lanes.split_first_mut() else { return };
+        for lane in others {
+            // Flush: fenced together, below.
+            lane.flush_noted();
+        }
+        first.fence();
+        self.is_fenced = true;
+    }
+
+    fn verify(&self) -> Result<()> {
+        Ok(self.lanes.first().map_or(Ok(()), |lane| lane.heap().verify())?)
+    }
+}
