@@ -143,6 +143,8 @@ pub enum Steps<Op> {
     /// Steps that happen in any order, each at least once. There are at most 64, and repeating a
     /// step at once changes nothing.
     AnyOrder(Vec<Op>),
+    /// Steps that happen in any order, each once. There are at most 64.
+    OnceEach(Vec<Op>),
 }
 
 /// The operations of one run.

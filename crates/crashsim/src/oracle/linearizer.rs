@@ -256,9 +256,10 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         let answer = self.answer(call);
         let is_refused = answer.is_some_and(|answer| subject.is_refused(answer));
         let is_explained = plan.is_alone && answer.is_some() && !is_refused;
-        let (steps, is_ordered) = match &plan.steps {
-            Steps::InOrder(steps) if !is_explained => (steps, true),
-            Steps::AnyOrder(steps) if !is_explained => (steps, false),
+        let (steps, is_ordered, is_repeated) = match &plan.steps {
+            Steps::InOrder(steps) if !is_explained => (steps, true, false),
+            Steps::AnyOrder(steps) if !is_explained => (steps, false, true),
+            Steps::OnceEach(steps) if !is_explained => (steps, false, false),
             _ => {
                 let mut after = state.clone();
                 let fits = is_refused || {
@@ -269,11 +270,15 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
             }
         };
         let mut nodes = Vec::new();
-        for (index, step) in (0..).zip(steps).filter(|&(index, _)| !is_ordered || index == taken) {
+        let comes_next = |index: u64| match is_ordered {
+            true => index == taken,
+            false => is_repeated || taken & 1 << index == 0,
+        };
+        for (index, step) in (0..).zip(steps).filter(|&(index, _)| comes_next(index)) {
             let mut after = state.clone();
             let effects = effects + subject.step_effects(&subject.model(&mut after, step));
             let steps = if is_ordered { taken + 1 } else { taken | 1 << index };
-            if is_ordered || after != *state {
+            if !is_repeated || after != *state {
                 nodes.push(node(Progress { calls, steps, effects }, after));
             }
         }
@@ -290,7 +295,7 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
 
 /// The search keeps a bit for each step that comes in any order.
 fn assert_few<Op>(steps: &Steps<Op>) {
-    if let Steps::AnyOrder(steps) = steps {
+    if let Steps::AnyOrder(steps) | Steps::OnceEach(steps) = steps {
         assert!(steps.len() <= 64, "{} steps in any order, of at most 64", steps.len());
     }
 }
@@ -309,7 +314,7 @@ pub(crate) fn half_done<S: Subject>(subject: &S, state: &S::State, op: &S::Op) -
                 states.push(after(states[states.len() - 1].clone(), step));
             }
         }
-        Steps::AnyOrder(steps) => {
+        Steps::AnyOrder(steps) | Steps::OnceEach(steps) => {
             for step in &steps {
                 for index in 0..states.len() {
                     let state = after(states[index].clone(), step);

@@ -98,12 +98,6 @@ impl Arguments {
     }
 }
 
-/// Whether the vector's last element is this one: then it is not added again, so that an operation can be repeated.
-fn ends_with(owner: &Owner, value: u64) -> Result<bool> {
-    let last = owner.vector.len().checked_sub(1);
-    Ok(last.map(|last| owner.vector.get(last)).transpose()?.flatten() == Some(value))
-}
-
 fn prepare<'s>(
     owner: &'s Owner,
     step: &mut Step<'s, Arc<Sim>>,
@@ -122,7 +116,6 @@ fn prepare<'s>(
         (Target::Tree, None) => owner.tree.remove_in(step, key),
         (Target::Records, Some(_)) => owner.records.put_in(step, &name[..], &text[..]),
         (Target::Records, None) => owner.records.remove_in(step, &name[..]),
-        (Target::Vector, Some(_)) if ends_with(owner, *value)? => Ok(()),
         (Target::Vector, Some(_)) => owner.vector.extend_in(step, std::slice::from_ref(value)),
         (Target::Vector, None) => owner.vector.set_in(step, change.key, change.key),
         (Target::Object, _) => owner.object.set_in(step, [*value; 5]),
@@ -151,7 +144,6 @@ fn alone(owner: &Owner, change: &Change) -> Result<()> {
         (Target::Tree, None) => owner.tree.discard(&key).map(drop),
         (Target::Records, Some(_)) => owner.records.put(&name[..], &text[..]).map(drop),
         (Target::Records, None) => owner.records.discard(&name[..]).map(drop),
-        (Target::Vector, Some(_)) if ends_with(owner, value)? => Ok(()),
         (Target::Vector, Some(_)) => owner.vector.push(&value).map(drop),
         (Target::Vector, None) => owner.vector.set(change.key, &change.key).map(drop),
         (Target::Object, _) => owner.object.set([value; 5]),
@@ -169,8 +161,6 @@ fn change(content: &mut Content, change: &Change) {
         (Target::Texts, _) => edit(&mut content.texts),
         (Target::Tree, _) => edit(&mut content.tree),
         (Target::Records, _) => edit(&mut content.records),
-        // As `ends_with`.
-        (Target::Vector, Some(value)) if content.vector.last() == Some(&value) => {}
         (Target::Vector, Some(value)) => content.vector.push(value),
         (Target::Vector, None) => {
             if let Some(element) = content.vector.get_mut(change.key as usize) {
@@ -214,7 +204,7 @@ impl Subject for Shared {
     fn steps(&self, op: &Op) -> Steps<Op> {
         match op {
             Op::Together(changes) => {
-                Steps::AnyOrder(changes.iter().map(|change| Op::Alone(*change)).collect())
+                Steps::OnceEach(changes.iter().map(|change| Op::Alone(*change)).collect())
             }
             Op::Alone(_) => Steps::One,
         }
