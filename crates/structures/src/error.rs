@@ -36,6 +36,20 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// A batch was committed, but not all of it could be done.
+    #[error(
+        "the batch is committed, but not done: {source}; its keys cannot be changed until the pool is opened again, which \
+         completes it"
+    )]
+    Unfinished {
+        /// What kept it from being done.
+        source: Box<Error>,
+    },
+    /// A batch was to change a map of another pool than the one that it was made for.
+    #[error(
+        "the map lies in another pool than the one that the batch was made for; a batch is of one pool"
+    )]
+    OtherPool,
     /// The thread that makes batches safe could not be started, or has ended.
     #[error(
         "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \

@@ -19,6 +19,7 @@
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 
 mod background;
+pub mod batch;
 pub mod batch_list;
 pub mod batch_map;
 pub mod blink_tree;
@@ -38,6 +39,7 @@ mod stored;
 pub mod vector;
 
 pub use background::{BatchOptions, Lag};
+pub use batch::Batch;
 pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
@@ -106,6 +108,7 @@ pub mod __private {
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
 #[doc(hidden)]
 pub const SOURCES: &[(&str, &str)] = &[
+    ("src/batch/intents.rs", include_str!("batch/intents.rs")),
     ("src/batch_list/log.rs", include_str!("batch_list/log.rs")),
     ("src/batch_list/stream.rs", include_str!("batch_list/stream.rs")),
     ("src/batch_map/log.rs", include_str!("batch_map/log.rs")),

@@ -1,5 +1,6 @@
 //! Everything that is explored: a folder for each subject, with its scenarios beside it.
 
+mod batch;
 mod batch_list;
 mod batch_map;
 mod blink_tree;
@@ -35,6 +36,7 @@ pub const SUBJECTS: &[Subject] = &[
     vector::SUBJECT,
     log::SUBJECT,
     shared::SUBJECT,
+    batch::SUBJECT,
     sorted_sets::SUBJECT,
     disk::SUBJECT,
     nvramdisk::SUBJECT,

@@ -97,6 +97,8 @@ impl HeapChunks {
 struct LaneSlot {
     /// 0 when nobody is inside, else the announced epoch times two plus one.
     announced: AtomicU64,
+    /// How often the lane was left.
+    left: AtomicU64,
     state: UnsafeCell<LaneState>,
 }
 
@@ -155,6 +157,7 @@ impl<M: Medium> Heap<M> {
         let reclamation = pool.reclamation();
         let lanes = (0..LANE_COUNT).map(|_| LaneSlot {
             announced: AtomicU64::new(0),
+            left: AtomicU64::new(0),
             state: UnsafeCell::new(LaneState {
                 cursors: [Cursor::default(); CLASS_COUNT],
                 free_slots: (0..SUSPECT_COUNT).collect(),
@@ -282,6 +285,25 @@ impl<M: Medium> Heap<M> {
         self.try_advance();
         // SeqCst: what those operations did comes before what this thread does next.
         self.epoch.load(Ordering::SeqCst) >= epoch + 2
+    }
+
+    /// Waits until every operation has left that holds a lane now. Not to be called inside a lane.
+    ///
+    /// What the caller stored before with `SeqCst` order is seen by all operations that enter later.
+    pub fn wait_for_lanes(&self) {
+        // SeqCst: after what the caller stored; partner of the exchange in `try_enter`.
+        let used = self.lanes_used.load(Ordering::SeqCst);
+        for lane in &self.lanes[..used] {
+            // Acquire: what that operation did comes before what the caller does next. Partner of the Release in
+            // `Lane::drop`.
+            let left = lane.left.load(Ordering::Acquire);
+            // SeqCst: as above.
+            while lane.announced.load(Ordering::SeqCst) != 0
+                && lane.left.load(Ordering::Acquire) == left
+            {
+                self.medium().pause();
+            }
+        }
     }
 
     /// Moves the global epoch on when every thread inside has seen it.

@@ -423,8 +423,13 @@ impl<M: Medium> Drop for Lane<'_, M> {
     fn drop(&mut self) {
         // Large blocks of this operation are linked by now, or were given back.
         self.state.free_slots.extend(self.state.large.drain(..));
+        let lane = &self.heap.lanes[self.index];
+        // Relaxed: only the holder counts.
+        let left = lane.left.load(Ordering::Relaxed);
+        // Release: partner of the Acquire in `Heap::wait_for_lanes`.
+        lane.left.store(left + 1, Ordering::Release);
         // Release: hands the lane's state to the next holder (SeqCst in `Heap::try_enter`).
-        self.heap.lanes[self.index].announced.store(0, Ordering::Release);
+        lane.announced.store(0, Ordering::Release);
     }
 }
 

@@ -104,6 +104,22 @@ impl<M: Medium> Pool<M> {
         Ok(roots)
     }
 
+    /// Number and generation of every live root, whatever else its entry says.
+    pub fn live_roots(&self) -> Vec<(RootId, u64)> {
+        let is_live = |id: &RootId| self.medium().load(self.root_entry(*id) + STATE) == LIVE;
+        self.root_ids().filter(is_live).map(|id| (id, self.root_generation(id))).collect()
+    }
+
+    /// Whether there is a root of that name.
+    ///
+    /// # Errors
+    ///
+    /// When an entry fails its checksum.
+    pub fn has_root(&self, name: &str) -> Result<bool> {
+        let mut registry = self.registry().lock(self.medium());
+        Ok(self.find(&mut registry, name)?.is_some())
+    }
+
     /// Whether there is a live root of that number; its entry has to be whole, and its heap its
     /// own. Nobody creates or removes roots meanwhile.
     pub(super) fn check_root(&self, id: RootId) -> Result<bool> {

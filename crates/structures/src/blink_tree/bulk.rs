@@ -64,7 +64,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
             if batch.is_empty() {
                 return Ok(count);
             }
-            match self.core.append(&batch) {
+            match self.core.gate.without_batches(self.core.medium(), || self.core.append(&batch)) {
                 Ok(true) => {
                     count += batch.len() as u64;
                     continue;

@@ -20,6 +20,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Removes every entry in one pass in the order of the keys, some of a leaf at a time. The pass ends with the
     /// greatest key that is there when it begins.
     pub(super) fn clear(&self) -> Result<u64> {
+        self.gate.without_batches(self.medium(), || self.clear_all())
+    }
+
+    fn clear_all(&self) -> Result<u64> {
         // Without one the pass ends with the last leaf: an empty tree has leaves to join, and a damaged key is cleared.
         let last = self.greatest_key().ok().flatten();
         let mut count = 0;

@@ -32,6 +32,11 @@ impl<'k> Probe<'k> {
         Probe { bytes, word: 0, fingerprint: fingerprint_of(hash), check: check_of(hash) }
     }
 
+    /// What stands for the key where batches close it to other writers.
+    pub(super) fn gate_key<K: OrderedKey + ?Sized>(&self) -> u64 {
+        if is_word::<K>() { self.word } else { xxh3_64(self.bytes) }
+    }
+
     /// What stands for the key in a node whose keys share `prefix` bytes.
     #[inline(always)]
     pub(super) fn head<K: OrderedKey + ?Sized>(&self, prefix: usize) -> u64 {

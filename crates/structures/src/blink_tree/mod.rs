@@ -31,6 +31,7 @@
 //! from the root. [`clear`](BlinkTree::clear) is not one step. The first `len` after a crash visits every leaf, and
 //! holds up other operations meanwhile. Memory with write disturbance is refused.
 
+mod batch;
 mod bulk;
 mod check;
 mod clear;
@@ -51,7 +52,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, RangeBounds};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::sync::PauseMutex;
@@ -59,6 +60,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::count::Count;
 use self::layout::Tags;
+use crate::batch::Gate;
+use crate::batch::intents::Intents;
 use crate::map::Map;
 use crate::options::MapOptions;
 use crate::ordered_map::OrderedMap;
@@ -112,6 +115,10 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     /// Held by whoever changes the inner nodes.
     shape: PauseMutex<()>,
     count: Count,
+    /// Keys that batches are changing.
+    gate: Gate,
+    /// Keeps the pool's intents open.
+    intents: OnceLock<Arc<Intents<M>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -158,7 +165,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        Ok(BlinkTree { core: pool.open_root(name)? })
+        BlinkTree { core: pool.open_root(name)? }.completed(pool)
     }
 
     /// Opens a map, or creates it when there is no root of that name.

@@ -5,6 +5,7 @@
 //! first.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::pool::layout::BLOCK_LEN_MIN;
@@ -23,6 +24,7 @@ use super::layout::{
 };
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
 use super::walk::BoundedWalk;
+use crate::batch::Gate;
 use crate::options::MapOptions;
 use crate::shared::Site;
 use crate::stored::{OrderedKey, Stored};
@@ -143,6 +145,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             is_summed,
             shape: PauseMutex::new(()),
             count: Count::unknown(),
+            gate: Gate::default(),
+            intents: OnceLock::new(),
             types: PhantomData,
             heap,
         }

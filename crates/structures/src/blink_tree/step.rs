@@ -18,11 +18,6 @@ use crate::shared::{Operation, Progress, Scope, Step};
 use crate::stored::{OrderedKey, Stored};
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
-    /// A step on this tree, and on others of its heap.
-    pub fn step(&self) -> Step<'_, M> {
-        Step::enter(&self.core.heap)
-    }
-
     /// Sets the value of `key` with the [step](Step::commit).
     ///
     /// # Errors
@@ -51,7 +46,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
 }
 
 /// Putting an entry, or removing one.
-struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
+pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     core: &'s Core<K, V, M>,
     /// The ordered form of the key.
     key: Vec<u8>,
@@ -65,6 +60,7 @@ struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     /// Whether the way to the leaf led over one that the nodes above do not know.
     is_unposted: bool,
     is_sparse: bool,
+    was_present: bool,
 }
 
 /// A leaf that the step holds.
@@ -76,7 +72,7 @@ struct Taken<'s, M: Medium> {
 }
 
 impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
-    fn new(core: &'s Core<K, V, M>, key: &K, value: Option<&'s V>) -> Self {
+    pub(super) fn new(core: &'s Core<K, V, M>, key: &K, value: Option<&'s V>) -> Self {
         let key = key.with_ordered(<[u8]>::to_vec);
         Edit {
             core,
@@ -87,6 +83,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
             is_unlinked: false,
             is_unposted: false,
             is_sparse: false,
+            was_present: false,
         }
     }
 
@@ -255,7 +252,9 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
             let Some(taken) = self.take_leaf(scope, probe)? else { return Ok(Progress::Busy) };
             let leaf = taken.leaf;
             self.is_unposted |= !taken.is_posted;
-            match (self.value, core.find_slot(leaf, probe)) {
+            let found = core.find_slot(leaf, probe);
+            self.was_present = found.is_some();
+            match (self.value, found) {
                 (Some(value), Some(slot)) => self.replace(scope, taken, slot, probe, value)?,
                 (Some(value), None) => {
                     core.certain_miss(leaf)?;
@@ -329,6 +328,10 @@ where
         if let Some((_, suspect)) = self.suspect.take() {
             scope.lane(&self.core.heap).retire(suspect);
         }
+    }
+
+    fn was_present(&self) -> bool {
+        self.was_present
     }
 
     fn after(self: Box<Self>) -> Result<()> {

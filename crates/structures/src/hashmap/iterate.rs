@@ -84,6 +84,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Makes every entry dead by one word, then frees them.
     pub(super) fn clear(&self) -> Result<u64> {
+        self.gate.without_batches(self.medium(), || self.clear_all())
+    }
+
+    fn clear_all(&self) -> Result<u64> {
         let at = self.heap.header() + GENERATION;
         let medium = self.medium();
         loop {

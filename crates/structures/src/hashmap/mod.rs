@@ -28,6 +28,7 @@
 //! passes, one and a half on average. Replacing a value of more than 8 bytes writes a new node.
 //! Several entries do not change as one.
 
+mod batch;
 mod buckets;
 mod check;
 mod damage;
@@ -47,7 +48,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use remanent_pmem::heap::layout::LANE_COUNT;
 use remanent_pmem::heap::{Usage, Violation};
@@ -57,6 +58,8 @@ pub use multi::HashMultiMap;
 
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
+use crate::batch::Gate;
+use crate::batch::intents::Intents;
 use crate::iterate::copies;
 use crate::map::map_of;
 use crate::options::MapOptions;
@@ -117,6 +120,10 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     base: AtomicI64,
     /// About how many entries there were when it was opened; steers growth, nothing else.
     base_estimate: AtomicI64,
+    /// Keys that batches are changing.
+    gate: Gate,
+    /// Keeps the pool's intents open.
+    intents: OnceLock<Arc<Intents<M>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -168,7 +175,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        Ok(HashMap { core: pool.open_root(name)? })
+        HashMap { core: pool.open_root(name)? }.completed(pool)
     }
 
     /// Opens a map, or creates it when there is no root of that name.

@@ -1,8 +1,8 @@
 //! Making a map, and finding it again.
 
 use std::marker::PhantomData;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::pool::{RootObject, RootType};
@@ -17,6 +17,7 @@ use super::layout::{
 };
 use super::seal::{open_word, seal_link, seal_word};
 use super::walk::Progress;
+use crate::batch::Gate;
 use crate::options::MapOptions;
 use crate::shared::Site;
 use crate::stored::{Key, Stored};
@@ -117,6 +118,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             deltas: Self::new_deltas(),
             base: AtomicI64::new(UNKNOWN),
             base_estimate: AtomicI64::new(estimate),
+            gate: Gate::default(),
+            intents: OnceLock::new(),
             types: PhantomData,
             heap,
         })

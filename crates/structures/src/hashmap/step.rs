@@ -14,11 +14,6 @@ use crate::shared::{Operation, Progress, Scope, Step};
 use crate::stored::{Key, Stored};
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
-    /// A step on this map, and on others of its heap.
-    pub fn step(&self) -> Step<'_, M> {
-        Step::enter(&self.core.heap)
-    }
-
     /// Sets the value of `key` with the [step](Step::commit).
     ///
     /// # Errors
@@ -64,7 +59,7 @@ enum State {
 }
 
 /// Putting an entry, or removing one.
-struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
+pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     core: &'s Core<K, V, M, false>,
     key: &'s K,
     value: Option<&'s V>,
@@ -74,10 +69,11 @@ struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     suspects: Suspects,
     state: State,
     is_maintenance_due: bool,
+    was_present: bool,
 }
 
 impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
-    fn new(core: &'s Core<K, V, M, false>, key: &'s K, value: Option<&'s V>) -> Self {
+    pub(super) fn new(core: &'s Core<K, V, M, false>, key: &'s K, value: Option<&'s V>) -> Self {
         Edit {
             core,
             key,
@@ -88,6 +84,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             suspects: Suspects::default(),
             state: State::Pending,
             is_maintenance_due: false,
+            was_present: false,
         }
     }
 
@@ -126,6 +123,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
     }
 
     fn try_publish(&mut self, scope: &mut Scope<'s, M>, place: Place) -> Result<bool> {
+        self.was_present = place.found.is_some();
         match (self.value, place.found) {
             (Some(value), Some(found)) if in_place::<V>() => {
                 Ok(self.store_value(scope, found, value))
@@ -271,6 +269,10 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
             }
         }
         self.is_maintenance_due = core.is_maintenance_due(lane);
+    }
+
+    fn was_present(&self) -> bool {
+        self.was_present
     }
 
     fn after(self: Box<Self>) -> Result<()> {

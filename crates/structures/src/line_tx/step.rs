@@ -8,11 +8,6 @@ use crate::Result;
 use crate::shared::{Operation, Progress, Scope, Step};
 
 impl<T: Persistent, M: Medium> SharedTx<T, M> {
-    /// A step on this object, and on structures of its heap.
-    pub fn step(&self) -> Step<'_, M> {
-        Step::enter(&self.objects.heap)
-    }
-
     /// Replaces the object with the [step](Step::commit).
     ///
     /// # Errors

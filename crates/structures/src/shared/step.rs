@@ -7,10 +7,8 @@ use remanent_pmem::heap::{Heap, Lane};
 
 use crate::{Error, Result};
 
-/// Operations that a step has at most: what they remove takes a lane's room for suspects.
-const OPERATIONS_MAX: usize = 128;
 /// Suspects for which a step finds room: one an operation, and some for what is in the way.
-const SUSPECTS: usize = OPERATIONS_MAX + 32;
+const SUSPECTS: usize = Step::<remanent_pmem::Mapped>::OPERATIONS_MAX + 32;
 
 /// Operations on structures of one heap that become durable with the same fences.
 ///
@@ -35,22 +33,6 @@ const SUSPECTS: usize = OPERATIONS_MAX + 32;
 /// No operation is visible, to this thread either, before `commit`. A step that is dropped does nothing. Until then it holds
 /// one of the heap's lanes, so memory that others remove is not freed: a step should be short. It has 128 operations at
 /// most.
-///
-/// ```
-/// # use std::sync::Arc;
-/// # use remanent_pmem::Pool;
-/// use remanent_structures::{BlinkTree, HashMap};
-///
-/// # let dir = tempfile::tempdir()?;
-/// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let names: HashMap<u64, str> = HashMap::create(&pool, "names")?;
-/// let mut step = names.step();
-/// names.put_in(&mut step, &1, "Ada")?;
-/// names.put_in(&mut step, &2, "Grace")?;
-/// step.commit()?; // two fences
-/// assert_eq!(names.get(&2)?.as_deref(), Some("Grace"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 #[must_use = "a step that is not committed does nothing"]
 pub struct Step<'s, M: Medium> {
     scope: Scope<'s, M>,
@@ -60,6 +42,9 @@ pub struct Step<'s, M: Medium> {
 }
 
 impl<'s, M: Medium> Step<'s, M> {
+    /// Operations that a step has at most: what they remove takes a lane's room for suspects.
+    pub const OPERATIONS_MAX: usize = 128;
+
     /// A step on structures of `heap`. Waits for a lane, as any operation does.
     pub fn enter(heap: &'s Heap<M>) -> Self {
         Self::enter_all(std::iter::once(heap))
@@ -74,7 +59,7 @@ impl<'s, M: Medium> Step<'s, M> {
 
     /// Has an operation prepared, and takes it on.
     pub(crate) fn add<O: Operation<'s, M> + 's>(&mut self, mut operation: O) -> Result<()> {
-        if self.operations.len() == OPERATIONS_MAX {
+        if self.operations.len() == Self::OPERATIONS_MAX {
             return Err(Self::too_many());
         }
         match operation.prepare(&mut self.scope) {
@@ -91,7 +76,7 @@ impl<'s, M: Medium> Step<'s, M> {
 
     #[cold]
     pub(crate) fn too_many() -> Error {
-        Error::TooMany { limit: OPERATIONS_MAX }
+        Error::TooMany { limit: Self::OPERATIONS_MAX }
     }
 
     /// Operations that the step has.
@@ -138,6 +123,17 @@ impl<'s, M: Medium> Step<'s, M> {
             }
         }
         self.complete(completed..self.begun)
+    }
+
+    /// The lane in `heap`, for what is to share the step's fences.
+    pub(crate) fn lane(&mut self, heap: &Heap<M>) -> &mut Lane<'s, M> {
+        self.scope.has_prepared();
+        self.scope.lane(heap)
+    }
+
+    /// Whether there was an entry, for each operation that was published.
+    pub(crate) fn presence(&self) -> impl Iterator<Item = bool> {
+        self.operations[..self.begun].iter().map(|operation| operation.was_present())
     }
 
     /// Fences what was published, and ends those operations.
@@ -194,6 +190,11 @@ pub(crate) trait Operation<'s, M: Medium> {
 
     /// Ends what was published, once it is durable.
     fn finish(&mut self, scope: &mut Scope<'s, M>);
+
+    /// Whether the key of the operation had an entry when it was published.
+    fn was_present(&self) -> bool {
+        false
+    }
 
     /// Does what needs lanes of its own, at the end of the step.
     fn after(self: Box<Self>) -> Result<()> {

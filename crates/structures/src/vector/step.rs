@@ -17,11 +17,6 @@ use crate::shared::{Operation, Progress, Scope, Step};
 macro_rules! append_in {
     ($vector:ident) => {
         impl<T: Persistent, M: Medium> $vector<T, M> {
-            /// A step on this vector, and on other structures of its heap.
-            pub fn step(&self) -> Step<'_, M> {
-                Step::enter(&self.root.heap)
-            }
-
             /// Adds elements at the end, all of them or none, with the [step](Step::commit).
             ///
             /// Elements of one vector belong into one call: each further one of a step takes a fence more.

@@ -89,28 +89,28 @@ fn by_threads() -> Vec<Scenario> {
             mixed(ALL),
             few_images(together(2, 2, 3)),
         )
-        .with_weight(4),
+        .with_weight(2),
         Scenario::new(
             "shared/threads-maps",
             "two threads on hash maps",
             mixed(MAPS),
             few_images(briefly(2, 2, 2)),
         )
-        .with_weight(20),
+        .with_weight(6),
         Scenario::new(
             "shared/threads-trees",
             "two threads on trees",
             mixed(TREES),
             few_images(briefly(2, 4, 2)),
         )
-        .with_weight(20),
+        .with_weight(6),
         Scenario::new(
             "shared/threads-rest",
             "three threads on a vector and an object",
             mixed(REST),
             few_images(briefly(3, 2, 2)),
         )
-        .with_weight(8),
+        .with_weight(4),
         Scenario::new(
             "shared/threads-killed",
             "two threads killed, then power lost",

@@ -1,0 +1,21 @@
+//! Batches over several maps, beside operations on one.
+
+mod scenarios;
+mod subject;
+
+use super::{Chosen, MutationSample, Subject};
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "batch",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &["structures/src/batch"],
+    sources_elsewhere: &[],
+    images_min: 4_000,
+    mutation: Some(MutationSample {
+        scenarios: Chosen::AllBut(&["-full", "-no-room"]),
+        seeds: 1,
+        killed_min: 6,
+        survivors_max: 0,
+    }),
+};

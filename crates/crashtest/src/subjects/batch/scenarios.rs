@@ -1,0 +1,94 @@
+//! What is explored of batches.
+
+use remanent_crashsim::{Class, Config, Nested};
+
+use super::subject::Batches;
+use crate::presets::{
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, killed, pages,
+    prepared, refusing, together, without_room,
+};
+use crate::scenario::Scenario;
+
+fn batches() -> Batches {
+    Batches { keys: 8, changes_max: 5, is_mixed: true, size_max: SIZE_MAX }
+}
+
+/// Every scenario of the subject.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    [by_one_thread(), by_threads()].into_iter().flatten().collect()
+}
+
+fn by_one_thread() -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 2, samples: 4 };
+    let some = |config| Config { creation: false, ..few_images(config) };
+    let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
+    vec![
+        Scenario::new(
+            "batch/all",
+            "batches and single changes",
+            batches(),
+            few_images(alone(3, 5)),
+        ),
+        Scenario::new(
+            "batch/stores",
+            "between any two stores",
+            batches(),
+            at_stores(some(alone(2, 3))),
+        ),
+        Scenario::new(
+            "batch/recovery",
+            "crashes inside recovery and after it",
+            batches(),
+            Config { nested: again, after: 4, ..some(alone(3, 4)) },
+        )
+        .with_weight(3),
+        Scenario::new("batch/pages", "a page-cache file", batches(), pages(some(alone(2, 4)))),
+        Scenario::new(
+            "batch/process",
+            "the process dies",
+            batches(),
+            class(Class::Process, some(alone(3, 5))),
+        ),
+        Scenario::new(
+            "batch/killed",
+            "killed, then power lost",
+            batches(),
+            few_images(killed(alone(3, 5))),
+        )
+        .with_weight(2),
+        Scenario::new("batch/full", "the pool is full", full, refusing(prepared(alone(30, 8)))),
+        Scenario::new(
+            "batch/no-room",
+            "each call for room fails once",
+            batches(),
+            without_room(4, prepared(alone(0, 6))),
+        ),
+    ]
+}
+
+fn by_threads() -> Vec<Scenario> {
+    let few = Batches { keys: 3, changes_max: 3, ..batches() };
+    vec![
+        Scenario::new(
+            "batch/threads",
+            "two threads, batches and single changes",
+            batches(),
+            few_images(together(2, 2, 3)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "batch/threads-brief",
+            "short runs of threads that want the same keys",
+            few.clone(),
+            few_images(briefly(3, 1, 2)),
+        )
+        .with_weight(12),
+        Scenario::new(
+            "batch/threads-killed",
+            "two threads killed, then power lost",
+            few,
+            few_images(killed(by_priority(2, 2, 3))),
+        )
+        .with_weight(2),
+    ]
+}

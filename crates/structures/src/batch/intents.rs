@@ -1,0 +1,267 @@
+//! Batches that are being committed, and those that a crash has left unfinished.
+//!
+//! An *intent* is what a batch is going to do, written down. Once it is durable the batch is committed: whoever opens one of
+//! its maps after a crash completes what the intent says of it, before anybody uses the map.
+
+use std::sync::Arc;
+
+use remanent_pmem::heap::{Block, Heap, Lane, Suspect, Violation};
+use remanent_pmem::pool::layout::RootId;
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Pool, WORD_LEN};
+
+use remanent_pmem::heap::layout::LANE_COUNT;
+
+use super::layout;
+use super::layout::{
+    COMMITTED, DONE, EMPTY, Entry, LEN, OFFSET, STATE, SUM, checksum, decode, encode,
+};
+use crate::Result;
+
+/// Name of the root that keeps the intents of a pool's batches. It comes into being with the first batch.
+pub(super) const ROOT: &str = "remanent batches";
+
+/// Version of the layout, part of the root's type: changed with `layout.rs`.
+const LAYOUT: u64 = 1;
+
+/// The intents of a pool.
+pub(crate) struct Intents<M: Medium> {
+    heap: Heap<M>,
+    /// What a crash has left. Held by who completes it.
+    unfinished: PauseMutex<Vec<Unfinished>>,
+    /// Slots that no batch has.
+    free_slots: PauseMutex<Vec<usize>>,
+}
+
+/// A slot for an intent. It is given back when this is dropped.
+pub(super) struct Slot<'i, M: Medium> {
+    intents: &'i Intents<M>,
+    index: usize,
+}
+
+impl<M: Medium> Slot<'_, M> {
+    /// Does not give it back: its intent is not done.
+    pub(super) fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<M: Medium> Drop for Slot<'_, M> {
+    fn drop(&mut self) {
+        self.intents.free_slots.lock(self.intents.heap.medium()).push(self.index);
+    }
+}
+
+/// A batch that was committed and not completed.
+struct Unfinished {
+    slot: usize,
+    intent: u64,
+    /// Entries that are not done, and where that is noted.
+    entries: Vec<(u64, Entry)>,
+}
+
+/// An intent that is written down and flushed. It commits the batch once it is fenced.
+#[must_use = "an intent is kept until the batch is done"]
+pub(super) struct Intent {
+    slot: u64,
+    suspect: Suspect,
+}
+
+impl<M: Medium> Intents<M> {
+    /// The intents of a pool; makes their root if it is not there.
+    pub(super) fn of(pool: &Pool<M>) -> Result<Arc<Self>> {
+        loop {
+            match pool.open_root(ROOT) {
+                Err(PoolError::NoSuchRoot { .. }) => {}
+                opened => return Ok(opened?),
+            }
+            match pool.create_root(ROOT) {
+                // Another thread was quicker.
+                Err(PoolError::RootExists { .. }) => {}
+                created => return Ok(created?),
+            }
+        }
+    }
+
+    /// The intents of a pool that has any, or had.
+    pub(crate) fn existing(pool: &Pool<M>) -> Result<Option<Arc<Self>>> {
+        Ok(if pool.has_root(ROOT)? { Some(pool.open_root(ROOT)?) } else { None })
+    }
+
+    pub(super) fn heap(&self) -> &Heap<M> {
+        &self.heap
+    }
+
+    /// Takes a slot; waits while others have all of them.
+    pub(super) fn take_slot(&self) -> Result<Slot<'_, M>> {
+        let medium = self.heap.medium();
+        loop {
+            if let Some(index) = self.free_slots.lock(medium).pop() {
+                return Ok(Slot { intents: self, index });
+            }
+            if self.unfinished.lock(medium).len() == LANE_COUNT {
+                let what = "every slot has a batch that a crash interrupted: open the maps that they were to change";
+                return Err(PoolError::corrupt(self.heap.header(), what).into());
+            }
+            medium.pause();
+        }
+    }
+
+    /// Writes an intent down and flushes it, in a lane that the caller holds until the batch is done.
+    pub(super) fn write(
+        &self,
+        lane: &mut Lane<'_, M>,
+        slot: &Slot<'_, M>,
+        entries: &[Entry],
+    ) -> Result<Intent> {
+        let medium = self.heap.medium();
+        let bytes = encode(entries);
+        let len = bytes.len() as u64;
+        let block = lane.allocate(len)?;
+        medium.write(block.offset, &bytes);
+        // Flush: fenced by the step that does what the intent says, before anything is published.
+        medium.flush(block.offset, len);
+        // For its freeing, later.
+        let suspect = lane.suspect(block.offset);
+        let slot = self.heap.header() + layout::slot(slot.index);
+        medium.store(slot + OFFSET, block.offset);
+        medium.store(slot + LEN, len);
+        medium.store(slot + SUM, checksum(&bytes));
+        // Release: last of the slot in its line's order of stores.
+        medium.store(slot + STATE, COMMITTED);
+        // Flush: as the intent; the two share a fence.
+        medium.flush(slot, LINE_LEN);
+        Ok(Intent { slot, suspect })
+    }
+
+    /// Forgets an intent: what it says is done, durably, or nothing of it is.
+    pub(super) fn forget(&self, lane: &mut Lane<'_, M>, intent: Intent) {
+        let medium = self.heap.medium();
+        medium.store(intent.slot + STATE, EMPTY);
+        // Flush and fence: before others may change the batch's keys, which must not be changed back then.
+        medium.flush(intent.slot, LINE_LEN);
+        lane.fence();
+        lane.retire(intent.suspect);
+    }
+
+    /// Has `apply` do what unfinished batches say of a map that is being opened.
+    pub(crate) fn complete(
+        &self,
+        root: RootId,
+        generation: u64,
+        mut apply: impl FnMut(&Entry) -> Result<()>,
+    ) -> Result<()> {
+        let medium = self.heap.medium();
+        let mut unfinished = self.unfinished.lock(medium);
+        for batch in unfinished.iter_mut() {
+            let is_of_map =
+                |(_, entry): &(u64, Entry)| entry.root == root && entry.generation == generation;
+            for (_, entry) in batch.entries.iter().filter(|entry| is_of_map(entry)) {
+                apply(entry)?;
+            }
+            let mut noted = false;
+            batch.entries.retain(|entry| {
+                if is_of_map(entry) {
+                    medium.store(entry.0, DONE);
+                    // Flush: fenced below.
+                    medium.flush(entry.0, WORD_LEN);
+                    noted = true;
+                }
+                !is_of_map(entry)
+            });
+            if noted {
+                // Fence: before others change these keys, which must not be changed back by the next opening.
+                medium.fence();
+                self.heap.verify()?;
+            }
+        }
+        self.forget_finished(&mut unfinished)
+    }
+
+    /// Gives the slots free of batches of which nothing is left to be done.
+    fn forget_finished(&self, unfinished: &mut Vec<Unfinished>) -> Result<()> {
+        for batch in unfinished.extract_if(.., |batch| batch.entries.is_empty()) {
+            let mut lane = self.heap.enter().prepare_to_write();
+            let suspect = lane.suspect(batch.intent);
+            let at = self.heap.header() + layout::slot(batch.slot);
+            // Flush and fence: the suspect, before nothing leads to the intent any more.
+            lane.fence();
+            self.forget(&mut lane, Intent { slot: at, suspect });
+            drop(lane);
+            self.free_slots.lock(self.heap.medium()).push(batch.slot);
+        }
+        Ok(self.heap.verify()?)
+    }
+
+    /// What is wrong with the intents. No batch may be in progress.
+    pub(super) fn check(&self) -> Result<Vec<Violation>> {
+        let intents =
+            self.unfinished.lock(self.heap.medium()).iter().map(|batch| batch.intent).collect();
+        let intents: Vec<u64> = intents;
+        Ok(self.heap.check(intents.into_iter())?)
+    }
+
+    fn new(heap: Heap<M>, unfinished: Vec<Unfinished>) -> Self {
+        let has_slot = |index: &usize| unfinished.iter().all(|batch| batch.slot != *index);
+        let free_slots = (0..LANE_COUNT).rev().filter(has_slot).collect();
+        let (unfinished, free_slots) = (PauseMutex::new(unfinished), PauseMutex::new(free_slots));
+        Intents { heap, unfinished, free_slots }
+    }
+
+    fn read(heap: &Heap<M>, index: usize) -> Option<Unfinished> {
+        let medium = heap.medium();
+        let at = heap.header() + layout::slot(index);
+        let [intent, len, sum, state] =
+            [OFFSET, LEN, SUM, STATE].map(|field| medium.load(at + field));
+        let is_inside = intent.checked_add(len).is_some_and(|end| end <= medium.len());
+        if state != COMMITTED || !is_inside {
+            return None;
+        }
+        let mut bytes = vec![0; len as usize];
+        medium.read(intent, &mut bytes);
+        let mut entries = decode(&bytes).filter(|_| checksum(&bytes) == sum)?;
+        for (at, _) in &mut entries {
+            *at += intent;
+        }
+        entries.retain(|(at, _)| medium.load(*at) != DONE);
+        Some(Unfinished { slot: index, intent, entries })
+    }
+}
+
+impl<M: Medium> RootObject<M> for Intents<M> {
+    fn root_type() -> RootType {
+        RootType { name: "Batches".to_owned(), layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        // A fresh header of zeros has no intent.
+        Ok(Self::new(heap, Vec::new()))
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let live = heap.pool().live_roots();
+        let mut unfinished: Vec<Unfinished> =
+            (0..LANE_COUNT).filter_map(|index| Self::read(&heap, index)).collect();
+        for batch in &mut unfinished {
+            // What was to be done to a map that was removed is done.
+            let is_live = |entry: &Entry| live.contains(&(entry.root, entry.generation));
+            batch.entries.retain(|(_, entry)| is_live(entry));
+        }
+        let is_unfinished =
+            |block: Block| unfinished.iter().any(|batch| batch.intent == block.offset);
+        heap.recover(is_unfinished)?;
+        let medium = heap.medium();
+        for index in 0..LANE_COUNT {
+            let at = heap.header() + layout::slot(index) + STATE;
+            let is_torn = unfinished.iter().all(|batch| batch.slot != index);
+            if is_torn && medium.load(at) != EMPTY {
+                medium.store(at, EMPTY);
+                // Flush and fence: an intent that did not arrive must not be taken for one later.
+                medium.persist(at, WORD_LEN);
+            }
+        }
+        heap.verify()?;
+        Ok(Self::new(heap, unfinished))
+    }
+}

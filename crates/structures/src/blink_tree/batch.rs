@@ -1,0 +1,103 @@
+//! Changes of a tree that are part of a [`Batch`](crate::Batch).
+
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::{Medium, Pool};
+
+use super::step::Edit;
+use super::{BlinkTree, Core};
+use crate::Result;
+use crate::batch::intents::Intents;
+use crate::batch::{Batched, Change, Entry, EntryOf, GateOf, IntentsOf, Sealed};
+use crate::map::Change as EntryChange;
+use crate::shared::Step;
+use crate::stored::{OrderedKey, Stored};
+
+impl<K, V, M> BlinkTree<K, V, M>
+where
+    K: OrderedKey + ?Sized,
+    V: Stored + ?Sized,
+    M: Medium,
+{
+    /// Does what a batch that a crash interrupted was going to do with this map.
+    pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
+        if let Some(intents) = Intents::existing(pool)? {
+            let core = &self.core;
+            intents
+                .complete(core.heap.owner(), core.heap.generation(), |entry| core.redo(entry))?;
+            core.intents.get_or_init(|| intents);
+        }
+        Ok(self)
+    }
+}
+
+impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    fn redo(&self, entry: &Entry) -> Result<()> {
+        K::with_stored(&entry.key, |key| match &entry.value {
+            Some(value) => {
+                V::with_stored(value, |value| self.edit(key, |_| (EntryChange::Put(value), ())))
+            }
+            None => self.edit(key, |_| (EntryChange::<&V>::Remove, ())),
+        })
+    }
+}
+
+impl<K, V, M> Batched<K, V, M> for BlinkTree<K, V, M>
+where
+    K: OrderedKey + ?Sized + 'static,
+    V: Stored + ?Sized + 'static,
+    K::Owned: Send,
+    V::Owned: Send,
+    M: Medium,
+{
+    fn change(&self, key: K::Owned, value: Option<V::Owned>, _: Sealed) -> Box<dyn Change<M>> {
+        Box::new(BatchedEdit { map: self.clone(), key, value })
+    }
+}
+
+/// Putting an entry, or removing one.
+struct BatchedEdit<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> {
+    map: BlinkTree<K, V, M>,
+    key: K::Owned,
+    value: Option<V::Owned>,
+}
+
+impl<K, V, M> Change<M> for BatchedEdit<K, V, M>
+where
+    K: OrderedKey + ?Sized,
+    V: Stored + ?Sized,
+    K::Owned: Send,
+    V::Owned: Send,
+    M: Medium,
+{
+    fn heap(&self) -> &Heap<M> {
+        &self.map.core.heap
+    }
+
+    fn gate(&self) -> GateOf<'_> {
+        let core = &self.map.core;
+        let key = core.probed(self.key.borrow(), |probe| probe.gate_key::<K>());
+        GateOf { gate: &core.gate, key }
+    }
+
+    fn keep(&self, intents: IntentsOf<M>) {
+        self.map.core.intents.get_or_init(|| Arc::clone(&intents.0));
+    }
+
+    fn entry(&self) -> EntryOf {
+        let heap = self.heap();
+        EntryOf(Entry {
+            root: heap.owner(),
+            generation: heap.generation(),
+            key: self.key.borrow().with_bytes(<[u8]>::to_vec),
+            value: self.value.as_ref().map(|value| value.borrow().with_bytes(<[u8]>::to_vec)),
+        })
+    }
+
+    fn add_to<'s>(&'s self, step: &mut Step<'s, M>) -> Result<()> {
+        let value = self.value.as_ref().map(Borrow::borrow);
+        step.add(Edit::new(&self.map.core, self.key.borrow(), value))
+    }
+}
