@@ -177,12 +177,15 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         };
         let word = seal_link(found.node, redirect(found.link, next).with(GONE));
         let lane = scope.lane(&core.heap);
+        // Before the mark: what is marked and not unlinked is for recovery to unlink, which looks at suspects.
+        let mut suspects = core.suspect_run(lane, &place).with_own(lane, found.node);
         if Link::at(core.medium(), found.node).replace_unfenced(found.link, word).is_err() {
+            suspects.cancel(lane);
             return false;
         }
+        self.suspects = suspects;
         // Flush: fenced by the step, together with the suspects, before the entry is unlinked.
         lane.flush_later(found.node);
-        self.suspects = core.suspect_run(lane, &place).with_own(lane, found.node);
         if self.value.is_none() {
             core.count_out(lane.index());
         }
