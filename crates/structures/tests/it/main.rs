@@ -1,5 +1,6 @@
 //! Integration tests of the structures, one module a structure, as in `src`.
 
+mod batch;
 mod batch_list;
 mod batch_map;
 mod blink_tree;
@@ -9,6 +10,7 @@ mod in_memory;
 mod line_tx;
 mod log;
 mod papers;
+mod shared;
 mod stored;
 mod support;
 mod vector;

@@ -1,0 +1,177 @@
+//! Batches over several maps.
+
+use std::sync::Arc;
+use std::thread;
+
+use remanent_crashsim::Sim;
+use remanent_pmem::Pool;
+use remanent_pmem::pool::Guarantee;
+use remanent_structures::{Batch, BlinkTree, Error, HashMap, Map};
+
+use crate::support::{fences, options, scratch, sim_pool};
+
+type M = Arc<Sim>;
+
+#[test]
+fn a_batch_takes_two_fences_more_than_its_longest_operation_at_most() {
+    let pool = sim_pool(Guarantee::default());
+    let words: HashMap<u64, u64, M> = HashMap::create(&pool, "words").unwrap();
+    let texts: HashMap<str, str, M> = HashMap::create(&pool, "texts").unwrap();
+    let tree: BlinkTree<u64, u64, M> = BlinkTree::create(&pool, "tree").unwrap();
+    let records: BlinkTree<str, str, M> = BlinkTree::create(&pool, "records").unwrap();
+    for key in 1_000..1_010 {
+        words.put(&key, &0).unwrap();
+        texts.put(&key.to_string(), "a text of some length").unwrap();
+        tree.put(&key, &0).unwrap();
+        records.put(&key.to_string(), "a text of some length").unwrap();
+    }
+    let mut batch = Batch::new(&pool).unwrap();
+    batch.put(&words, &1_000, &1).unwrap();
+    batch.commit().unwrap();
+    for round in 0..4_u64 {
+        // In the first round lanes take chunks to allocate from.
+        let expected = |found: u64| if round == 0 { found } else { 3 };
+        // Words alone take one fence each.
+        let found = fences(&pool, || {
+            let mut batch = Batch::new(&pool).unwrap();
+            batch.put(&words, &1_001, &round).unwrap();
+            batch.put(&tree, &round, &round).unwrap();
+            batch.put(&tree, &1_001, &round).unwrap();
+            assert_eq!(batch.commit().unwrap(), [true, false, true]);
+        });
+        assert_eq!(found, expected(found));
+        // New entries of a hash map, and records, take two.
+        let name = format!("name {round}");
+        let found = fences(&pool, || {
+            let mut batch = Batch::new(&pool).unwrap();
+            batch.put(&words, &round, &round).unwrap();
+            batch.put(&texts, &name, "another text of some length").unwrap();
+            batch.put(&texts, "1001", &name).unwrap();
+            batch.remove(&texts, &format!("{}", 1_002 + round)).unwrap();
+            batch.put(&records, &name, "another text of some length").unwrap();
+            batch.put(&records, "1001", &name).unwrap();
+            batch.remove(&records, &format!("{}", 1_002 + round)).unwrap();
+            batch.remove(&tree, &1_001).unwrap();
+            batch.put(&tree, &1_001, &0).unwrap();
+            assert_eq!(batch.len(), 8);
+            batch.commit().unwrap();
+        });
+        assert_eq!(found, expected(found));
+    }
+    for violations in [words.check(), texts.check(), Map::check(&tree), Map::check(&records)] {
+        assert_eq!(violations.unwrap(), []);
+    }
+    assert_eq!(Batch::new(&pool).unwrap().check().unwrap(), []);
+}
+
+#[test]
+fn the_last_word_about_a_key_counts() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let map: HashMap<str, u64> = HashMap::create(&pool, "map").unwrap();
+    let mut batch = Batch::new(&pool).unwrap();
+    batch.put(&map, "key", &1).unwrap();
+    batch.remove(&map, "key").unwrap();
+    batch.put(&map, "other", &1).unwrap();
+    batch.put(&map, "other", &2).unwrap();
+    assert_eq!(batch.commit().unwrap(), [false, false]);
+    assert_eq!((map.get("key").unwrap(), map.get("other").unwrap()), (None, Some(2)));
+    assert_eq!(Batch::new(&pool).unwrap().commit().unwrap(), []);
+}
+
+#[test]
+fn a_batch_is_of_one_pool() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let other = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let map: HashMap<u64, u64> = HashMap::create(&other, "map").unwrap();
+    let mut batch = Batch::new(&pool).unwrap();
+    assert!(matches!(batch.put(&map, &1, &1), Err(Error::OtherPool)));
+}
+
+#[test]
+fn a_batch_that_finds_no_room_does_nothing() {
+    let directory = scratch();
+    let path = directory.path().join("small.pool");
+    let pool = Pool::options().size_max(24 << 20).create(&path).unwrap();
+    let map: HashMap<u64, [u8]> = HashMap::create(&pool, "map").unwrap();
+    let tree: BlinkTree<u64, [u8]> = BlinkTree::create(&pool, "tree").unwrap();
+    let mut refused = 0;
+    let mut len = 0;
+    for first in (0..).step_by(10) {
+        let mut batch = Batch::new(&pool).unwrap();
+        for key in first..first + 10 {
+            batch.put(&map, &key, &[1; 9_000]).unwrap();
+            batch.put(&tree, &key, &[2; 9_000]).unwrap();
+        }
+        match batch.commit() {
+            Ok(_) => len += 10,
+            Err(error) => {
+                assert!(error.is_full(), "{error}");
+                refused += 1;
+            }
+        }
+        assert_eq!((map.len().unwrap(), tree.len().unwrap()), (len, len));
+        if refused == 2 {
+            break;
+        }
+    }
+    // What was closed is open again.
+    map.remove(&0).unwrap();
+    assert!(tree.discard(&0).unwrap());
+    assert_eq!(map.check().unwrap(), []);
+    assert_eq!(Map::check(&tree).unwrap(), []);
+}
+
+#[test]
+fn long_batches_are_done_in_parts() {
+    let directory = scratch();
+    let path = directory.path().join("long.pool");
+    let pool = options().create(&path).unwrap();
+    let map: HashMap<u64, str> = HashMap::create(&pool, "map").unwrap();
+    let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    for round in 0..3 {
+        let mut batch = Batch::new(&pool).unwrap();
+        for key in 0..2_000_u64 {
+            batch.put(&map, &key, &format!("value {round} of {key}")).unwrap();
+            batch.put(&tree, &key, &round).unwrap();
+        }
+        let presence = batch.commit().unwrap();
+        assert!(presence.len() == 4_000 && presence.iter().all(|&was| was == (round > 0)));
+    }
+    assert_eq!(map.get(&1_999).unwrap().as_deref(), Some("value 2 of 1999"));
+    assert_eq!(tree.len().unwrap(), 2_000);
+    drop((map, tree, pool));
+    let pool = options().open(&path).unwrap();
+    let map: HashMap<u64, str> = HashMap::open(&pool, "map").unwrap();
+    assert_eq!((map.len().unwrap(), map.check().unwrap()), (2_000, vec![]));
+}
+
+#[test]
+fn batches_and_single_changes_of_the_same_keys_take_turns() {
+    const ROUNDS: u64 = 2_000;
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let left: HashMap<u64, u64> = HashMap::create(&pool, "left").unwrap();
+    let right: BlinkTree<u64, u64> = BlinkTree::create(&pool, "right").unwrap();
+    thread::scope(|scope| {
+        for writer in 0..3_u64 {
+            let (pool, left, right) = (&pool, &left, &right);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let mut batch = Batch::new(pool).unwrap();
+                    // In an order of its own.
+                    for key in (0..4).map(|key| (key + writer) % 4) {
+                        batch.put(left, &key, &(round * 3 + writer)).unwrap();
+                        batch.put(right, &key, &(round * 3 + writer)).unwrap();
+                    }
+                    batch.commit().unwrap();
+                    left.put(&(10 + round % 5), &round).unwrap();
+                    right.discard(&(20 + round % 5)).unwrap();
+                }
+            });
+        }
+    });
+    // All keys have the values of one batch: the last.
+    let last = left.get(&0).unwrap().unwrap();
+    for key in 0..4 {
+        assert_eq!((left.get(&key).unwrap(), right.get(&key).unwrap()), (Some(last), Some(last)));
+    }
+}

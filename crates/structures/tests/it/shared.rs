@@ -1,0 +1,235 @@
+//! Structures that share a heap, and steps over them.
+
+use std::sync::Arc;
+
+use remanent_crashsim::Sim;
+use remanent_pmem::heap::Heap;
+use remanent_pmem::pool::{Guarantee, RootObject, RootType};
+use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
+use remanent_structures::{BlinkTree, Error, HashMap, Log, Map, SharedTx, Vector};
+
+use crate::support::{fences, sim_pool};
+
+/// A root with a structure of each kind.
+struct Owner<M: Medium> {
+    heap: Arc<Heap<M>>,
+    words: HashMap<u64, u64, M>,
+    texts: HashMap<str, str, M>,
+    tree: BlinkTree<u64, u64, M>,
+    records: BlinkTree<str, str, M>,
+    vector: Vector<u64, M>,
+    log: Log<str, M>,
+    object: SharedTx<[u64; 3], M>,
+}
+
+const HEADER_LEN: u64 = 1344;
+
+fn site<M: Medium>(heap: &Arc<Heap<M>>, headers: u64, index: u32) -> Site<M> {
+    let member = MemberId::new(index + 1).unwrap();
+    Site::shared(heap, headers + u64::from(index) * HEADER_LEN, member)
+}
+
+impl<M: Medium> RootObject<M> for Owner<M> {
+    fn root_type() -> RootType {
+        RootType { name: "Owner".to_owned(), layout: 1 }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let headers = heap.enter().prepare_to_write().allocate(7 * HEADER_LEN)?.offset;
+        heap.medium().write_zeros(headers, 7 * HEADER_LEN);
+        heap.medium().persist(headers, 7 * HEADER_LEN);
+        let site = |index| site(&heap, headers, index);
+        let owner = Owner {
+            words: Shareable::create_in(site(0))?,
+            texts: Shareable::create_in(site(1))?,
+            tree: Shareable::create_in(site(2))?,
+            records: Shareable::create_in(site(3))?,
+            vector: Shareable::create_in(site(4))?,
+            log: Shareable::create_in(site(5))?,
+            object: Shareable::create_in(site(6))?,
+            heap: Arc::clone(&heap),
+        };
+        heap.medium().store(heap.header(), headers);
+        heap.medium().persist(heap.header(), 8);
+        Ok(owner)
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let headers = heap.medium().load(heap.header());
+        let mut recovery = Recovery::new();
+        let words = recovery.find(site(&heap, headers, 0))?;
+        let texts = recovery.find(site(&heap, headers, 1))?;
+        let tree = recovery.find(site(&heap, headers, 2))?;
+        let records = recovery.find(site(&heap, headers, 3))?;
+        let vector = recovery.find(site(&heap, headers, 4))?;
+        let log = recovery.find(site(&heap, headers, 5))?;
+        let object = recovery.find(site(&heap, headers, 6))?;
+        recovery.run(&heap, |block| block.offset == headers)?;
+        Ok(Owner {
+            words: words.finish()?,
+            texts: texts.finish()?,
+            tree: tree.finish()?,
+            records: records.finish()?,
+            vector: vector.finish()?,
+            log: log.finish()?,
+            object: object.finish()?,
+            heap,
+        })
+    }
+}
+
+fn owner() -> (Arc<Owner<Arc<Sim>>>, Pool<Arc<Sim>>) {
+    let pool = sim_pool(Guarantee::default());
+    let owner: Arc<Owner<Arc<Sim>>> = pool.create_root("owner").unwrap();
+    // Chunks to allocate from are there, and neighbours that keys are put beside.
+    for key in 1_000..1_020 {
+        let text = format!("{key}");
+        owner.words.put(&key, &0).unwrap();
+        owner.texts.put(&text, &text).unwrap();
+        owner.tree.put(&key, &0).unwrap();
+        owner.records.put(&text, &text).unwrap();
+        owner.vector.push(&key).unwrap();
+    }
+    owner.texts.put("name 0", "a longer text, in a node").unwrap();
+    (owner, pool)
+}
+
+#[test]
+fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
+    let (owner, pool) = owner();
+    let names: Vec<String> = (0..20_u64).map(|number| format!("name {number}")).collect();
+    let numbers: Vec<u64> = (0..20).collect();
+    // A new entry of a hash map takes two fences alone, so all of these together do.
+    let found = fences(&pool, || {
+        let mut step = Step::enter(&owner.heap);
+        owner.words.put_in(&mut step, &numbers[1], &7).unwrap();
+        owner.texts.put_in(&mut step, &names[1], "a longer text, in a node").unwrap();
+        owner.tree.put_in(&mut step, &1, &numbers[1]).unwrap();
+        owner.tree.put_in(&mut step, &2, &numbers[2]).unwrap();
+        owner.records.put_in(&mut step, "b", &names[2]).unwrap();
+        owner.records.put_in(&mut step, "c", &names[3]).unwrap();
+        owner.vector.extend_in(&mut step, &numbers).unwrap();
+        owner.object.set_in(&mut step, [1, 2, 3]).unwrap();
+        assert_eq!(step.len(), 8);
+        step.commit().unwrap();
+    });
+    assert_eq!(found, 2);
+    assert_eq!(owner.texts.get(&names[1]).unwrap().as_deref(), Some("a longer text, in a node"));
+    assert_eq!(owner.tree.get(&2).unwrap(), Some(2));
+    assert_eq!(owner.records.get("c").unwrap().as_deref(), Some("name 3"));
+    assert_eq!((owner.vector.len(), owner.object.get().unwrap()), (40, [1, 2, 3]));
+
+    // What takes one fence alone takes one together.
+    let found = fences(&pool, || {
+        let mut step = Step::enter(&owner.heap);
+        owner.words.put_in(&mut step, &numbers[1], &8).unwrap();
+        owner.words.remove_in(&mut step, &1_001).unwrap();
+        owner.texts.remove_in(&mut step, &names[1]).unwrap();
+        owner.tree.put_in(&mut step, &3, &numbers[3]).unwrap();
+        owner.tree.remove_in(&mut step, &1).unwrap();
+        owner.vector.extend_in(&mut step, &numbers[..3]).unwrap();
+        owner.object.set_in(&mut step, [4, 5, 6]).unwrap();
+        step.commit().unwrap();
+    });
+    assert_eq!(found, 1);
+    // Replacing and removing records: the record or the suspect, then the slot.
+    let found = fences(&pool, || {
+        let mut step = Step::enter(&owner.heap);
+        owner.records.put_in(&mut step, "b", &names[9]).unwrap();
+        owner.records.remove_in(&mut step, "c").unwrap();
+        step.commit().unwrap();
+    });
+    assert_eq!(found, 2);
+    assert_eq!(owner.records.get("b").unwrap().as_deref(), Some("name 9"));
+    assert_eq!(owner.words.get(&1).unwrap(), Some(8));
+    assert_eq!(owner.words.len().unwrap(), 20);
+}
+
+#[test]
+fn a_step_that_is_dropped_does_nothing_and_leaks_nothing() {
+    let (owner, pool) = owner();
+    for round in 0..50 {
+        let mut step = Step::enter(&owner.heap);
+        owner.texts.put_in(&mut step, "new", "a value that lies in a node").unwrap();
+        owner.records.put_in(&mut step, "new", "a value that lies in a record").unwrap();
+        owner.records.remove_in(&mut step, "1001").unwrap();
+        owner.words.put_in(&mut step, &round, &round).unwrap();
+        drop(step);
+    }
+    assert_eq!(owner.texts.get("new").unwrap(), None);
+    assert_eq!(owner.records.get("1001").unwrap().as_deref(), Some("1001"));
+    assert_eq!(owner.words.len().unwrap(), 20);
+    check(&owner);
+    drop(owner);
+    let owner: Arc<Owner<Arc<Sim>>> = pool.open_root("owner").unwrap();
+    assert_eq!(owner.records.len().unwrap(), 20);
+    check(&owner);
+}
+
+fn check(owner: &Owner<Arc<Sim>>) {
+    let inspections = [
+        owner.words.inspect().unwrap(),
+        owner.texts.inspect().unwrap(),
+        owner.tree.inspect().unwrap(),
+        owner.records.inspect().unwrap(),
+        owner.vector.inspect().unwrap(),
+        owner.log.inspect().unwrap(),
+        owner.object.inspect().unwrap(),
+    ];
+    assert!(inspections.iter().all(|inspection| inspection.violations.is_empty()));
+    let headers = owner.heap.medium().load(owner.heap.header());
+    let blocks = inspections.into_iter().flat_map(|inspection| inspection.blocks.unwrap());
+    assert_eq!(owner.heap.check(blocks.chain([headers])).unwrap(), []);
+}
+
+#[test]
+fn a_step_has_room_for_128_operations() {
+    let (owner, _pool) = owner();
+    let keys: Vec<u64> = (0..129).collect();
+    let mut step = Step::enter(&owner.heap);
+    for key in &keys[..Step::<Arc<Sim>>::OPERATIONS_MAX] {
+        owner.words.put_in(&mut step, key, key).unwrap();
+    }
+    let refused = owner.words.put_in(&mut step, &keys[128], &keys[128]);
+    assert!(matches!(refused, Err(Error::TooMany { limit: 128 })), "{refused:?}");
+    step.commit().unwrap();
+    let mut step = Step::enter(&owner.heap);
+    for key in &keys[..128] {
+        owner.words.remove_in(&mut step, key).unwrap();
+    }
+    step.commit().unwrap();
+    assert_eq!(owner.words.len().unwrap(), 20);
+    check(&owner);
+}
+
+#[test]
+fn structures_grow_beside_each_other() {
+    let (owner, pool) = owner();
+    for key in 0..20_000_u64 {
+        let text = format!("text {key}");
+        owner.words.put(&key, &key).unwrap();
+        owner.records.put(&text, &text).unwrap();
+        owner.log.append(&text).unwrap();
+        if key % 3 == 0 {
+            owner.texts.put(&text, &text).unwrap();
+        }
+    }
+    check(&owner);
+    drop(owner);
+    let owner: Arc<Owner<Arc<Sim>>> = pool.open_root("owner").unwrap();
+    assert_eq!(owner.records.len().unwrap(), 20_020);
+    assert_eq!(owner.texts.get("text 9").unwrap().as_deref(), Some("text 9"));
+    check(&owner);
+}
+
+#[test]
+#[should_panic(expected = "belongs to the step of its structure's heap")]
+fn a_step_is_of_one_heap() {
+    let (owner, _pool) = owner();
+    let (other, _other_pool) = self::owner();
+    let mut step = Step::enter(&owner.heap);
+    other.texts.put_in(&mut step, "key", "value that is long").unwrap();
+}
