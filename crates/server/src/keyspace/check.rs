@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use remanent_structures::OrderedMap;
 
 use super::Keyspace;
-use super::layout::{Entry, Score, SetId, member_hash};
-use super::ranks::onward;
+use super::sorted_set::layout::{Entry, Score, SetId, member_hash};
+use super::sorted_set::ranks::onward;
 use crate::store::{Store, StoreError};
 
 /// What was found of one set.

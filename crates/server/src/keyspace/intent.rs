@@ -1,6 +1,6 @@
 //! What a change to a sorted set is about to do, so that a crash in the middle of it can be made up for.
 
-use super::layout::{Score, SetId};
+use super::sorted_set::layout::{Score, SetId};
 
 /// A change to one sorted set. Whatever part of it was done already, doing it all again completes it.
 #[derive(Clone, Debug, PartialEq)]

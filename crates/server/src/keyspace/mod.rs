@@ -1,6 +1,6 @@
 //! All keys of a server, of whatever type.
 //!
-//! A string lies in the [`Store`] with its key. A sorted set has its number there ([`layout`]), and its members in the
+//! A string lies in the [`Store`] with its key. A sorted set has its number there ([`layout`](sorted_set::layout)), and its members in the
 //! store's tree, twice: by member, which finds a score, and by score, which is the order that the set has.
 //!
 //! # What holds
@@ -24,13 +24,12 @@
 //! are removed with their set, all is made safe.
 
 mod check;
+mod commit;
 mod intent;
-mod layout;
-mod ops;
-mod ranks;
+
 mod recover;
+mod sorted_set;
 mod sweep;
-mod view;
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -41,16 +40,16 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::commit::Direction;
 use self::intent::Intent;
-use self::layout::SetId;
-use self::ops::Direction;
-use self::ranks::Ranks;
+use self::sorted_set::layout::SetId;
+use self::sorted_set::ranks::Ranks;
 use self::sweep::Gone;
 use crate::store::{Change, Store, StoreError};
 
-pub(crate) use self::layout::{MEMBER_LEN_MAX, Score, Tag};
-pub(crate) use self::ops::SetEdit;
-pub(crate) use self::view::{LexLimit, Range, Selection, SetView};
+pub(crate) use self::commit::SetEdit;
+pub(crate) use self::sorted_set::layout::{MEMBER_LEN_MAX, Score, Tag};
+pub(crate) use self::sorted_set::view::{LexLimit, Range, Selection, SetView};
 
 /// Locks that the keys share.
 const SHARDS: usize = 256;

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use remanent_structures::{Map, OrderedMap};
 
+use super::commit::Direction;
 use super::intent::Intent;
-use super::layout::{SetId, intents, next_id_key, shard_of_intent};
-use super::ops::Direction;
-use super::ranks::span;
+use super::sorted_set::layout::{SetId, intents, next_id_key, shard_of_intent};
+use super::sorted_set::ranks::span;
 use super::sweep::Gone;
 use super::{Gate, Ids, Keyspace, SHARDS, Shard, damaged};
 use crate::store::{Store, StoreError};
@@ -86,7 +86,7 @@ mod tests {
     use remanent_pmem::{Mapped, Pool};
 
     use super::super::intent::MemberChange;
-    use super::super::layout::{MEMBER_LEN_MAX, Score, intent_key};
+    use super::super::sorted_set::layout::{MEMBER_LEN_MAX, Score, intent_key};
     use super::*;
     use crate::store::MapStore;
 

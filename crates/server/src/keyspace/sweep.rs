@@ -9,8 +9,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use remanent_structures::{Map, OrderedMap};
 
-use super::layout::{Entry, SetId};
-use super::ranks::{onward, span};
+use super::sorted_set::layout::{Entry, SetId};
+use super::sorted_set::ranks::{onward, span};
 use super::{Keyspace, Shard};
 use crate::store::{Store, StoreError};
 

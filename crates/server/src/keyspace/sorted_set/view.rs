@@ -4,17 +4,17 @@ use std::ops::{Bound, ControlFlow};
 
 use remanent_structures::OrderedMap;
 
+use super::super::{KeyError, Keyspace, Need, RANKS_MAX, Shard, damaged};
 use super::layout::{Entry, MEMBER_LEN_MAX, Score, SetId};
 use super::ranks::{Place, Ranks, span};
-use super::{KeyError, Keyspace, Need, RANKS_MAX, Shard, damaged};
 use crate::store::{Store, StoreError};
 
 /// A sorted set, while nobody changes it.
 pub(crate) struct SetView<'a, T> {
-    pub(super) set: SetId,
-    pub(super) tree: &'a T,
+    pub(in crate::keyspace) set: SetId,
+    pub(in crate::keyspace) tree: &'a T,
     /// There when they were asked for, or are known anyway.
-    pub(super) ranks: Option<&'a Ranks>,
+    pub(in crate::keyspace) ranks: Option<&'a Ranks>,
 }
 
 /// Some of the members.
@@ -116,7 +116,7 @@ impl<S: Store> Keyspace<S> {
     }
 
     /// The set that the store has under `name`.
-    pub(super) fn set(&self, name: &[u8]) -> Result<Option<SetId>, KeyError> {
+    pub(in crate::keyspace) fn set(&self, name: &[u8]) -> Result<Option<SetId>, KeyError> {
         match self.store.get_with(name, SetId::referred_to)? {
             None => Ok(None),
             Some(None) => Err(KeyError::WrongType),
@@ -125,7 +125,7 @@ impl<S: Store> Keyspace<S> {
     }
 
     /// The counts of a set, made if they are not there.
-    pub(super) fn ranks<'s>(
+    pub(in crate::keyspace) fn ranks<'s>(
         &self,
         shard: &'s mut Shard,
         set: SetId,

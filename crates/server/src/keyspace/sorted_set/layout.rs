@@ -18,7 +18,7 @@
 //! | key                                                        | value                                |
 //! |------------------------------------------------------------|--------------------------------------|
 //! | 0, 0                                                       | numbers below this one may be taken (8 bytes, little end first) |
-//! | 0, 1, a shard's number (2 bytes)                           | the [intent](super::intent) of a change under way |
+//! | 0, 1, a shard's number (2 bytes)                           | the [intent](super::super::intent) of a change under way |
 
 use std::fmt;
 
@@ -60,7 +60,7 @@ impl fmt::Display for Tag {
 
 /// Number of a sorted set: never 0, and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SetId(pub(super) u64);
+pub(in crate::keyspace) struct SetId(pub(in crate::keyspace) u64);
 
 const ID_LEN: usize = size_of::<u64>();
 /// Bytes of the value that refers to a sorted set.
@@ -90,14 +90,14 @@ const MINUS_ZERO: &[u8] = b"-";
 
 impl SetId {
     /// The value that refers to the set in the store.
-    pub(super) fn reference(self) -> [u8; REFERENCE_LEN] {
+    pub(in crate::keyspace) fn reference(self) -> [u8; REFERENCE_LEN] {
         let mut reference = [Tag::SORTED_SET.0; REFERENCE_LEN];
         reference[1..].copy_from_slice(&self.0.to_be_bytes());
         reference
     }
 
     /// The set that a stored value refers to.
-    pub(super) fn referred_to(stored: &[u8]) -> Option<SetId> {
+    pub(in crate::keyspace) fn referred_to(stored: &[u8]) -> Option<SetId> {
         // Only a value of the right length is looked at: a longer one lies elsewhere, and would have to be fetched.
         let reference: &[u8; REFERENCE_LEN] = stored.try_into().ok()?;
         let (tag, id) = reference.split_first()?;
@@ -108,7 +108,7 @@ impl SetId {
     }
 
     /// The set that an entry of the tree belongs to; `None` for those of number 0.
-    pub(super) fn of_entry(key: &[u8]) -> Option<SetId> {
+    pub(in crate::keyspace) fn of_entry(key: &[u8]) -> Option<SetId> {
         let id = key.first_chunk().map_or(0, |id| u64::from_be_bytes(*id));
         (id != 0).then_some(SetId(id))
     }
@@ -124,64 +124,64 @@ impl SetId {
     }
 
     /// Key of the entry that has the set's name.
-    pub(super) fn name_key(self) -> Vec<u8> {
+    pub(in crate::keyspace) fn name_key(self) -> Vec<u8> {
         self.key(NAME, [&[]; 2])
     }
 
     /// Key of the entry that has the score of `member`.
-    pub(super) fn member_key(self, member: &[u8]) -> Vec<u8> {
+    pub(in crate::keyspace) fn member_key(self, member: &[u8]) -> Vec<u8> {
         self.key(MEMBER, [&member_hash(member).to_be_bytes(), member])
     }
 
     /// Key of the entry that has `member` in the set's order.
-    pub(super) fn score_key(self, score: Score, member: &[u8]) -> Vec<u8> {
+    pub(in crate::keyspace) fn score_key(self, score: Score, member: &[u8]) -> Vec<u8> {
         self.key(SCORE, [&score.to_ordered().to_be_bytes(), member])
     }
 
     /// Where the members begin whose hash is at least `hash`.
-    pub(super) fn members_from(self, hash: u64) -> Vec<u8> {
+    pub(in crate::keyspace) fn members_from(self, hash: u64) -> Vec<u8> {
         self.key(MEMBER, [&hash.to_be_bytes(), &[]])
     }
 
     /// Where the members begin whose ordered score is at least `ordered`.
-    pub(super) fn scores_from(self, ordered: u64) -> Vec<u8> {
+    pub(in crate::keyspace) fn scores_from(self, ordered: u64) -> Vec<u8> {
         self.key(SCORE, [&ordered.to_be_bytes(), &[]])
     }
 
     /// Where the entries by member end, and those by score begin.
-    pub(super) fn scores_start(self) -> Vec<u8> {
+    pub(in crate::keyspace) fn scores_start(self) -> Vec<u8> {
         self.key(SCORE, [&[]; 2])
     }
 
     /// Where the entries by score end, and with them the set.
-    pub(super) fn end(self) -> Vec<u8> {
+    pub(in crate::keyspace) fn end(self) -> Vec<u8> {
         self.key(END, [&[]; 2])
     }
 }
 
 /// Key of the entry that tells which numbers of sets may be taken.
-pub(super) fn next_id_key() -> Vec<u8> {
+pub(in crate::keyspace) fn next_id_key() -> Vec<u8> {
     SetId(0).key(NEXT_ID, [&[]; 2])
 }
 
 /// Key of the entry with the intent of a shard.
-pub(super) fn intent_key(shard: u16) -> Vec<u8> {
+pub(in crate::keyspace) fn intent_key(shard: u16) -> Vec<u8> {
     SetId(0).key(INTENT, [&shard.to_be_bytes(), &[]])
 }
 
 /// The shard whose intent has that key.
-pub(super) fn shard_of_intent(key: &[u8]) -> Option<usize> {
+pub(in crate::keyspace) fn shard_of_intent(key: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(key.get(PREFIX_LEN..)?.try_into().ok()?)))
 }
 
 /// Where the intents begin and end.
-pub(super) fn intents() -> (Vec<u8>, Vec<u8>) {
+pub(in crate::keyspace) fn intents() -> (Vec<u8>, Vec<u8>) {
     (SetId(0).key(INTENT, [&[]; 2]), SetId(0).key(INTENT + 1, [&[]; 2]))
 }
 
 /// What an entry of a set says.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Entry<'a> {
+pub(in crate::keyspace) enum Entry<'a> {
     /// The set's name.
     Name(&'a [u8]),
     /// A member, the hash that it lies at, and its score.
@@ -192,7 +192,7 @@ pub(super) enum Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Reads an entry; `None` when it is none that this module writes.
-    pub(super) fn read(key: &'a [u8], value: &'a [u8]) -> Option<Self> {
+    pub(in crate::keyspace) fn read(key: &'a [u8], value: &'a [u8]) -> Option<Self> {
         let (prefix, rest) = key.split_at_checked(PREFIX_LEN)?;
         match prefix[ID_LEN] {
             NAME if rest.is_empty() => Some(Entry::Name(value)),
@@ -211,7 +211,7 @@ impl<'a> Entry<'a> {
 }
 
 /// Where a member lies among those of its set.
-pub(super) fn member_hash(member: &[u8]) -> u64 {
+pub(in crate::keyspace) fn member_hash(member: &[u8]) -> u64 {
     xxh3_64(member)
 }
 
@@ -234,7 +234,7 @@ impl Score {
     }
 
     /// A number that is ordered as the scores are. 0 and −0 have the same.
-    pub(super) fn to_ordered(self) -> u64 {
+    pub(in crate::keyspace) fn to_ordered(self) -> u64 {
         // Adding 0 turns −0 into 0.
         let bits = (self.0 + 0.0).to_bits();
         if bits & SIGN == 0 { bits | SIGN } else { !bits }
@@ -246,21 +246,21 @@ impl Score {
     }
 
     /// As a member's entry has it.
-    pub(super) fn to_bytes(self) -> [u8; SCORE_LEN] {
+    pub(in crate::keyspace) fn to_bytes(self) -> [u8; SCORE_LEN] {
         self.0.to_le_bytes()
     }
 
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    pub(in crate::keyspace) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Score::new(f64::from_le_bytes(bytes.try_into().ok()?))
     }
 
     /// The value of an entry by score.
-    pub(super) fn note(self) -> &'static [u8] {
+    pub(in crate::keyspace) fn note(self) -> &'static [u8] {
         if self.0 == 0.0 && self.0.is_sign_negative() { MINUS_ZERO } else { &[] }
     }
 
     /// Whether both are the same number to the bit: 0 is not −0.
-    pub(super) fn is_identical(self, other: Score) -> bool {
+    pub(in crate::keyspace) fn is_identical(self, other: Score) -> bool {
         self.0.to_bits() == other.0.to_bits()
     }
 }

@@ -16,7 +16,7 @@ const BLOCK_MAX: u32 = 2 * BLOCK;
 
 /// The counts of one set.
 #[derive(Debug)]
-pub(super) struct Ranks {
+pub(in crate::keyspace) struct Ranks {
     /// In order, and never none.
     blocks: Vec<Block>,
     len: u64,
@@ -32,31 +32,34 @@ struct Block {
 }
 
 /// Where a rank is found.
-pub(super) struct Place {
+pub(in crate::keyspace) struct Place {
     /// Keys from here to `end` make a block.
-    pub(super) start: Vec<u8>,
-    pub(super) end: Vec<u8>,
+    pub(in crate::keyspace) start: Vec<u8>,
+    pub(in crate::keyspace) end: Vec<u8>,
     /// So many of them come before the rank, and so many from it on.
-    pub(super) before: u64,
-    pub(super) from: u64,
+    pub(in crate::keyspace) before: u64,
+    pub(in crate::keyspace) from: u64,
 }
 
 /// A range of the tree's keys.
-pub(super) type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub(in crate::keyspace) type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// The keys from `start` to `end`, which is not among them.
-pub(super) fn span<'a>(start: &'a [u8], end: &'a [u8]) -> Span<'a> {
+pub(in crate::keyspace) fn span<'a>(start: &'a [u8], end: &'a [u8]) -> Span<'a> {
     (Bound::Included(start), Bound::Excluded(end))
 }
 
 /// The keys from `start` on.
-pub(super) fn onward(start: &[u8]) -> Span<'_> {
+pub(in crate::keyspace) fn onward(start: &[u8]) -> Span<'_> {
     (Bound::Included(start), Bound::Unbounded)
 }
 
 impl Ranks {
     /// Counts the members of `set`.
-    pub(super) fn count(set: SetId, tree: &impl OrderedMap<[u8], [u8]>) -> Result<Self> {
+    pub(in crate::keyspace) fn count(
+        set: SetId,
+        tree: &impl OrderedMap<[u8], [u8]>,
+    ) -> Result<Self> {
         let mut ranks = Ranks { blocks: Vec::new(), len: 0, is_long: false };
         let (start, end) = (set.scores_start(), set.end());
         let mut count = 0;
@@ -75,7 +78,7 @@ impl Ranks {
     }
 
     /// Members of the set.
-    pub(super) fn len(&self) -> u64 {
+    pub(in crate::keyspace) fn len(&self) -> u64 {
         self.len
     }
 
@@ -88,7 +91,7 @@ impl Ranks {
     }
 
     /// Takes note of a key that is in the tree and was not before.
-    pub(super) fn added(&mut self, key: &[u8]) {
+    pub(in crate::keyspace) fn added(&mut self, key: &[u8]) {
         let index = self.block_of(key);
         self.blocks[index].count += 1;
         self.is_long |= self.blocks[index].count >= BLOCK_MAX;
@@ -96,7 +99,7 @@ impl Ranks {
     }
 
     /// Divides blocks that have become long, when everything was noted that is in the tree.
-    pub(super) fn divide_long(
+    pub(in crate::keyspace) fn divide_long(
         &mut self,
         set: SetId,
         tree: &impl OrderedMap<[u8], [u8]>,
@@ -114,7 +117,7 @@ impl Ranks {
     }
 
     /// Takes note of a key that was in the tree and is not any more.
-    pub(super) fn removed(&mut self, key: &[u8]) {
+    pub(in crate::keyspace) fn removed(&mut self, key: &[u8]) {
         let index = self.block_of(key);
         self.len -= 1;
         self.blocks[index].count -= 1;
@@ -153,7 +156,11 @@ impl Ranks {
     }
 
     /// How many keys come before `key`, which need not be there.
-    pub(super) fn position(&self, key: &[u8], tree: &impl OrderedMap<[u8], [u8]>) -> Result<u64> {
+    pub(in crate::keyspace) fn position(
+        &self,
+        key: &[u8],
+        tree: &impl OrderedMap<[u8], [u8]>,
+    ) -> Result<u64> {
         let index = self.block_of(key);
         let mut position = self.blocks[..index].iter().map(|block| u64::from(block.count)).sum();
         let low = self.blocks[index].low.as_slice();
@@ -167,7 +174,7 @@ impl Ranks {
     }
 
     /// Where the key is before which there are `rank` others; `None` when there are not so many.
-    pub(super) fn find(&self, rank: u64, set: SetId) -> Option<Place> {
+    pub(in crate::keyspace) fn find(&self, rank: u64, set: SetId) -> Option<Place> {
         let mut before = rank;
         for (index, block) in self.blocks.iter().enumerate() {
             let count = u64::from(block.count);
