@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use remanent_structures::{Map, OrderedMap};
 
+use super::error::KeyError;
 use super::intent::{Intent, MemberChange};
 use super::sorted_set::layout::{MEMBER_LEN_MAX, SetId, intent_key, next_id_key};
 use super::sorted_set::ranks::span;
 use super::sorted_set::view::SetView;
-use super::{KeyError, Keyspace, Need, Score, Shard};
+use super::{Keyspace, Need, Score, Shard};
 use crate::memory::Share;
 use crate::store::{Change, Store, StoreError};
 

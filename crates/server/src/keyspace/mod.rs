@@ -25,6 +25,8 @@
 
 mod check;
 mod commit;
+mod error;
+mod gate;
 mod intent;
 
 mod recover;
@@ -34,13 +36,12 @@ mod sweep;
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
-use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::commit::Direction;
+use self::error::damaged;
+use self::gate::Gate;
 use self::intent::Intent;
 use self::sorted_set::layout::SetId;
 use self::sorted_set::ranks::Ranks;
@@ -48,6 +49,7 @@ use self::sweep::Gone;
 use crate::store::{Change, Store, StoreError};
 
 pub(crate) use self::commit::SetEdit;
+pub(crate) use self::error::KeyError;
 pub(crate) use self::sorted_set::layout::{MEMBER_LEN_MAX, Score, Tag};
 pub(crate) use self::sorted_set::view::{LexLimit, Range, Selection, SetView};
 
@@ -80,107 +82,11 @@ struct Ids {
     reserved: u64,
 }
 
-/// Why a command on a key did nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeyError {
-    /// The key holds another type.
-    WrongType,
-    /// A member is longer than an entry of the tree can hold.
-    MemberTooLong,
-    /// It did something, which could be neither completed nor taken back.
-    Undecided(StoreError),
-    /// What it would copy needs more memory than clients may take.
-    NoMemory,
-    Store(StoreError),
-}
-
-impl From<StoreError> for KeyError {
-    fn from(error: StoreError) -> Self {
-        KeyError::Store(error)
-    }
-}
-
-impl From<remanent_structures::Error> for KeyError {
-    fn from(error: remanent_structures::Error) -> Self {
-        KeyError::Store(error.into())
-    }
-}
-
 /// Whether a reader asks for ranks, or for how many members there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     Entries,
     Ranks,
-}
-
-/// A lock that is held across calls of the store, whose waiters let the simulator schedule the holder.
-#[derive(Debug)]
-struct Gate<T> {
-    lock: RwLock<T>,
-    /// How many want to write: readers let them go first, for a while.
-    writers: AtomicU32,
-    /// How many readers have waited for long: writers let them go first, for a while.
-    patient: AtomicU32,
-}
-
-/// Rounds of waiting after which a thread gives way to nobody, and sleeps in between.
-const ROUNDS: u32 = 200;
-const NAP: Duration = Duration::from_micros(50);
-
-impl<T> Gate<T> {
-    fn new(value: T) -> Self {
-        Gate { lock: RwLock::new(value), writers: AtomicU32::new(0), patient: AtomicU32::new(0) }
-    }
-
-    fn read<S: Store>(&self, store: &S) -> RwLockReadGuard<'_, T> {
-        // Relaxed: who does not see another one yet goes before it; the lock itself orders what it guards.
-        let gives_way = || self.writers.load(Ordering::Relaxed) > 0;
-        let mut was_patient = false;
-        let guard = wait(store, |round| {
-            if round < ROUNDS && gives_way() {
-                return Err(TryLockError::WouldBlock);
-            }
-            if round == ROUNDS {
-                was_patient = true;
-                self.patient.fetch_add(1, Ordering::Relaxed);
-            }
-            self.lock.try_read()
-        });
-        if was_patient {
-            self.patient.fetch_sub(1, Ordering::Relaxed);
-        }
-        guard
-    }
-
-    fn write<S: Store>(&self, store: &S) -> RwLockWriteGuard<'_, T> {
-        // Relaxed: as in `read`.
-        let gives_way = || self.patient.load(Ordering::Relaxed) > 0;
-        self.writers.fetch_add(1, Ordering::Relaxed);
-        let guard = wait(store, |round| {
-            if round < ROUNDS && gives_way() {
-                return Err(TryLockError::WouldBlock);
-            }
-            self.lock.try_write()
-        });
-        self.writers.fetch_sub(1, Ordering::Relaxed);
-        guard
-    }
-}
-
-/// Tries until nobody is in the way. What a holder that panicked has left is handed on as it is.
-fn wait<G, S: Store>(store: &S, mut attempt: impl FnMut(u32) -> Result<G, TryLockError<G>>) -> G {
-    let mut round = 0_u32;
-    loop {
-        match attempt(round) {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => store.pause(),
-        }
-        if round > ROUNDS {
-            std::thread::sleep(NAP);
-        }
-        round = round.saturating_add(1);
-    }
 }
 
 impl<S: Store> Keyspace<S> {
@@ -300,50 +206,8 @@ impl<S: Store> Keyspace<S> {
     }
 }
 
-/// A store that contradicts itself, in words for the client.
-fn damaged(what: &str) -> StoreError {
-    StoreError::Failed(format!("the pool is damaged: {what}; `remanent pool check` tells more"))
-}
-
 impl<S: fmt::Debug> fmt::Debug for Keyspace<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keyspace").field("store", &self.store).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-    use std::time::Instant;
-
-    use super::*;
-    use crate::store::Volatile;
-
-    #[test]
-    fn readers_get_their_turn_among_many_writers() {
-        const READS: u32 = 50;
-        let (gate, store) = (Gate::new(0_u64), Volatile::new(1 << 20));
-        let (is_done, started) = (AtomicBool::new(false), Instant::now());
-        let reads = std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    while !is_done.load(Ordering::Relaxed) && started.elapsed().as_secs() < 20 {
-                        let mut guard = gate.write(&store);
-                        // Others come to wait meanwhile.
-                        (0..100).for_each(|_| std::hint::spin_loop());
-                        std::thread::yield_now();
-                        *guard += 1;
-                    }
-                });
-            }
-            let mut reads = 0;
-            while reads < READS && started.elapsed().as_secs() < 20 {
-                std::hint::black_box(*gate.read(&store));
-                reads += 1;
-            }
-            is_done.store(true, Ordering::Relaxed);
-            reads
-        });
-        assert_eq!(reads, READS, "{} writes", *gate.read(&store));
     }
 }

@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use remanent_structures::{Map, OrderedMap};
 
 use super::commit::Direction;
+use super::error::damaged;
+use super::gate::Gate;
 use super::intent::Intent;
 use super::sorted_set::layout::{SetId, intents, next_id_key, shard_of_intent};
 use super::sorted_set::ranks::span;
 use super::sweep::Gone;
-use super::{Gate, Ids, Keyspace, SHARDS, Shard, damaged};
+use super::{Ids, Keyspace, SHARDS, Shard};
 use crate::store::{Store, StoreError};
 
 impl<S: Store> Keyspace<S> {

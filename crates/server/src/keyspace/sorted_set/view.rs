@@ -4,7 +4,8 @@ use std::ops::{Bound, ControlFlow};
 
 use remanent_structures::OrderedMap;
 
-use super::super::{KeyError, Keyspace, Need, RANKS_MAX, Shard, damaged};
+use super::super::error::{KeyError, damaged};
+use super::super::{Keyspace, Need, RANKS_MAX, Shard};
 use super::layout::{Entry, MEMBER_LEN_MAX, Score, SetId};
 use super::ranks::{Place, Ranks, span};
 use crate::store::{Store, StoreError};
