@@ -14,7 +14,7 @@ use crate::{BatchStore, Keyspace, MapStore, Store};
 /// # Errors
 ///
 /// When a root's entry is damaged, or a structure cannot be opened.
-pub fn check_sorted_sets<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
+pub fn check_collections<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
     if !pool.roots()?.iter().any(|root| root.name == TREE_ROOT) {
         return Ok(Vec::new());
     }

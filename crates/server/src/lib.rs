@@ -23,7 +23,7 @@ pub mod store;
 mod syncs;
 mod version;
 
-pub use check::check_sorted_sets;
+pub use check::check_collections;
 pub use keyspace::Keyspace;
 pub use net::{BindError, Server};
 pub use resp::Protocol;

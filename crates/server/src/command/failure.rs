@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::keyspace::KeyError;
 use crate::resp::OutputFailure;
 use crate::store::StoreError;
 
@@ -69,5 +70,22 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Failure::Store(error)
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::WrongType => Failure::WRONG_TYPE,
+            KeyError::Undecided(error) => {
+                let code = if error == StoreError::Full { "OOM" } else { "ERR" };
+                Failure::text(format!(
+                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
+                     is used again, or at the next start"
+                ))
+            }
+            KeyError::NoMemory => Failure::NoMemory,
+            KeyError::Store(error) => error.into(),
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
 use super::glob;
 use super::row::{ALL_KEYS, LOOK_UP, NO_KEYS, ONE_KEY, READ, commands};
-use crate::keyspace::{Keyspace, Tag};
+use crate::keyspace::{Keyspace, ValueType};
 use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Store, StoreError};
 
@@ -84,7 +84,7 @@ impl<'a> ScanOptions<'a> {
     }
 
     fn selects(&self, key: &[u8], stored: &[u8]) -> bool {
-        let named = |name: &[u8]| name.eq_ignore_ascii_case(Tag::of(stored).name().as_bytes());
+        let named = |name: &[u8]| name.eq_ignore_ascii_case(ValueType::name_of(stored).as_bytes());
         self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
             && self.type_name.is_none_or(named)
     }
@@ -121,8 +121,8 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn type_of(&mut self) -> Outcome {
-        let tag = self.shared.keys.get_with(self.request.get(1), Tag::of)?;
-        self.reply.simple(tag.map_or("none", Tag::name));
+        let name = self.shared.keys.get_with(self.request.get(1), ValueType::name_of)?;
+        self.reply.simple(name.unwrap_or("none"));
         Ok(())
     }
 

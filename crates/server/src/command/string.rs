@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
 use super::row::{ALL_KEYS, LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
-use crate::keyspace::{Keyspace, Tag};
+use crate::keyspace::{Keyspace, ValueType};
 use crate::memory::Share;
 use crate::resp::{Output, OutputFailure, parse_i64};
 use crate::store::{Change, Store};
@@ -58,10 +58,12 @@ commands! {
         key_access: LOOK_UP;
 }
 
+const STRING_TAG: u8 = ValueType::String.tag();
+
 /// The bytes of a stored string.
 fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
     match stored.split_first() {
-        Some((tag, payload)) if Tag(*tag) == Tag::STRING => Ok(payload),
+        Some((&tag, payload)) if tag == STRING_TAG => Ok(payload),
         _ => Err(Failure::WRONG_TYPE),
     }
 }
@@ -74,7 +76,7 @@ fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     if !share.resize(len) || stored.try_reserve_exact(len).is_err() {
         return Err(Failure::NoMemory);
     }
-    stored.push(Tag::STRING.0);
+    stored.push(STRING_TAG);
     stored.extend_from_slice(first);
     stored.extend_from_slice(second);
     Ok(stored)
@@ -134,7 +136,7 @@ impl<S: Store> Call<'_, S> {
 
     fn set(&mut self) -> Outcome {
         let options = self.set_options()?;
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         if options.answer_old {
             return self.set_and_answer_old(options);
         }
@@ -195,7 +197,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn get_set(&mut self) -> Outcome {
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         let (key, value) = (self.request.get(1), self.request.tagged(2));
         let found = answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value))?;
         self.count_lookup(found);
@@ -212,7 +214,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn set_nx(&mut self) -> Outcome {
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         let done = self.shared.keys.insert(self.request.get(1), self.request.tagged(2))?;
         self.reply.integer(done.into());
         Ok(())
@@ -224,7 +226,7 @@ impl<S: Store> Call<'_, S> {
             return Err(Failure::wrong_arity("mset"));
         }
         for index in (1..self.request.len()).step_by(2) {
-            self.request.tag(index + 1, Tag::STRING.0);
+            self.request.tag(index + 1, STRING_TAG);
             self.shared.keys.put(self.request.get(index), self.request.tagged(index + 1))?;
         }
         self.reply.simple("OK");

@@ -8,8 +8,6 @@ use crate::store::StoreError;
 pub(crate) enum KeyError {
     /// The key holds a value of another type.
     WrongType,
-    /// A member of a sorted set is longer than an entry of the ordered map can hold.
-    MemberTooLong,
     /// The change was begun, and could be neither completed nor taken back. It stays written down,
     /// and is completed or taken back before the next command on its shard, or by the next opening.
     Undecided(StoreError),

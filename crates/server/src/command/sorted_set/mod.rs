@@ -9,9 +9,10 @@ use super::failure::{Failure, Outcome};
 use super::glob;
 use super::keyspace::{ScanOptions, scan_count};
 use super::row::{LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
-use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
+use crate::keyspace::KeyError;
+use crate::keyspace::sorted_set::{Need, Score, View};
 use crate::resp::{Output, Protocol, Request, format_f64, parse_cursor, parse_f64, parse_i64};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 const SORTED_SET_POP: &[&str] = &["write", "fast"];
 const SORTED_SET_READ: &[&str] = &["@read", "@sortedset", "@fast"];
@@ -110,26 +111,6 @@ impl Failure {
         Failure::Text(std::borrow::Cow::Borrowed("ERR value is not a valid float"));
 }
 
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        match error {
-            KeyError::WrongType => Failure::WRONG_TYPE,
-            KeyError::MemberTooLong => Failure::text(format!(
-                "ERR a member of a sorted set has at most {MEMBER_LEN_MAX} bytes"
-            )),
-            KeyError::Undecided(error) => {
-                let code = if error == StoreError::Full { "OOM" } else { "ERR" };
-                Failure::text(format!(
-                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
-                     is used again, or at the next start"
-                ))
-            }
-            KeyError::NoMemory => Failure::NoMemory,
-            KeyError::Store(error) => error.into(),
-        }
-    }
-}
-
 /// The score that an argument spells. One that could only be stored as infinity, or as zero, is refused.
 fn score(argument: &[u8]) -> Result<Score, Failure> {
     parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
@@ -217,11 +198,11 @@ impl<S: Store> Call<'_, S> {
     fn read_set<R>(
         &mut self,
         need: Need,
-        read: impl FnOnce(&SetView<'_, S::Tree>, &Request<'_>) -> Result<R, KeyError>,
+        read: impl FnOnce(&View<'_, S::Tree>, &Request<'_>) -> Result<R, KeyError>,
     ) -> Result<Option<R>, Failure> {
         let request = &self.request;
-        let read = |set: &SetView<'_, S::Tree>| read(set, request);
-        let found = self.shared.keys.read_set(request.get(1), need, read)?;
+        let read = |set: &View<'_, S::Tree>| read(set, request);
+        let found = self.shared.keys.read_sorted_set(request.get(1), need, read)?;
         self.count_lookup(found.is_some());
         Ok(found)
     }
@@ -299,7 +280,8 @@ impl<S: Store> Call<'_, S> {
         });
         let (start, reply) = (self.reply.len(), &mut *self.reply);
         let mut len = 0;
-        let found = self.shared.keys.read_set(self.request.get(1), Need::Entries, |set| {
+        let key = self.request.get(1);
+        let found = self.shared.keys.read_sorted_set(key, Need::Entries, |set| {
             let Ok(options) = &options else { return Ok(0) };
             let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
             set.scan(cursor, limit, |member, score| {

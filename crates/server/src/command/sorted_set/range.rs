@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use super::Members;
 use crate::command::{Call, Failure, Outcome};
-use crate::keyspace::{LexLimit, Need, Range, Score, Selection};
+use crate::keyspace::sorted_set::{LexLimit, Need, Range, Score, Selection};
 use crate::resp::{parse_f64_limit, parse_i64};
 use crate::store::Store;
 
@@ -141,7 +141,7 @@ impl<S: Store> Call<'_, S> {
         let found = if query.by == By::Rank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
             let mut members = Members::new(self.reply, query.with_scores);
-            let found = self.shared.keys.read_set(key, Need::Ranks, |set| {
+            let found = self.shared.keys.read_sorted_set(key, Need::Ranks, |set| {
                 let (start, limit) = ranks(start, stop, set.len());
                 set.visit_ranks(start, limit, query.backwards, |member, score| {
                     members.push(member, score);
@@ -153,7 +153,7 @@ impl<S: Store> Call<'_, S> {
             let (low, high) = if query.backwards { (3, 2) } else { (2, 3) };
             let range = self.range(query.by, low, high)?;
             let mut members = Members::new(self.reply, query.with_scores);
-            let found = self.shared.keys.read_set(key, Need::Entries, |set| {
+            let found = self.shared.keys.read_sorted_set(key, Need::Entries, |set| {
                 set.visit(&range, query.selection(), |member, score| members.push(member, score))
             })?;
             members.finish();

@@ -3,7 +3,8 @@
 use super::Members;
 use super::range::{By, ranks};
 use crate::command::{Call, Failure, Outcome};
-use crate::keyspace::{KeyError, Need, Score, Selection, SetEdit, SetView};
+use crate::keyspace::KeyError;
+use crate::keyspace::sorted_set::{Edit, Need, Score, Selection, View};
 use crate::memory::Share;
 use crate::resp::{Protocol, parse_u64};
 use crate::store::Store;
@@ -36,7 +37,7 @@ impl Collected {
     /// Takes them away, if all are there.
     fn remove<T: remanent_structures::OrderedMap<[u8], [u8]>>(
         &self,
-        set: &mut SetEdit<'_, T>,
+        set: &mut Edit<'_, T>,
     ) -> Result<(), KeyError> {
         if self.is_refused {
             return Err(KeyError::NoMemory);
@@ -55,18 +56,17 @@ impl Collected {
 
 impl<S: Store> Call<'_, S> {
     pub(super) fn zrem(&mut self) -> Outcome {
-        let copies = self.shared.copies();
-        let count =
-            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
-                let mut count = 0;
-                for member in self.request.iter().skip(2) {
-                    if let Some(score) = set.score(member)? {
-                        set.set(member, Some(score), None)?;
-                        count += 1;
-                    }
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let count = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
+            let mut count = 0;
+            for member in self.request.iter().skip(2) {
+                if let Some(score) = set.score(member)? {
+                    set.set(member, Some(score), None)?;
+                    count += 1;
                 }
-                Ok(count)
-            })?;
+            }
+            Ok(count)
+        })?;
         self.reply.integer(count);
         Ok(())
     }
@@ -91,8 +91,9 @@ impl<S: Store> Call<'_, S> {
         // One pair is an array of its own only where several could have been asked for.
         let nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
         let mut collected = Collected::new(self.shared.copies());
-        let (copies, reply) = (self.shared.copies(), &mut *self.reply);
-        let edited = self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let reply = &mut *self.reply;
+        let edited = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
             if let Some(before) = set.before() {
                 before.visit_end(selection, |member, score| collected.push(member, score))?;
             }
@@ -143,11 +144,11 @@ impl<S: Store> Call<'_, S> {
     fn remove_found(
         &mut self,
         need: Need,
-        find: impl FnOnce(&SetView<'_, S::Tree>, &mut Collected) -> Result<(), KeyError>,
+        find: impl FnOnce(&View<'_, S::Tree>, &mut Collected) -> Result<(), KeyError>,
     ) -> Outcome {
         let mut collected = Collected::new(self.shared.copies());
         let copies = self.shared.copies();
-        self.shared.keys.edit_set(self.request.get(1), need, copies, |set| {
+        self.shared.keys.edit_sorted_set(self.request.get(1), need, copies, |set| {
             if let Some(before) = set.before() {
                 find(before, &mut collected)?;
             }
