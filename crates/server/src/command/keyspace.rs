@@ -1,4 +1,4 @@
-//! Commands on keys of any type, and on all of them.
+//! Commands on keys of any type, and on all keys.
 
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
@@ -46,12 +46,12 @@ commands! {
         key_access: REMOVE;
 }
 
-/// Entries that `SCAN` looks at when it is not told how many.
+/// Entries that `SCAN` looks at without `COUNT`.
 const SCAN_COUNT: u64 = 10;
-/// Entries that `KEYS` looks at in one go.
+/// Entries that `KEYS` looks at in one scan of the store.
 const KEYS_BATCH: usize = 1024;
 
-/// What `SCAN` or `ZSCAN` was asked besides the cursor.
+/// The options of `SCAN`, and of scans of a collection such as `ZSCAN`.
 pub(super) struct ScanOptions<'a> {
     pub(super) pattern: Option<&'a [u8]>,
     pub(super) count: u64,
@@ -90,7 +90,8 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// Entries that a `SCAN` or `ZSCAN` asks to be looked at, whose options begin with argument `first`.
+/// The `COUNT` of a scan whose options begin with argument `first`, or how many entries it looks at
+/// without one.
 pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
     ScanOptions::parse(request, first).map_or(0, |options| options.count)
 }
@@ -107,7 +108,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Answers for how many of the keys `test` holds, and returns it.
+    /// Answers for how many of the arguments `test` returns true, and returns the number.
     fn answer_count(
         &mut self,
         test: impl Fn(&Keyspace<S>, &[u8]) -> Result<bool, StoreError>,

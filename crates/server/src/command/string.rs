@@ -1,4 +1,4 @@
-//! Commands on one string, or several.
+//! Commands on strings.
 
 use std::borrow::Borrow;
 
@@ -60,7 +60,7 @@ commands! {
 
 const STRING_TAG: u8 = ValueType::String.tag();
 
-/// The bytes of a stored string.
+/// The bytes of the string in a stored value; an error if its type is another one.
 fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
     match stored.split_first() {
         Some((&tag, payload)) if tag == STRING_TAG => Ok(payload),
@@ -68,7 +68,7 @@ fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
     }
 }
 
-/// A string as it is stored, of memory that `share` takes for it.
+/// The stored value of a string that consists of two parts. Its memory counts in `share`.
 fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     let [first, second] = payloads;
     let len = 1 + first.len() + second.len();
@@ -82,7 +82,7 @@ fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     Ok(stored)
 }
 
-/// What `SET` was asked besides the key and the value.
+/// The options of `SET`.
 #[derive(Clone, Copy, Default)]
 struct SetOptions {
     only_missing: bool,
@@ -97,7 +97,7 @@ impl<S: Store> Call<'_, S> {
         self.answer_value(1)
     }
 
-    /// Answers the string at the key that is argument `index`.
+    /// Answers the string whose key is argument `index`.
     fn answer_value(&mut self, index: usize) -> Outcome {
         let reply = &mut *self.reply;
         let found = self.shared.keys.get_with(self.request.get(index), |stored| {
@@ -220,7 +220,8 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Sets one key after the other: each is atomic and durable, all of them together are not.
+    /// Sets one key after the other. Setting one is atomic and durable; setting all of them is not
+    /// one step.
     fn mset(&mut self) -> Outcome {
         if self.request.len().is_multiple_of(2) {
             return Err(Failure::wrong_arity("mset"));
@@ -252,7 +253,7 @@ impl<S: Store> Call<'_, S> {
         })
     }
 
-    /// Adds to the number at a key and answers the sum.
+    /// Adds to the number that a string spells, and answers the sum.
     fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
         let addend = addend(self)?;
         let mut share = self.shared.copies();
@@ -303,8 +304,8 @@ fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
     sum.ok_or(Failure::text("ERR increment or decrement would overflow"))
 }
 
-/// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is
-/// one; returns that as well.
+/// Answers the string at `key`, or null if there is none, and replaces it as `change` says, which
+/// is told whether there is one. Returns whether there was one.
 fn answering_old<S: Store, T: Borrow<[u8]>>(
     reply: &mut Output,
     keys: &Keyspace<S>,
@@ -313,7 +314,7 @@ fn answering_old<S: Store, T: Borrow<[u8]>>(
 ) -> Result<bool, Failure> {
     let start = reply.len();
     keys.modify(key, |old| {
-        // The store may call again when another client came between.
+        // The store calls again if another client changed the value meanwhile.
         reply.truncate(start);
         let payload = match old.map(payload).transpose() {
             Err(failure) => return (Change::Keep, Err(failure)),

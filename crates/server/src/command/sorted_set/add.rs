@@ -1,4 +1,4 @@
-//! Giving members scores.
+//! Commands that give members scores.
 
 use super::score;
 use crate::command::{Call, Failure, Outcome};
@@ -6,16 +6,16 @@ use crate::keyspace::KeyError;
 use crate::keyspace::sorted_set::{Edit, Need, Score};
 use crate::store::Store;
 
-/// What `ZADD` was asked besides members and scores.
+/// The options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]
 struct AddOptions {
     only_missing: bool,
     only_present: bool,
     only_greater: bool,
     only_less: bool,
-    /// Whether changed scores count in the answer as new members do.
+    /// Whether the answer counts changed scores as well as new members.
     counts_changes: bool,
-    /// Whether the score is added to the present one.
+    /// Whether the given score is added to the present one.
     increments: bool,
 }
 
@@ -24,7 +24,7 @@ enum Done {
     Nothing,
     Added(Score),
     Changed(Score),
-    /// It has that score already.
+    /// The member has that score already.
     Same(Score),
 }
 
@@ -45,7 +45,7 @@ impl AddOptions {
         Ok(())
     }
 
-    /// Gives `member` a score; `None` when the sum of two is not a number.
+    /// Gives `member` a score, as the options say; `None` if the sum of two scores is not a number.
     fn add<T: remanent_structures::OrderedMap<[u8], [u8]>>(
         self,
         set: &mut Edit<'_, T>,
@@ -134,7 +134,7 @@ impl<S: Store> Call<'_, S> {
         self.increment(AddOptions { increments: true, ..AddOptions::default() }, 3, score)
     }
 
-    /// Adds to the score of the member that is argument `member`, and answers the sum.
+    /// Adds to the score of the member in argument `member`, and answers the sum.
     fn increment(&mut self, options: AddOptions, member: usize, addend: Score) -> Outcome {
         let (key, copies) = (self.request.get(1), self.shared.copies());
         let done = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {

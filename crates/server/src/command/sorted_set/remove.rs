@@ -1,4 +1,4 @@
-//! Taking members away.
+//! Commands that remove members.
 
 use super::Members;
 use super::range::{By, ranks};
@@ -9,15 +9,15 @@ use crate::memory::Share;
 use crate::resp::{Protocol, parse_u64};
 use crate::store::Store;
 
-/// Members that were visited and are to be taken away.
+/// Members that are to be removed.
 struct Collected {
     members: Vec<(Vec<u8>, Score)>,
-    /// What they take of the clients' memory.
+    /// The clients' memory that they take.
     share: Share,
     is_refused: bool,
 }
 
-/// What a member takes in memory besides its bytes.
+/// Bytes of memory that a member takes besides its own.
 const MEMBER_OVERHEAD: usize = 64;
 
 impl Collected {
@@ -34,7 +34,7 @@ impl Collected {
         }
     }
 
-    /// Takes them away, if all are there.
+    /// Removes the members, unless there was no memory for all of them.
     fn remove<T: remanent_structures::OrderedMap<[u8], [u8]>>(
         &self,
         set: &mut Edit<'_, T>,
@@ -48,7 +48,7 @@ impl Collected {
         Ok(())
     }
 
-    /// Bytes of all members, and about what an answer needs besides.
+    /// About how many bytes an answer with all members needs.
     fn answer_len(&self) -> usize {
         self.members.iter().map(|(member, _)| member.len() + MEMBER_OVERHEAD).sum()
     }
@@ -88,7 +88,7 @@ impl<S: Store> Call<'_, S> {
             _ => return Err(Failure::SYNTAX),
         };
         let selection = Selection { backwards, skip: 0, limit };
-        // One pair is an array of its own only where several could have been asked for.
+        // A member and its score are an array of their own only if the request has a count.
         let nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
         let mut collected = Collected::new(self.shared.copies());
         let (key, copies) = (self.request.get(1), self.shared.copies());
@@ -97,7 +97,7 @@ impl<S: Store> Call<'_, S> {
             if let Some(before) = set.before() {
                 before.visit_end(selection, |member, score| collected.push(member, score))?;
             }
-            // The answer must have room before anything is taken away.
+            // The answer must have room before anything is removed.
             if !reply.reserve(collected.answer_len()) {
                 return Err(KeyError::NoMemory);
             }
