@@ -1,4 +1,4 @@
-//! Checking what a server keeps in a pool beyond what its structures check of themselves.
+//! The check of what a server keeps in a pool, beyond the checks of the structures themselves.
 
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{BatchOptions, Error};
@@ -6,15 +6,16 @@ use remanent_structures::{BatchOptions, Error};
 use crate::store::{Form, TREE_ROOT};
 use crate::{BatchStore, Keyspace, MapStore, Store};
 
-/// What contradicts itself in the sorted sets of a server's pool, in words; nothing where the pool is not a
-/// server's or has no sorted sets.
+/// Checks the collections, such as sorted sets, in a server's pool, and returns what contradicts
+/// itself, in words. A pool without collections, or of another program, has no contradictions.
 ///
-/// Opens the keyspace, which completes what a crash left half done. Takes memory for the members of all sets.
+/// Opens the keyspace, which completes the changes that a crash interrupted. Takes memory for the
+/// content of all collections.
 ///
 /// # Errors
 ///
 /// When a root's entry is damaged, or a structure cannot be opened.
-pub fn check_sorted_sets<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
+pub fn check_collections<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
     if !pool.roots()?.iter().any(|root| root.name == TREE_ROOT) {
         return Ok(Vec::new());
     }
@@ -24,7 +25,7 @@ pub fn check_sorted_sets<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error
         Some(Form::BatchMap) => BatchStore::open(pool, BatchOptions::without_thread()).map(check),
     };
     match found {
-        // Names that a server uses, and types that it does not.
+        // The roots have the names of a server's, but other types: the pool is not a server's.
         Err(Error::Pool(PoolError::WrongType { .. })) => Ok(Vec::new()),
         found => found,
     }

@@ -1,4 +1,4 @@
-//! The clients that are connected, and what was counted for them.
+//! The list of connected clients, and their counters.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// All clients that are connected, in the order in which they came.
+/// The connected clients, in the order in which they connected.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     list: Mutex<List>,
@@ -18,7 +18,7 @@ pub(crate) struct Clients {
 struct List {
     connected: BTreeMap<u64, Arc<Record>>,
     last_id: u64,
-    /// What was counted for clients that have gone.
+    /// Counts of clients that have disconnected.
     gone: Totals,
 }
 
@@ -32,7 +32,7 @@ impl Clients {
         record
     }
 
-    /// Takes a client away and keeps what was counted for it.
+    /// Removes a client, and keeps its counts for the totals.
     pub(crate) fn disconnect(&self, record: &Record) {
         let mut list = self.list();
         if list.connected.remove(&record.id).is_some() {
@@ -40,22 +40,24 @@ impl Clients {
         }
     }
 
-    /// Clients connected now.
+    /// How many clients are connected.
     pub(crate) fn len(&self) -> usize {
         self.list().connected.len()
     }
 
-    /// The clients connected now.
+    /// The connected clients.
     pub(crate) fn all(&self) -> Vec<Arc<Record>> {
         self.list().connected.values().cloned().collect()
     }
 
-    /// Closes the client that takes most memory among those that have taken some for as long as
-    /// `patience` without getting on, and returns it: it does not read its answers, or does not
-    /// send the rest of its request. One that was told so before, and cannot obey yet, makes no
-    /// room by being told again.
+    /// Closes the client that takes most memory among those that have stalled for `patience`, and
+    /// returns it.
+    ///
+    /// A stalled client does not read its answers, or does not send the rest of its request. One
+    /// that was told to close before, and has not closed yet, is left out: telling it again makes
+    /// no room.
     pub(crate) fn close_largest(&self, patience: Duration) -> Option<Arc<Record>> {
-        // Relaxed: estimates, of which the largest is good enough.
+        // Relaxed: an estimate is enough to choose a client by.
         let taken = |record: &Record| record.memory_len.load(Ordering::Relaxed);
         let mut records = self.all();
         records.retain(|record| record.has_stalled_for().is_some_and(|time| time >= patience));
@@ -65,7 +67,7 @@ impl Clients {
         Some(largest)
     }
 
-    /// What was counted since the server was started.
+    /// Counts of all clients since the server was started.
     pub(crate) fn totals(&self) -> Totals {
         let list = self.list();
         let mut totals = list.gone.clone();
@@ -81,7 +83,7 @@ impl Clients {
     }
 }
 
-/// What others may see of a client.
+/// A client as other threads see it.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) id: u64,
@@ -89,45 +91,44 @@ pub(crate) struct Record {
     pub(crate) local: SocketAddr,
     pub(crate) connected: Instant,
     pub(crate) counters: Counters,
-    /// Milliseconds after `connected` at which it last sent something.
+    /// When it last sent something, in milliseconds after `connected`.
     pub(crate) last_active_ms: AtomicU64,
     pub(crate) protocol: AtomicU8,
-    /// Number of its socket in this process; negative where it has none.
+    /// File descriptor of its socket; negative if it has none.
     pub(crate) descriptor: AtomicI32,
     /// Whether it is between `MULTI` and `EXEC`.
     pub(crate) is_in_transaction: AtomicBool,
     pub(crate) buffers: Buffers,
-    /// Whether the client is to be closed, because it takes memory that others need; and told when
-    /// that begins.
+    /// Whether the client is to be closed, because it takes memory that others need.
     is_closing: AtomicBool,
+    /// Notified when `is_closing` is set.
     told_to_close: Notify,
-    /// Number of the command that it called last, or [`NO_COMMAND`].
+    /// Number of its last command, or [`NO_COMMAND`].
     last_command: AtomicU8,
-    /// Bytes that it takes of the clients' memory.
+    /// Bytes of the clients' memory that it takes.
     memory_len: AtomicU64,
-    /// Milliseconds after `connected`, and 1, since when it takes some without getting on; 0 where
-    /// it takes none.
+    /// Since when it has stalled: milliseconds after `connected`, plus 1. 0 if it takes no memory.
     memory_since_ms: AtomicU64,
     labels: Mutex<Labels>,
 }
 
-/// Bytes in the buffers of a client.
+/// Lengths of a client's buffers, in bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {
-    /// Of requests that were not run yet.
+    /// Requests that have not run yet.
     pub(crate) query_len: AtomicU64,
-    /// Of room for more of them.
+    /// Free room for requests.
     pub(crate) query_free: AtomicU64,
-    /// Of room for answers.
+    /// Room for answers, free or not.
     pub(crate) reply_capacity: AtomicU64,
-    /// Of answers that wait to be sent.
+    /// Answers that have not been sent yet.
     pub(crate) reply_len: AtomicU64,
 }
 
-/// Marks a client that has called no command yet.
+/// In place of the last command's number: the client has called no command yet.
 const NO_COMMAND: u8 = u8::MAX;
 
-/// How a client named itself.
+/// The names that a client gave itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Labels {
     pub(crate) name: String,
@@ -162,18 +163,18 @@ impl Record {
         self.connected.elapsed().as_millis() as u64
     }
 
-    /// Notes the number of the command that the client calls.
+    /// Sets the number of the client's last command.
     pub(crate) fn set_last_command(&self, number: u8) {
-        // Relaxed, here and below: what people see of a client may be a moment old.
+        // Relaxed, here and below: what `CLIENT LIST` shows may be a moment old.
         self.last_command.store(number, Ordering::Relaxed);
     }
 
-    /// Number of the command that the client called last; `None` before its first one.
+    /// Number of the client's last command; `None` before its first one.
     pub(crate) fn last_command(&self) -> Option<u8> {
         Some(self.last_command.load(Ordering::Relaxed)).filter(|number| *number != NO_COMMAND)
     }
 
-    /// Says how much of the clients' memory the client takes now.
+    /// Sets how many bytes of the clients' memory the client takes.
     pub(crate) fn set_memory(&self, bytes: u64) {
         if self.memory_len.load(Ordering::Relaxed) == bytes {
             return;
@@ -186,9 +187,9 @@ impl Record {
         }
     }
 
-    /// Says that the client got on: a request of it was run, or its answers were sent. It need not
-    /// be closed any more.
-    pub(crate) fn get_on(&self) {
+    /// Ends a stall: a request of the client was run, or its answers were sent. It is not closed
+    /// any more.
+    pub(crate) fn note_progress(&self) {
         if self.is_closing.load(Ordering::Relaxed) {
             self.is_closing.store(false, Ordering::Relaxed);
         }
@@ -198,23 +199,23 @@ impl Record {
     }
 
     fn close(&self) {
-        // Relaxed: whoever is told learns it from the notice, which orders this before it.
+        // Relaxed: the notification orders this store before the load in `closing`.
         self.is_closing.store(true, Ordering::Relaxed);
         self.told_to_close.notify_one();
     }
 
-    /// Returns when the client is to be closed for the memory that it takes.
+    /// Waits until the client is to be closed for the memory that it takes.
     pub(crate) async fn closing(&self) {
         loop {
             self.told_to_close.notified().await;
-            // One that got on since it was told stays.
+            // The client may have made progress since it was told to close; then it stays.
             if self.is_closing.load(Ordering::Relaxed) {
                 return;
             }
         }
     }
 
-    /// For how long it has taken memory without getting on.
+    /// For how long the client has stalled; `None` if it takes no memory.
     fn has_stalled_for(&self) -> Option<Duration> {
         let since_ms = self.memory_since_ms.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Duration::from_millis(self.age_ms().saturating_sub(since_ms)))
@@ -225,7 +226,7 @@ impl Record {
     }
 }
 
-/// Counts of one client: written by its connection alone, so no two cores fight for them.
+/// Counts of one client. Only its connection writes them, so their cache line has one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     commands: AtomicU64,
@@ -249,9 +250,9 @@ pub(crate) struct Totals {
 }
 
 impl Counters {
-    /// Adds what a connection did since it last reported, and sets that to nothing.
+    /// Adds `done`, which the connection has counted since its last report, and sets it to 0.
     pub(crate) fn report(&self, done: &mut Totals) {
-        // Relaxed: there is one writer, which needs no read-modify-write; readers want estimates.
+        // Relaxed: the only writer needs no read-modify-write, and readers want estimates.
         let add = |counter: &AtomicU64, done: u64| {
             if done > 0 {
                 counter.store(counter.load(Ordering::Relaxed) + done, Ordering::Relaxed);
@@ -267,8 +268,8 @@ impl Counters {
     }
 
     fn add_to(&self, totals: &mut Totals) {
-        // Relaxed: estimates while the client is at work, exact once it has gone: the lock of the
-        // list orders its last report before this.
+        // Relaxed: estimates as long as the client is connected. After it has disconnected they are
+        // exact, because the lock of the list orders its last report before these loads.
         totals.commands += self.commands.load(Ordering::Relaxed);
         totals.errors += self.errors.load(Ordering::Relaxed);
         totals.hits += self.hits.load(Ordering::Relaxed);
@@ -279,7 +280,7 @@ impl Counters {
 }
 
 impl Totals {
-    /// What was counted since `earlier`.
+    /// The difference to `earlier`.
     pub(crate) fn since(&self, earlier: &Totals) -> Totals {
         Totals {
             connections: self.connections.saturating_sub(earlier.connections),
@@ -300,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the client learns now that it is to be closed.
+    /// Whether the client is told now to close.
     fn learns(record: &Record) -> bool {
         pin!(record.closing()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -317,7 +318,7 @@ mod tests {
         let close = || clients.close_largest(Duration::ZERO).map(|record| record.id);
         assert_eq!(clients.close_largest(Duration::from_secs(60)).map(|record| record.id), None);
         assert_eq!([close(), close(), close()], [Some(large.id), Some(small.id), None]);
-        large.get_on();
+        large.note_progress();
         assert_eq!([&small, &large, &idle].map(|record| learns(record)), [true, false, false]);
         assert_eq!(close(), Some(large.id), "it stalls again");
         assert!(learns(&large));

@@ -1,48 +1,54 @@
-//! Who guesses passwords: each wrong one from an address is answered later than the one before. A
-//! right one that comes while an answer waits is answered together with it. So one connection
-//! brings one guess in a second at most. Nobody waits for longer, so a client that knows the
-//! password gets in beside others of its address that keep asking with a wrong one.
+//! Delays against guessing passwords.
+//!
+//! Each wrong password from an address is answered later than the one before, up to [`DELAY_MAX`].
+//! A right password that arrives while such an answer waits is answered together with it, so the
+//! delay does not tell right from wrong, and a connection can try about one password in a second.
+//! The delay is bounded, so a client that knows the password gets in although other clients of its
+//! address keep sending wrong ones.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the answer to the first wrong password waits; each further one from the same address twice as long.
+/// Delay of the answer to the first wrong password from an address. It doubles with each further
+/// one.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
-/// How long an answer waits at most, also for those that were asked at the same time: those wait
-/// for equally long. Less than what clients commonly wait for an answer.
+/// Longest delay, also of answers to passwords that were sent at the same time. Shorter than the
+/// timeouts that clients commonly have.
 const DELAY_MAX: Duration = Duration::from_secs(1);
-/// After so long without a wrong password an address begins anew.
+/// Time without a wrong password after which an address is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
-/// Addresses that are remembered at a time; beyond, strangers wait as long as the worst.
+/// Addresses that are remembered at a time. When there are more, an address that is not remembered
+/// gets the longest delay.
 const ADDRESSES_MAX: usize = 4096;
 
-/// Bits of an IPv6 address that one customer has to himself.
+/// Length in bits of the IPv6 prefix that one customer commonly has: a whole network counts as one
+/// address.
 const OWN_BITS: u32 = 64;
 
-/// Wrong passwords, by the address that they came from, or the network of IPv6 addresses.
+/// Wrong passwords by address, or by network for IPv6.
 #[derive(Debug, Default)]
 pub(crate) struct Guard(Mutex<HashMap<IpAddr, Guesses>>);
 
 #[derive(Debug)]
 struct Guesses {
     count: u32,
-    /// When the last answer is given; the next one waits from then on.
+    /// When the last answer is due. The delay of the next one begins then.
     answered: Instant,
 }
 
-/// What becomes of a wrong password.
+/// What a wrong password leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Penalty {
-    /// How long its answer waits.
+    /// Delay of its answer.
     pub(crate) delay: Duration,
-    /// Wrong passwords from that address lately, this one included.
+    /// Wrong passwords from its address so far, this one included.
     pub(crate) count: u32,
 }
 
 impl Guard {
-    /// Notes a wrong password.
+    /// Counts a wrong password.
     pub(crate) fn wrong(&self, address: IpAddr, now: Instant) -> Penalty {
         let (address, mut addresses) = (network_of(address), self.addresses(now));
         if addresses.len() >= ADDRESSES_MAX && !addresses.contains_key(&address) {
@@ -54,13 +60,13 @@ impl Guard {
         }
         let delay = DELAY_FIRST.saturating_mul(1 << guesses.count.min(16)).min(DELAY_MAX);
         guesses.count = guesses.count.saturating_add(1);
-        // One after the other, as far as the longest wait allows.
+        // Answers are due one after the other, but none later than the longest delay.
         guesses.answered = (guesses.answered.max(now) + delay).min(now + DELAY_MAX);
         Penalty { delay: guesses.answered - now, count: guesses.count }
     }
 
-    /// How long the answer to the right password waits. An address without wrong ones in front is
-    /// forgotten: it knows the password.
+    /// Delay of the answer to the right password; `None` if there is none. An address with no
+    /// answer outstanding is forgotten, because it knows the password.
     pub(crate) fn right(&self, address: IpAddr, now: Instant) -> Option<Duration> {
         let (address, mut addresses) = (network_of(address), self.addresses(now));
         let Some(guesses) = addresses.get(&address) else {
@@ -73,8 +79,8 @@ impl Guard {
         None
     }
 
-    /// All that are remembered. When they are too many, those without a wrong password for long are
-    /// forgotten.
+    /// The addresses that are remembered. When there are too many, those whose time is over are
+    /// forgotten first.
     fn addresses(&self, now: Instant) -> MutexGuard<'_, HashMap<IpAddr, Guesses>> {
         let mut addresses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if addresses.len() >= ADDRESSES_MAX {
@@ -104,14 +110,14 @@ mod tests {
         let delays = |count: u32| -> Vec<_> {
             (0..count).map(|_| guard.wrong(address, now).delay.as_millis()).collect()
         };
-        // Asked at the same time, they are answered one after the other.
+        // Passwords sent at the same time are answered one after the other.
         assert_eq!(delays(4), [100, 300, 700, 1000]);
         assert_eq!(delays(3), [1000, 1000, 1000]);
         let other = guard.wrong(IpAddr::from([127, 0, 0, 2]), now);
         assert_eq!(other, Penalty { delay: DELAY_FIRST, count: 1 });
         let later = now + DELAY_MAX + MEMORY + DELAY_FIRST;
         assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
-        // Whoever has paid for the wrong ones, and knows the right one, begins anew.
+        // The right password after all delays ends the address's record.
         assert_eq!(guard.right(address, later + DELAY_FIRST), None);
         assert_eq!(guard.wrong(address, later), Penalty { delay: DELAY_FIRST, count: 1 });
     }
@@ -123,7 +129,7 @@ mod tests {
         assert_eq!(guard.right(address, now), None);
         guard.wrong(address, now);
         assert_eq!(guard.right(address, now), Some(DELAY_FIRST));
-        // That it was right makes the next guess no cheaper.
+        // A right password during a delay does not shorten the next delay.
         assert_eq!(guard.wrong(address, now).delay, 3 * DELAY_FIRST);
         (0..9).for_each(|_| _ = guard.wrong(address, now));
         assert_eq!(guard.right(address, now), Some(DELAY_MAX));

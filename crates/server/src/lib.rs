@@ -1,11 +1,12 @@
-//! Redis clients served from Remanent maps: strings from a hash map, sorted sets from an ordered one.
+//! Serves Redis clients from Remanent maps.
 //!
-//! The codec ([`resp`]), the commands and the connection ([`Session`]) contain no networking: they
-//! turn bytes into answers. [`Server`] carries those bytes over TCP. What is stored goes through
-//! the trait [`Store`], which persistent maps implement, and [`Volatile`] for tests.
+//! Strings lie in a hash map, the members of sorted sets in an ordered map. The codec ([`resp`]),
+//! the commands and a connection ([`Session`]) turn bytes into answers, and contain no networking.
+//! [`Server`] carries the bytes over TCP. What is stored goes through the trait [`Store`]:
+//! persistent maps implement it, and [`Volatile`] for tests.
 //!
-//! Every answer to a write is given after the write is durable in the pool's class. With a [`BatchStore`]
-//! it is given at once, and the write is safe within a bound; `WAITAOF` waits for that.
+//! A write is answered when it is durable in the pool's class. With a [`BatchStore`] it is answered
+//! at once, and becomes safe within a bound; `WAITAOF` waits for that.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -23,7 +24,7 @@ pub mod store;
 mod syncs;
 mod version;
 
-pub use check::check_sorted_sets;
+pub use check::check_collections;
 pub use keyspace::Keyspace;
 pub use net::{BindError, Server};
 pub use resp::Protocol;

@@ -1,13 +1,14 @@
-//! The memory that clients take together: requests that arrive, answers that wait, and what commands copy meanwhile.
+//! The memory that clients take together: requests that arrive, answers that wait to be read, and
+//! copies that commands make.
 //!
-//! One bound holds for all of it. Whoever holds memory has a [`Share`], and asks before it grows. A refusal is an answer
-//! to the client, never the end of the process; the session closes whoever holds most and does not read (see
-//! [`Clients::close_largest`](crate::clients::Clients::close_largest)).
+//! One bound holds for all of it. Each buffer has a [`Share`], and asks it before it grows. When a
+//! share is refused, the client gets an error, and the session closes the client that takes most
+//! and stalls (see [`Clients::close_largest`](crate::clients::Clients::close_largest)).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How much clients take, and may take.
+/// How many bytes clients take, and their bound.
 #[derive(Debug)]
 pub(crate) struct Memory {
     taken: AtomicU64,
@@ -21,7 +22,7 @@ impl Memory {
 
     /// Bytes that clients take now.
     pub(crate) fn taken(&self) -> u64 {
-        // Relaxed: for people.
+        // Relaxed: only shown to users.
         self.taken.load(Ordering::Relaxed)
     }
 
@@ -30,10 +31,10 @@ impl Memory {
         self.max
     }
 
-    /// Takes `bytes` more, unless that is more than there may be.
+    /// Takes `bytes` more, or returns false if that would exceed the bound.
     fn take(&self, bytes: u64) -> bool {
         let sum = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.max);
-        // Relaxed: a count, which publishes nothing.
+        // Relaxed: the count publishes nothing else.
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
     }
 
@@ -43,22 +44,24 @@ impl Memory {
     }
 }
 
-/// What one buffer, or one command, takes of the clients' memory; given back when it is dropped.
+/// The clients' memory that one buffer or one command takes. Dropping it gives the memory back.
 #[derive(Debug)]
 pub(crate) struct Share {
     memory: Arc<Memory>,
     len: u64,
-    /// Bytes that are not counted, so that who needs little is served however much others take.
+    /// First bytes that do not count, so that small requests are served whatever other clients
+    /// take.
     uncounted: u64,
 }
 
 impl Share {
-    /// Takes nothing yet; the first `uncounted` bytes will not count.
+    /// A share of no bytes, whose first `uncounted` bytes will not count.
     pub(crate) fn new(memory: &Arc<Memory>, uncounted: usize) -> Self {
         Share { memory: Arc::clone(memory), len: 0, uncounted: uncounted as u64 }
     }
 
-    /// Makes it `len` bytes; false, and nothing is changed, when that is more than there may be.
+    /// Makes the share `len` bytes long, or returns false and leaves it if that would exceed the
+    /// bound.
     pub(crate) fn resize(&mut self, len: usize) -> bool {
         let len = len as u64;
         let (before, after) = (self.counted(), len.saturating_sub(self.uncounted));
@@ -72,12 +75,13 @@ impl Share {
         true
     }
 
-    /// Makes it `bytes` larger; false, and nothing is changed, when that is more than there may be.
+    /// Makes the share `bytes` longer, or returns false and leaves it if that would exceed the
+    /// bound.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         self.resize((self.len as usize).saturating_add(bytes))
     }
 
-    /// Bytes that count.
+    /// Bytes that count towards the bound.
     pub(crate) fn counted(&self) -> u64 {
         self.len.saturating_sub(self.uncounted)
     }

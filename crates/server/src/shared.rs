@@ -1,4 +1,4 @@
-//! What all connections of a server share: the store, the configuration, the list of clients.
+//! What all connections of a server share: the keys, the configuration, the list of clients.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,37 +13,41 @@ use crate::statistics::Statistics;
 use crate::syncs::{Syncs, Ticket};
 use crate::{Keyspace, Store, store};
 
-/// How a server is to behave; none of it can be changed while it runs.
+/// Settings of a server. None of them can be changed while it runs.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on. Port 0 takes a free port.
     pub listen: SocketAddr,
-    /// What `AUTH` asks for. Without one, every client is trusted.
+    /// Password for `AUTH`. Without one, every client is trusted.
     pub password: Option<String>,
     /// Whether to serve other machines without a password.
     pub unprotected: bool,
-    /// Connections at a time; further ones are told so and closed.
+    /// Connections at a time. Further ones get an error and are closed.
     pub clients_max: usize,
-    /// Threads that serve connections; 0 takes one a core but one, which is left to the system's
-    /// network work and to clients on this machine.
+    /// Threads that serve connections. 0 takes one less than there are cores: the remaining core is
+    /// for the system's network work, and for clients on this machine.
     pub threads: usize,
-    /// What a client may send.
+    /// Limits on what a client may send.
     pub limits: Limits,
-    /// Bytes of answers that may wait for a client to read them; a command that needs more is answered by an error.
+    /// Bytes of answers that may wait for one client to read them. A command whose answer needs
+    /// more gets an error.
     pub output_len_max: usize,
-    /// Bytes that requests which arrive, answers that wait to be read, and copies that commands make may take of all
-    /// clients together. What each connection needs for short requests, 136 KiB at most, is not counted.
+    /// Bytes that all clients may take together: for requests that arrive, answers that wait to be
+    /// read, and copies that commands make. Up to 136 KiB a connection, which short requests need,
+    /// are not counted.
     ///
-    /// What would need more is answered by an error that begins with `OOM`. The client that takes most of those that
-    /// have not got on for ten seconds is then closed: it does not read, or does not send the rest of a request.
+    /// A command that would exceed the bound gets an error that begins with `OOM`. Of the clients
+    /// that have stalled for ten seconds, the one that takes most memory is then closed: it does
+    /// not read, or does not send the rest of a request.
     pub clients_memory_max: u64,
 }
 
-/// How long a client may take memory that others need.
+/// How long a client may stall while others need its memory.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
-/// How often clients are looked through for one to be closed, and the log says so, at most.
+/// Shortest time between two searches for a client to close, each of which writes a line to the
+/// log.
 const MEMORY_REFUSAL_INTERVAL: Duration = Duration::from_millis(200);
-/// Bytes of a command's copies that are not counted.
+/// Bytes of a command's copies that do not count as clients' memory.
 const COPIES_UNCOUNTED: usize = 64 << 10;
 
 impl Default for Config {
@@ -73,18 +77,18 @@ pub struct Shared<S> {
     pub(crate) statistics: Statistics,
     /// Clients that were closed because they took memory that others needed.
     pub(crate) evicted: AtomicU64,
-    /// When somebody was last refused memory.
+    /// When a client to close was last searched for.
     refused: Mutex<Option<Instant>>,
-    /// Totals at the last `CONFIG RESETSTAT`.
+    /// Totals at the last `CONFIG RESETSTAT`, from which `INFO` counts.
     baseline: Mutex<Totals>,
     pub(crate) rejected: AtomicU64,
     pub(crate) started: Instant,
-    /// Names this run of the server, as Redis's `run_id` does.
+    /// Identifies this run of the server, as Redis's `run_id` does.
     pub(crate) run_id: String,
 }
 
 impl<S> Shared<S> {
-    /// What the connections of one server share, before there are any.
+    /// The state of a server that has no connections yet.
     pub fn new(keys: Keyspace<S>, config: Config) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let run_id = format!("{:032x}{:08x}", since_epoch.as_nanos(), std::process::id());
@@ -111,27 +115,28 @@ impl<S> Shared<S> {
         &self.keys
     }
 
-    /// What was counted since the last `CONFIG RESETSTAT`.
+    /// Counts since the last `CONFIG RESETSTAT`.
     pub(crate) fn totals(&self) -> Totals {
         let baseline = self.baseline.lock().unwrap_or_else(PoisonError::into_inner);
         self.clients.totals().since(&baseline)
     }
 
-    /// Counts from 0 again.
+    /// Begins to count from 0: `CONFIG RESETSTAT`.
     pub(crate) fn reset_totals(&self) {
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = self.clients.totals();
         self.statistics.reset();
-        // Relaxed: counts for people.
+        // Relaxed: only shown to users.
         self.rejected.store(0, Ordering::Relaxed);
         self.evicted.store(0, Ordering::Relaxed);
     }
 
-    /// Memory for what a command copies.
+    /// The share of a command's copies in the clients' memory.
     pub(crate) fn copies(&self) -> Share {
         Share::new(&self.memory, COPIES_UNCOUNTED)
     }
 
-    /// Says that a client was refused memory, and closes the one that keeps it from others.
+    /// Closes the client that keeps memory from others, after `client` was refused some, and says
+    /// so in the log.
     pub(crate) fn memory_refused(&self, client: SocketAddr) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.is_some_and(|time| time.elapsed() < MEMORY_REFUSAL_INTERVAL) {
@@ -141,11 +146,12 @@ impl<S> Shared<S> {
         let (taken, max) = (self.memory.taken(), self.memory.max());
         match self.clients.close_largest(MEMORY_PATIENCE) {
             Some(largest) => {
-                // Relaxed: a count for people.
+                // Relaxed: only shown to users.
                 self.evicted.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
                     closed = %largest.address, %client, taken, max,
-                    "clients take all the memory that they may; the one that takes most, and has not got on for long, is closed"
+                    "clients take all the memory that they may; the one that takes most, and has \
+                     stalled, is closed"
                 );
             }
             None => tracing::info!(
@@ -155,14 +161,14 @@ impl<S> Shared<S> {
         }
     }
 
-    /// Seconds since the server was started.
+    /// Time since the server was started, in seconds.
     pub(crate) fn uptime_s(&self) -> u64 {
         self.started.elapsed().as_secs()
     }
 }
 
 impl<S: Store> Shared<S> {
-    /// Waits until what was written before `ticket` was taken is safe.
+    /// Waits until everything that was written before `ticket` was taken is safe.
     pub(crate) fn sync(&self, ticket: Ticket) -> Result<(), store::StoreError> {
         self.syncs.wait(ticket, || self.keys.store().sync())
     }

@@ -1,17 +1,17 @@
-//! What was counted of each command, and of each kind of error.
+//! Counts of calls of each command, and of errors of each kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Kinds of errors that are counted apart; there are fewer.
+/// Kinds of errors that are counted separately. The server has fewer.
 const ERROR_CODES_MAX: usize = 128;
 
 /// Counts of all clients.
 #[derive(Debug)]
 pub(crate) struct Statistics {
-    /// By the number of the command.
+    /// Indexed by the number of the command.
     commands: Box<[Counters]>,
     errors: Mutex<BTreeMap<String, u64>>,
 }
@@ -24,12 +24,12 @@ struct Counters {
     failed: AtomicU64,
 }
 
-/// What was counted of one command.
+/// Counts of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommandCount {
     /// Calls that ran.
     pub(crate) calls: u64,
-    /// How long they took.
+    /// Time that they took together.
     pub(crate) duration_ns: u64,
     /// Calls that were refused before they ran.
     pub(crate) rejected: u64,
@@ -47,10 +47,10 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// What was counted of a command.
+    /// The counts of a command.
     pub(crate) fn of(&self, command: u8) -> CommandCount {
         let counters = &self.commands[usize::from(command)];
-        // Relaxed, here and below: counts for people.
+        // Relaxed, here and below: only shown to users.
         CommandCount {
             calls: counters.calls.load(Ordering::Relaxed),
             duration_ns: counters.duration_ns.load(Ordering::Relaxed),
@@ -81,12 +81,12 @@ impl Statistics {
         }
     }
 
-    /// Codes of errors, and how many there were of each.
+    /// How many errors there were of each code.
     pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Counts from 0 again.
+    /// Sets all counts to 0.
     pub(crate) fn reset(&self) {
         for counters in &self.commands {
             for counter in
@@ -99,10 +99,11 @@ impl Statistics {
     }
 }
 
-/// What one connection has counted and not reported yet: of one command, since most requests are like the one before.
+/// Counts of one connection that are not among those of all clients yet. They are of one command at
+/// a time, because most requests call the same command as the one before.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    /// Its number.
+pub(crate) struct Unreported {
+    /// The number of that command.
     command: Option<u8>,
     count: CommandCount,
 }
@@ -115,8 +116,9 @@ pub(crate) enum Ended {
     Failed,
 }
 
-impl Tally {
-    /// Counts a call, and reports what was counted of other commands.
+impl Unreported {
+    /// Counts a call. When it calls another command than the calls before, these are reported
+    /// first.
     pub(crate) fn add(
         &mut self,
         command: u8,
@@ -137,7 +139,7 @@ impl Tally {
         self.count.failed += u64::from(ended == Ended::Failed);
     }
 
-    /// Adds what was counted to the counts of all clients.
+    /// Adds the counts to those of all clients.
     pub(crate) fn report(&mut self, statistics: &Statistics) {
         if let Some(command) = self.command.take() {
             statistics.add(command, std::mem::take(&mut self.count));

@@ -1,23 +1,25 @@
-//! Which waits one sync of the store answers.
+//! Sharing syncs of the store: one sync serves all clients that waited when it began.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers the syncs of a store, so that one serves everybody who waited when it began.
+/// Numbers the syncs of a store.
 ///
-/// Syncs run on few threads. Without this, each of many clients that wait for what they wrote would have a
-/// sync of its own, one after the other.
+/// Syncs run on few threads. If each client that waits for its writes ran a sync of its own, these
+/// would run one after the other. With the numbers, a client whose writes were covered by a sync of
+/// another client returns at once.
 #[derive(Debug, Default)]
 pub(crate) struct Syncs(Mutex<Numbers>);
 
 #[derive(Debug, Default)]
 struct Numbers {
-    /// The sync that began last.
+    /// Number of the sync that began last.
     begun: u64,
-    /// The last one that succeeded: what was written before it began is safe.
+    /// Number of the last sync that succeeded. Everything that was written before it began is safe.
     done: u64,
 }
 
-/// A place in the order of syncs: every later one makes safe what was written before it was taken.
+/// A moment in the order of syncs. A sync that begins later makes safe everything that was written
+/// before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ticket(u64);
 
@@ -26,8 +28,8 @@ impl Syncs {
         Ticket(self.numbers().begun)
     }
 
-    /// Returns when a sync that began after `ticket` was taken has succeeded: at once when there was one,
-    /// else after running `sync`.
+    /// Returns when a sync that began after `ticket` was taken has succeeded. If there was none
+    /// yet, runs `sync`.
     pub(crate) fn wait<E>(
         &self,
         ticket: Ticket,

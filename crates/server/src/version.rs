@@ -1,9 +1,9 @@
-//! The versions that the server reports: that of Redis which it follows, and its own.
+//! The versions that the server reports: the version of Redis that it follows, and its own.
 
-/// The Redis version whose commands, answers and error texts are those of this server.
+/// The version of Redis that the server follows in its commands, answers and error texts.
 ///
-/// Clients choose by it what they may send; it is not this server's own version.
+/// Clients decide by it what they may send. It is not the server's own version.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
 
-/// This server's own version.
+/// The server's own version.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

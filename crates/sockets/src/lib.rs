@@ -1,7 +1,8 @@
-//! Listening sockets of Remanent's servers, whatever is said on them.
+//! Listening sockets of Remanent's servers, whatever protocol they speak.
 //!
-//! [`listen_tcp`] and [`UnixListener`] bind without waiting for what a former server has left; [`Spare`] answers connections
-//! that the process has no descriptor for.
+//! [`listen_tcp`] and [`UnixListener`] bind to an address even if an earlier server has left
+//! connections or a socket file there. [`Spare`] answers connections for which the process has no
+//! file descriptor left.
 #![forbid(unsafe_code)]
 
 mod spare;
@@ -14,5 +15,5 @@ pub use spare::Spare;
 pub use tcp::{listen_tcp, prepare_tcp};
 pub use unix::{SocketFile, UnixListener};
 
-/// How long a server waits before it accepts again, after the system refused a connection for want of something.
+/// Pause before a server accepts again, after accepting failed because the system lacked something.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What becomes of connections when the process has no descriptors left.
+//! Refusing connections when the process has no file descriptors left.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -6,11 +6,14 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{SocketFlags, accept_with};
 
-/// How often the log says that connections are refused, at most.
+/// Shortest time between two log lines about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A descriptor that is kept back, so that a connection can be accepted, told why, and closed when there are no others.
-/// Without it, those who connect would wait for nothing, and the listener would wake its thread again and again.
+/// A file descriptor in reserve: with it, a connection can be accepted, told why it is refused, and
+/// closed, although the process has no other descriptor left.
+///
+/// Without it, such clients would wait in vain, and the listener would wake its thread again and
+/// again.
 #[derive(Debug)]
 pub struct Spare {
     file: Option<File>,
@@ -24,14 +27,17 @@ impl Default for Spare {
 }
 
 impl Spare {
-    /// Opens the descriptor that is kept back.
+    /// Opens the descriptor.
     #[must_use]
     pub fn new() -> Self {
         Spare { file: open(), log: Seldom::default() }
     }
 
-    /// Does what can be done about a listener that could not accept; false when that is nothing, and whoever accepts is
-    /// to wait a while. The client gets `text`, which is best effort.
+    /// Refuses a connection that `listener` could not accept because of `error`, and sends `text`
+    /// to it as far as the socket takes it. Logs refusals now and then.
+    ///
+    /// Returns false if nothing could be done. The caller then waits for
+    /// [`ACCEPT_PAUSE`](crate::ACCEPT_PAUSE) before it accepts again.
     pub fn refuse(&mut self, listener: impl AsFd, error: &std::io::Error, text: &[u8]) -> bool {
         if let Some(count) = self.count_refusal() {
             tracing::warn!(%error, refused = count, "cannot accept connections; see `ulimit -n`");
@@ -52,7 +58,8 @@ impl Spare {
         is_refused
     }
 
-    /// Counts a connection that is refused; how many there were since that was last told, when it is time to tell again.
+    /// Counts a refused connection. Once a minute at most, returns how many there were since the
+    /// last time it did.
     pub fn count_refusal(&mut self) -> Option<u64> {
         self.log.count()
     }
@@ -62,7 +69,7 @@ fn open() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Counts what happens often, and lets it be told seldom.
+/// A counter of frequent events that are logged rarely.
 #[derive(Debug, Default)]
 struct Seldom {
     told: Option<Instant>,
@@ -70,7 +77,7 @@ struct Seldom {
 }
 
 impl Seldom {
-    /// Counts one more; how many there were since they were last told, when it is time to tell again.
+    /// Counts an event. If the last log line is old enough, returns how many there were since.
     fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.told.is_some_and(|told| told.elapsed() < LOG_INTERVAL) {

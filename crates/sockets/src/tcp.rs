@@ -1,4 +1,4 @@
-//! TCP sockets with the options that servers want.
+//! TCP sockets, with the options of a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// After so much silence a peer is asked whether it is still there.
+/// Silence after which the system probes whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// Listens on an address; the system keeps `backlog` connections until they are accepted.
+/// Listens on an address. The system queues up to `backlog` connections until they are accepted.
 ///
-/// The socket does not block.
+/// The socket is non-blocking.
 ///
 /// # Errors
 ///
-/// What the system says of the address.
+/// When the system refuses the address.
 pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for connections of the previous run to be forgotten.
+    // So that a restart need not wait until the system has forgotten the connections of the
+    // previous run.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(backlog)?;
@@ -27,11 +28,12 @@ pub fn listen_tcp(address: SocketAddr, backlog: i32) -> io::Result<std::net::Tcp
     Ok(socket.into())
 }
 
-/// Gives an accepted connection its options: replies leave at once, and a peer that is gone is noticed.
+/// Sets the options of an accepted connection: replies are sent without delay, and a peer that is
+/// gone is noticed.
 ///
 /// # Errors
 ///
-/// What the system says of the socket.
+/// When the system refuses an option.
 pub fn prepare_tcp(socket: &impl AsFd) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;

@@ -1,33 +1,33 @@
-//! Unix sockets, whose files outlive a server that is killed.
+//! Unix sockets. Their files outlive a server that is killed, and are replaced by the next one.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// A listening socket that has a file.
+/// A listening socket and its file.
 #[derive(Debug)]
 pub struct UnixListener {
     listener: std::os::unix::net::UnixListener,
     file: SocketFile,
 }
 
-/// The file of a listening socket, which goes away with it.
+/// The file of a listening socket. Dropping this removes the file.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// What tells it from the file of a server that has taken its place.
+    /// Device and inode, which tell the file from one that another server has put in its place.
     identity: (u64, u64),
 }
 
 impl UnixListener {
-    /// Listens on a path; a socket there that nobody listens on any more is replaced.
+    /// Listens on a path. A socket file there on which nobody listens is replaced.
     ///
-    /// The socket does not block.
+    /// The socket is non-blocking.
     ///
     /// # Errors
     ///
-    /// What the system says of the path, and that another server listens on it.
+    /// When the system refuses the path, or another server listens on it.
     pub fn bind(path: &Path) -> io::Result<Self> {
         let listener = match std::os::unix::net::UnixListener::bind(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse && is_abandoned(path) => {
@@ -41,7 +41,7 @@ impl UnixListener {
         Ok(UnixListener { listener, file: SocketFile { path: path.to_owned(), identity } })
     }
 
-    /// The socket, and its file, which is removed when that is dropped.
+    /// The socket and its file. The file is removed when the second part is dropped.
     #[must_use]
     pub fn into_parts(self) -> (std::os::unix::net::UnixListener, SocketFile) {
         (self.listener, self.file)
@@ -64,7 +64,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if Self::identity(&self.path).is_ok_and(|identity| identity == self.identity) {
-            // Best effort: the next server replaces a file that is left.
+            // Best effort: the next server replaces a file that stays.
             let _ = fs::remove_file(&self.path);
         }
     }

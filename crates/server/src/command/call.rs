@@ -1,4 +1,4 @@
-//! One call of a command: decides whether the command may run, runs it, and answers.
+//! Executing a request: decides whether the command may run, runs it, and answers.
 
 use super::failure::{Failure, Outcome};
 use super::row::{Command, InTransaction};
@@ -9,7 +9,7 @@ use crate::session::{Client, Progress};
 use crate::statistics::Ended;
 use crate::store::Store;
 
-/// One call of a command. Each group of commands adds the methods that execute its own.
+/// One call of a command. Each group of commands adds the methods that execute its commands.
 pub(crate) struct Call<'a, S> {
     pub(crate) shared: &'a Shared<S>,
     pub(crate) client: &'a mut Client,
@@ -24,10 +24,10 @@ pub(super) type Handler<S> = fn(&mut Call<'_, S>) -> Outcome;
 const IN_TRANSACTION: &str = "ERR refused: MULTI was sent, and there are no transactions; EXEC or \
     DISCARD ends this";
 
-/// Bytes of a client's own words that an error repeats, at most.
+/// Most bytes of a client's request that an error repeats.
 const QUOTED_LEN_MAX: usize = 128;
 
-/// A request that is not run.
+/// Why a request is not run.
 struct Refused {
     /// The command, if it is known.
     command: Option<&'static Command>,
@@ -35,9 +35,9 @@ struct Refused {
 }
 
 impl<S: Store> Call<'_, S> {
-    /// Runs `command`, the one that the request's first word names, and answers.
+    /// Runs `command`, which is the one that the request names, and answers.
     ///
-    /// Returns which command or subcommand it was, and how it ended.
+    /// Returns the command or subcommand that the call was of, and how it ended.
     pub(crate) fn execute(
         &mut self,
         command: Option<&'static Command>,
@@ -66,7 +66,8 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    /// Answers an error in place of what was answered since the output was `start` bytes long.
+    /// Answers an error, in place of everything that was answered since the output was `start`
+    /// bytes long.
     fn fail(&mut self, start: usize, failure: &Failure) {
         self.client.counts.errors += 1;
         if matches!(failure, Failure::Answer(OutputFailure::NoMemory) | Failure::NoMemory) {
@@ -78,7 +79,7 @@ impl<S: Store> Call<'_, S> {
         self.reply.error(&line);
     }
 
-    /// The command that is to run, which may be a subcommand of the one named.
+    /// The command that may run: `command`, or its subcommand.
     fn admitted(&mut self, command: Option<&'static Command>) -> Result<&'static Command, Refused> {
         let Some(mut command) = command else {
             let failure = self.unknown_command();
@@ -115,11 +116,12 @@ impl<S: Store> Call<'_, S> {
         ))
     }
 
-    /// The error for an unknown name, with the beginning of the arguments, as Redis words it.
+    /// The error for an unknown name. It repeats the first arguments, as in Redis.
     fn unknown_command(&mut self) -> Failure {
         let name = self.request.get(0);
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
-            // A browser was tricked into sending an HTTP request here: nothing of it is to be run.
+            // A web page can make a browser send an HTTP request here. Its lines must not be run as
+            // commands.
             tracing::warn!(client = %self.client.record.address, "an HTTP request was refused");
             self.client.end = Some(Progress::Close);
         }
@@ -145,7 +147,7 @@ impl<S: Store> Call<'_, S> {
         ))
     }
 
-    /// Executes a container that needs a subcommand and was called without one.
+    /// Executes a container that was called without a subcommand: an error.
     pub(super) fn missing_subcommand(&mut self) -> Outcome {
         let name = quote(self.request.get(0), QUOTED_LEN_MAX).to_lowercase();
         Err(Failure::wrong_arity(&name))
@@ -165,7 +167,7 @@ impl<S: Store> Call<'_, S> {
         self.request.get(index).eq_ignore_ascii_case(word.as_bytes())
     }
 
-    /// Counts a key that was read as found or missing.
+    /// Counts a key that was read, as found or as missing.
     pub(super) fn count_lookup(&mut self, found: bool) {
         match found {
             true => self.client.counts.hits += 1,
@@ -174,7 +176,7 @@ impl<S: Store> Call<'_, S> {
     }
 }
 
-/// The beginning of a client's own words, as text.
+/// The first bytes of a word that a client sent, as text.
 fn quote(word: &[u8], len_max: usize) -> String {
     String::from_utf8_lossy(&word[..word.len().min(len_max)]).into_owned()
 }

@@ -1,4 +1,4 @@
-//! `CLIENT`: what the server knows of its connections.
+//! `CLIENT`: connections, their names, and which answers they want.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -65,14 +65,14 @@ const HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// A connection's name, which must not break a line of `CLIENT LIST`.
+/// Checks a connection's name, which must not break a line of `CLIENT LIST`.
 pub(super) fn check_name(name: &[u8]) -> Result<String, Failure> {
     one_word(name).ok_or(Failure::text(
         "ERR Client names cannot contain spaces, newlines or special characters.",
     ))
 }
 
-/// Printable and without a space.
+/// The word as text; `None` unless all of it is printable and without spaces.
 fn one_word(word: &[u8]) -> Option<String> {
     word.iter().all(u8::is_ascii_graphic).then(|| String::from_utf8_lossy(word).into_owned())
 }
@@ -80,7 +80,7 @@ fn one_word(word: &[u8]) -> Option<String> {
 /// A client's line in `CLIENT LIST`.
 fn line(record: &Record) -> String {
     let labels = record.labels().clone();
-    // Relaxed: what is listed of a client may be a moment old.
+    // Relaxed: what the list shows may be a moment old.
     let number = |value: &AtomicU64| value.load(Ordering::Relaxed);
     let age_ms = record.age_ms();
     let idle_ms = age_ms.saturating_sub(number(&record.last_active_ms));
@@ -171,7 +171,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// The clients that `CLIENT LIST` was asked for; all when it was not said.
+    /// The ids that the arguments of `CLIENT LIST` select; `None` for all clients.
     fn listed_ids(&self) -> Result<Option<Vec<u64>>, Failure> {
         match self.request.len() {
             2 => Ok(None),
@@ -188,7 +188,7 @@ impl<S: Store> Call<'_, S> {
             }
             4.. if self.is_word(2, "ID") => {
                 let ids = self.request.iter().skip(3).map(parse_i64);
-                // No client has a negative one.
+                // No client has a negative id, nor the id 0.
                 let ids = ids.map(|id| id.map(|id| u64::try_from(id).unwrap_or(0)));
                 let ids = ids.collect::<Option<_>>();
                 ids.map(Some).ok_or(Failure::text("ERR Invalid client ID"))

@@ -1,4 +1,4 @@
-//! `CONFIG`: the parameters that clients ask a Redis server for.
+//! `CONFIG`: the parameters of a Redis server for which clients ask.
 
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
@@ -35,11 +35,11 @@ const HELP: &[&str] = &[
 ];
 
 impl<S: Store> Call<'_, S> {
-    /// Parameters by the names that Redis gives them.
+    /// The parameters, under the names that they have in Redis.
     fn parameters(&self) -> Vec<(&'static str, String)> {
         let config = &self.shared.config;
         let size_max_bytes = self.shared.keys.store().describe().size_max_bytes;
-        // Redis's words for: before the answer, and soon after it.
+        // In Redis, `always` syncs before the answer, and `everysec` soon after it.
         let appendfsync =
             if self.shared.keys.store().lag().is_some() { "everysec" } else { "always" };
         vec![

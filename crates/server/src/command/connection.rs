@@ -1,4 +1,4 @@
-//! Commands about the connection itself: who speaks, and in which protocol.
+//! Commands about the connection itself: authentication, and the version of the protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -38,7 +38,7 @@ commands! {
         "connection" "1.0.0" "O(1)" "Change the selected database for the current connection";
 }
 
-/// The only user there is.
+/// The only user.
 const USER: &[u8] = b"default";
 
 impl<S: Store> Call<'_, S> {
@@ -104,11 +104,11 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Compares the password that is argument `password` with the right one, and the user that is argument `user` with the
-    /// only one there is; 0 stands for that one. Takes the same time for every password of the right length.
+    /// Checks the password in argument `password`, and the user in argument `user`, where 0 stands
+    /// for the only user.
     ///
-    /// A wrong one is answered late, and later each time, so that guessing is slow; a right one no
-    /// earlier than those before it.
+    /// Takes the same time for every password of the right length. Sets the delay of the answer
+    /// ([`Guard`](crate::guard)).
     fn check_password(&mut self, user: usize, password: usize) -> Outcome {
         let right = match &self.shared.config.password {
             Some(expected) => expected.as_bytes().ct_eq(self.request.get(password)).into(),
@@ -121,7 +121,7 @@ impl<S: Store> Call<'_, S> {
         }
         let Penalty { delay, count } = self.shared.guard.wrong(address.ip(), now);
         self.client.delay = Some(delay);
-        // Who guesses is not to fill the log.
+        // A client that guesses must not fill the log.
         if count.is_power_of_two() {
             tracing::warn!(client = %address, attempts = count, "a wrong password was given");
         }
@@ -175,7 +175,7 @@ impl<S: Store> Call<'_, S> {
         }
     }
 
-    /// The answer to `HELLO`.
+    /// Answers `HELLO`.
     fn greet(&mut self) {
         self.reply.map(7);
         self.reply.bulk(b"server");
@@ -196,7 +196,7 @@ impl<S: Store> Call<'_, S> {
 
     fn set_protocol(&mut self, protocol: Protocol) {
         self.reply.set_protocol(protocol);
-        // Relaxed: for people who list the clients.
+        // Relaxed: only shown to users.
         self.client.record.protocol.store(protocol.version(), Ordering::Relaxed);
     }
 }

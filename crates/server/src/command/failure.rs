@@ -1,27 +1,28 @@
-//! Why a command fails, and the error line that the client gets.
+//! Why commands fail, and the error lines that clients get.
 
 use std::borrow::Cow;
 
+use crate::keyspace::KeyError;
 use crate::resp::OutputFailure;
 use crate::store::StoreError;
 
-/// Why a command was not executed.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The error line itself, which begins with an error code.
+    /// The error line, which begins with an error code.
     Text(Cow<'static, str>),
-    /// The store's own reason.
+    /// The store failed.
     Store(StoreError),
-    /// The answer has no room.
+    /// There was no room for the answer.
     Answer(OutputFailure),
-    /// What the command would copy has no room.
+    /// There was no memory for what the command would copy.
     NoMemory,
 }
 
-/// Result of a command. After a failure, the answer so far is replaced by the error line.
+/// Result of a command. A failure replaces the answer so far by the error line.
 pub(crate) type Outcome = Result<(), Failure>;
 
-/// The answer to a request that clients' memory has no room for.
+/// The answer to a request for which there is no clients' memory.
 pub(crate) const NO_MEMORY_FOR_REQUEST: &str = "OOM the request needs more memory than clients may \
     take together (see --client-memory); the connection is closed";
 
@@ -69,5 +70,22 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Failure::Store(error)
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        match error {
+            KeyError::WrongType => Failure::WRONG_TYPE,
+            KeyError::Undecided(error) => {
+                let code = if error == StoreError::Full { "OOM" } else { "ERR" };
+                Failure::text(format!(
+                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
+                     is used again, or at the next start"
+                ))
+            }
+            KeyError::NoMemory => Failure::NoMemory,
+            KeyError::Store(error) => error.into(),
+        }
     }
 }

@@ -1,12 +1,14 @@
-//! Patterns of `KEYS`, `SCAN … MATCH` and `CONFIG GET`.
+//! The patterns of `KEYS`, `SCAN … MATCH` and `CONFIG GET`.
 
-/// Whether `pattern` matches the whole of `text`: `*`, `?`, `[a-z]`, `[^a]` and `\` as in Redis.
+/// Whether `pattern` matches all of `text`. `*`, `?`, `[a-z]`, `[^a]` and `\` have the meaning that
+/// they have in Redis.
 ///
-/// On a mismatch only the last `*` takes one byte more, so the time is at most the product of both
-/// lengths, whatever the pattern.
+/// After a mismatch only the last `*` takes one byte more, so the time is bounded by the product of
+/// both lengths, whatever the pattern.
 pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
-    // Where to resume: behind the last star, and at the first byte which that star has not taken.
+    // Where to go on after a mismatch: behind the last star, and at the first byte that the star
+    // has not taken.
     let mut star = None;
     while from < text.len() {
         if pattern.get(at) == Some(&b'*') {
@@ -26,7 +28,7 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[at..].iter().all(|&rest| rest == b'*')
 }
 
-/// Length of the pattern's first element if it matches `byte`.
+/// Length of the first element of a pattern, if that matches `byte`.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -37,8 +39,8 @@ fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Length of the class up to and with its `]` if it holds `byte`. A class that is not closed ends
-/// with the pattern.
+/// Length of a class up to and including its `]`, if `byte` is in the class. A class that is not
+/// closed ends with the pattern.
 fn match_class(class: &[u8], byte: u8) -> Option<usize> {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

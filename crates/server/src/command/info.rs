@@ -1,4 +1,4 @@
-//! `INFO`: the server in numbers.
+//! `INFO`: the server's state in numbers.
 
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,8 @@ commands! {
         "server" "1.0.0" "O(1)" "Get information and statistics about the server";
 }
 
-/// What a section is called, whether it is shown without being asked for, and what writes it.
+/// The name of a section, whether `INFO` without arguments shows it, and the function that writes
+/// it.
 type Section<S> = (&'static str, bool, fn(&mut Text, &Shared<S>));
 
 impl<S: Store> Call<'_, S> {
@@ -54,7 +55,7 @@ impl<S: Store> Call<'_, S> {
     }
 }
 
-/// Lines as `INFO` has them.
+/// The lines of `INFO`.
 #[derive(Default)]
 struct Text(String);
 
@@ -70,14 +71,14 @@ impl Text {
         write!(self.0, "{name}:{value}\r\n").expect("a string takes every character");
     }
 
-    /// A number of bytes, and the same for people.
+    /// Writes a number of bytes, plain and abbreviated.
     fn bytes(&mut self, name: &str, bytes: u64) {
         self.line(name, bytes);
         self.line(&format!("{name}_human"), human(bytes));
     }
 }
 
-/// `1.50M` and the like, as Redis abbreviates bytes.
+/// A number of bytes as Redis abbreviates it, such as `1.50M`.
 fn human(bytes: u64) -> String {
     let mut value = bytes as f64;
     if bytes < 1024 {
@@ -162,11 +163,11 @@ fn stats<S>(text: &mut Text, shared: &Shared<S>) {
     text.line("total_commands_processed", totals.commands);
     text.line("total_net_input_bytes", totals.bytes_in);
     text.line("total_net_output_bytes", totals.bytes_out);
-    // Relaxed: a count for people.
+    // Relaxed: only shown to users.
     text.line("rejected_connections", shared.rejected.load(Ordering::Relaxed));
     text.line("expired_keys", 0);
     text.line("evicted_keys", 0);
-    // Relaxed: a count for people.
+    // Relaxed: only shown to users.
     text.line("evicted_clients", shared.evicted.load(Ordering::Relaxed));
     text.line("keyspace_hits", totals.hits);
     text.line("keyspace_misses", totals.misses);
@@ -179,7 +180,7 @@ fn replication<S>(text: &mut Text, _: &Shared<S>) {
 }
 
 fn cpu<S>(text: &mut Text, _: &Shared<S>) {
-    // Children are not waited for: there are none.
+    // The server has no child processes.
     let process = cpu_times("/proc/self/stat").unwrap_or_default();
     let main = cpu_times(&format!("/proc/self/task/{}/stat", std::process::id()));
     let main = main.unwrap_or_default();
@@ -231,17 +232,18 @@ fn keyspace<S: Store>(text: &mut Text, shared: &Shared<S>) {
     }
 }
 
-/// Time that a process or a thread has had a processor.
+/// Processor time of a process or a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct CpuTimes {
     user_s: f64,
     system_s: f64,
 }
 
-/// What the system says in a file like `/proc/self/stat`.
+/// Reads processor time from a file such as `/proc/self/stat`.
 fn cpu_times(path: &str) -> Option<CpuTimes> {
     let line = std::fs::read_to_string(path).ok()?;
-    // The name, in parentheses, may contain anything; the state follows it, and the times as the 12th and 13th field.
+    // The name, in parentheses, may contain anything. Of the fields behind it, the 12th and 13th
+    // are the times.
     let mut fields = line.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut seconds = || {
         let ticks = fields.next()?.parse::<f64>().ok()?;
@@ -250,7 +252,7 @@ fn cpu_times(path: &str) -> Option<CpuTimes> {
     Some(CpuTimes { user_s: seconds()?, system_s: seconds()? })
 }
 
-/// Memory of this process that is in RAM; 0 where the system does not say.
+/// Memory of this process that is in RAM; 0 if the system does not say.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()

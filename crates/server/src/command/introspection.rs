@@ -1,4 +1,4 @@
-//! `COMMAND`: what the server tells of its commands.
+//! `COMMAND`: what the server says of its commands.
 
 use super::TABLE;
 use super::call::{Call, Handler};
@@ -58,7 +58,7 @@ const HELP: &[&str] = &[
     "    Prints this help.",
 ];
 
-/// A command, or with `container|subcommand` one of its subcommands.
+/// The command that a name means. `container|subcommand` means a subcommand.
 fn find(word: &[u8]) -> Option<&'static Command> {
     match word.iter().position(|byte| *byte == b'|') {
         None => TABLE.find(word),
@@ -94,7 +94,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Which commands `COMMAND LIST` was asked for.
+    /// The filter that the arguments of `COMMAND LIST` ask for.
     fn listed(&self) -> Result<Filter, Failure> {
         match self.request.len() {
             2 => return Ok(Box::new(|_| true)),
@@ -124,7 +124,7 @@ impl<S: Store> Call<'_, S> {
         self.answer_keys(true)
     }
 
-    /// Answers the keys of the command that the arguments from the third on spell.
+    /// Answers the keys of the request that the arguments from the third on are.
     fn answer_keys(&mut self, with_flags: bool) -> Outcome {
         let count = self.request.len() - 2;
         let mut command = TABLE.find(self.request.get(2));
@@ -187,7 +187,7 @@ fn answer_details(reply: &mut Output, command: &Command) {
         reply.integer(position.into());
     }
     answer_words(reply, command.categories);
-    // No tips for cluster clients, and no key specifications beyond the three positions.
+    // Neither tips for clients of clusters, nor key specifications beyond the three positions.
     reply.array(0);
     reply.array(0);
     let subcommands = TABLE.subcommands(command);

@@ -1,10 +1,10 @@
-//! Commands on keys of any type, and on all of them.
+//! Commands on keys of any type, and on all keys.
 
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
 use super::glob;
 use super::row::{ALL_KEYS, LOOK_UP, NO_KEYS, ONE_KEY, READ, commands};
-use crate::keyspace::{Keyspace, Tag};
+use crate::keyspace::{Keyspace, ValueType};
 use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Store, StoreError};
 
@@ -46,12 +46,12 @@ commands! {
         key_access: REMOVE;
 }
 
-/// Entries that `SCAN` looks at when it is not told how many.
+/// Entries that `SCAN` looks at without `COUNT`.
 const SCAN_COUNT: u64 = 10;
-/// Entries that `KEYS` looks at in one go.
+/// Entries that `KEYS` looks at in one scan of the store.
 const KEYS_BATCH: usize = 1024;
 
-/// What `SCAN` or `ZSCAN` was asked besides the cursor.
+/// The options of `SCAN`, and of scans of a collection such as `ZSCAN`.
 pub(super) struct ScanOptions<'a> {
     pub(super) pattern: Option<&'a [u8]>,
     pub(super) count: u64,
@@ -84,13 +84,14 @@ impl<'a> ScanOptions<'a> {
     }
 
     fn selects(&self, key: &[u8], stored: &[u8]) -> bool {
-        let named = |name: &[u8]| name.eq_ignore_ascii_case(Tag::of(stored).name().as_bytes());
+        let named = |name: &[u8]| name.eq_ignore_ascii_case(ValueType::name_of(stored).as_bytes());
         self.pattern.is_none_or(|pattern| glob::matches(pattern, key))
             && self.type_name.is_none_or(named)
     }
 }
 
-/// Entries that a `SCAN` or `ZSCAN` asks to be looked at, whose options begin with argument `first`.
+/// The `COUNT` of a scan whose options begin with argument `first`, or how many entries it looks at
+/// without one.
 pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
     ScanOptions::parse(request, first).map_or(0, |options| options.count)
 }
@@ -107,7 +108,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Answers for how many of the keys `test` holds, and returns it.
+    /// Answers for how many of the arguments `test` returns true, and returns the number.
     fn answer_count(
         &mut self,
         test: impl Fn(&Keyspace<S>, &[u8]) -> Result<bool, StoreError>,
@@ -121,8 +122,8 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn type_of(&mut self) -> Outcome {
-        let tag = self.shared.keys.get_with(self.request.get(1), Tag::of)?;
-        self.reply.simple(tag.map_or("none", Tag::name));
+        let name = self.shared.keys.get_with(self.request.get(1), ValueType::name_of)?;
+        self.reply.simple(name.unwrap_or("none"));
         Ok(())
     }
 

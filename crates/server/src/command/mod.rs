@@ -1,7 +1,8 @@
-//! The commands: what each does to the store, and answers.
+//! The commands: what each does to the keys, and what it answers.
 //!
-//! Commands come in groups, one module each. A group declares its commands with `row::commands`: what `COMMAND` tells
-//! of them, and the method of [`Call`] that executes each. A new group is a module, and its name in the list below.
+//! Commands come in groups, one module each. A group declares its commands with `row::commands`:
+//! what `COMMAND` says of each, and the method of [`Call`] that executes it. A new group is a
+//! module, and its name in the list below.
 
 mod call;
 mod client;
@@ -30,7 +31,8 @@ pub(crate) use self::call::Call;
 pub(crate) use self::failure::{Failure, NO_MEMORY_FOR_REQUEST, Outcome};
 pub(crate) use self::row::Command;
 
-/// Joins the groups' commands, and the functions that execute them, to tables with the same order.
+/// Joins the groups to two tables in the same order: of commands, and of the functions that execute
+/// them.
 macro_rules! groups {
     ($($group:ident),* $(,)?) => {
         const GROUPS: &[&[Command]] = &[$($group::COMMANDS),*];
@@ -44,7 +46,7 @@ macro_rules! groups {
         struct Handlers<S>(PhantomData<S>);
 
         impl<S: Store> Handlers<S> {
-            /// Those of [`TABLE`], by number.
+            /// In the order of [`TABLE`], so that a command's number is the index.
             const BY_NUMBER: &'static [Handler<S>; COUNT] =
                 &table::arrange(&[$(&$group::handlers::<S>()),*], &ORDER);
         }

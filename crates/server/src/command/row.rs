@@ -1,13 +1,14 @@
-//! One row of the command table: what the server knows of a command before it runs, and the macro that groups use to
-//! declare their commands together with the functions that execute them.
+//! A row of the command table, which says what is known of a command before it runs, and the macro
+//! by which groups declare rows together with the functions that execute the commands.
 
 use std::time::Duration;
 
 use crate::resp::Request;
 
-/// Arguments, or entries asked for, beyond which a request delays other connections for too long.
+/// A request with more arguments, or that asks for more entries, would delay other connections for
+/// too long.
 const LONG_ARGUMENTS: usize = 4096;
-/// Bytes of arguments beyond which copying them delays other connections for too long.
+/// Copying more bytes of arguments would delay other connections for too long.
 const LONG_BYTES: usize = 1 << 20;
 
 /// A command, or a subcommand of one.
@@ -15,29 +16,31 @@ const LONG_BYTES: usize = 1 << 20;
 pub(crate) struct Command {
     /// Index of the row in the table.
     pub(crate) number: u8,
-    /// The name as `COMMAND` and errors spell it; a subcommand's is `container|subcommand`.
+    /// The name as `COMMAND` and errors write it. That of a subcommand is `container|subcommand`.
     pub(crate) text: &'static str,
-    /// Number of arguments, the name included; negative: the least number.
+    /// Number of arguments, the name included. If it is negative, there may be more.
     pub(crate) arity: i8,
     pub(crate) flags: &'static [&'static str],
     /// ACL categories.
     pub(crate) categories: &'static [&'static str],
-    /// First and last argument that is a key (negative counts from the end), and the step between.
+    /// First argument that is a key; last one, which counts from the end if it is negative; and the
+    /// step between keys.
     pub(crate) keys: [i8; 3],
-    /// What the command does to its keys, in the words of `COMMAND GETKEYSANDFLAGS`.
+    /// What the command does to its keys, as `COMMAND GETKEYSANDFLAGS` says it.
     pub(crate) key_access: &'static [&'static str],
-    /// The same for a call with the argument `GET`, where that differs.
+    /// The same for a call with the argument `GET`, if that differs.
     pub(crate) key_access_with_get: Option<&'static [&'static str]>,
     pub(crate) group: &'static str,
     pub(crate) since: &'static str,
     pub(crate) complexity: &'static str,
     pub(crate) summary: &'static str,
-    /// How many of the next rows are this command's subcommands.
+    /// How many of the rows that follow are the command's subcommands.
     pub(super) subcommands: u8,
     pub(super) in_transaction: InTransaction,
     /// Estimates from a request's arguments how many entries it reads or changes.
     pub(super) demand: Option<fn(&Request<'_>) -> u64>,
-    /// How long the request may wait for a disk, where it does so and is limited.
+    /// How long a request may wait for a disk; `None` if it does not wait for one, or without a
+    /// limit.
     pub(super) sync_limit: Option<fn(&Request<'_>) -> Option<Duration>>,
 }
 
@@ -46,12 +49,12 @@ pub(crate) struct Command {
 pub(super) enum InTransaction {
     Refused,
     Runs,
-    /// It runs, and ends the transaction even when it is called with a wrong number of arguments.
+    /// The command runs, and ends the transaction even if the number of arguments is wrong.
     Ends,
 }
 
 impl Command {
-    /// The defaults of a row's optional fields.
+    /// Defaults for the fields that a row need not state.
     pub(super) const DEFAULT: Command = Command {
         number: 0,
         text: "",
@@ -87,19 +90,20 @@ impl Command {
         self.subcommands > 0
     }
 
-    /// A subcommand's own name, without its container's; the whole name of another command.
+    /// The name of a subcommand without that of its container, or the name of another command.
     pub(super) fn own_name(&self) -> &'static str {
         self.text.split_once('|').map_or(self.text, |(_, own)| own)
     }
 
-    /// Whether the request may take so long that it needs a thread of its own.
+    /// Whether a request may take so long that it needs a thread of its own.
     pub(crate) fn is_long(&self, request: &Request<'_>) -> bool {
         request.len() > LONG_ARGUMENTS
             || request.bytes_len() > LONG_BYTES
             || self.demand.is_some_and(|demand| demand(request) > LONG_ARGUMENTS as u64)
     }
 
-    /// How long the request may wait for a disk, where it does so and is limited.
+    /// How long a request may wait for a disk; `None` if it does not wait for one, or without a
+    /// limit.
     pub(crate) fn sync_limit(&self, request: &Request<'_>) -> Option<Duration> {
         self.sync_limit.and_then(|limit| limit(request))
     }
@@ -130,9 +134,10 @@ pub(super) const READ_DELETE: &[&str] = &["RW", "access", "delete"];
 
 /// Declares the commands of a group.
 ///
-/// Each row has the name and the arity; the method of [`Call`](super::Call) that executes the command; flags, ACL
-/// categories and key positions; group, version, complexity and summary for `COMMAND DOCS`; and then any other fields of
-/// [`Command`]. A row without a method, or with one that does not exist, does not compile. The group imports `Handler`.
+/// A row has the name and the arity, and the method of [`Call`](super::Call) that executes the
+/// command; flags, ACL categories and positions of keys; group, version, complexity and summary for
+/// `COMMAND DOCS`; and then any other fields of [`Command`]. A row without a method, or with one
+/// that does not exist, does not compile. The group imports `Handler`.
 macro_rules! commands {
     ($($text:literal $arity:literal => $method:ident, $flags:expr, $categories:expr, $keys:expr,
        $group:literal $since:literal $complexity:literal $summary:literal

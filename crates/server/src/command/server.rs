@@ -1,4 +1,4 @@
-//! Commands to the server as a whole.
+//! Commands about the server as a whole.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -27,7 +27,8 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// All ways of ending are one: every acknowledged write is durable, or made so before the end.
+    /// Ends the server. `SAVE` and `NOSAVE` make no difference: every acknowledged write is made
+    /// safe before the end.
     fn shutdown(&mut self) -> Outcome {
         let is_known = |word: &[u8]| {
             ["SAVE", "NOSAVE", "NOW", "FORCE", "ABORT"]

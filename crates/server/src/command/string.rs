@@ -1,11 +1,11 @@
-//! Commands on one string, or several.
+//! Commands on strings.
 
 use std::borrow::Borrow;
 
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};
 use super::row::{ALL_KEYS, LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
-use crate::keyspace::{Keyspace, Tag};
+use crate::keyspace::{Keyspace, ValueType};
 use crate::memory::Share;
 use crate::resp::{Output, OutputFailure, parse_i64};
 use crate::store::{Change, Store};
@@ -58,15 +58,17 @@ commands! {
         key_access: LOOK_UP;
 }
 
-/// The bytes of a stored string.
+const STRING_TAG: u8 = ValueType::String.tag();
+
+/// The bytes of the string in a stored value; an error if its type is another one.
 fn payload(stored: &[u8]) -> Result<&[u8], Failure> {
     match stored.split_first() {
-        Some((tag, payload)) if Tag(*tag) == Tag::STRING => Ok(payload),
+        Some((&tag, payload)) if tag == STRING_TAG => Ok(payload),
         _ => Err(Failure::WRONG_TYPE),
     }
 }
 
-/// A string as it is stored, of memory that `share` takes for it.
+/// The stored value of a string that consists of two parts. Its memory counts in `share`.
 fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     let [first, second] = payloads;
     let len = 1 + first.len() + second.len();
@@ -74,13 +76,13 @@ fn stored(share: &mut Share, payloads: [&[u8]; 2]) -> Result<Vec<u8>, Failure> {
     if !share.resize(len) || stored.try_reserve_exact(len).is_err() {
         return Err(Failure::NoMemory);
     }
-    stored.push(Tag::STRING.0);
+    stored.push(STRING_TAG);
     stored.extend_from_slice(first);
     stored.extend_from_slice(second);
     Ok(stored)
 }
 
-/// What `SET` was asked besides the key and the value.
+/// The options of `SET`.
 #[derive(Clone, Copy, Default)]
 struct SetOptions {
     only_missing: bool,
@@ -95,7 +97,7 @@ impl<S: Store> Call<'_, S> {
         self.answer_value(1)
     }
 
-    /// Answers the string at the key that is argument `index`.
+    /// Answers the string whose key is argument `index`.
     fn answer_value(&mut self, index: usize) -> Outcome {
         let reply = &mut *self.reply;
         let found = self.shared.keys.get_with(self.request.get(index), |stored| {
@@ -134,7 +136,7 @@ impl<S: Store> Call<'_, S> {
 
     fn set(&mut self) -> Outcome {
         let options = self.set_options()?;
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         if options.answer_old {
             return self.set_and_answer_old(options);
         }
@@ -195,7 +197,7 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn get_set(&mut self) -> Outcome {
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         let (key, value) = (self.request.get(1), self.request.tagged(2));
         let found = answering_old(self.reply, &self.shared.keys, key, |_| Change::Put(value))?;
         self.count_lookup(found);
@@ -212,19 +214,20 @@ impl<S: Store> Call<'_, S> {
     }
 
     fn set_nx(&mut self) -> Outcome {
-        self.request.tag(2, Tag::STRING.0);
+        self.request.tag(2, STRING_TAG);
         let done = self.shared.keys.insert(self.request.get(1), self.request.tagged(2))?;
         self.reply.integer(done.into());
         Ok(())
     }
 
-    /// Sets one key after the other: each is atomic and durable, all of them together are not.
+    /// Sets one key after the other. Setting one is atomic and durable; setting all of them is not
+    /// one step.
     fn mset(&mut self) -> Outcome {
         if self.request.len().is_multiple_of(2) {
             return Err(Failure::wrong_arity("mset"));
         }
         for index in (1..self.request.len()).step_by(2) {
-            self.request.tag(index + 1, Tag::STRING.0);
+            self.request.tag(index + 1, STRING_TAG);
             self.shared.keys.put(self.request.get(index), self.request.tagged(index + 1))?;
         }
         self.reply.simple("OK");
@@ -250,7 +253,7 @@ impl<S: Store> Call<'_, S> {
         })
     }
 
-    /// Adds to the number at a key and answers the sum.
+    /// Adds to the number that a string spells, and answers the sum.
     fn add(&mut self, addend: impl Fn(&Self) -> Result<i64, Failure>) -> Outcome {
         let addend = addend(self)?;
         let mut share = self.shared.copies();
@@ -301,8 +304,8 @@ fn sum(old: Option<&[u8]>, addend: i64) -> Result<i64, Failure> {
     sum.ok_or(Failure::text("ERR increment or decrement would overflow"))
 }
 
-/// Answers the string at `key`, or null, and changes it by `change`, which learns whether there is
-/// one; returns that as well.
+/// Answers the string at `key`, or null if there is none, and replaces it as `change` says, which
+/// is told whether there is one. Returns whether there was one.
 fn answering_old<S: Store, T: Borrow<[u8]>>(
     reply: &mut Output,
     keys: &Keyspace<S>,
@@ -311,7 +314,7 @@ fn answering_old<S: Store, T: Borrow<[u8]>>(
 ) -> Result<bool, Failure> {
     let start = reply.len();
     keys.modify(key, |old| {
-        // The store may call again when another client came between.
+        // The store calls again if another client changed the value meanwhile.
         reply.truncate(start);
         let payload = match old.map(payload).transpose() {
             Err(failure) => return (Change::Keep, Err(failure)),

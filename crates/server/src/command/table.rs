@@ -1,24 +1,25 @@
-//! The command table: all groups' rows in one order, and the search for a name.
+//! The command table: the rows of all groups in one order, and the search for a name.
 
 use super::row::Command;
 
-/// All commands and subcommands, in alphabetical order, each container in front of its subcommands.
+/// All commands and subcommands in alphabetical order. The subcommands of a container follow it.
 #[derive(Debug)]
 pub(crate) struct Table<const N: usize> {
     rows: [Command; N],
-    /// Open-addressing index from packed names to the rows of commands.
+    /// Open-addressing hash table from packed names to rows. It has no subcommands.
     index: [(u128, u8); SLOTS],
 }
 
-/// Longest name of a command in bytes: it is one number of 128 bits.
+/// Longest name of a command in bytes: a packed name is one number of 128 bits.
 const NAME_LEN_MAX: usize = 16;
-/// Slots of the index: few enough to stay in cache, many enough that most names are found at once.
+/// Slots of the index: few enough to stay in the cache, and enough for most names to have a slot of
+/// their own.
 const SLOTS: usize = 256;
-/// Marks a slot of the index that names no command.
+/// Marks an empty slot of the index.
 const ABSENT: u8 = u8::MAX;
 
 impl<const N: usize> Table<N> {
-    /// Collects the groups' rows; `order` is [`order`] of them.
+    /// Joins the rows of the groups. `order` is what [`order`] returns for them.
     pub(super) const fn new(groups: &[&[Command]], order: &[u8; N]) -> Self {
         let mut rows = arrange(groups, order);
         let mut index = [(0, ABSENT); SLOTS];
@@ -62,12 +63,12 @@ impl<const N: usize> Table<N> {
         self.rows.iter().filter(|command| !is_subcommand(command.text.as_bytes()))
     }
 
-    /// The commands, each followed by its subcommands.
+    /// The commands and their subcommands.
     pub(crate) fn all(&self) -> &[Command] {
         &self.rows
     }
 
-    /// The row of this number.
+    /// The row with a number.
     pub(crate) fn get(&self, number: u8) -> Option<&Command> {
         self.rows.get(usize::from(number))
     }
@@ -84,7 +85,7 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// How many rows the groups have.
+/// How many rows the groups have together.
 pub(super) const fn count(groups: &[&[Command]]) -> usize {
     let mut count = 0;
     let mut group = 0;
@@ -96,7 +97,7 @@ pub(super) const fn count(groups: &[&[Command]]) -> usize {
     count
 }
 
-/// The number of each row in alphabetical order, by its position in the groups.
+/// The number of each row in alphabetical order. The rows are indexed in the order of the groups.
 pub(super) const fn order<const N: usize>(groups: &[&[Command]]) -> [u8; N] {
     let mut positions = [0; N];
     let mut position = 0;
@@ -118,7 +119,7 @@ pub(super) const fn order<const N: usize>(groups: &[&[Command]]) -> [u8; N] {
     order
 }
 
-/// The groups' elements in one array, each at its index in `order`.
+/// Joins the elements of the groups to one array, in which each has the index that `order` says.
 pub(super) const fn arrange<T: Copy, const N: usize>(groups: &[&[T]], order: &[u8; N]) -> [T; N] {
     let mut arranged = [groups[0][0]; N];
     let (mut group, mut position) = (0, 0);
@@ -155,7 +156,8 @@ const fn starts_with(name: &[u8], start: &[u8]) -> bool {
     true
 }
 
-/// Whether a name comes before another one, where the bar of subcommands comes before all other characters.
+/// Whether a name comes before another one. The bar in the names of subcommands comes before all
+/// other characters.
 const fn is_before(name: &[u8], other: &[u8]) -> bool {
     const fn rank(name: &[u8], index: usize) -> u8 {
         if index >= name.len() {
@@ -177,7 +179,7 @@ const fn is_before(name: &[u8], other: &[u8]) -> bool {
     false
 }
 
-/// A name in lower case as one number; `None` for what can be no command's name.
+/// A name as one number, the same in upper and lower case; `None` if no command can have it.
 const fn pack(word: &[u8]) -> Option<u128> {
     if word.len() > NAME_LEN_MAX {
         return None;
@@ -185,7 +187,7 @@ const fn pack(word: &[u8]) -> Option<u128> {
     let mut packed = 0;
     let mut index = 0;
     while index < word.len() {
-        // A zero byte would be lost in front of others, and is in no name.
+        // A zero byte in front of others would not show in the number. No name has one.
         if word[index] == 0 {
             return None;
         }
@@ -196,7 +198,7 @@ const fn pack(word: &[u8]) -> Option<u128> {
 }
 
 const fn slot_of(packed: u128) -> usize {
-    // A multiplier with well-spread bits; the top bits of the product depend on every byte.
+    // Multiplying by a number with well-spread bits makes the top bits depend on every byte.
     let folded = (packed >> 64) as u64 ^ packed as u64;
     (folded.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize % SLOTS
 }

@@ -1,7 +1,8 @@
-//! `MULTI`, `EXEC` and `DISCARD`: there are no transactions, and nobody is to believe that there are.
+//! `MULTI`, `EXEC` and `DISCARD`: there are no transactions, so `MULTI` and `EXEC` answer errors.
 //!
-//! A client may send all of a transaction before it reads the first answer. So `MULTI` is answered by an error, and what
-//! follows is refused up to `EXEC` or `DISCARD`: else its writes would happen one by one.
+//! A client may send a whole transaction before it reads the first answer. So after `MULTI`, every
+//! command up to `EXEC` or `DISCARD` is refused, too. Otherwise the commands of the transaction
+//! would be executed one by one.
 
 use super::call::{Call, Handler};
 use super::failure::{Failure, Outcome};

@@ -1,8 +1,9 @@
-//! `WAIT` and `WAITAOF`: waiting until what was written is safe.
+//! `WAIT` and `WAITAOF`: waiting until writes are safe.
 //!
-//! Redis waits for replicas that it has not got until the time is up, for ever if that is 0, and then answers
-//! how many there are. Here none can come while a client waits, so that answer is known and given at once.
-//! Clients have to compare it with what they asked for in either case.
+//! If a client asks for more replicas than Redis has, Redis waits until the time is up, or forever
+//! if the time is 0, and answers how many there are. This server has no replicas, and none can come
+//! while a client waits, so it answers 0 at once. Clients compare the answer with the number that
+//! they asked for in either case.
 
 use std::time::Duration;
 
@@ -21,11 +22,11 @@ commands! {
         demand: Some(demand), sync_limit: Some(local_limit);
 }
 
-/// What `WAITAOF` was asked.
+/// The arguments of `WAITAOF`.
 struct Asked {
-    /// Whether to wait until this server has made safe what was written before.
+    /// Whether to wait until this server has made earlier writes safe.
     local: bool,
-    /// For how long at most.
+    /// How long to wait at most; `None` for no limit.
     limit: Option<Duration>,
 }
 
@@ -47,7 +48,7 @@ impl Asked {
     }
 }
 
-/// A number of milliseconds; none for 0, which means for ever.
+/// A time in milliseconds; `None` for 0, which means no limit.
 fn limit(argument: &[u8]) -> Result<Option<Duration>, Failure> {
     let ms = parse_i64(argument)
         .ok_or(Failure::text("ERR timeout is not an integer or out of range"))?;
@@ -58,12 +59,12 @@ fn limit(argument: &[u8]) -> Result<Option<Duration>, Failure> {
     }
 }
 
-/// What a `WAITAOF` asks for; `None` unless it waits for a disk.
+/// The arguments of a `WAITAOF`; `None` unless it waits for a disk.
 fn local_wait(request: &Request<'_>) -> Option<Asked> {
     (request.len() == 4).then(|| Asked::parse(request).ok())?.filter(|asked| asked.local)
 }
 
-/// A wait for a disk takes a thread of its own.
+/// Gives a wait for a disk a thread of its own, as if it asked for very many entries.
 fn demand(request: &Request<'_>) -> u64 {
     local_wait(request).map_or(0, |_| u64::MAX)
 }
@@ -80,7 +81,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Answers whether what everybody wrote before the call is safe here, and on how many replicas.
+    /// Answers whether all clients' writes before the call are safe here, and on how many replicas.
     fn wait_aof(&mut self) -> Outcome {
         let asked = Asked::parse(&self.request)?;
         let waits = asked.local && !self.client.is_overdue;

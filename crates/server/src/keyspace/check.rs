@@ -1,107 +1,110 @@
-//! What must hold of the sorted sets.
+//! What must hold of the collections: the store and the tree agree, and each collection with
+//! itself.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use remanent_structures::OrderedMap;
 
 use super::Keyspace;
-use super::layout::{Entry, Score, SetId, member_hash};
-use super::ranks::onward;
+use super::layout::{CollectionId, name_in};
+use super::tree::onward;
+use super::types::{Contents, Reference};
 use crate::store::{Store, StoreError};
 
-/// What was found of one set.
-#[derive(Default)]
+/// A collection that the store refers to, and what the tree has of it.
 struct Found {
+    key: Vec<u8>,
+    has_entries: bool,
     name: Option<Vec<u8>>,
-    by_member: BTreeMap<Vec<u8>, Score>,
-    by_score: BTreeMap<Vec<u8>, Score>,
+    contents: Contents,
 }
 
 impl<S: Store> Keyspace<S> {
-    /// Everything that contradicts itself in the sorted sets, in words. No command may be under way.
+    /// Everything that contradicts itself in the collections, in words. No command may be under
+    /// way.
     ///
-    /// Takes memory for all members.
+    /// Entries of collections that were removed are no contradiction: they wait to be
+    /// [swept](Keyspace::sweep). Takes memory for the content of all collections.
     ///
     /// # Errors
     ///
     /// When the store cannot be read.
     pub fn check(&self) -> Result<Vec<String>, StoreError> {
         let mut wrong = Vec::new();
-        let mut sets = self.collect(&mut wrong)?;
-        let mut named = BTreeSet::new();
-        let mut cursor = 0;
-        loop {
-            cursor = self.store.scan(cursor, 1024, |key, stored| {
-                if let Some(set) = SetId::referred_to(stored) {
-                    named.insert((set, key.to_vec()));
+        let mut collections = self.referred_to(&mut wrong)?;
+        if let Some(tree) = self.store.tree() {
+            tree.ascend(onward(&CollectionId(1).name_key()), |key, value| {
+                match CollectionId::of_entry(key) {
+                    None => wrong.push(format!("the entry {} is none", key.escape_ascii())),
+                    Some(id) => {
+                        if let Some(found) = collections.get_mut(&id) {
+                            found.add(id, key, value, &mut wrong);
+                        }
+                    }
                 }
+                ControlFlow::Continue(())
             })?;
-            if cursor == 0 {
-                break;
-            }
         }
-        for (set, key) in named {
-            match sets.remove(&set) {
-                None => wrong.push(format!(
-                    "{:?} is set {}, which has no entries",
-                    key.escape_ascii().to_string(),
-                    set.0
-                )),
-                Some(found) => found.check(set, &key, &mut wrong),
-            }
-        }
-        // What is left belongs to sets that were removed, and is found by `sweep`.
+        collections.iter().for_each(|(id, found)| found.check(*id, &mut wrong));
         Ok(wrong)
     }
 
-    fn collect(&self, wrong: &mut Vec<String>) -> Result<BTreeMap<SetId, Found>, StoreError> {
-        let mut sets = BTreeMap::<SetId, Found>::new();
-        let Some(tree) = self.store.tree() else { return Ok(sets) };
-        let from = SetId(1).name_key();
-        tree.ascend(onward(&from), |key, value| {
-            let set = SetId::of_entry(key).map(|set| (set, sets.entry(set).or_default()));
-            match (set, Entry::read(key, value)) {
-                (Some((_, found)), Some(Entry::Name(name))) => found.name = Some(name.to_vec()),
-                (Some((_, found)), Some(Entry::Member(hash, member, score)))
-                    if hash == member_hash(member) =>
-                {
-                    found.by_member.insert(member.to_vec(), score);
-                }
-                (Some((set, found)), Some(Entry::Scored(score, member))) => {
-                    if found.by_score.insert(member.to_vec(), score).is_some() {
-                        wrong.push(format!("set {} has {} twice", set.0, member.escape_ascii()));
+    /// The collections that the store refers to.
+    fn referred_to(
+        &self,
+        wrong: &mut Vec<String>,
+    ) -> Result<BTreeMap<CollectionId, Found>, StoreError> {
+        let mut collections = BTreeMap::new();
+        let mut cursor = 0;
+        loop {
+            // A scan may visit a key twice.
+            cursor = self.store.scan(cursor, 1024, |key, stored| {
+                let Some(Reference { collection_type, id }) = Reference::read(stored) else {
+                    return;
+                };
+                match collections.entry(id) {
+                    Entry::Vacant(place) => {
+                        place.insert(Found::new(key, Contents::new(collection_type)));
                     }
+                    Entry::Occupied(found) if found.get().key != key => wrong.push(format!(
+                        "{} and {} are the same collection, {}",
+                        found.get().key.escape_ascii(),
+                        key.escape_ascii(),
+                        id.0
+                    )),
+                    Entry::Occupied(_) => {}
                 }
-                _ => wrong.push(format!("the entry {} is none", key.escape_ascii())),
+            })?;
+            if cursor == 0 {
+                return Ok(collections);
             }
-            ControlFlow::Continue(())
-        })?;
-        Ok(sets)
+        }
     }
 }
 
 impl Found {
-    fn check(&self, set: SetId, key: &[u8], wrong: &mut Vec<String>) {
-        if self.name.as_deref() != Some(key) {
-            wrong.push(format!("set {} does not know that it is {}", set.0, key.escape_ascii()));
+    fn new(key: &[u8], contents: Contents) -> Self {
+        Found { key: key.to_vec(), has_entries: false, name: None, contents }
+    }
+
+    fn add(&mut self, id: CollectionId, key: &[u8], value: &[u8], wrong: &mut Vec<String>) {
+        self.has_entries = true;
+        match name_in(key, value) {
+            Some(name) => self.name = Some(name.to_vec()),
+            None => self.contents.add(id, key, value, wrong),
         }
-        if self.by_member.is_empty() {
-            wrong.push(format!("set {} has no members", set.0));
+    }
+
+    fn check(&self, id: CollectionId, wrong: &mut Vec<String>) {
+        let key = self.key.escape_ascii();
+        if !self.has_entries {
+            return wrong.push(format!("{key} is collection {}, which has no entries", id.0));
         }
-        let identical = self.by_member.len() == self.by_score.len()
-            && self
-                .by_member
-                .iter()
-                .zip(&self.by_score)
-                .all(|(one, other)| one.0 == other.0 && one.1.is_identical(*other.1));
-        if !identical {
-            wrong.push(format!(
-                "set {} has {} members and {} scores, and they are not the same",
-                set.0,
-                self.by_member.len(),
-                self.by_score.len()
-            ));
+        if self.name.as_deref() != Some(&self.key) {
+            wrong.push(format!("collection {} does not know that it is {key}", id.0));
         }
+        self.contents.check(id, wrong);
     }
 }

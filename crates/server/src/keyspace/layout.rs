@@ -1,119 +1,49 @@
-//! Where things lie: what a key's value begins with, and the tree's entries of the sorted sets.
+//! On-media layout that all collections share: the keys of the tree.
 //!
-//! The store has an entry for each key. Its value is a byte that tells the type ([`Tag`]), and then the string's bytes,
-//! or the number of the sorted set ([`SetId`], eight bytes, big end first).
+//! The *tree* is the store's ordered map. The key of each entry begins with the id of a collection
+//! and a byte, the *kind* of the entry. Ids are big-endian, so the entries of one collection are
+//! adjacent, in the order of their kinds.
 //!
-//! One ordered map, the *tree*, has all sorted sets. Its keys begin with the number of a set and a byte that tells what
-//! follows; numbers lie with the big end first, so that the entries of a set lie together, and in this order:
+//! | key             | value                                       |
+//! |-----------------|---------------------------------------------|
+//! | id, 0           | the collection's name: its key in the store |
+//! | id, 1 to 254, … | what the type of the collection keeps there |
 //!
-//! | key                                                        | value                                |
-//! |------------------------------------------------------------|--------------------------------------|
-//! | set, 0                                                     | the name, under which the store has it |
-//! | set, 1, hash of the member (8 bytes), member               | its score, as eight bytes, little end first |
-//! | set, 2, score in ordered form (8 bytes), member            | nothing; one byte where the score is −0 |
+//! No collection has the id 0. Entries under it belong to the keyspace itself:
 //!
-//! So the second kind finds a member's score, and in the order of its hash, which gives `ZSCAN` a cursor; and the third
-//! is the order that the set has. Set number 0 is none; under it lie
-//!
-//! | key                                                        | value                                |
-//! |------------------------------------------------------------|--------------------------------------|
-//! | 0, 0                                                       | numbers below this one may be taken (8 bytes, little end first) |
-//! | 0, 1, a shard's number (2 bytes)                           | the [intent](super::intent) of a change under way |
+//! | key                               | value                                                |
+//! |-----------------------------------|------------------------------------------------------|
+//! | 0, 0                              | ids below it may be in use (8 bytes, little-endian)  |
+//! | 0, 1, shard (2 bytes, big-endian) | the shard's [intent](super::intent), during a change |
 
-use std::fmt;
-
-use remanent_structures::BlinkTree;
-use xxhash_rust::xxh3::xxh3_64;
-
-/// The first byte of every stored value: what kind of value follows.
-///
-/// Kinds that come later take other numbers, so a pool written today stays readable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tag(pub(crate) u8);
-
-impl Tag {
-    /// A byte string.
-    pub(crate) const STRING: Tag = Tag(0);
-    /// The number of a sorted set.
-    pub(crate) const SORTED_SET: Tag = Tag(1);
-
-    /// The name that `TYPE` and `SCAN … TYPE` know it by.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Tag::STRING => "string",
-            Tag::SORTED_SET => "zset",
-            _ => "unknown",
-        }
-    }
-
-    /// The kind of a stored value.
-    pub(crate) fn of(stored: &[u8]) -> Tag {
-        Tag(stored.first().copied().unwrap_or(u8::MAX))
-    }
-}
-
-impl fmt::Display for Tag {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-/// Number of a sorted set: never 0, and never used again.
+/// Number of a collection: never 0, and not used again while anything is left of its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SetId(pub(super) u64);
+pub(super) struct CollectionId(pub(super) u64);
 
-const ID_LEN: usize = size_of::<u64>();
-/// Bytes of the value that refers to a sorted set.
-const REFERENCE_LEN: usize = 1 + ID_LEN;
-/// Bytes of a tree's key that tell the set and the kind of entry.
-const PREFIX_LEN: usize = ID_LEN + 1;
-const HASH_LEN: usize = size_of::<u64>();
-const SCORE_LEN: usize = size_of::<f64>();
-/// Longest member in bytes: what a key of a tree in a pool leaves for it.
-pub(crate) const MEMBER_LEN_MAX: usize =
-    BlinkTree::<[u8], [u8]>::KEY_LEN_MAX - PREFIX_LEN - SCORE_LEN;
-// By member, the hash is where the score is otherwise.
-const _: () = assert!(SCORE_LEN >= HASH_LEN);
+/// Bytes of a stored id.
+pub(super) const ID_LEN: usize = size_of::<u64>();
+/// Bytes of a key that say the collection and the kind of the entry.
+pub(super) const PREFIX_LEN: usize = ID_LEN + 1;
 
-/// Kinds of entries of a set.
+/// Kinds of entries that every collection has.
 const NAME: u8 = 0;
-const MEMBER: u8 = 1;
-const SCORE: u8 = 2;
-const END: u8 = 3;
+/// No entry has it: where the entries of a collection end.
+const END: u8 = u8::MAX;
 
-/// Kinds of entries under the number 0.
+/// Kinds of entries under the id 0.
 const NEXT_ID: u8 = 0;
 const INTENT: u8 = 1;
+const INTENTS_END: u8 = 2;
 
-/// Value of a score's entry where the score is −0, which lies in the place of 0.
-const MINUS_ZERO: &[u8] = b"-";
-
-impl SetId {
-    /// The value that refers to the set in the store.
-    pub(super) fn reference(self) -> [u8; REFERENCE_LEN] {
-        let mut reference = [Tag::SORTED_SET.0; REFERENCE_LEN];
-        reference[1..].copy_from_slice(&self.0.to_be_bytes());
-        reference
-    }
-
-    /// The set that a stored value refers to.
-    pub(super) fn referred_to(stored: &[u8]) -> Option<SetId> {
-        // Only a value of the right length is looked at: a longer one lies elsewhere, and would have to be fetched.
-        let reference: &[u8; REFERENCE_LEN] = stored.try_into().ok()?;
-        let (tag, id) = reference.split_first()?;
-        if Tag(*tag) != Tag::SORTED_SET {
-            return None;
-        }
-        Some(SetId(u64::from_be_bytes(id.try_into().ok()?)))
-    }
-
-    /// The set that an entry of the tree belongs to; `None` for those of number 0.
-    pub(super) fn of_entry(key: &[u8]) -> Option<SetId> {
+impl CollectionId {
+    /// The collection that an entry belongs to; `None` for the keyspace's own entries.
+    pub(super) fn of_entry(key: &[u8]) -> Option<CollectionId> {
         let id = key.first_chunk().map_or(0, |id| u64::from_be_bytes(*id));
-        (id != 0).then_some(SetId(id))
+        (id != 0).then_some(CollectionId(id))
     }
 
-    fn key(self, kind: u8, parts: [&[u8]; 2]) -> Vec<u8> {
+    /// Key of an entry of the collection: the id, the kind, and what follows.
+    pub(super) fn key(self, kind: u8, parts: [&[u8]; 2]) -> Vec<u8> {
         let [first, second] = parts;
         let mut key = Vec::with_capacity(PREFIX_LEN + first.len() + second.len());
         key.extend_from_slice(&self.0.to_be_bytes());
@@ -123,146 +53,54 @@ impl SetId {
         key
     }
 
-    /// Key of the entry that has the set's name.
+    /// Key of the entry with the collection's name, which is its first entry.
     pub(super) fn name_key(self) -> Vec<u8> {
         self.key(NAME, [&[]; 2])
     }
 
-    /// Key of the entry that has the score of `member`.
-    pub(super) fn member_key(self, member: &[u8]) -> Vec<u8> {
-        self.key(MEMBER, [&member_hash(member).to_be_bytes(), member])
+    /// Start of the entries that follow the name: those of the collection's content.
+    pub(super) fn content_start(self) -> Vec<u8> {
+        self.key(NAME + 1, [&[]; 2])
     }
 
-    /// Key of the entry that has `member` in the set's order.
-    pub(super) fn score_key(self, score: Score, member: &[u8]) -> Vec<u8> {
-        self.key(SCORE, [&score.to_ordered().to_be_bytes(), member])
-    }
-
-    /// Where the members begin whose hash is at least `hash`.
-    pub(super) fn members_from(self, hash: u64) -> Vec<u8> {
-        self.key(MEMBER, [&hash.to_be_bytes(), &[]])
-    }
-
-    /// Where the members begin whose ordered score is at least `ordered`.
-    pub(super) fn scores_from(self, ordered: u64) -> Vec<u8> {
-        self.key(SCORE, [&ordered.to_be_bytes(), &[]])
-    }
-
-    /// Where the entries by member end, and those by score begin.
-    pub(super) fn scores_start(self) -> Vec<u8> {
-        self.key(SCORE, [&[]; 2])
-    }
-
-    /// Where the entries by score end, and with them the set.
+    /// End of the collection's entries.
     pub(super) fn end(self) -> Vec<u8> {
         self.key(END, [&[]; 2])
     }
 }
 
-/// Key of the entry that tells which numbers of sets may be taken.
+/// Splits a key into the collection, the kind of the entry, and what follows.
+pub(super) fn split_key(key: &[u8]) -> Option<(CollectionId, u8, &[u8])> {
+    let (id, rest) = key.split_first_chunk()?;
+    let (kind, rest) = rest.split_first()?;
+    Some((CollectionId(u64::from_be_bytes(*id)), *kind, rest))
+}
+
+/// The name that an entry says, if it is the one with its collection's name.
+pub(super) fn name_in<'a>(key: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
+    let (_, kind, rest) = split_key(key)?;
+    (kind == NAME && rest.is_empty()).then_some(value)
+}
+
+/// Key of the entry that says which ids may be in use.
 pub(super) fn next_id_key() -> Vec<u8> {
-    SetId(0).key(NEXT_ID, [&[]; 2])
+    CollectionId(0).key(NEXT_ID, [&[]; 2])
 }
 
 /// Key of the entry with the intent of a shard.
 pub(super) fn intent_key(shard: u16) -> Vec<u8> {
-    SetId(0).key(INTENT, [&shard.to_be_bytes(), &[]])
+    CollectionId(0).key(INTENT, [&shard.to_be_bytes(), &[]])
 }
 
-/// The shard whose intent has that key.
+/// The index of the shard whose intent has this key.
 pub(super) fn shard_of_intent(key: &[u8]) -> Option<usize> {
-    Some(usize::from(u16::from_be_bytes(key.get(PREFIX_LEN..)?.try_into().ok()?)))
+    let (_, _, shard) = split_key(key)?;
+    Some(usize::from(u16::from_be_bytes(shard.try_into().ok()?)))
 }
 
-/// Where the intents begin and end.
+/// Start and end of the intents.
 pub(super) fn intents() -> (Vec<u8>, Vec<u8>) {
-    (SetId(0).key(INTENT, [&[]; 2]), SetId(0).key(INTENT + 1, [&[]; 2]))
-}
-
-/// What an entry of a set says.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Entry<'a> {
-    /// The set's name.
-    Name(&'a [u8]),
-    /// A member, the hash that it lies at, and its score.
-    Member(u64, &'a [u8], Score),
-    /// A member in the order of scores.
-    Scored(Score, &'a [u8]),
-}
-
-impl<'a> Entry<'a> {
-    /// Reads an entry; `None` when it is none that this module writes.
-    pub(super) fn read(key: &'a [u8], value: &'a [u8]) -> Option<Self> {
-        let (prefix, rest) = key.split_at_checked(PREFIX_LEN)?;
-        match prefix[ID_LEN] {
-            NAME if rest.is_empty() => Some(Entry::Name(value)),
-            MEMBER => {
-                let (hash, member) = rest.split_first_chunk::<HASH_LEN>()?;
-                Some(Entry::Member(u64::from_be_bytes(*hash), member, Score::from_bytes(value)?))
-            }
-            SCORE => {
-                let (ordered, member) = rest.split_first_chunk::<SCORE_LEN>()?;
-                let score = Score::from_ordered(u64::from_be_bytes(*ordered))?;
-                Some(Entry::Scored(if value == MINUS_ZERO { Score(-0.0) } else { score }, member))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Where a member lies among those of its set.
-pub(super) fn member_hash(member: &[u8]) -> u64 {
-    xxh3_64(member)
-}
-
-/// A member's score: any number, infinity included.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
-pub(crate) struct Score(f64);
-
-const SIGN: u64 = 1 << 63;
-
-impl Score {
-    pub(crate) const ZERO: Score = Score(0.0);
-
-    /// `None` for what is not a number.
-    pub(crate) fn new(value: f64) -> Option<Self> {
-        (!value.is_nan()).then_some(Score(value))
-    }
-
-    pub(crate) fn value(self) -> f64 {
-        self.0
-    }
-
-    /// A number that is ordered as the scores are. 0 and −0 have the same.
-    pub(super) fn to_ordered(self) -> u64 {
-        // Adding 0 turns −0 into 0.
-        let bits = (self.0 + 0.0).to_bits();
-        if bits & SIGN == 0 { bits | SIGN } else { !bits }
-    }
-
-    fn from_ordered(ordered: u64) -> Option<Self> {
-        let bits = if ordered & SIGN == 0 { !ordered } else { ordered & !SIGN };
-        Score::new(f64::from_bits(bits))
-    }
-
-    /// As a member's entry has it.
-    pub(super) fn to_bytes(self) -> [u8; SCORE_LEN] {
-        self.0.to_le_bytes()
-    }
-
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        Score::new(f64::from_le_bytes(bytes.try_into().ok()?))
-    }
-
-    /// The value of an entry by score.
-    pub(super) fn note(self) -> &'static [u8] {
-        if self.0 == 0.0 && self.0.is_sign_negative() { MINUS_ZERO } else { &[] }
-    }
-
-    /// Whether both are the same number to the bit: 0 is not −0.
-    pub(super) fn is_identical(self, other: Score) -> bool {
-        self.0.to_bits() == other.0.to_bits()
-    }
+    (CollectionId(0).key(INTENT, [&[]; 2]), CollectionId(0).key(INTENTS_END, [&[]; 2]))
 }
 
 #[cfg(test)]
@@ -270,46 +108,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_are_ordered_as_numbers() {
-        let numbers = [
-            f64::NEG_INFINITY,
-            f64::MIN,
-            -1.5,
-            -f64::MIN_POSITIVE,
-            0.0,
-            5e-324,
-            0.1,
-            1e300,
-            f64::INFINITY,
-        ];
-        for pair in numbers.windows(2) {
-            let [low, high] =
-                [pair[0], pair[1]].map(|number| Score::new(number).unwrap().to_ordered());
-            assert!(low < high, "{pair:?}");
-        }
-        for number in numbers {
-            let ordered = Score(number).to_ordered();
-            assert_eq!(Score::from_ordered(ordered).unwrap().value().to_bits(), number.to_bits());
-        }
-        assert_eq!(Score(-0.0).to_ordered(), Score(0.0).to_ordered());
-    }
-
-    #[test]
-    fn entries_are_read_as_they_are_written() {
-        let set = SetId(7);
-        let zero = Score(-0.0);
-        let member = set.member_key(b"m");
-        assert_eq!(
-            Entry::read(&member, &zero.to_bytes()),
-            Some(Entry::Member(member_hash(b"m"), b"m", zero))
-        );
-        let scored = set.score_key(zero, b"m");
-        let Some(Entry::Scored(score, b"m")) = Entry::read(&scored, zero.note()) else { panic!() };
-        assert!(score.is_identical(zero));
-        assert_eq!(Entry::read(&set.name_key(), b"key"), Some(Entry::Name(b"key")));
-        let ordered = [set.name_key(), member, set.scores_start(), scored, set.end()];
+    fn the_name_comes_first_and_is_told_from_other_entries() {
+        let id = CollectionId(7);
+        let content = id.key(1, [b"some", b"content"]);
+        let ordered = [id.name_key(), id.content_start(), content.clone(), id.end()];
         assert!(ordered.is_sorted_by(|a, b| a < b));
-        assert_eq!(SetId::referred_to(&set.reference()), Some(set));
-        assert_eq!(SetId::referred_to(b"\0text"), None);
+        assert_eq!(name_in(&id.name_key(), b"key"), Some(&b"key"[..]));
+        assert_eq!(name_in(&content, b"key"), None);
+        assert_eq!(split_key(&content), Some((id, 1, &b"somecontent"[..])));
+        assert_eq!(CollectionId::of_entry(&content), Some(id));
+        assert_eq!(CollectionId::of_entry(&intent_key(3)), None);
+        assert_eq!(shard_of_intent(&intent_key(3)), Some(3));
+    }
+    /// Servers before this one wrote the same bytes.
+    #[test]
+    fn keys_keep_their_bytes() {
+        assert_eq!(CollectionId(7).name_key(), b"\0\0\0\0\0\0\0\x07\0");
+        assert_eq!(next_id_key(), [0; 9]);
+        assert_eq!(intent_key(3), b"\0\0\0\0\0\0\0\0\x01\0\x03");
     }
 }

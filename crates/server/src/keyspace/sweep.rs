@@ -1,7 +1,9 @@
-//! Members of sets that are gone: removed by one thread beside the clients, which is the *sweeper*.
+//! The sweeper: removes the entries of collections that are gone, of whatever type.
 //!
-//! When the store does not name a set any more, nobody looks at its members, and no set gets its number again. So they
-//! may go at any time, also after a crash, which leaves their set's name beside them until the last has gone.
+//! A command that removes a collection takes its reference out of the store, and is done. Nobody
+//! looks at the entries any more, and no other collection gets their id, so they can be removed at
+//! any time: by the sweeper, which is one thread beside the clients, or after a crash by the next
+//! start. The name entry is removed last, so that what is left of a collection is found by it.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -9,30 +11,32 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use remanent_structures::{Map, OrderedMap};
 
-use super::layout::{Entry, SetId};
-use super::ranks::{onward, span};
-use super::{Keyspace, Shard};
+use super::Keyspace;
+use super::layout::{CollectionId, name_in};
+use super::shard::Shard;
+use super::tree::{onward, span};
 use crate::store::{Store, StoreError};
 
-/// Members that are removed with their set in one go.
+/// Entries that are removed between two looks at whether the sweeper is to stop.
 const REMOVED_BATCH: usize = 256;
-/// Sets that may wait for the sweeper. Who takes a further one away removes its members itself.
+/// Collections that may wait for the sweeper. A command that removes a further one removes its
+/// entries, too.
 const GONE_MAX: usize = 1 << 16;
 
-/// Sets that were taken away while the server runs, and whose members are still there.
+/// Collections that were removed while the server runs, and still have entries.
 #[derive(Debug, Default)]
 pub(super) struct Gone {
     waiting: Mutex<Waiting>,
-    /// Told when a set has come to an empty queue, or it is over.
+    /// Notified when a collection comes to the queue, and when the sweeper is to stop.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiting {
-    sets: VecDeque<SetId>,
-    /// Whether somebody removes the members of those that wait.
+    collections: VecDeque<CollectionId>,
+    /// Whether there is a sweeper.
     is_served: bool,
-    /// What still waits is for the next start.
+    /// Whether the sweeper is to stop. What still waits is left to the next start.
     is_over: bool,
 }
 
@@ -41,16 +45,16 @@ impl Gone {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the members of `set` to the sweeper, or, when it is over, to the next start. False when there is no
-    /// sweeper, or too much waits for it.
-    fn accept(&self, set: SetId) -> bool {
+    /// Leaves the entries of a collection to the sweeper, or to the next start if the sweeper is to
+    /// stop. False when there is no sweeper, or its queue is full.
+    fn accept(&self, id: CollectionId) -> bool {
         let mut waiting = self.waiting();
         if waiting.is_over {
             return true;
         }
-        let is_accepted = waiting.is_served && waiting.sets.len() < GONE_MAX;
+        let is_accepted = waiting.is_served && waiting.collections.len() < GONE_MAX;
         if is_accepted {
-            waiting.sets.push_back(set);
+            waiting.collections.push_back(id);
             self.changed.notify_one();
         }
         is_accepted
@@ -62,32 +66,39 @@ impl Gone {
 }
 
 impl<S: Store> Keyspace<S> {
-    /// Removes the members of a set that the store does not name any more, or leaves them to the sweeper. Where that
-    /// fails, the next opening sees to it.
-    pub(super) fn remove_members(&self, shard: &mut Shard, set: SetId) {
-        shard.ranks.remove(&set);
-        // What a change has left that was not completed is done with here, since the room for it may be that of
-        // this set.
-        if shard.unfinished.is_none() && self.gone.accept(set) {
+    /// Removes the entries of a collection that the store no longer refers to, or leaves them to
+    /// the sweeper. If that fails, the next start removes them.
+    pub(super) fn remove_entries(&self, shard: &mut Shard, id: CollectionId) {
+        shard.caches.forget(id);
+        // An unfinished change may need the room of this collection, so the sweeper would be too
+        // late.
+        if shard.unfinished.is_none() && self.gone.accept(id) {
             return;
         }
-        // The name must not come back when the members are gone.
-        let removed = self.store.sync().and_then(|()| self.sweep_set(set));
+        let removed = self.sweep_unnamed(id);
         if let Err(error) = removed.and_then(|()| self.finish(shard)) {
-            tracing::warn!(%error, "members of removed sorted sets still take up room");
+            tracing::warn!(%error, "entries of deleted keys still take up room");
         }
     }
 
-    /// Removes all entries of a set, its name last: as long as that is there, the others are found.
-    pub(super) fn sweep_set(&self, set: SetId) -> Result<(), StoreError> {
-        self.sweep_until(set, &|| false)
+    /// Removes all entries of a collection that the store has ceased to refer to.
+    pub(super) fn sweep_unnamed(&self, id: CollectionId) -> Result<(), StoreError> {
+        // A crash must not bring the reference back when the entries are gone.
+        self.store.sync()?;
+        self.sweep_collection(id)
     }
 
-    fn sweep_until(&self, set: SetId, is_over: &impl Fn() -> bool) -> Result<(), StoreError> {
+    /// Removes all entries of a collection to which no crash can bring a reference back.
+    pub(super) fn sweep_collection(&self, id: CollectionId) -> Result<(), StoreError> {
+        self.sweep_until(id, &|| false)
+    }
+
+    fn sweep_until(&self, id: CollectionId, is_over: &impl Fn() -> bool) -> Result<(), StoreError> {
         let tree = self.tree()?;
-        let (start, end) = (set.name_key(), set.end());
+        let (start, end) = (id.name_key(), id.end());
         while !is_over() {
             let mut keys = Vec::new();
+            // From the last to the first, which is the name.
             tree.descend(span(&start, &end), |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() < REMOVED_BATCH {
@@ -106,105 +117,110 @@ impl<S: Store> Keyspace<S> {
         Ok(())
     }
 
-    /// Removes members that a crash has left of sets that are gone, until `is_over` says that it should end, for which
-    /// it is asked every few hundred members. Returns how many such sets there were.
+    /// Removes the entries that a crash has left of collections that are gone, until `is_over`
+    /// returns true, which is called every few hundred entries. Returns how many such collections
+    /// there were.
     ///
-    /// Clients may be served meanwhile. About a microsecond for each set there is.
+    /// Clients may be served meanwhile. Takes about a microsecond for each collection that is not
+    /// gone.
     ///
     /// # Errors
     ///
     /// When the store cannot be read or written.
     pub fn sweep(&self, is_over: impl Fn() -> bool) -> Result<u64, StoreError> {
         let Some(tree) = self.store.tree() else { return Ok(0) };
-        let (mut set, mut swept) = (SetId(1), 0);
+        let (mut id, mut swept) = (CollectionId(1), 0);
         while !is_over() {
             let mut found = None;
-            tree.ascend(onward(&set.name_key()), |key, value| {
-                found = SetId::of_entry(key).map(|set| (set, name(key, value)));
+            tree.ascend(onward(&id.name_key()), |key, value| {
+                let name = name_in(key, value).map(<[u8]>::to_vec);
+                found = CollectionId::of_entry(key).map(|id| (id, name));
                 ControlFlow::Break(())
             })?;
             let Some((next, name)) = found else { break };
             swept += u64::from(self.sweep_if_gone(next, name, &is_over)?);
-            set = SetId(next.0 + 1);
+            id = CollectionId(next.0 + 1);
         }
         Ok(swept)
     }
 
-    /// Removes what is left of a set, if the store does not name it.
+    /// Removes what is left of a collection, unless the store refers to it.
     fn sweep_if_gone(
         &self,
-        set: SetId,
+        id: CollectionId,
         name: Option<Vec<u8>>,
         is_over: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        // The name is a set's first entry and its last, but where all sets were removed together.
+        // The name is a collection's first entry and its last. It is missing only after a crash
+        // while all collections were removed together.
         if let Some(name) = name {
-            // Whoever is about to give the set its name is done when the shard is free; it has none later.
-            let _shard = self.shards[self.shard_index(&name)].write(&self.store);
-            if self.has_set(&name, set)? {
+            // A command may be about to make the store refer to the collection. It holds the lock
+            // until that is done; a collection without a reference after that never gets one.
+            let _shard = self.shard(&name).write(&self.store);
+            if self.names(&name, id)? {
                 return Ok(false);
             }
         }
-        // The name must not come back when the members are gone.
+        // A crash must not bring the reference back when the entries are gone.
         self.store.sync()?;
-        self.sweep_until(set, is_over).map(|()| true)
+        self.sweep_until(id, is_over).map(|()| true)
     }
 
-    /// From now on, who takes a set away leaves its members to [`sweep_gone`](Keyspace::sweep_gone).
-    pub fn leave_members(&self) {
+    /// From now on, commands that remove a collection leave its entries to
+    /// [`sweep_gone`](Keyspace::sweep_gone).
+    pub fn defer_sweeping(&self) {
         self.gone.waiting().is_served = true;
     }
 
-    /// Removes the members of all sets that were left to it, until `is_over` says that it should end.
+    /// Removes the entries of all collections that commands have left to it, until `is_over`
+    /// returns true.
     ///
     /// # Errors
     ///
-    /// When the store cannot be written. The sets are left to the next start then.
+    /// When the store cannot be written. The entries are left to the next start then.
     pub fn sweep_gone(&self, is_over: impl Fn() -> bool) -> Result<(), StoreError> {
         loop {
-            let sets = std::mem::take(&mut self.gone.waiting().sets);
-            if sets.is_empty() || is_over() {
+            let collections = std::mem::take(&mut self.gone.waiting().collections);
+            if collections.is_empty() || is_over() {
                 return Ok(());
             }
-            // The names must not come back when the members are gone.
+            // A crash must not bring the references back when the entries are gone.
             self.store.sync()?;
-            for set in sets {
-                self.sweep_until(set, &is_over)?;
+            for id in collections {
+                self.sweep_until(id, &is_over)?;
             }
         }
     }
 
-    /// Is the sweeper: removes what a crash has left of sets, and then the members of each set that is taken away,
-    /// until [`stop_sweeper`](Keyspace::stop_sweeper) is called.
+    /// The sweeper's thread: removes what a crash has left of collections, and then the entries of
+    /// each collection that is removed, until [`stop_sweeper`](Keyspace::stop_sweeper) is called.
     pub fn run_sweeper(&self) {
-        self.leave_members();
+        self.defer_sweeping();
         let is_over = || self.gone.is_over();
         match self.sweep(is_over) {
             Ok(0) => {}
-            Ok(sets) => tracing::info!(sets, "removed what a crash had left of sorted sets"),
-            Err(error) => tracing::warn!(%error, "what a crash has left of sorted sets stays"),
+            Ok(collections) => {
+                tracing::info!(collections, "removed what a crash had left of deleted keys");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what a crash has left of deleted keys stays");
+            }
         }
         while !is_over() {
             if let Err(error) = self.sweep_gone(is_over) {
-                tracing::warn!(%error, "the members of removed sorted sets still take up room");
+                tracing::warn!(%error, "entries of deleted keys still take up room");
             }
-            let nothing_to_do = |waiting: &mut Waiting| waiting.sets.is_empty() && !waiting.is_over;
+            let nothing_to_do =
+                |waiting: &mut Waiting| waiting.collections.is_empty() && !waiting.is_over;
             let waiting = self.gone.changed.wait_while(self.gone.waiting(), nothing_to_do);
             drop(waiting);
         }
     }
 
-    /// Has [`run_sweeper`](Keyspace::run_sweeper) return soon. What it has not removed is found at the next start.
+    /// Makes [`run_sweeper`](Keyspace::run_sweeper) return soon. The next start removes what is
+    /// left.
     pub fn stop_sweeper(&self) {
         self.gone.waiting().is_over = true;
         self.gone.changed.notify_all();
-    }
-}
-
-/// The name of a set, if this is the entry that has it.
-fn name(key: &[u8], value: &[u8]) -> Option<Vec<u8>> {
-    match Entry::read(key, value) {
-        Some(Entry::Name(name)) => Some(name.to_vec()),
-        _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! One connection: reads, lets the session run, sends.
+//! Serving one connection: reads requests, runs the session, sends the answers.
 
 use std::io;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use tokio::task::JoinHandle;
 use super::Ending;
 use crate::{Progress, Session, Store};
 
-/// How often it is looked whether a peer that has sent more is still there.
+/// How often to look whether a peer has closed its side, while bytes that it has sent are not read.
 const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Serves a connection until the client or the server ends it.
 ///
-/// Answers are sent before more is read, so a client that does not read its answers is read from no
-/// more. Where it takes memory that others need, it is closed.
+/// Answers are sent before more requests are read, so no requests are read from a client that does
+/// not read its answers. If such a client takes memory that others need, it is closed.
 pub(super) async fn serve<S: Store>(
     mut socket: TcpStream,
     mut session: Session<S>,
@@ -30,7 +30,7 @@ pub(super) async fn serve<S: Store>(
         if let Progress::Wait(delay) = progress {
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
-                // Who guesses and does not wait for the answer leaves room for others.
+                // A client that guesses passwords and disconnects frees its place at once.
                 () = closed_by_peer(&socket) => break,
                 _ = ending.stop.wait_for(|stop| *stop) => {}
             }
@@ -38,8 +38,9 @@ pub(super) async fn serve<S: Store>(
         }
         if !session.output().is_empty() {
             if progress == Progress::Read {
-                // Others that have something to read go first. Answers then leave together, and a
-                // peer that serves several connections is woken once and not for each.
+                // Other connections with requests to read go first. The answers of all are then
+                // sent together, and a peer with several connections is woken once and not for
+                // each.
                 tokio::task::yield_now().await;
             }
             tokio::select! {
@@ -50,7 +51,7 @@ pub(super) async fn serve<S: Store>(
             session.sent();
         }
         progress = match progress {
-            // A client that never pauses must not keep the server from ending.
+            // Without this, a client that never pauses would keep the server from ending.
             Progress::Read if ending.stop.has_changed().unwrap_or(true) => break,
             Progress::Read => {
                 let received = tokio::select! {
@@ -64,7 +65,7 @@ pub(super) async fn serve<S: Store>(
                 }
                 session.run()
             }
-            // It has been waited for above.
+            // `Wait`: the delay is over, see above.
             Progress::Yield | Progress::Wait(_) => {
                 tokio::task::yield_now().await;
                 session.run()
@@ -84,7 +85,7 @@ pub(super) async fn serve<S: Store>(
     socket.shutdown().await
 }
 
-/// Returns when the peer sends no more. What it sends meanwhile is not read.
+/// Waits until the peer closes its sending side. Reads nothing of what it sends.
 async fn closed_by_peer(socket: &TcpStream) {
     while let Ok(ready) = socket.ready(Interest::READABLE).await {
         if ready.is_read_closed() {
@@ -98,10 +99,10 @@ fn closed_for_memory() -> io::Error {
     io::Error::other("closed, because it took memory that others needed")
 }
 
-/// Runs a long request where it holds nobody up.
+/// Runs a long request on another thread, where it delays no other connection.
 ///
-/// A sync that does not end in time goes on, and is the next one's to wait for: a client that asks again and again
-/// keeps one thread busy and no more.
+/// A sync that does not end in time goes on as `abandoned`, and the next one of the connection
+/// waits for it first. So a client that asks again and again keeps one thread busy and no more.
 async fn run_long<S: Store>(
     mut session: Session<S>,
     abandoned: &mut Option<JoinHandle<()>>,
@@ -109,7 +110,7 @@ async fn run_long<S: Store>(
     if let Some((limit, sync)) = session.limited_sync() {
         let syncing = async {
             if let Some(earlier) = abandoned.as_mut() {
-                // A panic is the session's to meet, when it syncs itself.
+                // If the sync panicked, the session meets the cause when it syncs itself.
                 let _ = earlier.await;
             }
             let _ = abandoned.insert(tokio::task::spawn_blocking(sync)).await;

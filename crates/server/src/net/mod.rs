@@ -1,4 +1,4 @@
-//! The sockets: one thread accepts connections, the others serve them.
+//! The server on sockets: one thread accepts connections, the workers serve them.
 
 mod connection;
 mod worker;
@@ -16,29 +16,30 @@ use crate::store::StoreError;
 use crate::{Config, Keyspace, Shared, Store};
 use worker::Worker;
 
-/// Connections that the system keeps for us until we accept them.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 1024;
-/// Files besides connections that the process may need at a time, and for each thread that serves them.
+/// Files besides connections that the process may have open at a time.
 const OTHER_FILES: u64 = 32;
+/// Files that each worker adds to them.
 const THREAD_FILES: u64 = 4;
-/// What a client is told that cannot be served.
+/// The answer to a client beyond the limit of connections.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Other machines could reach the server and nothing would be asked of them.
+    /// Other machines could reach the server without a password.
     #[error(
         "refusing to listen on {0} without a password: any machine that reaches it could read and \
          delete everything; set a password with --password-file, listen on 127.0.0.1, or pass \
          --unprotected if the network is trusted"
     )]
     Unprotected(SocketAddr),
-    /// A password that everybody knows.
+    /// The password is empty.
     #[error(
-        "the password is empty, and would keep nobody out; set another one, or none, with which only clients on this \
-         machine are served"
+        "the password is empty, and would keep nobody out; set another one, or none at all: then \
+         only clients on this machine are served"
     )]
     EmptyPassword,
     /// The system refused the address.
@@ -49,7 +50,8 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
-    /// What a crash has left in the store cannot be completed.
+    /// The keys cannot be opened: the store cannot be read, or what a crash has left in it cannot
+    /// be completed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -61,21 +63,22 @@ pub struct Server<S: Store> {
     listener: std::net::TcpListener,
 }
 
-/// What tells a connection to end, and the server.
+/// How connections learn that the server ends, and make it end.
 #[derive(Clone, Debug)]
 struct Ending {
-    /// Becomes true when connections are to finish.
+    /// Becomes true when connections are to finish what they have read.
     stop: watch::Receiver<bool>,
-    /// Told by a connection whose client asked for the end of the server.
+    /// Notified by a connection whose client sent `SHUTDOWN`.
     shutdown: Arc<Notify>,
 }
 
 impl<S: Store> Server<S> {
-    /// Listens; clients that connect wait until [`run`](Server::run).
+    /// Opens the keys and listens. Clients that connect wait until [`run`](Server::run) is called.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, or would let strangers in; when the store cannot be read.
+    /// When the system refuses the address, when the settings would let strangers in, or when the
+    /// store cannot be read.
     pub fn bind(store: S, mut config: Config) -> Result<Self, BindError> {
         let address = config.listen;
         if config.password.as_ref().is_some_and(String::is_empty) {
@@ -114,14 +117,15 @@ impl<S: Store> Server<S> {
         &self.shared
     }
 
-    /// Serves clients until `stop` is done or a client sends `SHUTDOWN`, then lets every connection
-    /// finish what it has read, and returns when all are closed and what they wrote is safe.
+    /// Serves clients until `stop` is done or a client sends `SHUTDOWN`.
     ///
-    /// Runs within a tokio runtime with I/O and time enabled.
+    /// Then lets every connection finish what it has read, and returns when all of them are closed
+    /// and what they wrote is safe. Runs within a tokio runtime with I/O and time enabled.
     ///
     /// # Errors
     ///
-    /// When the system refuses what the threads need, or what was acknowledged cannot be made safe.
+    /// When the system refuses what the threads need, or the store cannot make acknowledged writes
+    /// safe.
     pub async fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let (stopper, stopped) = watch::channel(false);
         let shutdown = Arc::new(Notify::new());
@@ -137,7 +141,8 @@ impl<S: Store> Server<S> {
         }
         drop(self.listener);
         stopper.send_replace(true);
-        // What it has not removed is found at the next start, and so is what clients take away from now on.
+        // The next start removes the entries that are left, and those of keys that clients delete
+        // from now on.
         self.shared.keys.stop_sweeper();
         let shared = self.shared;
         tokio::task::spawn_blocking(move || {
@@ -148,11 +153,11 @@ impl<S: Store> Server<S> {
         .await?
     }
 
-    /// Hands each new connection to the worker that has fewest.
+    /// Accepts connections, and hands each to the worker that has fewest.
     async fn accept(&self, workers: &[Worker]) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
         let mut spare = Spare::new();
-        // Relaxed: a count for people.
+        // Relaxed: only shown to users.
         let count_rejected = || self.shared.rejected.fetch_add(1, Ordering::Relaxed);
         loop {
             let (socket, address) = match listener.accept().await {
@@ -169,7 +174,8 @@ impl<S: Store> Server<S> {
             let connected = workers.iter().map(Worker::connections).sum::<usize>();
             if connected >= self.shared.config.clients_max {
                 count_rejected();
-                // Best effort: whoever does not take the explanation is closed without it.
+                // Best effort: the connection is closed, whether or not its peer takes the
+                // explanation.
                 let _ = socket.try_write(TOO_MANY);
                 continue;
             }
@@ -182,7 +188,7 @@ impl<S: Store> Server<S> {
     }
 }
 
-/// The thread that removes the members of sorted sets that are gone.
+/// The sweeper's thread, which removes the entries of collections that are gone.
 struct Sweeper<S: Store> {
     shared: Arc<Shared<S>>,
     thread: Option<std::thread::JoinHandle<()>>,
@@ -197,7 +203,7 @@ impl<S: Store> Sweeper<S> {
         Ok(Sweeper { shared, thread: Some(thread) })
     }
 
-    /// Waits until the thread has ended, which it does soon after it was told.
+    /// Tells the thread to stop, and waits until it has ended.
     fn join(mut self) -> io::Result<()> {
         self.shared.keys.stop_sweeper();
         let joined = self.thread.take().map_or(Ok(()), std::thread::JoinHandle::join);
@@ -205,21 +211,21 @@ impl<S: Store> Sweeper<S> {
     }
 }
 
-/// A server that is dropped in mid-run must not leave a thread that waits for ever.
+/// A server whose `run` is dropped must not leave a thread that waits forever.
 impl<S: Store> Drop for Sweeper<S> {
     fn drop(&mut self) {
         self.shared.keys.stop_sweeper();
     }
 }
 
-/// A socket that belongs to no runtime yet, with the options of a connection.
+/// Takes a socket out of its runtime, so that a worker can serve it, and sets its options.
 fn prepare(socket: tokio::net::TcpStream) -> io::Result<TcpStream> {
     let socket = socket.into_std()?;
     prepare_tcp(&socket)?;
     Ok(socket)
 }
 
-/// How many threads serve connections.
+/// How many workers there are.
 fn thread_count(config: &Config) -> usize {
     match config.threads {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1).max(1),
@@ -227,7 +233,7 @@ fn thread_count(config: &Config) -> usize {
     }
 }
 
-/// Asks the system for as many open files as are wanted; it may allow fewer. Returns how many it does.
+/// Raises the limit of open files to `wanted`, or as far as the system allows. Returns the limit.
 fn raise_file_limit(wanted: u64) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! A thread with connections of its own.
+//! A worker: a thread that serves connections of its own.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -15,17 +15,17 @@ use tokio::task::JoinSet;
 use super::{Ending, connection};
 use crate::{Session, Shared, Store};
 
-/// Threads for requests that take long, for each worker.
+/// Threads of each worker for long requests.
 const LONG_THREADS: usize = 2;
-/// How long connections may take to finish when the server ends: long enough for any client that
-/// reads, and an end for those that do not.
+/// How long connections may take to finish when the server ends. A client that reads its answers
+/// needs less; one that does not is cut.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A thread that serves connections.
 #[derive(Debug)]
 pub(super) struct Worker {
     arrivals: UnboundedSender<(TcpStream, SocketAddr)>,
-    /// Connections handed over and not closed yet.
+    /// Connections that were handed over and are not closed yet.
     connections: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
@@ -55,13 +55,13 @@ impl Worker {
 
     /// Gives a connection to this worker.
     pub(super) fn hand_over(&self, socket: TcpStream, address: SocketAddr) {
-        // Relaxed: only the accepting thread decides by it, and an estimate does.
+        // Relaxed: the accepting thread chooses a worker by it, for which an estimate is enough.
         self.connections.fetch_add(1, Ordering::Relaxed);
-        // Fails only when the worker has ended, and then the connection is to be closed.
+        // Sending fails only if the worker has ended. The connection is closed then.
         let _ = self.arrivals.send((socket, address));
     }
 
-    /// Connections it serves.
+    /// How many connections the worker has.
     pub(super) fn connections(&self) -> usize {
         // Relaxed: as for `hand_over`.
         self.connections.load(Ordering::Relaxed)
@@ -92,7 +92,7 @@ async fn serve<S: Store>(
                 tasks.spawn(connect(shared, socket, address, ending, Open(Arc::clone(&open))));
             }
             Some(ended) = tasks.join_next() => {
-                // The runtime has closed that connection, and that one alone.
+                // A panic ends the task of one connection, which is closed. The others go on.
                 if ended.is_err() {
                     tracing::error!("a request made the server panic; its connection was closed");
                 }
@@ -105,7 +105,7 @@ async fn serve<S: Store>(
     }
 }
 
-/// Counts an open connection for as long as it lives, however it ends.
+/// Keeps a connection counted until it is dropped, however the connection ends.
 struct Open(Arc<AtomicUsize>);
 
 impl Drop for Open {
@@ -129,7 +129,7 @@ async fn connect<S: Store>(
         connection::serve(socket, session, ending).await
     };
     if let Err(error) = served.await {
-        // A peer that goes away in the middle is everyday life.
+        // Peers that disconnect in the middle are common, so this is no warning.
         tracing::debug!(%error, client = %address, "connection lost");
     }
 }

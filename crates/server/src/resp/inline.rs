@@ -1,11 +1,12 @@
-//! Words of an inline request, unquoted where they lie.
+//! Splitting an inline request into words, which are unquoted in place.
 
 use super::{ProtocolError, Span};
 
 /// Splits `line` into words at white space.
 ///
-/// Double quotes take `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH`; single quotes only `\'`. A quote
-/// may begin within a word but must be followed by a space, or end the line. A NUL ends the line.
+/// Within double quotes, `\n`, `\r`, `\t`, `\b`, `\a` and `\xHH` are escapes; within single quotes
+/// only `\'`. A quote may open within a word. The closing quote must be followed by a space, or end
+/// the line. A NUL ends the line.
 pub(super) fn split(line: &mut [u8], words: &mut Vec<Span>) -> Result<(), ProtocolError> {
     let len = memchr::memchr(0, line).unwrap_or(line.len());
     let line = &mut line[..len];
@@ -23,9 +24,10 @@ pub(super) fn split(line: &mut [u8], words: &mut Vec<Span>) -> Result<(), Protoc
     }
 }
 
-/// Unquotes the word at `*from` in place, moves `*from` behind it and returns where it now ends.
+/// Unquotes the word at `*from` in place, moves `*from` behind it, and returns the end of the
+/// unquoted word.
 ///
-/// Unquoting only shortens, so the write position never passes the read position.
+/// Unquoting shortens a word, so the write position never passes the read position.
 fn unquote(line: &mut [u8], from: &mut usize) -> Result<usize, ProtocolError> {
     let mut to = *from;
     while *from < line.len() && !is_space(line[*from]) {
@@ -45,7 +47,7 @@ fn unquote(line: &mut [u8], from: &mut usize) -> Result<usize, ProtocolError> {
     Ok(to)
 }
 
-/// Unquotes up to the closing `quote`, behind which the word must end.
+/// Unquotes up to the closing `quote`, where the word must end.
 fn unquote_until(
     quote: u8,
     line: &mut [u8],
@@ -70,7 +72,7 @@ fn unquote_until(
     }
 }
 
-/// The first byte within double quotes, and how many bytes spell it.
+/// The next byte within double quotes, and how many bytes spell it.
 fn unescape(rest: &[u8]) -> (u8, usize) {
     match rest {
         [b'\\', b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {

@@ -1,7 +1,7 @@
-//! The Redis serialisation protocol, versions 2 and 3, apart from the sockets that carry it.
+//! The Redis serialisation protocol, versions 2 and 3, without sockets.
 //!
-//! [`Parser`] turns bytes into requests without copying them, however they were split on the way;
-//! [`Output`] encodes the answers of one connection.
+//! [`Parser`] turns bytes into requests without copying them, however the bytes were split on the
+//! way. [`Output`] encodes the answers of one connection.
 
 mod inline;
 mod number;
@@ -14,40 +14,40 @@ pub use parser::{Limits, Parser, Request, Span};
 
 use std::io::Write;
 
-/// Why a connection's bytes are no request; the connection is closed after the client was told.
+/// Why bytes are no request. The client gets the error, and the connection is closed.
 ///
 /// The texts are those of Redis, without its prefix `ERR Protocol error: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// An inline request that does not end.
+    /// An inline request is longer than allowed and has not ended.
     #[error("too big inline request")]
     InlineTooBig,
-    /// A quote in an inline request that is not closed, or is followed by no space.
+    /// A quote in an inline request is not closed, or the closing quote is not followed by a space.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
-    /// The line after `*` does not end.
+    /// The line after `*` is longer than allowed and has not ended.
     #[error("too big mbulk count string")]
     CountTooLong,
-    /// The line after `*` is no number, or more arguments than are allowed.
+    /// The line after `*` is no number, or announces more arguments than allowed.
     #[error("invalid multibulk length")]
     InvalidCount,
-    /// More arguments than a client may send before it has authenticated.
+    /// The request has more arguments than a client may send before it has authenticated.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedCount,
-    /// The line after `$` does not end.
+    /// The line after `$` is longer than allowed and has not ended.
     #[error("too big bulk count string")]
     BulkTooLong,
     /// An argument does not begin with `$`.
     #[error("expected '$', got '{}'", char::from(*.0))]
     ExpectedBulk(u8),
-    /// The line after `$` is no number, or a longer argument than is allowed.
+    /// The line after `$` is no number, or announces a longer argument than allowed.
     #[error("invalid bulk length")]
     InvalidBulk,
-    /// A longer argument than a client may send before it has authenticated.
+    /// An argument is longer than a client may send before it has authenticated.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulk,
-    /// All arguments together are longer than is allowed.
+    /// The arguments together are longer than allowed.
     #[error("too big request")]
     RequestTooBig,
     /// The system has no memory for the positions of the arguments.
@@ -55,7 +55,7 @@ pub enum ProtocolError {
     NoMemory,
 }
 
-/// Encodes a request as clients send it, at the end of `bytes`.
+/// Appends a request to `bytes`, encoded as clients send it.
 ///
 /// ```
 /// let mut bytes = Vec::new();

@@ -1,9 +1,9 @@
 //! Numbers as Redis reads and writes them.
 //!
-//! Integers take no sign but `-`, no leading zero and no space. Floating-point numbers and cursors are what C's
-//! `strtod` and `strtoul` accept, which is more.
+//! An integer may begin with `-`, but not with `+`, a space or a leading zero. Floating-point
+//! numbers and cursors are read less strictly: they are what C's `strtod` and `strtoul` accept.
 
-/// The number that `bytes` spell, if they spell one that fits.
+/// The integer that `bytes` spell; `None` if they spell none, or one that does not fit.
 ///
 /// ```
 /// use remanent_server::resp::parse_i64;
@@ -22,7 +22,7 @@ pub fn parse_i64(bytes: &[u8]) -> Option<i64> {
     }
 }
 
-/// The unsigned number that `bytes` spell, if they spell one that fits.
+/// The unsigned integer that `bytes` spell; `None` if they spell none, or one that does not fit.
 pub fn parse_u64(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() || (bytes.len() > 1 && bytes[0] == b'0') {
         return None;
@@ -36,8 +36,10 @@ pub fn parse_u64(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// The cursor of a scan that `bytes` spell, as C's `strtoul` reads it: signs and leading zeros are accepted, a negative
-/// number counts down from 2⁶⁴, nothing at all is 0, and a NUL ends the text.
+/// The cursor of a scan that `bytes` spell, as C's `strtoul` reads it.
+///
+/// Signs and leading zeros are accepted. A negative number counts down from 2⁶⁴. No text is 0, and
+/// a NUL ends the text.
 ///
 /// ```
 /// use remanent_server::resp::parse_cursor;
@@ -63,8 +65,10 @@ pub fn parse_cursor(bytes: &[u8]) -> Option<u64> {
     Some(if is_negative { magnitude.wrapping_neg() } else { magnitude })
 }
 
-/// The floating-point number that `bytes` spell, in decimal or hexadecimal notation, infinity included; `None` for
-/// what is not a number, and for a number so large or so small that it would become infinity or 0.
+/// The floating-point number that `bytes` spell, in decimal or hexadecimal notation, infinity
+/// included.
+///
+/// `None` if they spell no number, or one so large or so small that it would become infinity or 0.
 ///
 /// ```
 /// use remanent_server::resp::parse_f64;
@@ -89,8 +93,11 @@ pub fn parse_f64(bytes: &[u8]) -> Option<f64> {
     (!is_out_of_range).then_some(value)
 }
 
-/// One end of a range of floating-point numbers, which Redis reads less strictly than [`parse_f64`]: leading spaces are
-/// passed over, a NUL ends the text, nothing at all is 0, and a number that is too large is infinity.
+/// One end of a range of floating-point numbers, which Redis reads less strictly than
+/// [`parse_f64`].
+///
+/// Leading spaces are skipped, a NUL ends the text, no text is 0, and a number that is too large is
+/// infinity.
 pub fn parse_f64_limit(bytes: &[u8]) -> Option<f64> {
     let text = until_nul(bytes);
     if text.is_empty() {
@@ -100,7 +107,7 @@ pub fn parse_f64_limit(bytes: &[u8]) -> Option<f64> {
     strtod(&text[spaces..])
 }
 
-/// The text that C sees.
+/// The text that C sees: up to the first NUL.
 fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())]
 }
@@ -114,7 +121,7 @@ fn split_sign(bytes: &[u8]) -> (bool, &[u8]) {
     }
 }
 
-/// What C's `strtod` makes of `bytes`, if it takes all of them and they spell a number.
+/// The number that C's `strtod` reads; `None` if it does not read all of `bytes`, or reads NaN.
 fn strtod(bytes: &[u8]) -> Option<f64> {
     let value = match split_sign(bytes) {
         (is_negative, [b'0', b'x' | b'X', digits @ ..]) => {
@@ -126,15 +133,17 @@ fn strtod(bytes: &[u8]) -> Option<f64> {
     (!value.is_nan()).then_some(value)
 }
 
-/// Exponents are not counted beyond this: such numbers are infinite, or 0.
+/// Larger exponents count as this one: the number is infinite, or 0, with either.
 const EXPONENT_MAX: i64 = 1 << 40;
 
-/// The number that hexadecimal digits spell, perhaps with a point and a binary exponent.
+/// The number that hexadecimal digits spell, with an optional point and an optional binary
+/// exponent.
 fn hexadecimal(text: &[u8]) -> Option<f64> {
     let mut parts = text.splitn(2, |byte| byte.eq_ignore_ascii_case(&b'p'));
     let (digits, exponent) = (parts.next()?, parts.next());
     let mut exponent = exponent.map_or(Some(0), binary_exponent)?;
-    // The first digits, as many as fit, and whether what was cut off is more than nothing.
+    // The mantissa has the first digits, as many as fit. `has_rest` is whether any digit behind
+    // them is not 0.
     let (mut mantissa, mut has_rest) = (0u64, false);
     let (mut count, mut is_fraction) = (0, false);
     for byte in digits {
@@ -171,14 +180,15 @@ fn binary_exponent(text: &[u8]) -> Option<i64> {
     Some(if is_negative { -magnitude } else { magnitude })
 }
 
-/// `mantissa` times two to the `exponent`, rounded to the nearest number, and to the even one between two.
+/// `mantissa` times two to the `exponent`, rounded to the nearest number, ties to even. `has_rest`
+/// says that the exact mantissa is a little larger.
 fn scaled(mantissa: u64, has_rest: bool, exponent: i64) -> f64 {
     if mantissa == 0 {
         return 0.0;
     }
     let zeros = mantissa.leading_zeros();
     let mantissa = mantissa << zeros;
-    // The number is 1.… times two to this.
+    // Now the number is 1.… times two to the exponent.
     let exponent = exponent + 63 - i64::from(zeros);
     if exponent > 1023 {
         return f64::INFINITY;
@@ -192,18 +202,19 @@ fn scaled(mantissa: u64, has_rest: bool, exponent: i64) -> f64 {
     let half = 1 << (dropped - 1);
     let rest = mantissa & (half | (half - 1));
     let rounds_up = rest > half || (rest == half && (has_rest || kept & 1 == 1));
-    // A carry out of the mantissa goes into the exponent, as it should.
+    // A carry out of the mantissa goes into the exponent, which is right.
     let rounded = kept + u64::from(rounds_up);
     let is_normal = missing == 0;
     f64::from_bits(if is_normal { rounded + (((exponent + 1022) as u64) << 52) } else { rounded })
 }
 
-/// Integers beyond this are written with an exponent.
+/// Larger integers are written with an exponent.
 const INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
-/// A number is written without an exponent when it needs no more zeros behind its digits.
+/// A number that needs more zeros behind its digits is written with an exponent.
 const TRAILING_ZEROS_MAX: i32 = 7;
 
-/// A floating-point number as Redis 7.2 and later write it: with the fewest digits that tell it from all others.
+/// Writes a floating-point number as Redis 7.2 and later do: with the fewest digits that tell it
+/// from all others.
 ///
 /// ```
 /// use remanent_server::resp::format_f64;
@@ -230,7 +241,7 @@ pub fn format_f64(value: f64) -> String {
 /// `digits` with a point behind the first one, times ten to the `exponent`.
 fn place_point(digits: &str, exponent: i32, zeros_max: i32) -> String {
     let len = digits.len() as i32;
-    // Times ten to this, the digits without a point are the number.
+    // The number is the digits without a point, times ten to this.
     let shift = exponent - (len - 1);
     if shift >= 0 && exponent.abs() < len + zeros_max {
         return format!("{digits}{}", "0".repeat(shift as usize));

@@ -1,4 +1,4 @@
-//! Answers of one connection, encoded for the protocol version it speaks.
+//! The answers of one connection, encoded for the version of the protocol that it speaks.
 
 use super::format_f64;
 use crate::memory::Share;
@@ -6,15 +6,15 @@ use crate::memory::Share;
 /// The protocol version that a client chose with `HELLO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// RESP2, with which every connection begins.
+    /// RESP2, in which every connection begins.
     #[default]
     Resp2,
-    /// RESP3: nulls, maps, sets and texts have types of their own.
+    /// RESP3, which has types of its own for nulls, maps, sets and texts.
     Resp3,
 }
 
 impl Protocol {
-    /// The number by which clients ask for it.
+    /// The number by which clients ask for the version.
     pub fn version(self) -> u8 {
         match self {
             Protocol::Resp2 => 2,
@@ -23,60 +23,61 @@ impl Protocol {
     }
 }
 
-/// Answers that wait to be sent.
+/// The answers that wait to be sent.
 ///
-/// Where there is no room for an answer, it is dropped and [`failure`](Output::failure) says so: what is there of it is
-/// then useless to the client, and to be taken back by [`truncate`](Output::truncate).
+/// If there is no room for an answer, the rest of it is dropped, and [`failure`](Output::failure)
+/// says so. The part that is there is useless to the client, so the caller removes it by
+/// [`truncate`](Output::truncate).
 #[derive(Debug)]
 pub struct Output {
     bytes: Vec<u8>,
     protocol: Protocol,
     len_max: usize,
-    /// What the capacity takes of the clients' memory.
+    /// The clients' memory that the capacity takes.
     share: Option<Share>,
     failure: Option<OutputFailure>,
 }
 
-/// Why an answer is not there.
+/// Why there was no room for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputFailure {
-    /// It is longer than what may wait for one client.
+    /// More bytes would wait than may wait for one client.
     TooLong,
-    /// Clients take all the memory that they may take together, or the system has none.
+    /// Clients take all the memory that they may, or the system has no more.
     NoMemory,
 }
 
-/// Room for a line that has a number in it, or begins an array.
+/// Room for a line with a number, or for one that begins an array.
 const LINE_LEN: usize = 32;
 
 impl Output {
-    /// No answers yet, and room for `len_max` bytes of them.
+    /// An output without answers, for `len_max` bytes of them at most.
     pub fn new(len_max: usize) -> Self {
         let (bytes, protocol) = (Vec::new(), Protocol::Resp2);
         Output { bytes, protocol, len_max, share: None, failure: None }
     }
 
-    /// The same, of memory that others share.
+    /// The same, with a share in the clients' memory.
     pub(crate) fn sharing(len_max: usize, share: Share) -> Self {
         Output { share: Some(share), ..Output::new(len_max) }
     }
 
-    /// The version in which answers are encoded.
+    /// The version of the protocol in which answers are encoded.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }
 
-    /// Encodes what follows in another version.
+    /// Sets the version of the protocol for the answers that follow.
     pub fn set_protocol(&mut self, protocol: Protocol) {
         self.protocol = protocol;
     }
 
-    /// What waits to be sent.
+    /// The bytes that wait to be sent.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Bytes that wait to be sent.
+    /// How many bytes wait to be sent.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -86,42 +87,44 @@ impl Output {
         self.bytes.is_empty()
     }
 
-    /// Why the present answer is not there, if it is not.
+    /// Why the present answer had no room; `None` if it had.
     pub fn failure(&self) -> Option<OutputFailure> {
         self.failure
     }
 
-    /// Takes back what was written since the output was `len` bytes long, and its failure with it.
+    /// Removes what was written since the output was `len` bytes long, and clears the failure.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
         self.failure = None;
     }
 
-    /// Forgets what was sent, and memory beyond `capacity_kept` bytes.
+    /// Drops the answers, which were sent, and gives memory beyond `capacity_kept` bytes back.
     pub fn clear(&mut self, capacity_kept: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(capacity_kept);
         self.failure = None;
         let capacity = self.bytes.capacity();
         if let Some(share) = &mut self.share {
-            // A share that becomes smaller is never refused.
+            // Never refused: the share does not grow.
             share.resize(capacity);
         }
     }
 
-    /// Bytes of the clients' memory that it takes.
+    /// Bytes of the clients' memory that the output takes.
     pub(crate) fn counted(&self) -> u64 {
         self.share.as_ref().map_or(0, Share::counted)
     }
 
-    /// Bytes that it has room for without more memory.
+    /// Bytes that the output has room for without more memory.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Makes room for an answer that has `payload` bytes; false when there is none, and the answer has failed.
+    /// Makes room for an answer of `payload` bytes. If there is none, returns false, and the answer
+    /// has failed.
     ///
-    /// A command that changes something asks before it does, so that its answer is sure to have room.
+    /// A command that answers what it changes calls this before it changes anything, so that its
+    /// answer is sure to have room.
     pub(crate) fn reserve(&mut self, payload: usize) -> bool {
         self.failure.is_none() && self.make_room(payload.saturating_add(2 * LINE_LEN))
     }
@@ -138,7 +141,8 @@ impl Output {
             self.failure = Some(OutputFailure::TooLong);
             return false;
         }
-        // Twice what there is, so that many small answers are moved rarely; where that cannot be had, what is needed.
+        // Doubling moves many small answers rarely. If there is no memory for that, take what is
+        // needed.
         let doubled = self.bytes.capacity().saturating_mul(2).min(self.len_max).max(needed);
         for capacity in [doubled, needed] {
             let is_granted = self.share.as_mut().is_none_or(|share| share.resize(capacity));
@@ -155,7 +159,7 @@ impl Output {
         false
     }
 
-    /// Appends all of an answer, or fails.
+    /// Appends a part of an answer as a whole, or fails.
     fn push(&mut self, parts: &[&[u8]]) {
         let len = parts.iter().map(|part| part.len()).sum();
         if self.failure.is_none() && self.make_room(len) {
@@ -163,29 +167,30 @@ impl Output {
         }
     }
 
-    /// `OK` and the like: one line without line breaks.
+    /// Answers a simple string such as `OK`: a line without line breaks.
     pub fn simple(&mut self, text: &str) {
         self.push(&[b"+", text.as_bytes(), END]);
     }
 
-    /// An error; `text` begins with its code, such as `ERR`. Line breaks in it become spaces.
+    /// Answers an error. `text` begins with its code, such as `ERR`. Line breaks in it become
+    /// spaces.
     pub fn error(&mut self, text: &str) {
         let flat = text.replace(['\r', '\n'], " ");
         self.push(&[b"-", flat.as_bytes(), END]);
     }
 
-    /// A number.
+    /// Answers an integer.
     pub fn integer(&mut self, value: i64) {
         self.push(&[b":", itoa::Buffer::new().format(value).as_bytes(), END]);
     }
 
-    /// A string of any bytes.
+    /// Answers a string of any bytes.
     pub fn bulk(&mut self, payload: &[u8]) {
         let mut number = itoa::Buffer::new();
         self.push(&[b"$", number.format(payload.len()).as_bytes(), END, payload, END]);
     }
 
-    /// A string, or null.
+    /// Answers a string, or null.
     pub fn bulk_or_null(&mut self, payload: Option<&[u8]>) {
         match payload {
             Some(payload) => self.bulk(payload),
@@ -193,7 +198,7 @@ impl Output {
         }
     }
 
-    /// A text for people: its own type in RESP3.
+    /// Answers a text for people, which has a type of its own in RESP3.
     pub fn text(&mut self, text: &str) {
         match self.protocol {
             Protocol::Resp2 => self.bulk(text.as_bytes()),
@@ -204,7 +209,7 @@ impl Output {
         }
     }
 
-    /// A floating-point number: a string in RESP2.
+    /// Answers a floating-point number, which is a string in RESP2.
     pub fn double(&mut self, value: f64) {
         let text = format_f64(value);
         match self.protocol {
@@ -213,7 +218,7 @@ impl Output {
         }
     }
 
-    /// Nothing, where a string could have been.
+    /// Answers null in place of a string.
     pub fn null(&mut self) {
         self.push(match self.protocol {
             Protocol::Resp2 => &[b"$-1\r\n"],
@@ -221,7 +226,7 @@ impl Output {
         });
     }
 
-    /// Nothing, where an array could have been.
+    /// Answers null in place of an array.
     pub fn null_array(&mut self) {
         self.push(match self.protocol {
             Protocol::Resp2 => &[b"*-1\r\n"],
@@ -229,12 +234,12 @@ impl Output {
         });
     }
 
-    /// Begins an array; `len` answers follow.
+    /// Begins an array. `len` answers follow.
     pub fn array(&mut self, len: usize) {
         self.header(b'*', len);
     }
 
-    /// Begins a map; `len` pairs of answers follow. RESP2 has only arrays for it.
+    /// Begins a map, which is an array in RESP2. `len` pairs of answers follow.
     pub fn map(&mut self, len: usize) {
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', len * 2),
@@ -242,7 +247,7 @@ impl Output {
         }
     }
 
-    /// Begins a set; `len` answers follow. RESP2 has only arrays for it.
+    /// Begins a set, which is an array in RESP2. `len` answers follow.
     pub fn set(&mut self, len: usize) {
         match self.protocol {
             Protocol::Resp2 => self.header(b'*', len),
@@ -250,14 +255,14 @@ impl Output {
         }
     }
 
-    /// Makes what was written since the output was `start` bytes long the elements of an array of `len`: for arrays whose
-    /// length is known when all is in them.
+    /// Makes an array of the `len` answers that were written since the output was `start` bytes
+    /// long. For arrays whose length is not known before.
     pub(crate) fn close_array(&mut self, start: usize, len: usize) {
         let mut number = itoa::Buffer::new();
         self.insert(start, &[b"*", number.format(len).as_bytes(), END].concat());
     }
 
-    /// The same for the answer to a scan: a cursor, and then the array.
+    /// The same for the answer to a scan: a cursor, and the array of answers.
     pub(crate) fn close_scan(&mut self, start: usize, cursor: u64, len: usize) {
         self.close_array(start, len);
         let mut number = itoa::Buffer::new();
@@ -279,7 +284,7 @@ impl Output {
     }
 }
 
-/// What a line ends with.
+/// The end of a line.
 const END: &[u8] = b"\r\n";
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
-//! Requests out of a byte buffer, incrementally and without copying.
+//! Finding requests in a byte buffer, incrementally and without copying.
 
 use memchr::memchr;
 
 use super::{ProtocolError, inline, parse_i64};
 
-/// How much a client may send in one request.
+/// Limits on one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Arguments of one request, the command's name included.
+    /// Arguments, the command's name included.
     pub arguments: usize,
     /// Bytes of one argument.
     pub bulk_len: usize,
-    /// Bytes of one request, framing included; less than 4 GiB.
+    /// Bytes of the request, framing included. Less than 4 GiB.
     pub request_len: usize,
-    /// Bytes of an inline request, or of a length line, that has not ended.
+    /// Bytes of an inline request or of a length line that has not ended.
     pub line_len: usize,
-    /// Whether the client may send more than it needs for authenticating.
+    /// Whether the client has authenticated. If it has not, it may send no more than authenticating
+    /// needs.
     pub authenticated: bool,
 }
 
@@ -31,14 +32,15 @@ impl Default for Limits {
     }
 }
 
-/// Arguments that Redis takes from a client that has not authenticated. Here those of an inline request count, too.
+/// Arguments that Redis takes from a client that has not authenticated. Here the limit holds for
+/// inline requests, too.
 const UNAUTHENTICATED_ARGUMENTS: i64 = 10;
 /// Bytes of an argument that Redis takes from a client that has not authenticated.
 const UNAUTHENTICATED_BULK_LEN: i64 = 16 << 10;
-/// Argument positions kept allocated between requests.
+/// Positions of arguments that stay allocated between requests.
 const SPANS_KEPT: usize = 256;
 
-/// Where one argument lies, from the first byte of its request.
+/// The position of an argument, counted from the first byte of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     start: u32,
@@ -46,7 +48,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// Spans fit in 32 bits because [`Limits::request_len`] does.
+    /// Positions fit in 32 bits because [`Limits::request_len`] does.
     pub(super) fn new(start: usize, len: usize) -> Self {
         Span { start: start as u32, len: len as u32 }
     }
@@ -54,10 +56,10 @@ impl Span {
 
 /// Finds requests in the bytes of one connection.
 ///
-/// The caller owns the bytes: it calls [`parse`](Parser::parse) with all that it has from the first
-/// byte of a request onwards, again with more when that was not enough, and drops as many bytes as
-/// the parser says once it does say. Nothing is looked at twice, so a request of a million
-/// arguments that arrives in small pieces costs no more than one that arrives at once.
+/// The caller owns the bytes. It calls [`parse`](Parser::parse) with all bytes that it has, from
+/// the first byte of a request on, and calls it again with more until it returns the request's
+/// length. Then it drops so many bytes. The parser looks at no byte twice, so a request of a
+/// million arguments that arrives in small pieces costs no more than one that arrives at once.
 ///
 /// ```
 /// use remanent_server::resp::{Limits, Parser};
@@ -79,19 +81,19 @@ pub struct Parser {
     spans: Vec<Span>,
     /// Arguments of the present request that have not been found yet.
     missing: usize,
-    /// Length of the argument being received, once its length line was read.
+    /// Length of the argument that is arriving, once its length line was read.
     bulk_len: Option<usize>,
-    /// Bytes of the present request that need not be looked at again.
+    /// Bytes of the present request that were parsed.
     position: usize,
 }
 
 impl Parser {
-    /// A parser at the beginning of a connection.
+    /// A parser for a new connection.
     pub fn new(limits: Limits) -> Self {
         Parser { limits, spans: Vec::new(), missing: 0, bulk_len: None, position: 0 }
     }
 
-    /// Says whether the client has authenticated, which decides how much it may send.
+    /// Sets whether the client has authenticated, which decides how much it may send.
     pub fn set_authenticated(&mut self, authenticated: bool) {
         self.limits.authenticated = authenticated;
     }
@@ -99,12 +101,12 @@ impl Parser {
     /// Looks for a whole request at the beginning of `input`.
     ///
     /// Returns its length, framing included, or `None` when more bytes are needed. An empty request
-    /// (an empty line, `*0`) has no arguments and wants no answer. The bytes of an inline request
-    /// are unquoted where they lie.
+    /// (an empty line, or `*0`) has no arguments and gets no answer. An inline request is unquoted
+    /// in place.
     ///
     /// # Errors
     ///
-    /// When the bytes cannot become a request; the connection is then to be closed.
+    /// When the bytes cannot become a request. The caller then closes the connection.
     pub fn parse(&mut self, input: &mut [u8]) -> Result<Option<usize>, ProtocolError> {
         if self.missing == 0 {
             match input.get(self.position) {
@@ -133,19 +135,18 @@ impl Parser {
         Ok(Some(std::mem::take(&mut self.position)))
     }
 
-    /// The request that was found; `bytes` are those that [`parse`](Parser::parse) measured.
+    /// The request that was found. `bytes` are as many as [`parse`](Parser::parse) returned.
     pub fn request<'a>(&'a self, bytes: &'a mut [u8]) -> Request<'a> {
         Request { bytes, spans: &self.spans }
     }
 
-    /// Bytes, from the first of the present request, without which it cannot be whole: more than
-    /// there are while a long argument arrives, else a lower bound.
+    /// Length that the present request has at least. While an argument arrives, this includes all
+    /// of the argument.
     pub fn wanted(&self) -> usize {
         self.position + self.bulk_len.map_or(1, |len| len + 2)
     }
 
-    /// Forgets the request that was found, unless the next one has begun: its caller is done with
-    /// it.
+    /// Forgets the request that was found, unless the next one has begun.
     pub(crate) fn rest(&mut self) {
         if self.position == 0 && self.missing == 0 {
             self.forget();
@@ -157,7 +158,7 @@ impl Parser {
         self.spans.capacity() * size_of::<Span>()
     }
 
-    /// Reads the line that begins a request; false when it is not whole.
+    /// Reads the line that begins a request; false when it has not arrived in full.
     fn parse_count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         self.forget();
         let line =
@@ -176,8 +177,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// Reads the length line of the next argument, unless that was done; `None` when it is not
-    /// whole.
+    /// Reads the length line of the next argument, unless it was read before; `None` when it has
+    /// not arrived in full.
     fn parse_bulk_len(&mut self, input: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if self.bulk_len.is_some() {
             return Ok(self.bulk_len);
@@ -206,7 +207,7 @@ impl Parser {
         Ok(self.bulk_len)
     }
 
-    /// A request that is a line of words, as typed by a person.
+    /// Parses a request that is a line of words, as a person types it.
     fn parse_inline(&mut self, input: &mut [u8]) -> Result<Option<usize>, ProtocolError> {
         let Some(found) = memchr(b'\n', &input[self.position..]) else {
             if input.len() > self.limits.line_len {
@@ -235,21 +236,22 @@ impl Parser {
     }
 }
 
-/// A line with one number, and what is said of a bad one.
+/// A line with one number, and the errors of a bad one.
 struct Line {
     too_long: ProtocolError,
     invalid: ProtocolError,
 }
 
 impl Line {
-    /// The number at `start` and the offset behind its line, or `None` when the line is not whole.
+    /// The number at `start`, and the offset behind its line; `None` when the line has not arrived
+    /// in full.
     fn parse(
         self,
         input: &[u8],
         start: usize,
         len_max: usize,
     ) -> Result<Option<(i64, usize)>, ProtocolError> {
-        // Nearly every line is a few digits: those need no search for the line's end.
+        // Nearly every line has a few digits, and needs no search for its end.
         let rest = &input[start..];
         let mut value = 0;
         for (index, byte) in rest.iter().take(10).enumerate() {
@@ -285,32 +287,32 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Arguments, the command's name included.
+    /// How many arguments there are, the command's name included.
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Bytes of the request, framing included.
+    /// Length of the request in bytes, framing included.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there is not even a name: nothing to do and nothing to answer.
+    /// Whether the request has no arguments, not even a name: it gets no answer.
     pub fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// The argument at `index`; 0 is the command's name.
+    /// The argument at `index`. Argument 0 is the command's name.
     ///
     /// # Panics
     ///
-    /// When there are not so many arguments.
+    /// Panics if there is no such argument.
     pub fn get(&self, index: usize) -> &[u8] {
         let Span { start, len } = self.spans[index];
         &self.bytes[start as usize..start as usize + len as usize]
     }
 
-    /// All arguments in turn.
+    /// All arguments, the command's name first.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }
@@ -318,22 +320,22 @@ impl<'a> Request<'a> {
     /// Puts `tag` into the byte before the argument at `index`.
     ///
     /// That byte is the end of the argument's length line, or the space or quote before an inline
-    /// word, and has served its purpose. A value therefore becomes what is stored, its type tag
-    /// followed by its bytes, without being copied, be it 512 MiB long.
+    /// word, and is not needed any more. With the tag in its place, the argument is a stored value,
+    /// and need not be copied, which for 512 MiB would be slow.
     ///
     /// # Panics
     ///
-    /// When `index` is 0, the name, or there are not so many arguments.
+    /// Panics if `index` is 0, which is the name, or if there is no such argument.
     pub fn tag(&mut self, index: usize, tag: u8) {
         assert!(index > 0, "a command's name has no byte before it");
         self.bytes[self.spans[index].start as usize - 1] = tag;
     }
 
-    /// The argument at `index` with the byte before it, see [`tag`](Request::tag).
+    /// The argument at `index` with the byte before it: see [`tag`](Request::tag).
     ///
     /// # Panics
     ///
-    /// When `index` is 0, the name, or there are not so many arguments.
+    /// Panics if `index` is 0, which is the name, or if there is no such argument.
     pub fn tagged(&self, index: usize) -> &[u8] {
         let Span { start, len } = self.spans[index];
         &self.bytes[start as usize - 1..start as usize + len as usize]

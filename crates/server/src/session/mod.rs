@@ -1,4 +1,4 @@
-//! One connection, apart from its socket.
+//! One connection, without its socket.
 
 mod client;
 
@@ -11,30 +11,31 @@ use crate::clients::{Record, Totals};
 use crate::command::{Call, Command, NO_MEMORY_FOR_REQUEST, TABLE};
 use crate::memory::Share;
 use crate::resp::{Output, Parser, ProtocolError};
-use crate::statistics::{Ended, Tally};
+use crate::statistics::{Ended, Unreported};
 use crate::syncs::Ticket;
 use crate::{Shared, Store};
 
 pub use self::client::Progress;
 pub(crate) use self::client::{Client, Replies};
 
-/// Bytes of answers after which they are sent before more requests are run.
+/// Bytes of answers that are sent before more requests are run.
 const FLUSH_LEN: usize = 32 << 10;
-/// Requests after which other connections get a turn.
+/// Requests that are run before other connections get a turn.
 const TURN_REQUESTS: usize = 1024;
-/// Bytes of room for a read, at least.
+/// Least room for a read, in bytes.
 const READ_LEN: usize = 16 << 10;
-/// Bytes of buffer that an idle connection keeps for each direction, at most.
+/// Most bytes of buffer that an idle connection keeps for each direction.
 const KEPT_LEN: usize = 64 << 10;
-/// Bytes of buffer for each direction that do not count as memory that clients share, so that short requests and answers
-/// have room however much others take: what is kept, and the positions of some arguments.
+/// Bytes of buffer for each direction that do not count as clients' memory, so that short requests
+/// and answers have room whatever other clients take: the buffer that is kept, and the positions of
+/// some arguments.
 const UNCOUNTED: usize = KEPT_LEN + (4 << 10);
 
 /// One connection without its socket: bytes in, answers out.
 ///
 /// The owner of the socket reads into [`input`](Session::input), calls [`run`](Session::run), sends
-/// [`output`](Session::output), says so with [`sent`](Session::sent), and does what the
-/// [`Progress`] asks for.
+/// [`output`](Session::output), calls [`sent`](Session::sent), and does what the [`Progress`] asks
+/// for.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -58,18 +59,18 @@ pub struct Session<S: Store> {
     shared: Arc<Shared<S>>,
     client: Client,
     input: Vec<u8>,
-    /// Bytes of `input` whose requests were run.
+    /// Bytes at the start of `input` whose requests were run.
     done: usize,
-    /// A request that was found but left for `run_long`.
+    /// A request that was found and is left to `run_long`.
     long: Option<Long>,
-    /// Length of `input` when its new bytes were last counted.
+    /// Length of `input` when its bytes were last counted.
     counted: usize,
     parser: Parser,
     output: Output,
-    /// What `input` and the parser take of the clients' memory.
+    /// The clients' memory that `input` and the parser take.
     share: Share,
-    tally: Tally,
-    /// When the request before was done.
+    unreported: Unreported,
+    /// When the last request ended.
     clock: Instant,
 }
 
@@ -78,12 +79,12 @@ pub struct Session<S: Store> {
 struct Long {
     /// Its length in bytes.
     len: usize,
-    /// How long it may wait for a sync, where it does and is limited.
+    /// How long it may wait for a sync; `None` if it does not wait for one, or without a limit.
     sync_limit: Option<Duration>,
 }
 
 impl<S: Store> Session<S> {
-    /// A connection that was just accepted from `address` on `local`.
+    /// A connection from `address` that was accepted on `local`.
     pub fn new(shared: Arc<Shared<S>>, address: SocketAddr, local: SocketAddr) -> Self {
         let authenticated = shared.config.password.is_none();
         let mut limits = shared.config.limits;
@@ -112,35 +113,38 @@ impl<S: Store> Session<S> {
             parser: Parser::new(limits),
             output,
             share,
-            tally: Tally::default(),
+            unreported: Unreported::default(),
             clock: Instant::now(),
         }
     }
 
-    /// Says which descriptor the socket is, for people who list the clients.
+    /// Sets the file descriptor of the socket, which `CLIENT LIST` shows.
     pub fn set_descriptor(&mut self, descriptor: i32) {
-        // Relaxed: for people.
+        // Relaxed: only shown to users.
         self.client.record.descriptor.store(descriptor, Ordering::Relaxed);
     }
 
-    /// What others may see of the client; its `closing` returns when it is to be closed.
+    /// The client as other threads see it. Its `closing` returns when the client is to be closed.
     pub(crate) fn record(&self) -> Arc<Record> {
         Arc::clone(&self.client.record)
     }
 
-    /// Where bytes that were read are to be appended; it has room for some.
+    /// The buffer to which the bytes that were read are to be appended. It has room for some.
     ///
-    /// Room grows with what has arrived, not with what a client announces, so announcing much costs the server nothing.
+    /// The room grows with what has arrived, not with what a client announces, so a client cannot
+    /// make the server allocate by announcing a long request.
     pub fn input(&mut self) -> &mut Vec<u8> {
         if self.input.capacity() == self.input.len() {
-            // The first read. Should the system have no memory for it, the read will ask for less.
+            // The first read. If the system has no memory for so much room, the read itself makes
+            // less.
             let _ = self.input.try_reserve_exact(READ_LEN);
         }
         self.counted = self.input.len();
         &mut self.input
     }
 
-    /// Drops what was run, and makes room for what the present request wants; false when there is no memory for it.
+    /// Drops the requests that were run, and makes room for more of the present one. False when
+    /// there is no memory for it.
     fn make_room(&mut self) -> bool {
         self.input.drain(..self.done);
         self.done = 0;
@@ -155,25 +159,27 @@ impl<S: Store> Session<S> {
         let is_granted = self.share.resize(wanted.max(self.input.capacity()) + positions)
             && self.input.try_reserve_exact(room).is_ok();
         if !is_granted {
-            // What it has counts until it is closed, if only as much as there may be.
+            // What the connection has counts until it is closed, unless the bound refuses even
+            // that.
             self.share.resize(self.input.capacity() + positions);
         }
         is_granted
     }
 
-    /// Answers that wait to be sent.
+    /// The answers that are to be sent.
     pub fn output(&self) -> &[u8] {
         self.output.as_bytes()
     }
 
-    /// Forgets the answers: they were sent.
+    /// Drops the answers, which were sent.
     pub fn sent(&mut self) {
         self.output.clear(KEPT_LEN);
-        self.client.record.get_on();
+        self.client.record.note_progress();
         self.show_buffers();
     }
 
-    /// Runs the requests that are whole, until something else is needed.
+    /// Runs the requests that have arrived in full, until the owner of the socket has to do
+    /// something.
     pub fn run(&mut self) -> Progress {
         self.client.counts.bytes_in += (self.input.len() - self.counted) as u64;
         self.counted = self.input.len();
@@ -189,8 +195,8 @@ impl<S: Store> Session<S> {
         progress
     }
 
-    /// Answers a request that there is no memory for, and of which more is to come: nothing that follows can be told
-    /// from it, so the connection ends.
+    /// Refuses a request that has not arrived in full and that there is no memory for. The
+    /// connection ends: without the rest of the request, the start of the next one cannot be found.
     fn refuse_request(&mut self) -> Progress {
         self.shared.memory_refused(self.client.record.address);
         self.output.error(NO_MEMORY_FOR_REQUEST);
@@ -198,8 +204,9 @@ impl<S: Store> Session<S> {
         Progress::Close
     }
 
-    /// Runs the one request for which [`run`](Session::run) answered [`Progress::Long`], for as
-    /// long as it takes. Then go on as after [`Progress::Yield`] unless the answer is to close.
+    /// Runs the request for which [`run`](Session::run) returned [`Progress::Long`], however long
+    /// it takes. Returns [`Progress::Yield`], unless the request delays its answer or ends the
+    /// connection.
     pub fn run_long(&mut self) -> Progress {
         let Some(Long { len, .. }) = self.long.take() else { return Progress::Yield };
         self.clock = Instant::now();
@@ -212,19 +219,20 @@ impl<S: Store> Session<S> {
         self.client.what_follows().unwrap_or(Progress::Yield)
     }
 
-    /// For how long the long request may wait, and what for; `None` where there is no limit.
+    /// The sync that the long request waits for, and how long it may wait; `None` if the wait has
+    /// no limit.
     ///
-    /// A sync cannot be interrupted. So the owner of the socket runs it beside the session, and calls
-    /// [`run_overdue`](Session::run_overdue) when it takes longer, else `run_long`, which need not run
-    /// another one.
+    /// A sync cannot be interrupted. So the owner of the socket runs it beside the session. If it
+    /// takes longer than the limit, the owner calls [`run_overdue`](Session::run_overdue), else
+    /// `run_long`, which needs no further sync.
     pub(crate) fn limited_sync(&self) -> Option<(Duration, impl FnOnce() + Send + 'static)> {
         let limit = self.long?.sync_limit?;
         let (shared, ticket) = (Arc::clone(&self.shared), self.client.ticket);
-        // A failure is met, and told to the client, by `run_long`.
+        // If the sync fails, `run_long` syncs again, and answers the error.
         Some((limit, move || _ = shared.sync(ticket)))
     }
 
-    /// As [`run_long`](Session::run_long), for a request that has waited for as long as it may.
+    /// As [`run_long`](Session::run_long), for a request whose sync did not end in time.
     pub(crate) fn run_overdue(&mut self) -> Progress {
         self.client.is_overdue = true;
         let progress = self.run_long();
@@ -259,7 +267,7 @@ impl<S: Store> Session<S> {
             let command = TABLE.find(request.get(0));
             if let Some(command) = command.filter(|command| command.is_long(&request)) {
                 let sync_limit = command.sync_limit(&request);
-                // Nobody makes the disk work who may not even ask for it.
+                // A client that may not run the command must not make the disk work either.
                 let may_sync = self.client.authenticated && !self.client.is_in_transaction;
                 let sync_limit = sync_limit.filter(|_| may_sync);
                 self.long = Some(Long { len, sync_limit });
@@ -274,7 +282,7 @@ impl<S: Store> Session<S> {
         Progress::Yield
     }
 
-    /// Runs the request of `len` bytes that the parser has found, and passes it by.
+    /// Runs the request of `len` bytes that the parser has found, and goes on behind it.
     fn execute(&mut self, len: usize, command: Option<&'static Command>) {
         let start = self.output.len();
         let replies = self.client.replies;
@@ -296,7 +304,7 @@ impl<S: Store> Session<S> {
         }
         self.parser.set_authenticated(self.client.authenticated);
         if self.output.failure().is_some() {
-            // Not even a short answer has room: the system itself is out of memory.
+            // Even the error had no room: the system is out of memory.
             tracing::warn!(client = %self.client.record.address, "no memory for an answer");
             self.output.truncate(start);
             self.client.end = Some(Progress::Close);
@@ -307,29 +315,29 @@ impl<S: Store> Session<S> {
         let now = Instant::now();
         let duration = now - std::mem::replace(&mut self.clock, now);
         if let Some((command, ended)) = ended {
-            self.tally.add(command.number, ended, duration, &self.shared.statistics);
+            self.unreported.add(command.number, ended, duration, &self.shared.statistics);
         }
     }
 
     fn report(&mut self) {
         let record = &self.client.record;
         if self.client.counts.commands > 0 {
-            record.get_on();
+            record.note_progress();
         }
         let active_ms = record.connected.elapsed().as_millis() as u64;
-        // Relaxed: estimates for people who list the clients.
+        // Relaxed: only shown to users, who get estimates.
         record.last_active_ms.store(active_ms, Ordering::Relaxed);
         record.is_in_transaction.store(self.client.is_in_transaction, Ordering::Relaxed);
         record.counters.report(&mut self.client.counts);
-        self.tally.report(&self.shared.statistics);
+        self.unreported.report(&self.shared.statistics);
         self.show_buffers();
     }
 
-    /// Says how long the buffers are, and how much of the clients' memory they take.
+    /// Reports the lengths of the buffers, and how much of the clients' memory they take.
     fn show_buffers(&self) {
         let buffers = &self.client.record.buffers;
         let show = |value: &AtomicU64, len: usize| value.store(len as u64, Ordering::Relaxed);
-        // Relaxed: estimates for people who list the clients.
+        // Relaxed: only shown to users, who get estimates.
         show(&buffers.query_len, self.input.len() - self.done);
         show(&buffers.query_free, self.input.capacity() - self.input.len());
         show(&buffers.reply_capacity, self.output.capacity());

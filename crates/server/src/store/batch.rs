@@ -1,4 +1,4 @@
-//! The batched map as a store: acknowledged at once, safe within a bound.
+//! The batched map as a store: writes are acknowledged at once, and safe within a bound.
 
 use std::borrow::Borrow;
 
@@ -32,12 +32,12 @@ pub struct BatchStore<M: Medium = Mapped> {
 }
 
 impl<M: Medium> BatchStore<M> {
-    /// Opens the entries that `pool` holds, or makes it hold none.
+    /// Opens the entries in `pool`, which are made if it has none.
     ///
     /// # Errors
     ///
-    /// When the root holds something else, there is no room for it, or the thread that makes batches
-    /// safe cannot be started.
+    /// When the root has another type, when there is no room for it, or when the thread that makes
+    /// batches safe cannot be started.
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
         Ok(BatchStore {
             map: BatchMap::open_or_create(pool, ROOT, options)?,

@@ -1,4 +1,4 @@
-//! Which map a pool keeps a server's entries in.
+//! Which of the two maps has a server's entries in a pool.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use remanent_pmem::{Error, Medium, Pool};
 
 use super::ROOT;
 
-/// The map that a pool keeps a server's entries in.
+/// The map that has a server's entries in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// A `HashMap`, whose writes are durable when they return: for [`MapStore`](super::MapStore).
@@ -16,7 +16,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// What `pool` has; `None` when it has no entries yet, or some that are not a server's.
+    /// The map in `pool`; `None` if it has none yet, or something else under the same root.
     ///
     /// # Errors
     ///

@@ -30,11 +30,11 @@ pub struct MapStore<M: Medium = Mapped> {
 }
 
 impl<M: Medium> MapStore<M> {
-    /// Opens the entries that `pool` holds, or makes it hold none.
+    /// Opens the entries in `pool`, which are made if it has none.
     ///
     /// # Errors
     ///
-    /// When the root holds something else, or there is no room for it.
+    /// When the root has another type, or there is no room for it.
     pub fn open(pool: &Pool<M>) -> Result<Self> {
         Ok(MapStore { map: HashMap::open_or_create(pool, ROOT)?, tree: PoolTree::open(pool)? })
     }

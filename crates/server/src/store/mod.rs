@@ -1,4 +1,4 @@
-//! What the commands need from the map they work on.
+//! The maps that have a server's entries, behind one trait.
 
 mod batch;
 mod form;
@@ -23,23 +23,24 @@ use remanent_structures::OrderedMap;
 
 /// Name of the root under which a server keeps its entries.
 pub const ROOT: &str = "redis";
-/// Name of the root under which a server keeps the members of sorted sets.
+/// Name of the root under which a server keeps its ordered map. The map has the entries of all
+/// collections; the name is from the time when these were sorted sets alone.
 pub const TREE_ROOT: &str = "redis sorted sets";
 
-/// Why a store did not do what it was asked.
+/// Why an operation of a store failed.
 ///
-/// Nothing was changed then, but in a store that works in batches: if its thread has failed, the change is there and
-/// may not become durable.
+/// Nothing was changed, with one exception: when the thread of a store that works in batches has
+/// failed, the change is there, and may not become durable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// No room is left; removing entries helps.
+    /// No room is left. Removing entries makes room.
     #[error("the pool is full")]
     Full,
-    /// An entry is longer than the store can hold, in words for the client.
+    /// An entry is longer than the store can hold. The text is for the client.
     #[error("{0}")]
     Refused(String),
-    /// Anything else, in words for the client.
+    /// Any other reason. The text is for the client.
     #[error("{0}")]
     Failed(String),
 }
@@ -56,22 +57,22 @@ impl From<remanent_structures::Error> for StoreError {
     }
 }
 
-/// What `INFO` and the start line tell of a store.
+/// What `INFO` and the server's first line of output say of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// The pool file.
+    /// Path of the pool file.
     pub path: String,
-    /// Where the bytes live: `dax`, `memory`, `file`.
+    /// What the pool file lies on: `dax`, `memory` or `file`.
     pub backing: String,
-    /// What an acknowledged write survives: `process` or `power`.
+    /// What an acknowledged write survives: the end of the `process`, or a loss of `power`.
     pub durability: String,
-    /// Medium emulated for research, or `none`.
+    /// The medium that is emulated for research, or `none`.
     pub emulation: String,
     /// Bytes that the pool occupies.
     pub used_bytes: u64,
-    /// Bytes that it may grow to.
+    /// Bytes that the pool may grow to.
     pub size_max_bytes: u64,
-    /// Whether it had been closed cleanly before it was opened.
+    /// Whether the pool had been closed properly before it was opened.
     pub opened_clean: bool,
 }
 
@@ -84,7 +85,8 @@ impl Description {
             backing: guarantee.backing.to_string(),
             durability: guarantee.durability.to_string(),
             emulation: guarantee.emulation.to_string(),
-            // The system counts in 512 bytes, whatever the file system's own blocks are.
+            // The system counts in units of 512 bytes, whatever the block size of the file system
+            // is.
             used_bytes: blocks * 512,
             size_max_bytes: pool.size_max(),
             opened_clean: pool.was_clean(),
@@ -92,24 +94,25 @@ impl Description {
     }
 }
 
-/// How far what is safe may lag behind what was acknowledged, and how far it does.
+/// How far safe writes lag behind acknowledged ones, and how far they may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lag {
-    /// Bytes that are acknowledged and not safe.
+    /// Bytes that are acknowledged and not safe yet.
     pub bytes: u64,
-    /// At so many bytes a writer waits until they are safe.
+    /// Most such bytes: a writer that would exceed this waits.
     pub bytes_max: u64,
-    /// After half of this, what is not safe begins to be made so.
+    /// Greatest age of such bytes. At half of it, the store begins to make them safe.
     pub age_max: Duration,
 }
 
 /// A map from byte strings to byte strings, shared by all connections.
 ///
-/// Every call is atomic. When it returns, what it did is durable in the store's class, or [`lag`] says
-/// how far from that the store may be and [`sync`] waits for it.
+/// Every call is atomic. When it returns, its effect is durable in the store's class. In a store
+/// that works in batches the effect becomes durable later: [`lag`] says how much later at most, and
+/// [`sync`] waits for it.
 ///
-/// What is passed to [`get_with`], [`modify`] and [`scan`] runs while the store may hold a lock, so it must
-/// not use the store.
+/// Closures that are passed to [`get_with`], [`modify`] and [`scan`] must not use the store, which
+/// may hold a lock while it calls them.
 ///
 /// [`lag`]: Store::lag
 /// [`sync`]: Store::sync
@@ -117,10 +120,10 @@ pub struct Lag {
 /// [`modify`]: Store::modify
 /// [`scan`]: Store::scan
 pub trait Store: Send + Sync + 'static {
-    /// The ordered map beside the entries.
+    /// The ordered map beside the map of entries.
     type Tree: OrderedMap<[u8], [u8]>;
 
-    /// Lets `read` see the value of `key`; `None` when there is none.
+    /// Calls `read` with the value of `key`; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -131,8 +134,8 @@ pub trait Store: Send + Sync + 'static {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError>;
 
-    /// Replaces the value of `key` by a function of it, as one step. `change` may run several
-    /// times; what its last run returned counts.
+    /// Replaces the value of `key` by a function of it, as one step. `change` may be called several
+    /// times, of which the last call counts.
     ///
     /// # Errors
     ///
@@ -143,14 +146,14 @@ pub trait Store: Send + Sync + 'static {
         change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError>;
 
-    /// Takes all entries away, as one step.
+    /// Removes all entries, as one step.
     ///
     /// # Errors
     ///
     /// When the store cannot be written.
     fn clear(&self) -> Result<(), StoreError>;
 
-    /// Entries there are.
+    /// How many entries there are.
     ///
     /// # Errors
     ///
@@ -166,8 +169,9 @@ pub trait Store: Send + Sync + 'static {
         Ok(self.len()? == 0)
     }
 
-    /// Visits about `limit` entries from `cursor` on and returns the cursor for the next call, or 0
-    /// when that was all. Entries present throughout a scan from 0 to 0 are visited at least once.
+    /// Visits about `limit` entries from `cursor` on, and returns the cursor for the next call, or
+    /// 0 after the last entry. An entry that is there throughout a scan from 0 to 0 is visited at
+    /// least once.
     ///
     /// # Errors
     ///
@@ -179,43 +183,44 @@ pub trait Store: Send + Sync + 'static {
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64, StoreError>;
 
-    /// Waits until everything that was acknowledged before the call is durable. May take as long as a
-    /// disk does.
+    /// Waits until everything that was acknowledged before the call is durable, which may take as
+    /// long as a disk needs.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: then nothing more is known to be safe.
+    /// When the medium met a fault: then nothing is known to have become safe.
     fn sync(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// How far what is safe lags behind; `None` where everything is durable when it is acknowledged.
+    /// How far safe writes lag behind acknowledged ones; `None` if acknowledged writes are durable.
     fn lag(&self) -> Option<Lag> {
         None
     }
 
-    /// What the medium has met that keeps it from storing, or from reading, in words; it stays until the pool is opened
-    /// again.
+    /// The fault that the medium has met, in words: it cannot store, or cannot be read. It stays
+    /// until the pool is opened again.
     fn fault(&self) -> Option<String> {
         None
     }
 
-    /// Where the entries live and what they survive.
+    /// Where the entries lie, and what they survive.
     fn describe(&self) -> Description;
 
-    /// An ordered map beside the entries, for values that have an order; `None` when there has been no need of one.
+    /// The ordered map, which has the entries of collections; `None` if it has not been made yet.
     ///
-    /// Each of its calls is durable when it returns, also in a store that works in batches.
+    /// What a call of it did is durable when the call returns, also in a store that works in
+    /// batches.
     fn tree(&self) -> Option<&Self::Tree>;
 
-    /// The ordered map, made if it is not there.
+    /// The ordered map, which is made if there is none.
     ///
     /// # Errors
     ///
     /// When there is no room for it.
     fn create_tree(&self) -> Result<&Self::Tree, StoreError>;
 
-    /// Called by a thread that waits for another one.
+    /// Called by a thread that waits for another one. The simulator runs the other one then.
     fn pause(&self) {
         std::thread::yield_now();
     }

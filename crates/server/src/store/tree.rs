@@ -1,4 +1,4 @@
-//! The ordered map of a pool, made when it is needed.
+//! The ordered map in a pool, which is made when it is first needed.
 
 use std::sync::OnceLock;
 
@@ -7,7 +7,7 @@ use remanent_structures::{BlinkTree, Error, Result};
 
 use super::TREE_ROOT;
 
-/// A [`BlinkTree`] under the root [`TREE_ROOT`], which a pool need not have.
+/// The [`BlinkTree`] under the root [`TREE_ROOT`], which a pool need not have.
 #[derive(Debug)]
 pub(super) struct PoolTree<M: Medium> {
     pool: Pool<M>,
@@ -15,7 +15,7 @@ pub(super) struct PoolTree<M: Medium> {
 }
 
 impl<M: Medium> PoolTree<M> {
-    /// Opens the tree if it is there.
+    /// Opens the tree if the pool has one.
     pub(super) fn open(pool: &Pool<M>) -> Result<Self> {
         let tree = match BlinkTree::open(pool, TREE_ROOT) {
             Ok(tree) => OnceLock::from(tree),

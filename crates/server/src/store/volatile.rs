@@ -7,11 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Change, Description, Store, StoreError, VolatileTree};
 
-/// Entries in ordinary memory, behind one lock: for tests, and for measuring what the server costs
-/// apart from its map. Nothing survives.
+/// Entries in ordinary memory, behind one lock. Nothing survives the process.
 ///
-/// Each entry counts as its key, its value and 64 bytes; beyond `bytes_max` the store is full, and the tree beside
-/// it likewise.
+/// For tests, and for measuring what the server costs without a persistent map. Each entry counts
+/// as the length of its key and value, and 64 bytes. With `bytes_max` of them the store is full;
+/// the tree beside it has the same bound of its own.
 #[derive(Debug)]
 pub struct Volatile {
     entries: Mutex<Entries>,
@@ -21,12 +21,12 @@ pub struct Volatile {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Ordered by hash, so that a scan can go on behind the hash where it stopped.
+    /// In the order of hashes, so that a scan can go on at the hash where it stopped.
     map: BTreeMap<(u64, Vec<u8>), Vec<u8>>,
     bytes: u64,
 }
 
-/// Never 0, which as a cursor means the beginning.
+/// Hash and key of an entry. The hash is not 0, which as a cursor means the beginning.
 fn place(key: &[u8]) -> (u64, Vec<u8>) {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
@@ -39,7 +39,8 @@ impl Volatile {
         Volatile { entries: Mutex::default(), tree: VolatileTree::new(bytes_max), bytes_max }
     }
 
-    /// A panic elsewhere leaves the map whole: it is changed only by calls that do not panic.
+    /// Locks the entries. A poisoned lock is taken as it is, because no call that panics changes
+    /// the map.
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,7 +22,7 @@ struct Entries {
     bytes: u64,
 }
 
-/// Bytes that an entry is taken to need besides its key and value.
+/// Bytes that an entry counts besides its key and value.
 const OVERHEAD: usize = 64;
 
 fn size(key: &[u8], value: &[u8]) -> u64 {
@@ -35,7 +35,8 @@ impl VolatileTree {
         VolatileTree { entries: RwLock::default(), bytes_max }
     }
 
-    /// A panic elsewhere leaves the map whole: it is changed only by calls that do not panic.
+    /// Locks for reading. A poisoned lock is taken as it is, because no call that panics changes
+    /// the map.
     fn read(&self) -> RwLockReadGuard<'_, Entries> {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -116,7 +117,8 @@ impl OrderedMap<[u8], [u8]> for VolatileTree {
 }
 
 impl Entries {
-    /// The entries of a range; none where it is inverted, which std's map panics at.
+    /// The entries of a range. An inverted range has none; the map of the standard library would
+    /// panic.
     fn range(
         &self,
         range: &impl RangeBounds<[u8]>,

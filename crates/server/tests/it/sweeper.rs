@@ -35,7 +35,7 @@ fn members_are_left_to_the_sweeper() {
     let directory = tempfile::tempdir().unwrap();
     let shared = with_long_set(&directory);
     let mut connection = Connection::on(Arc::clone(&shared));
-    shared.keys().leave_members();
+    shared.keys().defer_sweeping();
     assert_eq!(connection.exchange("DEL long"), ":1\r\n");
     assert_eq!(entries(&shared), 2 + 2 * MEMBERS);
     // The name is free at once, and what it names now is not what goes.
@@ -51,7 +51,7 @@ fn the_sweeper_stops_between_two_members_of_a_set() {
     let directory = tempfile::tempdir().unwrap();
     let shared = with_long_set(&directory);
     let mut connection = Connection::on(Arc::clone(&shared));
-    shared.keys().leave_members();
+    shared.keys().defer_sweeping();
     assert_eq!(connection.exchange("SET long string"), "+OK\r\n");
     let asked = Cell::new(0);
     let is_over = || asked.replace(asked.get() + 1) == 4;

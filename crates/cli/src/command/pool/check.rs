@@ -17,7 +17,7 @@ pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     // What lies in a damaged structure cannot be compared.
     if report.is_whole() {
         progress.set_message("comparing the sorted sets");
-        report.contradictions = check_sorted_sets(target)?;
+        report.contradictions = check_collections(target)?;
     }
     progress.finish_and_clear();
     for root in &report.unchecked {
@@ -34,9 +34,9 @@ pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     Ok(if report.is_whole() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_sorted_sets(target: &Target) -> anyhow::Result<Vec<Contradiction>> {
+fn check_collections(target: &Target) -> anyhow::Result<Vec<Contradiction>> {
     let pool = target.options().inspect(&target.path)?;
-    let found = remanent_server::check_sorted_sets(&pool)?;
+    let found = remanent_server::check_collections(&pool)?;
     let to_contradiction =
         |what| Contradiction { root: Some(TREE_ROOT.to_owned()), offset: None, what };
     Ok(found.into_iter().map(to_contradiction).collect())

@@ -281,7 +281,7 @@ impl Keys {
 
     fn begin<S: Simulated>(&self, opened: Opened<S>) -> Outcome<Opened<S>> {
         if self.sweeps {
-            opened.shared.keys().leave_members();
+            opened.shared.keys().defer_sweeping();
         }
         Ok(opened)
     }

@@ -1,20 +1,21 @@
-//! Giving members scores.
+//! Commands that give members scores.
 
 use super::score;
 use crate::command::{Call, Failure, Outcome};
-use crate::keyspace::{KeyError, Need, Score, SetEdit};
+use crate::keyspace::KeyError;
+use crate::keyspace::sorted_set::{Edit, Need, Score};
 use crate::store::Store;
 
-/// What `ZADD` was asked besides members and scores.
+/// The options of `ZADD`.
 #[derive(Clone, Copy, Debug, Default)]
 struct AddOptions {
     only_missing: bool,
     only_present: bool,
     only_greater: bool,
     only_less: bool,
-    /// Whether changed scores count in the answer as new members do.
+    /// Whether the answer counts changed scores as well as new members.
     counts_changes: bool,
-    /// Whether the score is added to the present one.
+    /// Whether the given score is added to the present one.
     increments: bool,
 }
 
@@ -23,7 +24,7 @@ enum Done {
     Nothing,
     Added(Score),
     Changed(Score),
-    /// It has that score already.
+    /// The member has that score already.
     Same(Score),
 }
 
@@ -44,10 +45,10 @@ impl AddOptions {
         Ok(())
     }
 
-    /// Gives `member` a score; `None` when the sum of two is not a number.
+    /// Gives `member` a score, as the options say; `None` if the sum of two scores is not a number.
     fn add<T: remanent_structures::OrderedMap<[u8], [u8]>>(
         self,
-        set: &mut SetEdit<'_, T>,
+        set: &mut Edit<'_, T>,
         member: &[u8],
         score: Score,
     ) -> Result<Option<Done>, KeyError> {
@@ -111,20 +112,19 @@ impl<S: Store> Call<'_, S> {
             let (index, score) = pairs.next().expect("there is one pair");
             return self.increment(options, index + 1, score);
         }
-        let copies = self.shared.copies();
-        let count =
-            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
-                let mut count = 0;
-                for (index, score) in pairs {
-                    let done = options.add(set, self.request.get(index + 1), score)?;
-                    count += match done {
-                        Some(Done::Added(_)) => 1,
-                        Some(Done::Changed(_)) => i64::from(options.counts_changes),
-                        _ => 0,
-                    };
-                }
-                Ok(count)
-            })?;
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let count = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
+            let mut count = 0;
+            for (index, score) in pairs {
+                let done = options.add(set, self.request.get(index + 1), score)?;
+                count += match done {
+                    Some(Done::Added(_)) => 1,
+                    Some(Done::Changed(_)) => i64::from(options.counts_changes),
+                    _ => 0,
+                };
+            }
+            Ok(count)
+        })?;
         self.reply.integer(count);
         Ok(())
     }
@@ -134,13 +134,12 @@ impl<S: Store> Call<'_, S> {
         self.increment(AddOptions { increments: true, ..AddOptions::default() }, 3, score)
     }
 
-    /// Adds to the score of the member that is argument `member`, and answers the sum.
+    /// Adds to the score of the member in argument `member`, and answers the sum.
     fn increment(&mut self, options: AddOptions, member: usize, addend: Score) -> Outcome {
-        let copies = self.shared.copies();
-        let done =
-            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
-                options.add(set, self.request.get(member), addend)
-            })?;
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let done = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
+            options.add(set, self.request.get(member), addend)
+        })?;
         match done {
             None => return Err(Failure::text("ERR resulting score is not a number (NaN)")),
             Some(Done::Nothing) => self.reply.null(),

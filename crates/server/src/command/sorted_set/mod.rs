@@ -1,4 +1,4 @@
-//! Commands on one sorted set.
+//! Commands on sorted sets.
 
 mod add;
 mod range;
@@ -9,9 +9,10 @@ use super::failure::{Failure, Outcome};
 use super::glob;
 use super::keyspace::{ScanOptions, scan_count};
 use super::row::{LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRITE, commands};
-use crate::keyspace::{KeyError, MEMBER_LEN_MAX, Need, Score, SetView};
+use crate::keyspace::KeyError;
+use crate::keyspace::sorted_set::{Need, Score, View};
 use crate::resp::{Output, Protocol, Request, format_f64, parse_cursor, parse_f64, parse_i64};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 const SORTED_SET_POP: &[&str] = &["write", "fast"];
 const SORTED_SET_READ: &[&str] = &["@read", "@sortedset", "@fast"];
@@ -110,35 +111,16 @@ impl Failure {
         Failure::Text(std::borrow::Cow::Borrowed("ERR value is not a valid float"));
 }
 
-impl From<KeyError> for Failure {
-    fn from(error: KeyError) -> Self {
-        match error {
-            KeyError::WrongType => Failure::WRONG_TYPE,
-            KeyError::MemberTooLong => Failure::text(format!(
-                "ERR a member of a sorted set has at most {MEMBER_LEN_MAX} bytes"
-            )),
-            KeyError::Undecided(error) => {
-                let code = if error == StoreError::Full { "OOM" } else { "ERR" };
-                Failure::text(format!(
-                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
-                     is used again, or at the next start"
-                ))
-            }
-            KeyError::NoMemory => Failure::NoMemory,
-            KeyError::Store(error) => error.into(),
-        }
-    }
-}
-
-/// The score that an argument spells. One that could only be stored as infinity, or as zero, is refused.
+/// The score that an argument spells. A number so large or so small that it would become infinity
+/// or 0 is refused.
 fn score(argument: &[u8]) -> Result<Score, Failure> {
     parse_f64(argument).and_then(Score::new).ok_or(Failure::NOT_A_FLOAT)
 }
 
-// The functions below estimate how many members a request asks for: 0 where that depends on the set. A range to the end,
-// or between scores, comprises as many as there are, and most sets are short.
+// The functions below estimate how many members a request asks for. They return 0 if that depends
+// on the set, as for a range between scores or up to the last member: most sets are short.
 
-/// The number that the argument at `index` spells; 0 where it spells none.
+/// The number that the argument at `index` spells; 0 if it spells none.
 fn number_asked(request: &Request<'_>, index: usize) -> i64 {
     let argument = (index < request.len()).then(|| request.get(index));
     argument.and_then(parse_i64).unwrap_or(0)
@@ -152,17 +134,17 @@ fn count_asked(request: &Request<'_>) -> u64 {
 /// Members that a `ZREMRANGEBYRANK` asks for.
 fn ranks_asked(request: &Request<'_>) -> u64 {
     let (start, stop) = (number_asked(request, 2), number_asked(request, 3));
-    // Ranks that count from different ends do not tell how many there are between them.
+    // How many members are between ranks that count from different ends depends on the set.
     let len =
         if (start < 0) == (stop < 0) { stop.saturating_sub(start).saturating_add(1) } else { 0 };
     u64::try_from(len).unwrap_or(0)
 }
 
-/// Members that a range by score or by member visits, by its `LIMIT`.
+/// Members that a range by score or by member visits, as its `LIMIT` says.
 fn limit_asked(request: &Request<'_>) -> u64 {
     let Some(index) = option_index(request, "LIMIT") else { return 0 };
     let (skip, limit) = (number_asked(request, index + 1), number_asked(request, index + 2));
-    // Those that are skipped are visited, too.
+    // Members that are skipped are visited, too.
     u64::try_from(if limit < 0 { skip } else { skip.saturating_add(limit) }).unwrap_or(0)
 }
 
@@ -172,19 +154,19 @@ fn range_asked(request: &Request<'_>) -> u64 {
     if has("BYSCORE") || has("BYLEX") { limit_asked(request) } else { ranks_asked(request) }
 }
 
-/// Where an option of a range is among the arguments.
+/// The index of an option among the arguments of a range.
 fn option_index(request: &Request<'_>, option: &str) -> Option<usize> {
     let mut words = request.iter().enumerate().skip(4);
     words.find(|(_, word)| word.eq_ignore_ascii_case(option.as_bytes())).map(|(index, _)| index)
 }
 
-/// Members and scores that are answered as an array, whose length is known when all are in it.
+/// An answer that is an array of members and scores. Its length need not be known before.
 struct Members<'a> {
     reply: &'a mut Output,
     start: usize,
     len: usize,
     with_scores: bool,
-    /// Whether a member and its score are an array of their own.
+    /// Whether each member is in an array of its own with its score.
     nested: bool,
 }
 
@@ -213,15 +195,16 @@ impl<'a> Members<'a> {
 }
 
 impl<S: Store> Call<'_, S> {
-    /// Lets `read` see the set that argument 1 names, and the request; counts whether the set is there.
+    /// Calls `read` with the set that argument 1 names and with the request. Counts the set as
+    /// found or missing.
     fn read_set<R>(
         &mut self,
         need: Need,
-        read: impl FnOnce(&SetView<'_, S::Tree>, &Request<'_>) -> Result<R, KeyError>,
+        read: impl FnOnce(&View<'_, S::Tree>, &Request<'_>) -> Result<R, KeyError>,
     ) -> Result<Option<R>, Failure> {
         let request = &self.request;
-        let read = |set: &SetView<'_, S::Tree>| read(set, request);
-        let found = self.shared.keys.read_set(request.get(1), need, read)?;
+        let read = |set: &View<'_, S::Tree>| read(set, request);
+        let found = self.shared.keys.read_sorted_set(request.get(1), need, read)?;
         self.count_lookup(found.is_some());
         Ok(found)
     }
@@ -299,7 +282,8 @@ impl<S: Store> Call<'_, S> {
         });
         let (start, reply) = (self.reply.len(), &mut *self.reply);
         let mut len = 0;
-        let found = self.shared.keys.read_set(self.request.get(1), Need::Entries, |set| {
+        let key = self.request.get(1);
+        let found = self.shared.keys.read_sorted_set(key, Need::Entries, |set| {
             let Ok(options) = &options else { return Ok(0) };
             let limit = usize::try_from(options.count).unwrap_or(usize::MAX);
             set.scan(cursor, limit, |member, score| {
@@ -310,7 +294,7 @@ impl<S: Store> Call<'_, S> {
                 }
             })
         })?;
-        // As Redis has it, nobody minds what is asked of a set that is not there.
+        // As in Redis, wrong options are no error if the set is missing.
         if found.is_some() {
             options?;
         }

@@ -1,14 +1,14 @@
-//! Ranges of members: by rank, by score, by their own order.
+//! Commands on ranges of members: by rank, by score, or by member.
 
 use std::ops::Bound;
 
 use super::Members;
 use crate::command::{Call, Failure, Outcome};
-use crate::keyspace::{LexLimit, Need, Range, Score, Selection};
+use crate::keyspace::sorted_set::{LexLimit, Need, Range, Score, Selection};
 use crate::resp::{parse_f64_limit, parse_i64};
 use crate::store::Store;
 
-/// What the ends of a range are.
+/// What the ends of a range mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -16,7 +16,7 @@ pub(super) enum By {
     Lex,
 }
 
-/// What a command that answers a range was asked.
+/// What a command asks that answers a range.
 struct Query {
     by: By,
     backwards: bool,
@@ -26,7 +26,7 @@ struct Query {
 }
 
 impl Query {
-    /// A range of all its members, without their scores.
+    /// A query for all members of the range, without their scores.
     fn new(by: By, backwards: bool) -> Self {
         Query { by, backwards, with_scores: false, skip: 0, limit: -1 }
     }
@@ -34,14 +34,15 @@ impl Query {
     fn selection(&self) -> Selection {
         Selection {
             backwards: self.backwards,
-            // Behind all others.
+            // A negative number skips all members.
             skip: u64::try_from(self.skip).unwrap_or(u64::MAX),
             limit: u64::try_from(self.limit).unwrap_or(u64::MAX),
         }
     }
 }
 
-/// The ranks from `start` to `stop`, which count from the end where they are negative: the first, and how many.
+/// The first of the ranks from `start` to `stop`, and how many there are. Negative ranks count from
+/// the end.
 pub(super) fn ranks(start: i64, stop: i64, len: u64) -> (u64, u64) {
     let len = len as i64;
     let from_end = |rank: i64| if rank < 0 { rank.saturating_add(len) } else { rank };
@@ -69,7 +70,7 @@ fn lex_limit(argument: &[u8]) -> Option<LexLimit> {
 }
 
 impl<S: Store> Call<'_, S> {
-    /// The range between the arguments `low` and `high`; not one of ranks.
+    /// The range between the arguments `low` and `high`, by score or by member.
     pub(super) fn range(&self, by: By, low: usize, high: usize) -> Result<Range, Failure> {
         let (low, high) = (self.request.get(low), self.request.get(high));
         if by == By::Score {
@@ -104,7 +105,7 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// `ZRANGE`, whose options say what kind of range it is.
+    /// Executes `ZRANGE`, whose options say what the ends of the range mean.
     pub(super) fn zrange(&mut self) -> Outcome {
         let query = self.with_options(Query::new(By::Rank, false), true)?;
         self.answer_range(&query)
@@ -130,7 +131,7 @@ impl<S: Store> Call<'_, S> {
         self.zrange_of(By::Lex, true)
     }
 
-    /// A command whose name says what kind of range it is.
+    /// Executes a command whose name says what the ends of the range mean.
     fn zrange_of(&mut self, by: By, backwards: bool) -> Outcome {
         let query = self.with_options(Query::new(by, backwards), false)?;
         self.answer_range(&query)
@@ -141,7 +142,7 @@ impl<S: Store> Call<'_, S> {
         let found = if query.by == By::Rank {
             let (start, stop) = (self.number(2)?, self.number(3)?);
             let mut members = Members::new(self.reply, query.with_scores);
-            let found = self.shared.keys.read_set(key, Need::Ranks, |set| {
+            let found = self.shared.keys.read_sorted_set(key, Need::Ranks, |set| {
                 let (start, limit) = ranks(start, stop, set.len());
                 set.visit_ranks(start, limit, query.backwards, |member, score| {
                     members.push(member, score);
@@ -153,7 +154,7 @@ impl<S: Store> Call<'_, S> {
             let (low, high) = if query.backwards { (3, 2) } else { (2, 3) };
             let range = self.range(query.by, low, high)?;
             let mut members = Members::new(self.reply, query.with_scores);
-            let found = self.shared.keys.read_set(key, Need::Entries, |set| {
+            let found = self.shared.keys.read_sorted_set(key, Need::Entries, |set| {
                 set.visit(&range, query.selection(), |member, score| members.push(member, score))
             })?;
             members.finish();
@@ -163,9 +164,10 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Reads the options that begin with argument 4; `is_open` says whether they may choose order and kind of the range.
+    /// Reads the options, which begin with argument 4. `is_open` says whether they may choose the
+    /// order and the meaning of the ends.
     fn with_options(&self, mut query: Query, is_open: bool) -> Result<Query, Failure> {
-        // Each of the two may be chosen once.
+        // Order and meaning may be chosen once.
         let (mut is_order_open, mut is_kind_open) = (is_open, is_open);
         let mut index = 4;
         while index < self.request.len() {

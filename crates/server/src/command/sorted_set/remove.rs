@@ -1,22 +1,23 @@
-//! Taking members away.
+//! Commands that remove members.
 
 use super::Members;
 use super::range::{By, ranks};
 use crate::command::{Call, Failure, Outcome};
-use crate::keyspace::{KeyError, Need, Score, Selection, SetEdit, SetView};
+use crate::keyspace::KeyError;
+use crate::keyspace::sorted_set::{Edit, Need, Score, Selection, View};
 use crate::memory::Share;
 use crate::resp::{Protocol, parse_u64};
 use crate::store::Store;
 
-/// Members that were visited and are to be taken away.
+/// Members that are to be removed.
 struct Collected {
     members: Vec<(Vec<u8>, Score)>,
-    /// What they take of the clients' memory.
+    /// The clients' memory that they take.
     share: Share,
     is_refused: bool,
 }
 
-/// What a member takes in memory besides its bytes.
+/// Bytes of memory that a member takes besides its own.
 const MEMBER_OVERHEAD: usize = 64;
 
 impl Collected {
@@ -33,10 +34,10 @@ impl Collected {
         }
     }
 
-    /// Takes them away, if all are there.
+    /// Removes the members, unless there was no memory for all of them.
     fn remove<T: remanent_structures::OrderedMap<[u8], [u8]>>(
         &self,
-        set: &mut SetEdit<'_, T>,
+        set: &mut Edit<'_, T>,
     ) -> Result<(), KeyError> {
         if self.is_refused {
             return Err(KeyError::NoMemory);
@@ -47,7 +48,7 @@ impl Collected {
         Ok(())
     }
 
-    /// Bytes of all members, and about what an answer needs besides.
+    /// About how many bytes an answer with all members needs.
     fn answer_len(&self) -> usize {
         self.members.iter().map(|(member, _)| member.len() + MEMBER_OVERHEAD).sum()
     }
@@ -55,18 +56,17 @@ impl Collected {
 
 impl<S: Store> Call<'_, S> {
     pub(super) fn zrem(&mut self) -> Outcome {
-        let copies = self.shared.copies();
-        let count =
-            self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
-                let mut count = 0;
-                for member in self.request.iter().skip(2) {
-                    if let Some(score) = set.score(member)? {
-                        set.set(member, Some(score), None)?;
-                        count += 1;
-                    }
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let count = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
+            let mut count = 0;
+            for member in self.request.iter().skip(2) {
+                if let Some(score) = set.score(member)? {
+                    set.set(member, Some(score), None)?;
+                    count += 1;
                 }
-                Ok(count)
-            })?;
+            }
+            Ok(count)
+        })?;
         self.reply.integer(count);
         Ok(())
     }
@@ -88,15 +88,16 @@ impl<S: Store> Call<'_, S> {
             _ => return Err(Failure::SYNTAX),
         };
         let selection = Selection { backwards, skip: 0, limit };
-        // One pair is an array of its own only where several could have been asked for.
+        // A member and its score are an array of their own only if the request has a count.
         let nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
         let mut collected = Collected::new(self.shared.copies());
-        let (copies, reply) = (self.shared.copies(), &mut *self.reply);
-        let edited = self.shared.keys.edit_set(self.request.get(1), Need::Entries, copies, |set| {
+        let (key, copies) = (self.request.get(1), self.shared.copies());
+        let reply = &mut *self.reply;
+        let edited = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
             if let Some(before) = set.before() {
                 before.visit_end(selection, |member, score| collected.push(member, score))?;
             }
-            // The answer must have room before anything is taken away.
+            // The answer must have room before anything is removed.
             if !reply.reserve(collected.answer_len()) {
                 return Err(KeyError::NoMemory);
             }
@@ -143,11 +144,11 @@ impl<S: Store> Call<'_, S> {
     fn remove_found(
         &mut self,
         need: Need,
-        find: impl FnOnce(&SetView<'_, S::Tree>, &mut Collected) -> Result<(), KeyError>,
+        find: impl FnOnce(&View<'_, S::Tree>, &mut Collected) -> Result<(), KeyError>,
     ) -> Outcome {
         let mut collected = Collected::new(self.shared.copies());
         let copies = self.shared.copies();
-        self.shared.keys.edit_set(self.request.get(1), need, copies, |set| {
+        self.shared.keys.edit_sorted_set(self.request.get(1), need, copies, |set| {
             if let Some(before) = set.before() {
                 find(before, &mut collected)?;
             }

@@ -1,147 +1,77 @@
-//! What is read of a sorted set.
+//! Reading a sorted set.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 
 use remanent_structures::OrderedMap;
 
-use super::layout::{Entry, MEMBER_LEN_MAX, Score, SetId};
-use super::ranks::{Place, Ranks, span};
-use super::{KeyError, Keyspace, Need, RANKS_MAX, Shard, damaged};
-use crate::store::{Store, StoreError};
+use super::super::Keyspace;
+use super::super::error::{KeyError, damaged};
+use super::super::shard::Shard;
+use super::super::tree::span;
+use super::super::types::CollectionType;
+use super::layout::{Entry, MEMBER_LEN_MAX, SetId};
+use super::range::{LexLimit, Range, Selection, is_lex_range, lex_keys, score_keys};
+use super::ranks::{Place, Ranks};
+use super::score::Score;
+use crate::store::Store;
 
-/// A sorted set, while nobody changes it.
-pub(crate) struct SetView<'a, T> {
-    pub(super) set: SetId,
-    pub(super) tree: &'a T,
-    /// There when they were asked for, or are known anyway.
-    pub(super) ranks: Option<&'a Ranks>,
+/// A sorted set that nobody changes as long as the view is there.
+pub(crate) struct View<'a, T> {
+    set: SetId,
+    tree: &'a T,
+    /// There if they were asked for, or were known anyway.
+    ranks: Option<&'a Ranks>,
 }
 
-/// Some of the members.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Range {
-    /// Those with a score between two.
-    Score(Bound<Score>, Bound<Score>),
-    /// Those between two in their own order. Where scores differ, it is what Redis makes of a short set: from the first
-    /// member in the set's order that is not below the range, up to the next one that is above it.
-    Lex(LexLimit, LexLimit),
-}
-
-/// One end of a range of members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum LexLimit {
-    /// Before all others.
-    Least,
-    /// After all others.
-    Greatest,
-    Included(Vec<u8>),
-    Excluded(Vec<u8>),
-}
-
-impl LexLimit {
-    /// Whether a range that begins here has `member`, as far as its beginning goes.
-    fn admits_from_below(&self, member: &[u8]) -> bool {
-        match self {
-            LexLimit::Least => true,
-            LexLimit::Greatest => false,
-            LexLimit::Included(limit) => member >= limit.as_slice(),
-            LexLimit::Excluded(limit) => member > limit.as_slice(),
-        }
-    }
-
-    /// Whether a range that ends here has `member`, as far as its end goes.
-    fn admits_from_above(&self, member: &[u8]) -> bool {
-        match self {
-            LexLimit::Least => false,
-            LexLimit::Greatest => true,
-            LexLimit::Included(limit) => member <= limit.as_slice(),
-            LexLimit::Excluded(limit) => member < limit.as_slice(),
-        }
-    }
-}
-
-/// Whether a range between two ends of members can have any.
-fn is_lex_range(low: &LexLimit, high: &LexLimit) -> bool {
-    match (low, high) {
-        (LexLimit::Greatest, _) | (_, LexLimit::Least) => false,
-        (LexLimit::Least, _) | (_, LexLimit::Greatest) => true,
-        (LexLimit::Included(low), LexLimit::Included(high)) => low <= high,
-        (
-            LexLimit::Included(low) | LexLimit::Excluded(low),
-            LexLimit::Included(high) | LexLimit::Excluded(high),
-        ) => low < high,
-    }
-}
-
-/// Which members of a range are wanted, and in what order.
+/// What a command needs to know of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Selection {
-    /// From the greatest to the least.
-    pub(crate) backwards: bool,
-    pub(crate) skip: u64,
-    pub(crate) limit: u64,
-}
-
-impl Selection {
-    pub(crate) const ALL: Selection = Selection { backwards: false, skip: 0, limit: u64::MAX };
+pub(crate) enum Need {
+    /// The entries alone.
+    Entries,
+    /// The ranks of members as well, or how many members there are. They are counted if they are
+    /// not known.
+    Ranks,
 }
 
 impl<S: Store> Keyspace<S> {
-    /// Lets `read` see the set `name`; `None` when there is none.
-    pub(crate) fn read_set<R>(
+    /// Calls `read` with the sorted set `name`; `None` when there is no such key.
+    pub(crate) fn read_sorted_set<R>(
         &self,
         name: &[u8],
         need: Need,
-        read: impl FnOnce(&SetView<'_, S::Tree>) -> Result<R, KeyError>,
+        read: impl FnOnce(&View<'_, S::Tree>) -> Result<R, KeyError>,
     ) -> Result<Option<R>, KeyError> {
-        let gate = &self.shards[self.shard_index(name)];
-        {
-            let shard = gate.read(&self.store);
-            if shard.unfinished.is_none() {
-                let Some(set) = self.set(name)? else { return Ok(None) };
-                let ranks = shard.ranks.get(&set);
-                if need == Need::Entries || ranks.is_some() {
-                    return read(&SetView { set, tree: self.tree()?, ranks }).map(Some);
-                }
+        if let Some(shard) = self.lock_shared(name) {
+            let found = self.collection(name, CollectionType::SortedSet)?;
+            let Some(set) = found.map(SetId) else { return Ok(None) };
+            let ranks = shard.caches.sorted_sets.get(set);
+            if need == Need::Entries || ranks.is_some() {
+                return read(&View { set, tree: self.tree()?, ranks }).map(Some);
             }
         }
-        let mut shard = gate.write(&self.store);
-        self.finish(&mut shard)?;
-        let Some(set) = self.set(name)? else { return Ok(None) };
+        let mut shard = self.lock(name)?;
+        let found = self.collection(name, CollectionType::SortedSet)?;
+        let Some(set) = found.map(SetId) else { return Ok(None) };
+        read(&self.view(&mut shard, set, need)?).map(Some)
+    }
+
+    /// A view of a set whose shard is locked for writing.
+    pub(super) fn view<'a>(
+        &'a self,
+        shard: &'a mut Shard,
+        set: SetId,
+        need: Need,
+    ) -> Result<View<'a, S::Tree>, KeyError> {
+        let tree = self.tree()?;
         let ranks = match need {
-            Need::Ranks => Some(self.ranks(&mut shard, set)?),
+            Need::Ranks => Some(shard.caches.sorted_sets.get_or_count(set, tree)?),
             Need::Entries => None,
         };
-        read(&SetView { set, tree: self.tree()?, ranks }).map(Some)
-    }
-
-    /// The set that the store has under `name`.
-    pub(super) fn set(&self, name: &[u8]) -> Result<Option<SetId>, KeyError> {
-        match self.store.get_with(name, SetId::referred_to)? {
-            None => Ok(None),
-            Some(None) => Err(KeyError::WrongType),
-            Some(set) => Ok(set),
-        }
-    }
-
-    /// The counts of a set, made if they are not there.
-    pub(super) fn ranks<'s>(
-        &self,
-        shard: &'s mut Shard,
-        set: SetId,
-    ) -> Result<&'s Ranks, StoreError> {
-        if !shard.ranks.contains_key(&set) {
-            let ranks = Ranks::count(set, self.tree()?)?;
-            if shard.ranks.len() >= RANKS_MAX {
-                shard.ranks.clear();
-            }
-            shard.ranks.insert(set, ranks);
-        }
-        Ok(&shard.ranks[&set])
+        Ok(View { set, tree, ranks })
     }
 }
 
-impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
+impl<T: OrderedMap<[u8], [u8]>> View<'_, T> {
     /// The score of `member`.
     pub(crate) fn score(&self, member: &[u8]) -> Result<Option<Score>, KeyError> {
         if member.len() > MEMBER_LEN_MAX {
@@ -158,12 +88,17 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         self.ranks.expect("ranks were asked for")
     }
 
-    /// Members of the set. Ranks must have been asked for, as for everything that tells a number or takes one.
+    /// How many members the set has.
+    ///
+    /// # Panics
+    ///
+    /// Panics unless the view was asked for with [`Need::Ranks`], as do all functions that return
+    /// or take a rank or a count.
     pub(crate) fn len(&self) -> u64 {
         self.counted().len()
     }
 
-    /// How many members come before `member`, or after it; and its score.
+    /// How many members come before `member`, or after it if `backwards`; and its score.
     pub(crate) fn rank(
         &self,
         member: &[u8],
@@ -175,7 +110,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         Ok(Some((if backwards { self.len() - 1 - rank } else { rank }, score)))
     }
 
-    /// Members of a range.
+    /// How many members a range has.
     pub(crate) fn count(&self, range: &Range) -> Result<u64, KeyError> {
         if let Range::Lex(low, high) = range
             && !self.has_one_score()?
@@ -192,49 +127,19 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         Ok(position(&end)? - position(&start)?)
     }
 
-    /// The tree's keys that a range comprises: the first, and where they end.
+    /// Start and end of the entries that a range comprises. For a range by bytes, all members have
+    /// the same score.
     fn keys(&self, range: &Range) -> Result<(Vec<u8>, Vec<u8>), KeyError> {
         Ok(match range {
-            Range::Score(low, high) => {
-                let start = match low {
-                    Bound::Included(score) => score.to_ordered(),
-                    // The infinite have neighbours, too: those of what is not a number.
-                    Bound::Excluded(score) => score.to_ordered() + 1,
-                    Bound::Unbounded => 0,
-                };
-                let end = match high {
-                    Bound::Included(score) => self.set.scores_from(score.to_ordered() + 1),
-                    Bound::Excluded(score) => self.set.scores_from(score.to_ordered()),
-                    Bound::Unbounded => self.set.end(),
-                };
-                (self.set.scores_from(start), end)
-            }
+            Range::Score(low, high) => score_keys(self.set, low, high),
             Range::Lex(low, high) => {
                 let score = self.outermost(false)?.map_or(Score::ZERO, |(_, score)| score);
-                let key = |member: &[u8]| self.set.score_key(score, member);
-                let behind = |member: &[u8]| {
-                    let mut key = key(member);
-                    key.push(0);
-                    key
-                };
-                let start = match low {
-                    LexLimit::Least => self.set.scores_start(),
-                    LexLimit::Greatest => self.set.end(),
-                    LexLimit::Included(member) => key(member),
-                    LexLimit::Excluded(member) => behind(member),
-                };
-                let end = match high {
-                    LexLimit::Least => self.set.scores_start(),
-                    LexLimit::Greatest => self.set.end(),
-                    LexLimit::Included(member) => behind(member),
-                    LexLimit::Excluded(member) => key(member),
-                };
-                (start, end)
+                lex_keys(self.set, score, low, high)
             }
         })
     }
 
-    /// The first member, or the last one.
+    /// The first member, or the last one if `backwards`.
     fn outermost(&self, backwards: bool) -> Result<Option<(Vec<u8>, Score)>, KeyError> {
         let mut found = None;
         let one = Selection { backwards, limit: 1, ..Selection::ALL };
@@ -242,7 +147,8 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         Ok(found)
     }
 
-    /// Whether all members have the same score, so that they lie in their own order.
+    /// Whether all members have the same score, so that the set is in the order of the members'
+    /// bytes.
     fn has_one_score(&self) -> Result<bool, KeyError> {
         let score = |backwards| {
             let outermost = self.outermost(backwards)?;
@@ -267,8 +173,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         self.visit_keys(&start, &end, selection, visit)
     }
 
-    /// Visits what Redis finds between two members in a short set whose scores differ: it goes through the set in its
-    /// order, skips what is before the range, and stops behind it.
+    /// Visits members of a range by bytes in a set with different scores: see [`Range::Lex`].
     fn visit_lex(
         &self,
         low: &LexLimit,
@@ -289,7 +194,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         }
         let last = skip.saturating_add(limit);
         let (mut has_begun, mut passed) = (false, 0);
-        self.walk(&self.set.scores_start(), &self.set.end(), backwards, |member, score| {
+        self.walk(&self.set.scores_start(), &self.set.scores_end(), backwards, |member, score| {
             let (enters, stays) = match backwards {
                 false => (low.admits_from_below(member), high.admits_from_above(member)),
                 true => (high.admits_from_above(member), low.admits_from_below(member)),
@@ -309,16 +214,16 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         })
     }
 
-    /// Visits the least members, or the greatest, and those next to them.
+    /// Visits members from the first on, or from the last on if the selection is backwards.
     pub(crate) fn visit_end(
         &self,
         selection: Selection,
         visit: impl FnMut(&[u8], Score),
     ) -> Result<(), KeyError> {
-        self.visit_keys(&self.set.scores_start(), &self.set.end(), selection, visit)
+        self.visit_keys(&self.set.scores_start(), &self.set.scores_end(), selection, visit)
     }
 
-    /// Visits `limit` members from that of rank `start` on; backwards, the last one has rank 0.
+    /// Visits `limit` members from rank `start` on. If `backwards`, the last member has rank 0.
     pub(crate) fn visit_ranks(
         &self,
         start: u64,
@@ -338,9 +243,10 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
             return self.visit_keys(&self.set.scores_start(), &end, selection, visit);
         }
         let selection = Selection { backwards, skip: before, limit };
-        self.visit_keys(&start, &self.set.end(), selection, visit)
+        self.visit_keys(&start, &self.set.scores_end(), selection, visit)
     }
 
+    /// Visits the members that are selected of those between two keys by score.
     fn visit_keys(
         &self,
         start: &[u8],
@@ -363,7 +269,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         })
     }
 
-    /// Visits the members between two keys by score until `visit` has enough.
+    /// Visits the members between two keys by score until `visit` breaks.
     fn walk(
         &self,
         start: &[u8],
@@ -391,8 +297,11 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
         }
     }
 
-    /// Visits about `limit` members from `cursor` on, in no order that means something, and returns the cursor for the
-    /// next call, or 0 when that was all. Members that are there throughout are visited exactly once.
+    /// Visits about `limit` members from `cursor` on, in the order of their hashes, and returns the
+    /// cursor for the next call, or 0 after the last member.
+    ///
+    /// A member that is there throughout is visited exactly once, whatever is added or removed
+    /// between calls.
     pub(crate) fn scan(
         &self,
         cursor: u64,
@@ -406,7 +315,7 @@ impl<T: OrderedMap<[u8], [u8]>> SetView<'_, T> {
                 is_damaged = true;
                 return ControlFlow::Break(());
             };
-            // Those of one hash are visited together: there is no cursor between them.
+            // Members with the same hash are visited together: there is no cursor between them.
             if visited >= limit && hash != last {
                 next = hash;
                 return ControlFlow::Break(());

@@ -1,64 +1,95 @@
-//! How many members of a set come before which: volatile, made when it is first asked for.
+//! Ranks: how many members of a set come before one. Volatile, and counted when they are first
+//! asked for.
 //!
-//! The members in their order are divided into blocks of some hundreds. Of each block its first key and its count are
-//! known, so a rank is the sum of the counts before a block, and what is counted inside of one.
+//! The members in the order of the set are divided into blocks of some hundreds. Of each block its
+//! first key and its number of members are known. So a rank is the sum of the numbers of the blocks
+//! before the member's, and the number of members before it in its own block, which are walked
+//! through.
 
-use std::ops::{Bound, ControlFlow};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use remanent_structures::{OrderedMap, Result};
 
+use super::super::layout::CollectionId;
+use super::super::tree::span;
 use super::layout::SetId;
 
-/// Members of a block when it is made.
+/// Sets whose counts a cache has at a time.
+const CACHED_MAX: usize = 1024;
+/// Members of a new block.
 const BLOCK: u32 = 256;
-/// Members at which a block is divided.
+/// Members with which a block is divided.
 const BLOCK_MAX: u32 = 2 * BLOCK;
+
+/// The counts of the sets of a shard for which ranks were asked.
+#[derive(Debug, Default)]
+pub(crate) struct RankCache(HashMap<CollectionId, Ranks>);
 
 /// The counts of one set.
 #[derive(Debug)]
 pub(super) struct Ranks {
-    /// In order, and never none.
+    /// In order. There is at least one.
     blocks: Vec<Block>,
     len: u64,
-    /// Whether there may be a block that is to be divided.
+    /// Whether a block may have reached [`BLOCK_MAX`].
     is_long: bool,
 }
 
 #[derive(Debug)]
 struct Block {
-    /// The block's keys are not less than this, and less than the next block's.
+    /// The keys of the block are not below this one, and below that of the next block.
     low: Vec<u8>,
     count: u32,
 }
 
-/// Where a rank is found.
+/// Where the member of a given rank is.
 pub(super) struct Place {
-    /// Keys from here to `end` make a block.
+    /// Start and end of its block.
     pub(super) start: Vec<u8>,
     pub(super) end: Vec<u8>,
-    /// So many of them come before the rank, and so many from it on.
+    /// Members of the block that come before it.
     pub(super) before: u64,
+    /// Members of the block from it on.
     pub(super) from: u64,
 }
 
-/// A range of the tree's keys.
-pub(super) type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+impl RankCache {
+    /// The counts of a set, if they are known.
+    pub(super) fn get(&self, set: SetId) -> Option<&Ranks> {
+        self.0.get(&set.0)
+    }
 
-/// The keys from `start` to `end`, which is not among them.
-pub(super) fn span<'a>(start: &'a [u8], end: &'a [u8]) -> Span<'a> {
-    (Bound::Included(start), Bound::Excluded(end))
-}
+    pub(super) fn get_mut(&mut self, id: CollectionId) -> Option<&mut Ranks> {
+        self.0.get_mut(&id)
+    }
 
-/// The keys from `start` on.
-pub(super) fn onward(start: &[u8]) -> Span<'_> {
-    (Bound::Included(start), Bound::Unbounded)
+    /// The counts of a set, which is counted if they are not known.
+    pub(super) fn get_or_count(
+        &mut self,
+        set: SetId,
+        tree: &impl OrderedMap<[u8], [u8]>,
+    ) -> Result<&Ranks> {
+        if !self.0.contains_key(&set.0) {
+            let ranks = Ranks::count(set, tree)?;
+            if self.0.len() >= CACHED_MAX {
+                self.0.clear();
+            }
+            self.0.insert(set.0, ranks);
+        }
+        Ok(&self.0[&set.0])
+    }
+
+    pub(in crate::keyspace) fn forget(&mut self, id: CollectionId) {
+        self.0.remove(&id);
+    }
 }
 
 impl Ranks {
     /// Counts the members of `set`.
     pub(super) fn count(set: SetId, tree: &impl OrderedMap<[u8], [u8]>) -> Result<Self> {
         let mut ranks = Ranks { blocks: Vec::new(), len: 0, is_long: false };
-        let (start, end) = (set.scores_start(), set.end());
+        let (start, end) = (set.scores_start(), set.scores_end());
         let mut count = 0;
         ranks.blocks.push(Block { low: start.clone(), count: 0 });
         tree.ascend(span(&start, &end), |key, _| {
@@ -74,7 +105,7 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Members of the set.
+    /// How many members the set has.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
@@ -84,10 +115,10 @@ impl Ranks {
     }
 
     fn end_of(&self, block: usize, set: SetId) -> Vec<u8> {
-        self.blocks.get(block + 1).map_or_else(|| set.end(), |next| next.low.clone())
+        self.blocks.get(block + 1).map_or_else(|| set.scores_end(), |next| next.low.clone())
     }
 
-    /// Takes note of a key that is in the tree and was not before.
+    /// Counts an entry by score that was added to the tree.
     pub(super) fn added(&mut self, key: &[u8]) {
         let index = self.block_of(key);
         self.blocks[index].count += 1;
@@ -95,7 +126,7 @@ impl Ranks {
         self.len += 1;
     }
 
-    /// Divides blocks that have become long, when everything was noted that is in the tree.
+    /// Divides long blocks. The counts must be in step with the tree.
     pub(super) fn divide_long(
         &mut self,
         set: SetId,
@@ -113,7 +144,7 @@ impl Ranks {
         Ok(())
     }
 
-    /// Takes note of a key that was in the tree and is not any more.
+    /// Ceases to count an entry by score that was removed from the tree.
     pub(super) fn removed(&mut self, key: &[u8]) {
         let index = self.block_of(key);
         self.len -= 1;
@@ -121,13 +152,13 @@ impl Ranks {
         if self.blocks[index].count == 0 && self.blocks.len() > 1 {
             let Block { low, .. } = self.blocks.remove(index);
             if index == 0 {
-                // The first block begins where the set does.
+                // The first block begins where the entries by score do.
                 self.blocks[0].low = low;
             }
         }
     }
 
-    /// Divides a block in halves; whether it has two.
+    /// Divides a block in halves; false when the tree has too few of its members.
     fn divide(
         &mut self,
         index: usize,
@@ -152,7 +183,7 @@ impl Ranks {
         Ok(true)
     }
 
-    /// How many keys come before `key`, which need not be there.
+    /// How many members come before `key`, which need not be in the tree.
     pub(super) fn position(&self, key: &[u8], tree: &impl OrderedMap<[u8], [u8]>) -> Result<u64> {
         let index = self.block_of(key);
         let mut position = self.blocks[..index].iter().map(|block| u64::from(block.count)).sum();
@@ -166,7 +197,7 @@ impl Ranks {
         Ok(position)
     }
 
-    /// Where the key is before which there are `rank` others; `None` when there are not so many.
+    /// The place of the member with that rank; `None` when the set has no more than `rank` members.
     pub(super) fn find(&self, rank: u64, set: SetId) -> Option<Place> {
         let mut before = rank;
         for (index, block) in self.blocks.iter().enumerate() {

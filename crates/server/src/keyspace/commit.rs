@@ -1,0 +1,175 @@
+//! The commit path: how a change to a collection becomes one atomic, durable step, whatever its
+//! type.
+//!
+//! 1. The change is written to the tree as one entry, the [`Intent`]. This commits the change.
+//! 2. It is applied to the entries of the collection, one by one.
+//! 3. The intent is removed.
+//!
+//! A crash after step 1 leaves the intent in the tree, and opening applies it again
+//! ([`recover`](super::recover)). When step 2 fails, the change is taken back: the reversed intent
+//! is applied. When that fails as well, the change stays *unfinished*: the shard remembers it, and
+//! every later command on a collection of the shard has to finish it first.
+//!
+//! Other clients see no part of a change, because the shard's lock is held throughout.
+
+use std::ops::ControlFlow;
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use remanent_structures::{Map, OrderedMap};
+
+use super::Keyspace;
+use super::error::KeyError;
+use super::intent::{Direction, Intent};
+use super::layout::{CollectionId, intent_key};
+use super::shard::{Shard, Unfinished};
+use super::tree::{put_unless_same, span};
+use super::types::{CollectionType, Reference};
+use crate::store::{Change, Store, StoreError};
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Applied {
+    Done,
+    /// The collection is gone, or another value has its name: all its entries were removed.
+    Superseded,
+}
+
+impl<S: Store> Keyspace<S> {
+    /// Locks the shard of `name` for reading; `None` while it has an unfinished change.
+    pub(super) fn lock_shared(&self, name: &[u8]) -> Option<RwLockReadGuard<'_, Shard>> {
+        let shard = self.shard(name).read(&self.store);
+        shard.unfinished.is_none().then_some(shard)
+    }
+
+    /// Locks the shard of `name` for writing, and finishes its unfinished change.
+    pub(super) fn lock(&self, name: &[u8]) -> Result<RwLockWriteGuard<'_, Shard>, StoreError> {
+        let mut shard = self.shard(name).write(&self.store);
+        self.finish(&mut shard)?;
+        Ok(shard)
+    }
+
+    /// The collection that the store has under `name`; an error when the key has another type.
+    pub(super) fn collection(
+        &self,
+        name: &[u8],
+        collection_type: CollectionType,
+    ) -> Result<Option<CollectionId>, KeyError> {
+        match self.store.get_with(name, Reference::read)? {
+            None => Ok(None),
+            Some(Some(found)) if found.collection_type == collection_type => Ok(Some(found.id)),
+            Some(_) => Err(KeyError::WrongType),
+        }
+    }
+
+    /// Whether the store has this collection under `name`.
+    pub(super) fn names(&self, name: &[u8], id: CollectionId) -> Result<bool, StoreError> {
+        let found = self.store.get_with(name, Reference::read)?.flatten();
+        Ok(found.is_some_and(|found| found.id == id))
+    }
+
+    /// Makes a change, or nothing of it, unless the error is [`KeyError::Undecided`]. `shard` has
+    /// no unfinished change.
+    pub(super) fn commit(&self, shard: &mut Shard, intent: Intent) -> Result<(), KeyError> {
+        let (tree, key) = (self.tree()?, intent_key(shard.index));
+        // This commits: the intent is durable before anything of it is applied.
+        tree.put(&key, &intent.encode())?;
+        let (applied, result) = match self.apply(&intent, Direction::Forward) {
+            Ok(Applied::Done) => {
+                intent.changes.update_caches(intent.id, &mut shard.caches, tree);
+                (intent, Ok(()))
+            }
+            Ok(Applied::Superseded) => (intent.reversed(), Err(KeyError::WrongType)),
+            Err(error) => {
+                let back = intent.reversed();
+                if self.apply(&back, Direction::Back).is_err() {
+                    shard.caches.forget(back.id);
+                    // The intent in the tree still says forward: an opening tries that first.
+                    shard.unfinished =
+                        Some(Unfinished { intent: back, direction: Direction::Back });
+                    return Err(KeyError::Undecided(error));
+                }
+                (back, Err(error.into()))
+            }
+        };
+        // If the intent cannot be removed, the shard applies again what was applied last, which
+        // changes nothing, and removes it then.
+        if tree.discard(&key).is_err() {
+            shard.unfinished = Some(Unfinished { intent: applied, direction: Direction::Forward });
+        }
+        result
+    }
+
+    /// Applies the unfinished change of a shard, if it has one, and removes its intent.
+    pub(super) fn finish(&self, shard: &mut Shard) -> Result<(), StoreError> {
+        if let Some(Unfinished { intent, direction }) = &shard.unfinished {
+            self.apply(intent, *direction)?;
+            self.tree()?.discard(&intent_key(shard.index))?;
+            shard.unfinished = None;
+        }
+        Ok(())
+    }
+
+    /// Applies an intent, whatever part of it was applied before.
+    ///
+    /// Forward, entries are put before others are removed, so that a lack of room shows while all
+    /// old entries are there. Back, it is the other way round, so that the change back needs no
+    /// more room than there was before.
+    ///
+    /// The store refers to a new collection only when its entries are there, and has ceased to
+    /// refer to one that ends before its name entry is removed.
+    fn apply(&self, intent: &Intent, direction: Direction) -> Result<Applied, StoreError> {
+        let Intent { id, ref name, is_new, ref changes } = *intent;
+        let tree = self.tree()?;
+        if is_new {
+            put_unless_same(tree, &id.name_key(), name)?;
+        } else if !self.names(name, id)? {
+            // The key was removed or replaced, or the collection never got it.
+            self.sweep_unnamed(id)?;
+            return Ok(Applied::Superseded);
+        }
+        if direction == Direction::Back {
+            changes.remove_old(id, tree)?;
+        }
+        changes.put_new(id, tree)?;
+        if is_new && !self.claim_name(name, intent.reference())? {
+            // Nothing ever referred to the collection.
+            self.sweep_collection(id)?;
+            return Ok(Applied::Superseded);
+        }
+        if direction == Direction::Forward {
+            changes.remove_old(id, tree)?;
+        }
+        if changes.removes_any() && self.is_empty(id)? {
+            self.release_name(name, id)?;
+            self.sweep_unnamed(id)?;
+        }
+        Ok(Applied::Done)
+    }
+
+    /// Makes the store refer to a collection under `name`; false when the key has another value.
+    fn claim_name(&self, name: &[u8], reference: Reference) -> Result<bool, StoreError> {
+        self.store.modify(name, |stored| match stored {
+            None => (Change::Put(reference.to_bytes()), true),
+            Some(stored) => (Change::Keep, Reference::read(stored) == Some(reference)),
+        })
+    }
+
+    /// Removes the key `name`, if the store has this collection under it.
+    fn release_name(&self, name: &[u8], id: CollectionId) -> Result<(), StoreError> {
+        self.store.modify(name, |stored| {
+            let found = stored.and_then(Reference::read);
+            let is_named = found.is_some_and(|found| found.id == id);
+            (if is_named { Change::<&[u8]>::Remove } else { Change::Keep }, ())
+        })
+    }
+
+    /// Whether a collection has nothing but its name.
+    fn is_empty(&self, id: CollectionId) -> Result<bool, StoreError> {
+        let mut is_empty = true;
+        self.tree()?.ascend(span(&id.content_start(), &id.end()), |_, _| {
+            is_empty = false;
+            ControlFlow::Break(())
+        })?;
+        Ok(is_empty)
+    }
+}
