@@ -13,8 +13,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Persistent, Poo
 use remanent_structures::batch_list::{self, BatchList, List, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    AppendVector, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Log, Map,
-    OrderedKey, Stored, Vector,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Log,
+    Map, OrderedKey, Stored, Vector,
 };
 
 use crate::Disk;
@@ -190,6 +190,7 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_vector::<i64>,
         check_vector::<f64>,
         check_vector::<[u64; 2]>,
+        check_batches,
         check_disk,
         check_plain_file,
         check_list::<FlushAlways>,
@@ -254,6 +255,13 @@ fn check_log<V: Stored + ?Sized + 'static>(pool: &Pool, root: &RootInfo) -> Foun
 fn check_list<V: Variant>(pool: &Pool, root: &RootInfo) -> Found {
     let list = List::<V>::open(pool, &root.name, BatchOptions::without_thread());
     of_structure(list.and_then(|mut list| list.check()))
+}
+
+fn check_batches(pool: &Pool, root: &RootInfo) -> Found {
+    if root.root_type.name != "Batches" {
+        return None;
+    }
+    of_structure(Batch::new(pool).and_then(|batches| batches.check()))
 }
 
 fn check_disk(pool: &Pool, root: &RootInfo) -> Found {

@@ -119,7 +119,7 @@ pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, 
 pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
-    AppendVector, BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap, Key,
-    Log, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
-    TxValue, Vector, transactional,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap,
+    Key, Log, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx,
+    TxArray, TxValue, Vector, transactional,
 };

@@ -6,7 +6,11 @@ use super::glob;
 use super::row::{ALL_KEYS, LOOK_UP, NO_KEYS, ONE_KEY, READ, commands};
 use crate::keyspace::{Keyspace, ValueType};
 use crate::resp::{Request, parse_cursor, parse_i64};
-use crate::store::{Store, StoreError};
+use crate::store::{Edit, Store, StoreError};
+
+/// How often keys and values are in memory while they are changed as one: in the batch, and twice on their way to what it
+/// writes down.
+const COPIES: usize = 3;
 
 const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];
 const KEYSPACE_WIPE: &[&str] = &["@keyspace", "@write", "@slow", "@dangerous"];
@@ -98,7 +102,14 @@ pub(super) fn scan_count(request: &Request<'_>, first: usize) -> u64 {
 
 impl<S: Store> Call<'_, S> {
     fn del(&mut self) -> Outcome {
-        self.answer_count(Keyspace::remove).map(|_| ())
+        if self.request.len() == 2 {
+            return self.answer_count(Keyspace::remove).map(|_| ());
+        }
+        let edits: Vec<Edit<'_>> =
+            self.request.iter().skip(1).map(|key| Edit { key, value: None }).collect();
+        let removed = self.edit_all(&edits)?.into_iter().filter(|&was_there| was_there).count();
+        self.reply.integer(removed as i64);
+        Ok(())
     }
 
     fn exists(&mut self) -> Outcome {
@@ -106,6 +117,17 @@ impl<S: Store> Call<'_, S> {
         self.client.counts.hits += present;
         self.client.counts.misses += self.request.len() as u64 - 1 - present;
         Ok(())
+    }
+
+    /// Makes edits as one, whose copies count in the memory of clients.
+    pub(super) fn edit_all(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, Failure> {
+        let len_of = |edit: &Edit<'_>| edit.key.len() + edit.value.map_or(0, <[u8]>::len);
+        let len: usize = edits.iter().map(len_of).sum();
+        let mut share = self.shared.copies();
+        if !share.resize(len.saturating_mul(COPIES)) {
+            return Err(Failure::NoMemory);
+        }
+        Ok(self.shared.keys.edit_all(edits)?)
     }
 
     /// Answers for how many of the arguments `test` returns true, and returns the number.

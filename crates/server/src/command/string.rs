@@ -8,7 +8,7 @@ use super::row::{ALL_KEYS, LOOK_UP, ONE_KEY, READ, READ_DELETE, READ_UPDATE, WRI
 use crate::keyspace::{Keyspace, ValueType};
 use crate::memory::Share;
 use crate::resp::{Output, OutputFailure, parse_i64};
-use crate::store::{Change, Store};
+use crate::store::{Change, Edit, Store};
 
 const STRING_READ: &[&str] = &["@read", "@string", "@fast"];
 const STRING_WRITE: &[&str] = &["@write", "@string", "@fast"];
@@ -228,7 +228,15 @@ impl<S: Store> Call<'_, S> {
         }
         for index in (1..self.request.len()).step_by(2) {
             self.request.tag(index + 1, STRING_TAG);
-            self.shared.keys.put(self.request.get(index), self.request.tagged(index + 1))?;
+        }
+        if self.request.len() == 3 {
+            self.shared.keys.put(self.request.get(1), self.request.tagged(2))?;
+        } else {
+            let request = &self.request;
+            let edit =
+                |index| Edit { key: request.get(index), value: Some(request.tagged(index + 1)) };
+            let edits: Vec<Edit<'_>> = (1..request.len()).step_by(2).map(edit).collect();
+            self.edit_all(&edits)?;
         }
         self.reply.simple("OK");
         Ok(())

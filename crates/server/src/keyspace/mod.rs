@@ -11,6 +11,7 @@
 //! | [`layout`], [`ids`], [`tree`]     | keys of the tree, numbers of collections, single entries |
 //! | [`gate`], [`shard`]               | locks, and what they guard                               |
 //! | [`intent`], [`commit`]            | how a change to a collection becomes one step            |
+//! | [`together`]                      | several keys that change as one                          |
 //! | [`recover`], [`sweep`], [`check`] | opening, removed collections, consistency                |
 //!
 //! # What holds
@@ -45,6 +46,7 @@ mod recover;
 mod shard;
 pub(crate) mod sorted_set;
 mod sweep;
+mod together;
 mod tree;
 mod types;
 

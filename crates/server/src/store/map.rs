@@ -1,12 +1,13 @@
 //! The persistent hash map as a store.
 
 use std::borrow::Borrow;
+use std::collections::HashSet;
 
 use remanent_pmem::{Mapped, Medium, Pool};
-use remanent_structures::{BlinkTree, HashMap, Result};
+use remanent_structures::{Batch, BlinkTree, HashMap, Result};
 
 use super::tree::PoolTree;
-use super::{Change, Description, ROOT, Store, StoreError};
+use super::{Change, Description, Edit, ROOT, Store, StoreError};
 
 /// A server's entries in a pool: a [`HashMap`] under the root [`ROOT`].
 ///
@@ -62,6 +63,27 @@ impl<M: Medium> Store for MapStore<M> {
         change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
         Ok(self.map.modify(key, change)?)
+    }
+
+    fn apply(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, StoreError> {
+        let mut batch = Batch::new(self.tree.pool())?;
+        // Where a key is named again, the batch has one change for both.
+        let mut first: HashSet<&[u8]> = HashSet::with_capacity(edits.len());
+        let mut is_first = Vec::with_capacity(edits.len());
+        for Edit { key, value } in edits {
+            match value {
+                Some(value) => batch.put(&self.map, *key, *value)?,
+                None => batch.remove(&self.map, *key)?,
+            }
+            is_first.push(first.insert(key));
+        }
+        let mut presence = batch.commit()?.into_iter();
+        let answer = |(edit, is_first): (&Edit<'_>, bool)| match is_first {
+            true => presence.next().unwrap_or(false),
+            // What the first of them has left.
+            false => edit.value.is_some(),
+        };
+        Ok(edits.iter().zip(is_first).map(answer).collect())
     }
 
     fn clear(&self) -> Result<(), StoreError> {

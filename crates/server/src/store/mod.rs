@@ -105,6 +105,15 @@ pub struct Lag {
     pub age_max: Duration,
 }
 
+/// What becomes of one of several entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edit<'e> {
+    /// The key.
+    pub key: &'e [u8],
+    /// The value that it gets; `None` to remove its entry.
+    pub value: Option<&'e [u8]>,
+}
+
 /// A map from byte strings to byte strings, shared by all connections.
 ///
 /// Every call is atomic. When it returns, its effect is durable in the store's class. In a store
@@ -145,6 +154,22 @@ pub trait Store: Send + Sync + 'static {
         key: &[u8],
         change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError>;
+
+    /// Stores values and removes entries, and answers for each edit whether its key had a value before.
+    ///
+    /// Where the store can do that, a crash leaves all of the edits or none. This default makes one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Store::modify).
+    fn apply(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, StoreError> {
+        let edit = |edit: &Edit<'_>| {
+            self.modify(edit.key, |old| {
+                (edit.value.map_or(Change::Remove, Change::Put), old.is_some())
+            })
+        };
+        edits.iter().map(edit).collect()
+    }
 
     /// Removes all entries, as one step.
     ///

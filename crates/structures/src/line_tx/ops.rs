@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// As [`commit_line`], but the selector does not wait for what it selects.
+    /// As [`stage_line`] and a fence, but the selector does not wait for what it selects.
     fn commit_selector_first(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
         let selector_word = line + SELECTOR_WORD;
         let rest = medium.load(selector_word) & !(0xff << SELECTOR_SHIFT);
@@ -293,7 +293,7 @@ mod tests {
         medium.persist(line, LINE_LEN);
     }
 
-    /// As [`commit_line`], but the new bytes go over the valid half, and the selector stays.
+    /// As [`stage_line`] and a fence, but the new bytes go over the valid half, and the selector stays.
     fn commit_in_place(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
         let (valid, selector_word) = (next - 1, line + SELECTOR_WORD);
         let data = Form::Line.data(line, valid, bytes.len() as u64);
@@ -311,7 +311,10 @@ mod tests {
 
     #[test]
     fn a_line_is_whole_after_a_crash_between_any_two_stores() {
-        assert!(is_clean(commit_line::<Arc<Sim>>));
+        assert!(is_clean(|medium, line, next, before, bytes| {
+            stage_line(medium, line, next, before, bytes);
+            medium.fence();
+        }));
     }
 
     #[test]

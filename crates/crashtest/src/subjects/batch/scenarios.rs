@@ -19,7 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 fn by_one_thread() -> Vec<Scenario> {
-    let again = Nested { depth: 2, one_in: 2, samples: 4 };
+    let again = Nested { depth: 2, one_in: 64, samples: 2 };
     let some = |config| Config { creation: false, ..few_images(config) };
     let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
     vec![
@@ -33,15 +33,15 @@ fn by_one_thread() -> Vec<Scenario> {
             "batch/stores",
             "between any two stores",
             batches(),
-            at_stores(some(alone(2, 3))),
+            at_stores(some(alone(1, 2))),
         ),
         Scenario::new(
             "batch/recovery",
             "crashes inside recovery and after it",
             batches(),
-            Config { nested: again, after: 4, ..some(alone(3, 4)) },
+            Config { nested: again, after: 3, ..some(alone(2, 3)) },
         )
-        .with_weight(3),
+        .with_weight(2),
         Scenario::new("batch/pages", "a page-cache file", batches(), pages(some(alone(2, 4)))),
         Scenario::new(
             "batch/process",
@@ -82,7 +82,7 @@ fn by_threads() -> Vec<Scenario> {
             few.clone(),
             few_images(briefly(3, 1, 2)),
         )
-        .with_weight(12),
+        .with_weight(8),
         Scenario::new(
             "batch/threads-killed",
             "two threads killed, then power lost",

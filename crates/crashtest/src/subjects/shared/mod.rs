@@ -18,7 +18,7 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::AllBut(&["-no-room"]),
+        scenarios: Chosen::Only(&["/maps", "/trees", "/killed"]),
         seeds: 2,
         killed_min: 6,
         survivors_max: 0,

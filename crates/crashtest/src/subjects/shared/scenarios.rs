@@ -26,21 +26,21 @@ const TREES: &[Target] = &[Tree, Records];
 const REST: &[Target] = &[Vector, Object, Words];
 
 fn by_one_thread() -> Vec<Scenario> {
-    let again = Nested { depth: 2, one_in: 4, samples: 3 };
+    let again = Nested { depth: 2, one_in: 64, samples: 2 };
     let some = |config| Config { creation: false, ..few_images(config) };
     vec![
         Scenario::new("shared/all", "every structure", shared(ALL), few_images(alone(3, 5)))
             .with_weight(2),
         Scenario::new("shared/maps", "hash maps alone", shared(MAPS), some(alone(4, 6)))
-            .with_weight(3),
+            .with_weight(2),
         Scenario::new("shared/trees", "trees alone", shared(TREES), some(alone(6, 6)))
-            .with_weight(3),
+            .with_weight(2),
         Scenario::new("shared/rest", "a vector and an object", shared(REST), some(alone(3, 6))),
         Scenario::new(
             "shared/stores",
             "between any two stores",
             shared(ALL),
-            at_stores(some(alone(2, 3))),
+            at_stores(some(alone(1, 2))),
         ),
         Scenario::new(
             "shared/recovery",
