@@ -1,7 +1,7 @@
 //! Compiles the shims of the C and C++ rivals whose packages are installed.
 //!
-//! A rival that is missing costs its rows, never the build: `has_tbb`, `has_pmemobj` and so on tell the
-//! crate what there is, and the benches say on stderr what is absent.
+//! A rival that is missing costs its rows, never the build: `has_tbb`, `has_pmemobj` and so on tell
+//! the crate what there is, and the benches say on stderr what is absent.
 
 fn main() {
     println!("cargo:rerun-if-changed=src/peers/cpp");

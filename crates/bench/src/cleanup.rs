@@ -1,7 +1,7 @@
-//! What must not outlive the bench: child processes and files in memory.
+//! Cleanup of what must not outlive the bench: child processes and files in memory.
 //!
-//! Values clean up after themselves when they are dropped; a signal drops nothing, so each is also
-//! entered here and swept by the signal handler.
+//! Values clean up after themselves when they are dropped. A signal drops nothing, so each value is
+//! also registered here, and the signal handler cleans up.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,11 @@ enum Leftover {
 static LEFTOVERS: Mutex<Vec<Leftover>> = Mutex::new(Vec::new());
 
 fn leftovers() -> MutexGuard<'static, Vec<Leftover>> {
-    // A panic elsewhere must not keep us from cleaning up; the list is whole between any two calls.
+    // A panic elsewhere must not prevent the cleanup; between any two calls the list is consistent.
     LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Sweeps and exits on SIGINT, SIGTERM and SIGHUP.
+/// Cleans up and exits on SIGINT, SIGTERM and SIGHUP.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ fn sweep() {
     }
     for leftover in leftovers.iter() {
         if let Leftover::Directory(path) = leftover {
-            // A process that is just dying may still create a file: the second try gets it.
+            // A dying process may still create a file; the second attempt removes it.
             if fs::remove_dir_all(path).is_err() {
                 let _ = fs::remove_dir_all(path);
             }
@@ -59,7 +59,7 @@ fn sweep() {
     }
 }
 
-/// A temporary directory that goes away with this value, or with the process.
+/// A temporary directory that is removed with this value, or with the process.
 pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
@@ -77,7 +77,7 @@ impl Scratch {
         Ok(Scratch(directory))
     }
 
-    /// Where it is.
+    /// Path of the directory.
     pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -91,7 +91,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A child process that dies with this value, or with the bench.
+/// A child process that is killed with this value, or with the bench.
 pub(crate) struct Guarded(Child);
 
 impl Guarded {
@@ -114,8 +114,8 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The lock is held from the kill until the entry is gone, so that the handler cannot kill
-        // another process that was given the same id.
+        // The lock is held from the kill until the entry is removed, so that the handler cannot
+        // kill another process with the same id.
         let mut leftovers = leftovers();
         let entry = Leftover::Process(Pid::from_child(&self.0));
         let _ = self.0.kill();

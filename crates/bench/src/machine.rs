@@ -1,12 +1,12 @@
-//! What the numbers were measured on.
+//! The machine on which the numbers were measured.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-/// The CPU features that decide what persistence costs, as the kernel names them.
+/// CPU features that determine the cost of persistence, by their names in the kernel.
 const FLAGS: [&str; 6] = ["clwb", "clflushopt", "clflush", "movdir64b", "avx2", "avx512f"];
 
-/// The machine, as far as it explains numbers.
+/// The properties of the machine that explain numbers.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     cpu: String,
@@ -17,16 +17,16 @@ pub(crate) struct Machine {
     kernel: String,
     memory_gib: f64,
     huge_pages: String,
-    /// Runnable processes over the minute before the bench: above zero, others were at work.
+    /// Runnable processes in the minute before the bench; above zero, other programs were running.
     load_before: f64,
 }
 
 impl Machine {
-    /// Looks at the running machine.
+    /// Reads the properties of the running machine.
     ///
     /// # Errors
     ///
-    /// When /proc is not there to be read.
+    /// When /proc cannot be read.
     pub(crate) fn detect() -> Result<Self> {
         let cpu_info = read("/proc/cpuinfo")?;
         let flags: Vec<&str> = field(&cpu_info, "flags")
@@ -83,12 +83,12 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// The number that a text begins with.
+/// The number at the beginning of a text.
 pub(crate) fn first_number(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The alternative that the kernel shows in brackets as chosen.
+/// The alternative that the kernel marks with brackets as chosen.
 fn bracketed(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0)

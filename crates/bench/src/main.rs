@@ -1,7 +1,7 @@
-//! `remanent-bench`: Remanent measured beside its rivals, and the papers' figures for this machine.
+//! `remanent-bench`: Remanent compared with its rivals, and the papers' figures for this machine.
 //!
-//! `figures` has one module a bench; `peers` the contenders, each behind the interface of what it is
-//! compared by; `workloads` the keys. A bench answers with a [`report::Report`].
+//! `figures` has one module for each bench; `peers` has the contenders, behind common interfaces;
+//! `workloads` has the keys. A bench returns a [`report::Report`].
 
 #![deny(unsafe_code)]
 

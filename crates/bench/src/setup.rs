@@ -23,14 +23,14 @@ pub(crate) struct Setup {
     #[arg(long)]
     pub(crate) with_aspectc: bool,
 
-    /// With `berkeley-db`: a directory to measure in, and what to call it. What is called remanent is compared
-    /// with the others, and all with the first. Default: --dir, and disks of ours in pools there, without a
-    /// file system.
+    /// With `berkeley-db`: a directory to measure in, and what to call it. What is called remanent
+    /// is compared with the others, and all with the first. Default: --dir, and disks of ours in
+    /// pools there, without a file system.
     #[arg(long, value_name = "NAME=DIR", value_parser = named_place)]
     pub(crate) on: Vec<Place>,
 
-    /// With `berkeley-db`: inserts of a sample, and as many updates and deletes. Default: 20,000, and 2,000
-    /// with --quick.
+    /// With `berkeley-db`: inserts of a sample, and as many updates and deletes. Default: 20,000,
+    /// and 2,000 with --quick.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) operations: Option<u64>,
 

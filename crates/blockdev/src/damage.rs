@@ -1,4 +1,5 @@
-//! What tests need that damage a disk on purpose: where its lines are, and how to give them checksums that fit.
+//! Support for tests that damage a disk on purpose: the places of its lines, and matching checksums
+//! for them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use crate::disk::tree::{Node, place_word};
 use crate::line::Line;
 use crate::seal::{Key, Owner};
 
-/// The lines of a disk or a file, and what their checksums are made with.
+/// The lines of a disk or a file, and the key of their checksums.
 #[derive(Clone, Debug)]
 pub struct Lines {
     key: Key,
@@ -35,12 +36,12 @@ pub struct MapEntry {
 }
 
 impl Lines {
-    /// Those of what has no map.
+    /// The lines of a structure without a map.
     pub(crate) fn of_file(key: Key, header: u64) -> Self {
         Lines { key, header, nodes: BTreeMap::new(), entries: Vec::new() }
     }
 
-    /// Gives the line at `at` a checksum that fits, whatever it holds.
+    /// Gives the line at `at` a matching checksum, whatever it holds.
     pub fn seal<M: Medium>(&self, medium: &M, at: u64) {
         let words = std::array::from_fn(|word| medium.load(at + word as u64 * 8));
         let owner = self.nodes.get(&(at - at % BLOCK_LEN)).copied().unwrap_or(Owner::NONE);
@@ -59,17 +60,18 @@ impl Lines {
         self.header + STATE
     }
 
-    /// Pool offsets of the nodes of the map, each a block of 64 lines, those of snapshots included.
+    /// Pool offsets of the nodes of the map, including those of snapshots. Each node is a block of
+    /// 64 lines.
     pub fn nodes(&self) -> impl Iterator<Item = u64> {
         self.nodes.keys().copied()
     }
 
-    /// Entries of all leaves, those of snapshots included.
+    /// Entries of all leaves, including those of snapshots.
     pub fn entries(&self) -> &[MapEntry] {
         &self.entries
     }
 
-    /// Where everything is that some trees of a disk lead to.
+    /// Places of everything that some trees of a disk lead to.
     pub(crate) fn of_trees<M: Medium>(
         base: &Base<M>,
         trees: impl Iterator<Item = Tree>,

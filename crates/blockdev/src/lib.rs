@@ -1,36 +1,52 @@
 //! `remanent-blockdev`: a transactional block device in persistent memory.
 //!
-//! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every write, of any length, is
-//! atomic, and durable when it returns; so is every [`Transaction`] of writes all over the disk. After
-//! *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks and a journal of the mapping table, and past
-//! it: one fence for up to 64 blocks and two for any number, writers in parallel, checksums of all data and metadata, thin
-//! provisioning, trim, snapshots, another size, and an opening that takes the same time for any disk.
+//! A [`Disk`] lies in a [`Pool`](remanent_pmem::Pool) and is read and written by byte offset. Every
+//! write, of any length, is atomic, and durable when it returns. So is every [`Transaction`], whose
+//! writes may go anywhere on the disk.
+//!
+//! The design follows *nvramdisk* (IEEE Transactions on Computers, 2016), with its shadow blocks
+//! and a journal of the mapping table. It adds: one fence for up to 64 blocks and two for any
+//! number, parallel writers, checksums of all data and metadata, thin provisioning, trim,
+//! snapshots, resizing, and an opening that takes the same time for any disk.
 //!
 //! | operation | fences |
 //! |---|---|
 //! | read | 0 |
 //! | write or transaction of up to 64 blocks, also one that makes the disk larger | 1: the data and the record |
-//! | of more; or of so many places that a slot of the journal has no room for the lines | 2: the data, then the record |
-//! | where leaves of the map have to be made: the first write to 1.75 MiB, or the first since a snapshot | 2 more for all |
-//! | trim, for each 1.75 MiB; snapshot | 1 |
-//! | another size | 1; a smaller one 2, and as many as trimming what it cuts off |
+//! | of more blocks; or in so many places that the lines do not fit a slot of the journal | 2: the data, then the record |
+//! | either, if leaves of the map are made: the first write to 1.75 MiB, or the first since a snapshot | 2 more for all leaves |
+//! | either, if slabs are taken from the pool | 4 more for all slabs of one run of the pool, up to some 160; 1 more if the pool's file grows |
+//! | trim, for each 1.75 MiB; making a snapshot | 1 |
+//! | making the disk larger | 1 |
+//! | making the disk smaller | 2, and those of trimming what it cuts off |
 //! | removing a snapshot | 3 |
-//! | opening; closing | 4 to 6; 2; and with both three of the heap |
-//! | where slabs have to be taken from the pool | 4 more for all, up to some 160, that fit into one run of it; 1 more if its file grows |
+//! | opening | 4 to 6, and 3 of the heap |
+//! | closing | 2, and 3 of the heap |
 //!
-//! Every checksum is made with what it belongs to (`seal.rs`), so data of one block are never handed out as another's.
+//! Every checksum covers the place of its data (`seal.rs`), so data of one block are never handed
+//! out as another's.
 //!
-//! A disk survives write disturbance (assumption 8 of `docs/model.md`): each line of metadata carries a checksum, and the
-//! journal has every line whole that may be on its way to the medium.
+//! A disk survives write disturbance (assumption 8 of `docs/model.md`). Each line of metadata
+//! carries a checksum, and the journal has a complete copy of every line that may be on its way to
+//! the medium.
 //!
-//! The paper's own device is [`papers::nvramdisk`], there for comparison.
+//! [`papers::nvramdisk`] is the paper's own device, for comparison.
 //!
-//! Beside disks there are plain [files](mod@file): bytes that are written in place and durable when they are synced, for what
-//! brings its own protection against torn writes, such as the journal of a database on a disk.
+//! The crate also has plain [files](mod@file): bytes that are written in place, and are durable
+//! after a sync. They are for content with its own protection against torn writes, such as the
+//! journal of a database on a disk.
 //!
-//! How it works is said where it is done, in `disk/`: every operation begins in `device.rs`, which calls down to changing
-//! blocks (`change.rs`), the map (`map.rs`), what a commit needs (`base.rs`), and the journal (`journal.rs`) or free space
-//! (`space.rs`). Snapshots are in `snapshot.rs`, and where everything lies in `layout.rs`.
+//! The modules of `disk/`, from top to bottom:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `device.rs` | begins every operation, and calls down |
+//! | `change.rs`, `read.rs`, `snapshot.rs`, `resize.rs` | one kind of operation each |
+//! | `map.rs`, `tree.rs` | find the block of a logical block |
+//! | `base.rs` | lanes, new blocks, commits |
+//! | `journal.rs`, `record.rs` | make any set of lines change atomically |
+//! | `space.rs`, `slabs.rs` | free blocks; slabs from the pool |
+//! | `layout.rs` | draws every byte |
 #![forbid(unsafe_code)]
 
 mod damage;

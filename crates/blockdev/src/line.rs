@@ -1,31 +1,32 @@
-//! A line of metadata, which says itself whether it is whole and how new it is.
+//! A line of metadata with its own checksum and version.
 //!
 //! ```text
 //! byte 0   seven words
 //!      56  version (32 bits) | checksum (32 bits) of the words, the version, the line's own offset and its seal
 //! ```
 //!
-//! A crash may leave a line with some of its stores, and on a medium with write disturbance with garbage in any
-//! word. Either way the checksum does not fit, and the journal, which has every line that is not durable for
-//! certain, has it whole. The version tells a record of the journal that was overtaken from one that was not. The
-//! [`Seal`] says whose line it is, so that no line of another disk, or of another node of the map, is taken for it.
+//! A crash may leave a line with some of its stores; on a medium with write disturbance it may
+//! leave garbage in any word. In both cases the checksum does not match. The journal has a complete
+//! copy of every line that is not certain to be durable. The version distinguishes superseded
+//! records of the journal from others. The [`Seal`] identifies the line's owner, so a line of
+//! another disk or of another node of the map does not match.
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Words of a line that carry something.
+/// Words of a line that hold content.
 pub(crate) const WORDS: usize = 7;
 /// Bits in the words of a line.
 pub(crate) const BITS: u64 = WORDS as u64 * 64;
 
-/// Place of the word that has version and checksum.
+/// Offset of the word with version and checksum.
 const TAG: u64 = WORDS as u64 * WORD_LEN;
 
-/// What a line's checksum is made with, beside its content, version and offset.
+/// Seed of a line's checksum, which also covers content, version and offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seal(pub(crate) u64);
 
-/// Content of a line, whole.
+/// Content of a complete line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) words: [u64; WORDS],
@@ -34,12 +35,12 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line that is written for the first time.
+    /// The first version of a line.
     pub(crate) fn first(words: [u64; WORDS]) -> Self {
         Line { words, version: 1 }
     }
 
-    /// Reads the line at `at`; `None` when it is not whole.
+    /// Reads the line at `at`; `None` if it is incomplete.
     #[inline]
     pub(crate) fn load<M: Medium>(medium: &M, at: u64, seal: Seal) -> Option<Self> {
         let mut image = [0; WORDS + 1];
@@ -50,7 +51,7 @@ impl Line {
         Self::decode(image, at, seal)
     }
 
-    /// The line that `image` is of `at`; `None` when it is not whole.
+    /// Decodes the image of the line at `at`; `None` if it is incomplete.
     #[inline]
     pub(crate) fn decode(image: [u64; WORDS + 1], at: u64, seal: Seal) -> Option<Self> {
         let [words @ .., tag] = image;
@@ -67,9 +68,9 @@ impl Line {
         image
     }
 
-    /// Stores an encoded line; the caller flushes it, now or later.
+    /// Stores an encoded line word by word. The caller flushes it, now or later.
     ///
-    /// Word by word: who reads a single one meanwhile finds it as it was or as it is.
+    /// Each word is atomic: a concurrent reader of a single word finds its old or its new value.
     #[inline]
     pub(crate) fn store_encoded<M: Medium>(medium: &M, at: u64, image: &[u64; WORDS + 1]) {
         for (&word, place) in image.iter().zip(0..) {
@@ -88,7 +89,7 @@ impl Line {
     }
 }
 
-/// Whether `version` comes after `other`, which is less than 2³¹ versions away.
+/// Whether `version` comes after `other`. The two are less than 2³¹ versions apart.
 pub(crate) fn is_newer(version: u32, other: u32) -> bool {
     (version.wrapping_sub(other) as i32) > 0
 }

@@ -1,16 +1,16 @@
-//! Binding checksums to what they are of: a disk, a node of its map, a block's number.
+//! Checksums that cover the place of their content: a disk, a node of its map, a block's number.
 //!
-//! A checksum over content alone still fits after the content was copied or exchanged, or when an older copy comes back. So
-//! each one is made with where its content belongs:
+//! A checksum of the content alone still matches after the content was copied, exchanged, or
+//! replaced by an older copy. So each checksum also covers the place of its content:
 //!
-//! | checksum | made with |
+//! | checksum | also covers |
 //! |---|---|
 //! | of a line of metadata | the [`Key`] of its disk or file, its pool offset, its version; in the map its [`Owner`] |
 //! | of a block | the key, and the block's number on the disk |
 //! | of a record of the journal | the key, and the offset of its slot |
 //!
-//! Entries of two blocks that are exchanged, or one that is copied over another, therefore never fit: two blocks of a disk
-//! always have different masks. All else passes by chance once in 2³² times.
+//! So entries of two blocks that are exchanged or copied never match, because two blocks of a disk
+//! always have different masks. Other damage passes by chance once in 2³² times.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Heap;
@@ -23,34 +23,35 @@ use crate::{Error, Result};
 /// An odd number without regularities: 2⁶⁴ divided by the golden ratio.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What the checksums of one disk, or file, are made with. No two have the same, nor one that was there before.
+/// Key of the checksums of one disk or file. No two disks or files have the same key, nor one that
+/// existed before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) u64);
 
 impl Key {
-    /// Of the line that says what the key is.
+    /// Key for the line that stores the key.
     pub(crate) const UNKNOWN: Key = Key(0);
 
-    /// One that nobody else has, for what lies in this heap: no other that ever was has its pool's
-    /// random identity, its number and its generation.
+    /// A unique key for the content of this heap: it combines the random identity of the pool, the
+    /// heap's number and its generation.
     pub(crate) fn new<M: Medium>(heap: &Heap<M>) -> Self {
         let creation = u64::from(heap.owner().0) | heap.generation() << 32;
         Key(xxh3_64_with_seed(&heap.pool().uuid(), creation))
     }
 
-    /// That of a line which is no node's.
+    /// Seal of a line outside the map.
     #[inline]
     pub(crate) fn of_line(self) -> Seal {
         self.of(Owner::NONE)
     }
 
-    /// That of a line with this owner.
+    /// Seal of a line with this owner.
     #[inline]
     pub(crate) fn of(self, owner: Owner) -> Seal {
         Seal(self.0 ^ owner.0.wrapping_mul(ODD))
     }
 
-    /// The line at `at` of this owner, which nobody stores to meanwhile.
+    /// The line at `at` of this owner. Nobody stores to it meanwhile.
     ///
     /// # Errors
     ///
@@ -60,23 +61,23 @@ impl Key {
         Line::load(medium, at, self.of(owner)).ok_or_else(|| Error::damaged_line(at))
     }
 
-    /// What the checksum of a block is combined with: different for any two blocks of a disk.
+    /// Mask that is combined with a block's checksum: different for any two blocks of a disk.
     #[inline]
     pub(crate) fn mask(self, lba: Lba) -> u32 {
-        // Each step can be undone, so no two numbers end as the same one.
+        // Each step is invertible, so different numbers give different masks.
         let number = (lba.0 as u32 ^ self.0 as u32).wrapping_mul(ODD as u32);
         number ^ number >> 15 ^ (self.0 >> 32) as u32
     }
 
-    /// What the checksum of a record in the slot at `at` begins with.
+    /// Seed of the checksum of a record in the slot at `at`.
     pub(crate) fn of_record(self, at: u64) -> u64 {
         self.0 ^ at.wrapping_mul(ODD)
     }
 }
 
-/// The node of the map that a line belongs to, as a record of the journal has it: its first leaf (lower 28 bits), how many
-/// levels it lies above the leaves, and one more (4 bits), the generation that it was made in (upper 32 bits). 0 for lines of
-/// anything else.
+/// The node of the map that a line belongs to, as records of the journal store it: its first leaf
+/// (lower 28 bits), its level above the leaves plus one (4 bits), and the generation in which it
+/// was made (upper 32 bits). 0 for all other lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owner(pub(crate) u64);
 
@@ -101,7 +102,8 @@ impl Owner {
         Owner(u64::from(child.generation) << GENERATION_SHIFT | 1 << LEVEL_SHIFT | leaf)
     }
 
-    /// The block whose entry is a word of the line at pool offset `at`; `None` if no block has its entry there.
+    /// The block whose entry is a word of the line at pool offset `at`; `None` if no block has its
+    /// entry there.
     pub(crate) fn lba(self, at: u64, word: usize) -> Option<Lba> {
         let (level, leaf) = (self.0 as u32 >> LEVEL_SHIFT, self.0 & ((1 << LEVEL_SHIFT) - 1));
         (level == 1).then(|| Lba(leaf * NODE_ENTRIES + entry_of_line(at % BLOCK_LEN, word)))

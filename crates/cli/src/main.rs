@@ -18,7 +18,7 @@ fn main() -> ExitCode {
             output::complain(format_args!("error: {told}{advice}"));
             ExitCode::FAILURE
         }),
-        // Also what `--help` and `--version` print.
+        // Includes the output of `--help` and `--version`.
         Err(told) => {
             output::note(told.print());
             ExitCode::from(told.exit_code() as u8)
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     output::end(code)
 }
 
-/// Writes messages to standard error, in colour where a person reads them.
+/// Writes messages to standard error, in colour on a terminal.
 fn start_log() {
     let may_colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     tracing_subscriber::fmt()
@@ -38,7 +38,8 @@ fn start_log() {
                 .from_env_lossy(),
         )
         .with_ansi(may_colour && std::io::stderr().is_terminal())
-        // A log that cannot be written, on a full disk for instance, must not end what it tells of.
+        // A log that cannot be written, for example on a full disk, must not end the server that it
+        // describes.
         .log_internal_errors(false)
         .with_writer(std::io::stderr)
         .init();

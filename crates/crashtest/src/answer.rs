@@ -1,18 +1,18 @@
-//! What operations answer, as models answer it, too.
+//! Answers of operations, in a form that models produce, too.
 
 use remanent_pmem::Error as PoolError;
 use remanent_structures::Error;
 
-/// What an operation answered.
+/// The answer of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer<T> {
     Bool(bool),
     Value(T),
     /// There was nothing.
     None,
-    /// The pool was full or the medium faulty: nothing was changed.
+    /// The pool was full or the medium faulty. Nothing was changed.
     Refused(String),
-    /// Any other error, which no model answers.
+    /// Any other error; no model produces it.
     Failed(String),
 }
 

@@ -3,14 +3,14 @@
 use remanent_pmem::Medium;
 use remanent_structures::{Key, OrderedKey, Stored};
 
-/// A key of a map that begins with eight buckets, and whose hash makes small keys collide; and of trees whose nodes
-/// have four entries.
+/// A key for tests: in a map that begins with eight buckets, its hashes collide for small keys; in
+/// trees, its nodes have four entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestKey(pub(crate) u64);
 
-/// Low bits are the bucket. Three keys have one hash, in the very first bucket, and two another; the
-/// others begin in bucket 1 and are told apart as the map grows, two of them exactly where a bucket
-/// begins, or will begin.
+/// Hashes of the small keys; the low bits are the bucket. Three keys have the same hash, in the
+/// first bucket, and two have another one. The others begin in bucket 1 and are separated as the
+/// map grows; two of them lie exactly where a bucket begins, or will begin.
 const HASHES: [u64; 8] = [0x18, 0x18, 0x18, 0x11, 0x01, 0x09, 0x3d, 0x3d];
 
 impl Stored for TestKey {
@@ -34,7 +34,7 @@ impl Key for TestKey {
 
     fn hash(&self, _seed: u64) -> u64 {
         match HASHES.get(self.0 as usize) {
-            // The bucket is the low bits of the hash reversed.
+            // The bucket is the low bits of the reversed hash.
             Some(&hash) => hash.reverse_bits(),
             None => self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(20),
         }

@@ -1,11 +1,12 @@
 //! Crash exploration and damage tests of Remanent's own pool, allocator and structures.
 //!
-//! A [`Subject`] is a structure under test, in a folder of [`SUBJECTS`]: operations, a model, and [`Scenario`]s, which say
-//! what is done to it, by how many threads, and what a crash may do. `remanent crash-test` explores them at length, this
-//! crate's tests each time; both take what [`scenarios`] returns. [`mutate`] leaves out flushes and fences and asks whether
-//! the scenarios notice.
+//! A [`Subject`] is a structure under test, in a folder of [`SUBJECTS`]. It has operations, a
+//! model, and [`Scenario`]s. A scenario says which operations run, in how many threads, and what a
+//! crash may do. `remanent crash-test` explores them at length, the tests of this crate explore
+//! them each time. Both use the list of [`scenarios`]. [`mutate`] leaves out flushes and fences,
+//! and checks that a scenario fails.
 //!
-//! [`damage`] is another question: what a pool answers whose bytes were changed while nobody had it open.
+//! [`damage`] tests the answers of a pool whose bytes were changed while nobody had it open.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -1,4 +1,4 @@
-//! Every flush and fence left out in turn: does any scenario notice?
+//! Mutation: leaves out every flush and fence in turn, and checks that a scenario fails.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -7,10 +7,10 @@ use remanent_crashsim::{Fate, Mutant, Mutation, Site, Sources};
 
 use crate::scenario::Scenario;
 
-/// How far a mutation run has come.
+/// Progress of a mutation run.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The scenario at work.
+    /// The present scenario.
     pub scenario: &'a str,
     /// Sites met so far.
     pub met: usize,
@@ -18,23 +18,23 @@ pub struct Progress<'a> {
     pub killed: usize,
 }
 
-/// Paths of everything whose flushes and fences can be left out.
+/// Paths of all sources whose flushes and fences can be left out.
 pub const SOURCES: [&str; 3] = ["pmem/src/", "structures/src/", "blockdev/src/"];
 
-/// What becomes of a flush or fence whose source says why it could be left out.
+/// Treatment of a flush or fence that the source explains as redundant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redundant {
-    /// It is left out as any other, in all scenarios if the source is right.
+    /// Left out like any other; in all scenarios, if the explanation is right.
     Tried,
-    /// The source is believed: most of the time goes into those that no scenario notices.
+    /// Not left out: such sites would take most of the time, because no scenario fails.
     Believed,
 }
 
-/// Leaves out each flush and each fence that the scenarios meet in source files whose path contains
-/// one of `paths`, in all scenarios that meet it until one of them breaks.
+/// Leaves out each flush and each fence that the scenarios execute in source files whose path
+/// contains one of `paths`: in all scenarios that execute it, until one of them fails.
 ///
-/// A mutant that breaks none survives, and is explained if the source says `// Redundant: reason` above it.
-/// Each scenario explores `seeds` seeds, times its weight. `observer` may break off.
+/// A mutant for which none fails survives. It is explained if the source has `// Redundant: reason`
+/// above it. Each scenario explores `seeds` seeds, times its weight. `observer` may break off.
 pub fn mutate(
     paths: &[&str],
     scenarios: &[Scenario],
@@ -92,7 +92,7 @@ fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>, sources: &Sources) -> Mutat
     Mutation { mutants }
 }
 
-/// The source texts in which survivors may be explained.
+/// The source texts with explanations of survivors.
 fn sources() -> Sources {
     let texts = remanent_pmem::SOURCES.iter().chain(remanent_structures::SOURCES);
     let texts = texts.chain(remanent_blockdev::SOURCES);

@@ -1,4 +1,4 @@
-//! Pools on simulated media: created, recovered and checked the same way for every subject.
+//! Pools on simulated media, created, recovered and checked in the same way for every subject.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Open<T> {
     pub(crate) pool: Pool<Arc<Sim>>,
 }
 
-/// Name of the root that a structure under test has.
+/// Name of the root of a structure under test.
 pub(crate) const ROOT: &str = "tested";
 
 impl<T> Open<T> {
@@ -29,7 +29,7 @@ impl<T> Open<T> {
         Self::create_in(medium, &Format::new(size_max), create)
     }
 
-    /// Creates a pool, and the structure in it, or whatever of the two a crash has left out.
+    /// Creates a pool and the structure in it, or the part of it that a crash has left out.
     pub(crate) fn create_in<E>(
         medium: Arc<Sim>,
         format: &Format,
@@ -57,7 +57,8 @@ impl<T> Open<T> {
         let object = match open(&pool, ROOT) {
             Ok(object) => object,
             Err(error) => {
-                // Nothing may be missing of a root that is there, not even while it was being created.
+                // An existing root must be complete, even if the crash came while it was being
+                // created.
                 let is_there = pool.roots()?.iter().any(|root| root.name == ROOT);
                 assert!(
                     !is_there || pool.medium().fault().is_some(),
@@ -74,8 +75,9 @@ impl<T> Open<T> {
     }
 }
 
-/// Opens the pool that a crash has left, which must be whole, or creates one where there is none: the superblock comes
-/// last, so what was left before is no pool, or one whose only superblock is torn.
+/// Opens the pool that a crash has left, which must be consistent; creates one if there is none.
+/// The superblock is written last. So an interrupted creation leaves no pool, or one whose only
+/// superblock is torn.
 pub(crate) fn create_pool(medium: Arc<Sim>, format: &Format) -> Outcome<Pool<Arc<Sim>>> {
     match Pool::recover(Arc::clone(&medium)) {
         Ok(pool) => {
@@ -89,7 +91,7 @@ pub(crate) fn create_pool(medium: Arc<Sim>, format: &Format) -> Outcome<Pool<Arc
     }
 }
 
-/// Checks the pool's own part, and that chunks that are to hold zeros do.
+/// Checks the pool's own metadata, and that chunks recorded as zeros hold zeros.
 pub(crate) fn check_pool(pool: &Pool<Arc<Sim>>) -> Outcome {
     must_be_empty(pool.check()?.violations)?;
     let medium = pool.medium();

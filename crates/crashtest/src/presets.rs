@@ -1,13 +1,13 @@
-//! How subjects are explored: settings that scenarios share.
+//! Settings of explorations that scenarios share.
 
 use remanent_crashsim::{Class, Config, Faults, Granularity, Nested, Points, Schedule, SimOptions};
 
-/// Room for the smallest pool and one growth.
+/// Size with room for the smallest pool and one growth.
 pub(crate) const SIZE_MAX: u64 = 40 << 20;
-/// Chunks of 64 KiB that the smallest pool needs for itself.
+/// Chunks of 64 KiB that the smallest pool needs for its metadata.
 pub(crate) const OVERHEAD: u64 = 265;
 
-/// One thread, a few operations on what others have left.
+/// One thread, with a few operations after the setup.
 pub(crate) fn alone(setup: usize, ops: usize) -> Config {
     Config {
         setup,
@@ -20,19 +20,19 @@ pub(crate) fn alone(setup: usize, ops: usize) -> Config {
     }
 }
 
-/// As `config`; the creation is left alone, which prepares more than one operation's worth, and points
-/// are so many that a few images of each must do.
+/// Like `config`, without exploring the creation, which prepares more than one operation needs.
+/// There are many crash points, so few images of each are explored.
 pub(crate) fn prepared(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 64, samples: 2 };
     Config { creation: false, full_max: 4, samples: 3, nested, ..config }
 }
 
-/// As `config`, of what has not room for all.
+/// Like `config`, for a subject without room for all operations.
 pub(crate) fn refusing(config: Config) -> Config {
     Config { may_refuse: true, ..config }
 }
 
-/// As `config`; the process is killed, and the power fails in the life that follows.
+/// Like `config`; the process is killed, and the power fails in the next life.
 pub(crate) fn killed(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 4, samples: 12 };
     Config { killed: true, creation: false, nested, full_max: 16, ..config }
@@ -43,10 +43,10 @@ pub(crate) fn together(threads: usize, setup: usize, ops: usize) -> Config {
     Config { threads, samples: 6, full_max: 16, ..alone(setup, ops) }
 }
 
-/// Short runs of threads that all want the same, to be repeated often.
+/// Short runs of threads that compete for the same thing, to be repeated often.
 pub(crate) fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
     let nested = Nested { depth: 0, one_in: 0, samples: 0 };
-    // About as long as the run, so that the changes fall into it.
+    // About the length of the run, so that the changes of priority fall into it.
     let length = (threads * ops * 50) as u64;
     let schedule = Schedule::Priority { changes: 3, length };
     Config {
@@ -60,34 +60,34 @@ pub(crate) fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
     }
 }
 
-/// As [`together`], with long stretches of one thread in between.
+/// Like [`together`], with long stretches of one thread.
 pub(crate) fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
     let schedule = Schedule::Priority { changes: 3, length: 400 };
     Config { schedule, ..together(threads, setup, ops) }
 }
 
-/// As `config`, on a medium that loses what this class of crashes loses.
+/// Like `config`, on a medium that loses what this class of crashes loses.
 pub(crate) fn class(class: Class, config: Config) -> Config {
     Config { sim: SimOptions { class, ..config.sim }, ..config }
 }
 
-/// As `config`, on a file system on which one call for room fails, another one with each seed.
+/// Like `config`, on a file system on which one request for space fails; the seed decides which.
 pub(crate) fn without_room(calls: u64, config: Config) -> Config {
     refusing(Config { faults: Faults { full: calls, ..config.faults }, ..config })
 }
 
-/// As `config`, on a page-cache file: pages are flushed, not lines.
+/// Like `config`, on a page-cache file: the unit of a flush is the page.
 pub(crate) fn pages(config: Config) -> Config {
     Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
 }
 
-/// As `config`, with a few images of each point, of which there are many.
+/// Like `config`, with few images of each crash point, because there are many points.
 pub(crate) fn few_images(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 32, samples: 2 };
     Config { full_max: 4, samples: 4, nested, ..config }
 }
 
-/// As `config`, with crashes between any two stores.
+/// Like `config`, with crashes between any two stores.
 pub(crate) fn at_stores(config: Config) -> Config {
     Config { points: Points::Stores, ..config }
 }

@@ -1,4 +1,4 @@
-//! A scenario: a subject with a way to explore it.
+//! A scenario: a subject and the settings of its exploration.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use remanent_crashsim::{Config, Report, Sim, Subject, Workload};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A structure, and a way to explore it.
+/// A structure, and the settings of its exploration.
 pub struct Scenario {
-    /// Structure and aspect, such as `hashmap/threads`.
+    /// Names of structure and aspect, such as `hashmap/threads`.
     pub name: &'static str,
-    /// What is special about it, in a line.
+    /// One line about what is special about it.
     pub about: &'static str,
-    /// Seeds that count as one: runs that are short, and of which many are needed.
+    /// Number of seeds that count as one, for short runs of which many are needed.
     pub weight: u64,
-    /// How it is explored; seeds, jobs and mutants are for the caller to set.
+    /// Settings of the exploration; the caller sets seeds, jobs and mutants.
     pub config: Config,
-    /// Events that the subject must have [come to](Sim::reach) when as many seeds as its weight were explored.
+    /// Events that the subject must have [reached](Sim::reach) after as many seeds as the weight.
     pub reaches: &'static [&'static str],
-    /// The subject, whose type is forgotten.
+    /// The subject, with its type erased.
     pub(crate) subject: Box<dyn Explorable>,
     subject_type: &'static str,
 }
@@ -44,17 +44,17 @@ impl Scenario {
         }
     }
 
-    /// Name of the type that is explored.
+    /// Name of the explored type.
     pub fn subject_type(&self) -> &'static str {
         self.subject_type
     }
 
-    /// States what it must have reached.
+    /// Sets the events that it must reach.
     pub(crate) fn reaching(self, reaches: &'static [&'static str]) -> Self {
         Scenario { reaches, ..self }
     }
 
-    /// What it must have reached, and has not by this report.
+    /// The events that it must reach and did not, according to this report.
     pub fn missed(&self, report: &Report) -> Vec<&'static str> {
         let is_missed = |event: &&&str| !report.reached.contains_key(**event);
         self.reaches.iter().filter(is_missed).copied().collect()
@@ -64,7 +64,8 @@ impl Scenario {
         Scenario { weight, ..self }
     }
 
-    /// Runs it with so many simulated threads, if it has several; the printed commands say so.
+    /// Sets the number of simulated threads, if the scenario has several; the printed commands
+    /// include it.
     pub fn set_threads(&mut self, threads: usize) {
         if self.config.threads > 1 {
             self.config.threads = threads;
@@ -72,7 +73,7 @@ impl Scenario {
         }
     }
 
-    /// Explores it under `config`; `observer` sees the report grow and may break off.
+    /// Explores the scenario under `config`; `observer` sees the growing report and may break off.
     pub fn explore(
         &self,
         config: &Config,
@@ -91,12 +92,12 @@ impl fmt::Debug for Scenario {
 
 pub(crate) type ReportObserver<'a> = &'a mut (dyn FnMut(&Report) -> ControlFlow<()> + Send);
 
-/// A [`Subject`] whose types are forgotten.
+/// A [`Subject`] with its types erased.
 pub(crate) trait Explorable: Sync {
     fn explore(&self, config: &Config, observer: ReportObserver<'_>) -> Report;
 
-    /// Does the operations of a seed, those of threads one after the other, without a crash; `look` sees the structure
-    /// before the first and after each.
+    /// Executes the operations of a seed without a crash, those of several threads one after the
+    /// other. `look` sees the structure before the first operation and after each.
     fn run(&self, config: &Config, seed: u64, look: &mut dyn FnMut(&dyn std::any::Any));
 }
 

@@ -1,19 +1,21 @@
 //! Crash exploration as it runs each time; `remanent crash-test` does the same at length.
 //!
-//! What survives *write disturbance*, garbage in a line that was being written when the power failed: the
-//! superblock (`pool/disturbed`), since one of its two copies is always at rest; on a pool that declares it, what else it
-//! keeps of itself, transactional objects (`line_tx/checked`), disks (`disk/disturbed`), and files that are written by
-//! whole lines (`file/disturbed`). The maps do not: they change lines that also hold what was at rest; nor does the
-//! nvramdisk paper's own device with explicit cache flushes, which is asserted. Where writes mask the other words of a line,
-//! it does (`nvramdisk/masked`).
+//! What survives *write disturbance*, garbage in a line that was being written when the power
+//! failed: the superblock (`pool/disturbed`), since one of its two copies is always at rest; on a
+//! pool that declares it, what else it keeps of itself, transactional objects (`line_tx/checked`),
+//! disks (`disk/disturbed`), and files that are written by whole lines (`file/disturbed`). The maps
+//! do not: they change lines that also hold what was at rest; nor does the nvramdisk paper's own
+//! device with explicit cache flushes, which is asserted. Where writes mask the other words of a
+//! line, it does (`nvramdisk/masked`).
 //!
-//! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults` poisons lines
-//! and cuts the file short, and every answer after the fault has to be an error.
+//! What survives *memory that cannot be read*: nothing can, so it must be told. `hashmap/faults`
+//! poisons lines and cuts the file short, and every answer after the fault has to be an error.
 //!
 //! A program without Rust's own harness: its tests follow from the list of subjects.
 //!
-//! With `REMANENT_QUICK` set (`./ci/test --quick`) each scenario runs with its first seed alone and ends after
-//! some thousand images, mutation is left out, and nothing is asked of coverage: that needs all seeds.
+//! With `REMANENT_QUICK` set (`./ci/test --quick`) each scenario runs with its first seed alone and
+//! ends after some thousand images, mutation is left out, and nothing is asked of coverage: that
+//! needs all seeds.
 
 #![forbid(unsafe_code)]
 
@@ -50,8 +52,8 @@ fn trials_of(subject: &'static Subject) -> Vec<Trial> {
     trials
 }
 
-/// Explores a subject's scenarios: none may be violated, each must reach what it states, so many images at least must be
-/// judged, and every flush and fence of its sources executed.
+/// Explores a subject's scenarios: none may be violated, each must reach what it states, so many
+/// images at least must be judged, and every flush and fence of its sources executed.
 fn explore(subject: &Subject) -> Result<(), Failed> {
     let (mut images, mut sites) = (0, BTreeSet::new());
     for scenario in (subject.scenarios)() {
@@ -70,7 +72,8 @@ fn explore(subject: &Subject) -> Result<(), Failed> {
     ensure(missed.is_empty(), || format!("no scenario comes to these: {missed:#?}"))
 }
 
-/// Explores a subject's scenarios with one seed each, until enough images were judged: none may be violated.
+/// Explores a subject's scenarios with one seed each, until enough images were judged: none may be
+/// violated.
 fn explore_quickly(subject: &Subject) -> Result<(), Failed> {
     for scenario in (subject.scenarios)() {
         let config = Config { seeds: 0..1, ..scenario.config.clone() };

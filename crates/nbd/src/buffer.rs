@@ -1,19 +1,18 @@
 //! The two buffers of a connection.
 //!
-//! Both stay initialized from one message to the next, so neither receiving nor reading from an
-//! export begins with writing zeroes.
+//! Both stay initialized from one message to the next, so receiving and reading from an export
+//! never begin with writing zeroes.
 
-/// Bytes of an input buffer that holds no long message: a queue of sixteen writes of 4 KiB fits
-/// three times.
+/// Bytes of an input buffer without a long message: three times a queue of sixteen writes of 4 KiB.
 const INPUT_LEN: usize = 256 << 10;
-/// Bytes of either buffer that an idle connection keeps, at most. Clients that copy whole disks send
-/// up to 2 MiB at a time, and should not have buffers made anew for each.
+/// Maximal number of bytes of either buffer that an idle connection keeps. Clients that copy whole
+/// disks send up to 2 MiB at a time; their buffers should not be allocated anew for each message.
 const KEPT_LEN: usize = 4 << 20;
-/// Messages of so many bytes are received alone: what follows one begins at the buffer's start and
-/// need not be moved there.
+/// Messages of at least this length are received alone: what follows begins at the buffer's start,
+/// and need not be moved there.
 const ALONE_LEN: usize = INPUT_LEN / 4;
 
-/// Bytes that have arrived and were not used.
+/// Bytes that have arrived and were not consumed.
 #[derive(Debug)]
 pub(super) struct Input {
     bytes: Vec<u8>,
@@ -26,20 +25,21 @@ impl Input {
         Input { bytes: vec![0; INPUT_LEN], first: 0, after: 0 }
     }
 
-    /// What has arrived and was not used.
+    /// Bytes that have arrived and were not consumed.
     pub(super) fn arrived(&self) -> &[u8] {
         &self.bytes[self.first..self.after]
     }
 
-    /// Passes by the first `len` bytes.
+    /// Consumes the first `len` bytes.
     pub(super) fn used(&mut self, len: usize) {
         self.first += len;
         debug_assert!(self.first <= self.after, "more was used than has arrived");
     }
 
-    /// Room to receive into; never empty. The present message needs `wanted` bytes from its first.
+    /// Room to receive into; never empty. The present message needs `wanted` bytes, counted from
+    /// its first.
     ///
-    /// Room grows with what has arrived, so that a client pays in bytes for the memory it takes.
+    /// Room grows with what has arrived. So a client pays for memory with the bytes that it sends.
     pub(super) fn room(&mut self, wanted: usize) -> &mut [u8] {
         let len = self.after - self.first;
         let kept = INPUT_LEN.max(len).max(wanted);
@@ -48,7 +48,7 @@ impl Input {
             self.bytes.truncate(kept);
             self.bytes.shrink_to_fit();
         }
-        // A message that ends behind the buffer moves, and so does one that left no room at all.
+        // A message that would end behind the buffer is moved; so is one that left no room at all.
         if self.first == self.after
             || self.first + wanted > self.bytes.len()
             || self.after == self.bytes.len()
@@ -64,13 +64,13 @@ impl Input {
         &mut self.bytes[self.after..end]
     }
 
-    /// Says that `len` bytes of [`room`](Input::room) were filled.
+    /// Notes that `len` bytes of [`room`](Input::room) were filled.
     pub(super) fn received(&mut self, len: usize) {
         self.after += len;
         assert!(self.after <= self.bytes.len(), "more was received than there is room for");
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory that the buffer takes.
     pub(super) fn memory_len(&self) -> usize {
         self.bytes.capacity()
     }
@@ -108,7 +108,7 @@ impl Output {
         self.extend(bytes.len()).copy_from_slice(bytes);
     }
 
-    /// Appends `len` bytes, which the caller fills: they may hold anything.
+    /// Appends `len` bytes for the caller to fill; until then they hold anything.
     pub(super) fn extend(&mut self, len: usize) -> &mut [u8] {
         let first = self.len;
         self.len += len;
@@ -118,7 +118,7 @@ impl Output {
         &mut self.bytes[first..self.len]
     }
 
-    /// Makes room for `len` more bytes at once, and not for more.
+    /// Makes room for exactly `len` more bytes.
     pub(super) fn reserve(&mut self, len: usize) {
         let len = self.len + len;
         if len > self.bytes.len() {
@@ -126,17 +126,17 @@ impl Output {
         }
     }
 
-    /// Writes over bytes that were appended before.
+    /// Overwrites bytes that were appended before.
     pub(super) fn patch(&mut self, first: usize, bytes: &[u8]) {
         self.bytes[first..first + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Takes back all but the first `len` bytes.
+    /// Removes all but the first `len` bytes.
     pub(super) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Forgets what was sent.
+    /// Removes what was sent.
     pub(super) fn clear(&mut self) {
         self.len = 0;
         if self.bytes.len() > KEPT_LEN {
@@ -145,13 +145,13 @@ impl Output {
         }
     }
 
-    /// Bytes of memory it takes.
+    /// Bytes of memory that the buffer takes.
     pub(super) fn memory_len(&self) -> usize {
         self.bytes.capacity()
     }
 }
 
-/// Lengthens a buffer without the spare room that a vector would add.
+/// Lengthens a buffer without the spare capacity that a vector would add.
 fn grow(bytes: &mut Vec<u8>, len: usize) {
     bytes.reserve_exact(len - bytes.len());
     bytes.resize(len, 0);

@@ -1,4 +1,4 @@
-//! The threads of connections: each receives, lets its session run, and sends.
+//! The threads of connections: each receives, runs its session, and sends.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,24 +14,26 @@ use socket2::Socket;
 use crate::export::Exports;
 use crate::session::{Progress, Session};
 
-/// How long a client may be silent before it has chosen an export.
+/// Maximal silence of a client that has not chosen an export.
 const NEGOTIATION_SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a thread looks for the rest of a message before it sleeps. Clients send the head of a
-/// write and its payload one after the other; sleeping in between would take longer than all else.
+/// How long a thread polls for the rest of a message before it sleeps. Clients send the head of a
+/// write and its payload one after the other; sleeping in between would take longer than everything
+/// else.
 const MIDWAY_POLL: Duration = Duration::from_micros(20);
 
-/// The connections of a server, and what they serve.
+/// The connections of a server, and their exports.
 #[derive(Debug)]
 pub(super) struct Connections {
     exports: Arc<Exports>,
     count_max: usize,
-    /// How long a thread looks for the next request before it sleeps, of a client whose requests come that soon.
+    /// How long a thread polls for the next request before it sleeps, if the client's requests
+    /// arrive that soon.
     poll: Duration,
     threads: Arc<Threads>,
 }
 
-/// What the threads of connections share. The exports are not among it: each thread has them in its session, and has given
-/// them up when its socket is no longer here.
+/// State shared by the threads of connections. It does not include the exports: each thread has
+/// them in its session, and has dropped them when its socket is removed from here.
 #[derive(Debug, Default)]
 struct Threads {
     /// Set when connections are to finish.
@@ -40,7 +42,7 @@ struct Threads {
     closed: Condvar,
 }
 
-/// A second handle of each open socket, by which a thread that waits for it is woken.
+/// A second handle of each open socket, to wake the thread that waits for it.
 #[derive(Debug, Default)]
 struct Open {
     sockets: HashMap<u64, Socket>,
@@ -52,7 +54,7 @@ impl Connections {
         Connections { exports: Arc::new(exports), count_max, poll, threads: Arc::default() }
     }
 
-    /// Serves a socket, which blocks, in a thread of its own; `client` is its name for people.
+    /// Serves a blocking socket in a thread of its own; `client` is its name for people.
     ///
     /// # Errors
     ///
@@ -60,7 +62,8 @@ impl Connections {
     pub(super) fn start(&self, socket: Socket, client: String) -> io::Result<()> {
         let waker = socket.try_clone()?;
         let mut open = self.threads.open();
-        // SeqCst: with the lock, so that `end` finds this socket or this finds it has ended.
+        // SeqCst: together with the lock, either `end` finds this socket, or this thread finds the
+        // end.
         if self.threads.is_ending.load(Ordering::SeqCst) || open.sockets.len() >= self.count_max {
             return Err(io::Error::other("too many connections; the client is closed"));
         }
@@ -76,15 +79,15 @@ impl Connections {
         Ok(())
     }
 
-    /// Lets every connection finish what it has received; true when all have within `patience`, and
-    /// no thread has exports any more.
+    /// Lets every connection finish what it has received. Returns true if all ended within
+    /// `patience`, and no thread has exports any more.
     pub(super) fn end(&self, patience: Duration) -> bool {
-        // SeqCst: as in `start`.
+        // SeqCst: see `start`.
         self.threads.is_ending.store(true, Ordering::SeqCst);
         self.threads.shut_down(Shutdown::Read, patience)
     }
 
-    /// Ends connections whose clients do not take their replies; true when all did in time.
+    /// Ends connections whose clients do not read their replies. Returns true if all ended in time.
     pub(super) fn cut(&self, patience: Duration) -> bool {
         self.threads.shut_down(Shutdown::Both, patience)
     }
@@ -94,7 +97,7 @@ impl Threads {
     fn shut_down(&self, how: Shutdown, patience: Duration) -> bool {
         let open = self.open();
         for socket in open.sockets.values() {
-            // Fails when the client has closed it already.
+            // Fails if the client has already closed it.
             let _ = socket.shutdown(how);
         }
         let waited =
@@ -103,12 +106,12 @@ impl Threads {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        // A map is whole whatever panicked beside it.
+        // A panic elsewhere leaves the map consistent.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// One open connection; when it is dropped, in a panic too, its socket is closed.
+/// One open connection. Dropping it, also by a panic, closes its socket.
 struct Connection {
     threads: Arc<Threads>,
     id: u64,
@@ -116,11 +119,11 @@ struct Connection {
 }
 
 impl Connection {
-    /// The session, and the exports with it, is given up before `self` is, in a panic too.
+    /// Drops the session, and the exports with it, before `self`, also in a panic.
     fn run(self, socket: Socket, session: Session, poll: Duration) {
         match serve(socket, session, &self.threads.is_ending, poll) {
             Ok(()) => tracing::debug!(client = %self.client, "connection closed"),
-            // A peer that goes away in the middle is everyday life.
+            // A client that disconnects in the middle is ordinary.
             Err(error) => tracing::debug!(%error, client = %self.client, "connection lost"),
         }
     }
@@ -141,8 +144,8 @@ impl Drop for Connection {
 
 /// Serves a connection until the client or the server ends it.
 ///
-/// Replies are sent before more is received, so a client that does not take its replies is read from
-/// no more.
+/// Replies are sent before more is received. So nothing more is read from a client that does not
+/// read its replies.
 fn serve(
     mut socket: Socket,
     mut session: Session,
@@ -163,7 +166,7 @@ fn serve(
             socket.set_read_timeout(None)?;
         }
         progress = match progress {
-            // Relaxed: a client that never pauses meets it at one request or at the next.
+            // Relaxed: a client without pauses notices it one request later at worst.
             Progress::Read if is_ending.load(Ordering::Relaxed) => break,
             Progress::Read => {
                 let is_midway = session.is_midway();
@@ -186,7 +189,7 @@ fn serve(
     socket.shutdown(Shutdown::Both)
 }
 
-/// How long to wait awake: as long as it is likely to be enough.
+/// How long to poll: as long as polling is likely to succeed.
 #[derive(Debug)]
 struct Polling {
     poll: Duration,
@@ -204,13 +207,14 @@ impl Polling {
         if is_midway { poll.max(MIDWAY_POLL) } else { poll }
     }
 
-    /// Notes how long bytes took to come. A thread that slept has waited longer than it had to, by what waking it takes.
+    /// Notes how long bytes took to arrive. The wait of a thread that slept includes the time to
+    /// wake it.
     fn waited(&mut self, wait: Duration) {
         self.is_quick = wait < self.poll.saturating_mul(2);
     }
 }
 
-/// Waits until bytes have arrived, at first awake, for as long as `poll`.
+/// Waits until bytes have arrived: polls for as long as `poll`, then sleeps.
 fn receive(socket: &mut Socket, room: &mut [u8], poll: Duration) -> io::Result<usize> {
     if !poll.is_zero() {
         let start = Instant::now();
@@ -236,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// How long a test waits for what must come.
+    /// How long a test waits for an expected event.
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is served: exports, and their names.
+//! Exports and their names.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -6,59 +6,60 @@ use std::sync::Arc;
 
 use crate::wire::NAME_LEN_MAX;
 
-/// The largest smallest block that the protocol knows.
+/// Upper limit of the smallest block in the protocol.
 const BLOCK_SIZE_MIN_MAX: u32 = 64 << 10;
 
-/// What lies behind a range of an export.
+/// The allocation behind a range of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
-    /// Bytes that were written, or of which nothing is known.
+    /// Written bytes, or an unknown allocation.
     Data,
-    /// Space that is taken and reads as zeroes.
+    /// Allocated space that reads as zeroes.
     Zero,
-    /// No space; reads as zeroes, and a write may find that there is none left.
+    /// No space. It reads as zeroes, and a write may find no space left.
     Hole,
 }
 
-/// Why an export does not do what it was asked for; decides the error that the client is told.
+/// The reason for a failed request; decides the error that the client gets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// It may not be written: `EPERM`.
+    /// The export is read-only: `EPERM`.
     #[error("the export is read-only")]
     ReadOnly,
-    /// There is no space for what is written: `ENOSPC`.
+    /// There is no space for the written bytes: `ENOSPC`.
     #[error("no space is left for the export; make its pool larger")]
     NoSpace,
-    /// The range ends behind the export: `ENOSPC` to whoever writes, else `EINVAL`.
+    /// The range ends behind the export: `ENOSPC` for a write, else `EINVAL`.
     #[error("the range ends behind the export")]
     OutOfRange,
-    /// The export cannot do this at all: `ENOTSUP`.
+    /// The export does not support this: `ENOTSUP`.
     #[error("the export does not support this")]
     Unsupported,
-    /// The memory for doing it cannot be had: `ENOMEM`.
+    /// There is not enough memory: `ENOMEM`.
     #[error("not enough memory")]
     NoMemory,
     /// The export is being closed: `ESHUTDOWN`.
     #[error("the export is being closed")]
     ShuttingDown,
-    /// Anything else, as a text for people: `EIO`.
+    /// Any other reason, as a text for people: `EIO`.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A row of bytes that clients read and write.
+/// A sequence of bytes that clients read and write.
 ///
-/// Calls come from the threads of all connections at the same time, and each is to be quick: a
-/// connection waits for it, and so does the end of the server. The session has checked ranges
-/// against [`size`](Export::size) and for alignment, and has refused writes to what is read-only;
-/// ranges are never empty.
+/// Calls come from the threads of all connections at the same time. Each should be quick, because a
+/// connection waits for it, and so does the end of the server. The session has checked that ranges
+/// lie within [`size`](Export::size) and are aligned, and has refused writes to read-only exports.
+/// Ranges are never empty.
 ///
-/// **Whatever changes the export is durable when the call returns**, in the class of durability
-/// that the export has. Sessions answer at once, with or without `FUA`, and tell clients that
-/// several connections see one state. An export that makes writes safe later must wait here.
+/// **Every change is durable when the call returns**, in the export's class of durability. Sessions
+/// answer at once, with or without `FUA`, and tell clients that several connections see one state.
+/// An export that makes writes safe later must wait in the call.
 pub trait Export: Send + Sync {
-    /// Bytes. What a client was told when it chose the export holds until it disconnects.
+    /// Size in bytes. The size that a client got when it chose the export holds until it
+    /// disconnects.
     fn size(&self) -> u64;
 
     /// Whether clients may not write.
@@ -66,17 +67,17 @@ pub trait Export: Send + Sync {
         false
     }
 
-    /// A line for people who list the exports; empty where there is nothing to say.
+    /// A line for people who list the exports; may be empty.
     fn description(&self) -> String {
         String::new()
     }
 
-    /// All offsets and lengths are multiples of so many bytes: a power of two, 65,536 at most.
+    /// Unit of all offsets and lengths in bytes: a power of two, at most 65,536.
     fn block_size_min(&self) -> u32 {
         1
     }
 
-    /// Fills `target` with the bytes from `offset` on. It holds anything before.
+    /// Fills `target` with the bytes from `offset` on. Its content before the call is arbitrary.
     ///
     /// # Errors
     ///
@@ -87,46 +88,47 @@ pub trait Export: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When they cannot be stored; some may have been.
+    /// When they cannot be stored; some may have been stored.
     fn write(&self, offset: u64, source: &[u8]) -> Result<(), ExportError>;
 
-    /// Makes a range read as zeroes, durably. Only with `may_unmap` may its space be given back.
+    /// Makes a range read as zeroes, durably. Its space may be given back only with `may_unmap`.
     ///
     /// # Errors
     ///
-    /// As for [`write`](Export::write).
+    /// Those of [`write`](Export::write).
     fn write_zeroes(&self, offset: u64, len: u64, may_unmap: bool) -> Result<(), ExportError>;
 
-    /// Whether [`write_zeroes`](Export::write_zeroes) takes less time than writing zeroes would. A
-    /// client that asked for speed is refused where it does not, and finds another way.
+    /// Whether [`write_zeroes`](Export::write_zeroes) is faster than writing zeroes. If it is not,
+    /// a client that asked for speed is refused, and chooses another way.
     fn is_zeroing_fast(&self, may_unmap: bool) -> bool {
         let _ = may_unmap;
         false
     }
 
-    /// Is told that nobody needs the bytes of a range any more: it may hold anything afterwards.
+    /// Hints that nobody needs the bytes of a range any more. The range may hold anything
+    /// afterwards.
     ///
     /// # Errors
     ///
-    /// When the export fails at it. An export that has no use for the hint just returns.
+    /// When the export fails to do it. An export without use for the hint just returns.
     fn trim(&self, offset: u64, len: u64) -> Result<(), ExportError>;
 
-    /// Returns when all that was ever written is durable, which it is already.
+    /// Returns when all writes are durable, which they already are.
     ///
     /// # Errors
     ///
-    /// When something acknowledged is known not to be.
+    /// When an acknowledged write is known not to be durable.
     fn flush(&self) -> Result<(), ExportError>;
 
-    /// Tells `visit` the length of each piece of a range, in order, and what lies behind it, until
-    /// all is told or `visit` breaks.
+    /// Calls `visit` with length and allocation of each piece of a range, in order, until the end
+    /// or until `visit` breaks.
     ///
-    /// Lengths are multiples of [`block_size_min`](Export::block_size_min). A range that is told
-    /// shorter than it is counts as [`Data`](Allocation::Data) in the rest.
+    /// Lengths are multiples of [`block_size_min`](Export::block_size_min). If the pieces do not
+    /// cover the range, the rest counts as [`Data`](Allocation::Data).
     ///
     /// # Errors
     ///
-    /// When it cannot be known.
+    /// When the allocation is unknown.
     fn status(
         &self,
         offset: u64,
@@ -135,20 +137,20 @@ pub trait Export: Send + Sync {
     ) -> Result<(), ExportError>;
 }
 
-/// Why an export cannot be served under a name.
+/// The reason why an export cannot be served under a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportsError {
-    /// Another one has the name.
+    /// Another export has the name.
     #[error("there are two exports of the name {0:?}; give one of them another name")]
     Duplicate(String),
     /// The name is longer than the protocol allows.
     #[error("the name of an export has {0} bytes; {NAME_LEN_MAX} are allowed")]
     NameTooLong(usize),
-    /// A name that clients could not print.
+    /// Clients could not print the name.
     #[error("the name {0:?} of an export has a character that cannot be printed")]
     NameNotPrintable(String),
-    /// A smallest block that is no power of two, or too large.
+    /// The smallest block is not a power of two, or too large.
     #[error(
         "the export {name:?} has blocks of {size} bytes; {BLOCK_SIZE_MIN_MAX} or a smaller power of two is allowed"
     )]
@@ -167,17 +169,17 @@ pub struct Exports {
 }
 
 impl Exports {
-    /// No exports.
+    /// An empty list.
     pub fn new() -> Self {
         Exports::default()
     }
 
-    /// Adds an export. The first one is also the default, for clients that name none, unless one has
-    /// the empty name.
+    /// Adds an export. The first one is the default for clients that name none, unless one has the
+    /// empty name.
     ///
     /// # Errors
     ///
-    /// When the name is taken or impossible, or the export's blocks are.
+    /// When the name is taken or impossible, or the block size is.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -210,7 +212,7 @@ impl Exports {
         self.named.iter().map(|(name, export)| (name.as_str(), &**export))
     }
 
-    /// Where the export is that a client calls `name`.
+    /// Index of the export that a client calls `name`.
     pub(super) fn position(&self, name: &[u8]) -> Option<usize> {
         let found = self.named.iter().position(|(other, _)| other.as_bytes() == name);
         found.or_else(|| (name.is_empty() && !self.named.is_empty()).then_some(0))

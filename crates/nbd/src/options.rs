@@ -1,4 +1,4 @@
-//! The negotiation: options of a client and their replies.
+//! The negotiation: options of a client and the replies to them.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use crate::wire::{
     put_option_reply, reply, transmission,
 };
 
-/// The only context there is, and what the queries for all of its kind begin with.
+/// The only context, and the prefix of queries for all contexts of its kind.
 const CONTEXT: &[u8] = b"base:allocation";
 const CONTEXT_NAMESPACE: &[u8] = b"base:";
-/// The number by which replies name the context.
+/// The number that replies use for the context.
 pub(super) const CONTEXT_ID: u32 = 1;
-/// Zeroes behind the reply to `EXPORT_NAME`, for clients that do not do without.
+/// Zeroes behind the reply to `EXPORT_NAME`, unless the client has declined them.
 const PADDING_LEN: usize = 124;
 
-/// What a client has said so far.
+/// The state of a negotiation.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     exports: Arc<Exports>,
     flags: u32,
     is_structured: bool,
-    /// The export whose allocation the client wants to know.
+    /// Index of the export whose allocation the client wants to know.
     context: Option<usize>,
     answered: u32,
 }
 
-/// What follows an option.
+/// What the client sends next.
 pub(super) enum Outcome {
     /// Another option.
     Next,
     /// Requests.
     Transmit(Transmission),
-    /// Nothing.
+    /// Nothing: the connection ends.
     Close,
 }
 
-/// Why an option is refused, with a text for people.
+/// The reason for refusing an option, with a text for people.
 struct Refusal {
     reply: u32,
     text: &'static str,
@@ -65,22 +65,22 @@ const TOO_BIG: Refusal =
     Refusal { reply: reply::ERR_TOO_BIG, text: "the option has too much data" };
 
 impl Negotiation {
-    /// A client has answered the greeting with `flags`.
+    /// A negotiation with a client that has answered the greeting with `flags`.
     pub(super) fn new(exports: Arc<Exports>, flags: u32) -> Self {
         Negotiation { exports, flags, is_structured: false, context: None, answered: 0 }
     }
 
-    /// Whether the client understands replies to options; else it may choose an export, and no more.
+    /// Whether the client understands replies to options. If not, it can only choose an export.
     pub(super) fn is_fixed(&self) -> bool {
         self.has(handshake::FIXED_NEWSTYLE)
     }
 
-    /// Options that were answered.
+    /// Number of options that were answered.
     pub(super) fn answered(&self) -> u32 {
         self.answered
     }
 
-    /// Refuses an option whose data nobody reads.
+    /// Refuses an option with too much data, which nobody reads.
     pub(super) fn refuse_too_big(&mut self, option: u32, output: &mut Output) {
         self.answered += 1;
         TOO_BIG.put(option, output);
@@ -114,7 +114,7 @@ impl Negotiation {
         Outcome::Next
     }
 
-    /// The way of old clients: no error can be told, so the connection ends instead.
+    /// The old way to choose an export. It has no error reply, so the connection ends instead.
     fn export_name(&self, name: &[u8], output: &mut Output) -> Outcome {
         let found = self.exports.position(name).filter(|_| name.len() <= NAME_LEN_MAX);
         let Some(position) = found else { return Outcome::Close };
@@ -127,7 +127,7 @@ impl Negotiation {
         Outcome::Transmit(transmission)
     }
 
-    /// Describes an export, and returns its position.
+    /// Describes an export, and returns its index.
     fn info(&self, option: u32, data: &[u8], output: &mut Output) -> Result<usize, Refusal> {
         let mut fields = Fields(data);
         let position = self.export(&mut fields)?;
@@ -157,7 +157,8 @@ impl Negotiation {
         if wants_description && !description.is_empty() {
             put(info::DESCRIPTION, [description.as_bytes(), &[], &[]]);
         }
-        // Told to everyone: what is not aligned is refused, whether or not a client has asked.
+        // Sent to every client: unaligned requests are refused, whether or not the client has asked
+        // for the block size.
         let min = export.block_size_min();
         let preferred = BLOCK_SIZE_PREFERRED.max(min);
         put(
@@ -194,7 +195,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Names the contexts that a client may ask for: one, where the client means it.
+    /// Lists the contexts that a client may ask for: one, if it matches the queries.
     fn list_contexts(&self, data: &[u8], output: &mut Output) -> Result<(), Refusal> {
         let mut count = 0;
         let mut matches = false;
@@ -207,7 +208,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Takes the contexts that a client wants to hear of, instead of those it wanted before.
+    /// Sets the contexts that a client wants, replacing earlier ones.
     fn set_context(&mut self, data: &[u8], output: &mut Output) -> Result<(), Refusal> {
         self.context = None;
         let mut matches = false;
@@ -225,7 +226,7 @@ impl Negotiation {
         let mut fields = Fields(data);
         let position = self.export(&mut fields)?;
         let count = fields.u32().ok_or(MALFORMED)?;
-        // A count that is not true ends with the data.
+        // A wrong count ends with the data.
         for _ in 0..count {
             let query = fields.string().ok_or(MALFORMED)?;
             if query.len() > NAME_LEN_MAX {
@@ -236,7 +237,7 @@ impl Negotiation {
         if fields.is_empty() { Ok(position) } else { Err(MALFORMED) }
     }
 
-    /// The export that an option's data begins with.
+    /// The export named at the beginning of an option's data.
     fn export(&self, fields: &mut Fields<'_>) -> Result<usize, Refusal> {
         let name = fields.string().ok_or(MALFORMED)?;
         if name.len() > NAME_LEN_MAX {
@@ -248,7 +249,7 @@ impl Negotiation {
     /// The transmission that begins when the client chooses the export at `position`.
     fn transmission(&self, position: usize) -> Transmission {
         let (_, export) = self.exports.get(position);
-        // Contexts were chosen for one export and say nothing about another.
+        // Contexts were chosen for one export, and do not apply to another.
         let has_context = self.context == Some(position);
         let mut flags = transmission::HAS_FLAGS
             | transmission::SEND_FLUSH
@@ -277,7 +278,7 @@ impl Refusal {
     }
 }
 
-/// The context, with its number, if there is one to tell; then the end of the list.
+/// The context with its number, if there is one; then the end of the list.
 fn put_contexts(option: u32, id: Option<u32>, output: &mut Output) {
     if let Some(id) = id {
         put_option_reply(output, option, reply::META_CONTEXT, &[&id.to_be_bytes(), CONTEXT]);
@@ -285,7 +286,7 @@ fn put_contexts(option: u32, id: Option<u32>, output: &mut Output) {
     put_option_reply(output, option, reply::ACK, &[]);
 }
 
-/// What an export says of itself, as long as the protocol allows.
+/// The description of an export, shortened to the protocol's limit.
 fn description(export: &dyn Export) -> String {
     let mut description = export.description();
     description.truncate(description.floor_char_boundary(NAME_LEN_MAX));

@@ -14,36 +14,36 @@ use crate::wire::{
     put_simple_reply, transmission,
 };
 
-/// Holes of fewer bytes are sent as the zeroes that they read as: a chunk for each would be longer.
-/// It also bounds how much longer than what was read a reply can be.
+/// Holes shorter than this are sent as zeroes, because a chunk for each would be longer. This also
+/// bounds how much longer than its data a reply can be.
 const HOLE_LEN_MIN: u64 = 4096;
-/// Pieces of a range that one reply describes, at most; clients ask again for the rest.
+/// Maximal number of pieces in one reply; clients ask again for the rest.
 const PIECES_MAX: usize = 4096;
-/// Bytes of an error's message, at most.
+/// Maximal length of an error's message in bytes.
 const MESSAGE_LEN_MAX: usize = 1024;
-/// Bytes that a chunk has behind its head and before its data, at most: offset, and length of a hole.
+/// Maximal number of bytes between a chunk's head and its data: offset, and length of a hole.
 const PIECE_HEAD_LEN_MAX: usize = 12;
 
 /// Flags of a piece of a range.
 const STATE_HOLE: u32 = 1;
 const STATE_ZERO: u32 = 1 << 1;
 
-/// What a client has agreed on with the server, and what serves it.
+/// The result of the negotiation, and the export.
 pub(super) struct Transmission {
     export: Arc<dyn Export>,
-    /// Bytes, a multiple of the smallest block.
+    /// Bytes of the export, a multiple of the smallest block.
     size: u64,
-    /// The smallest block, less one.
+    /// The smallest block minus one.
     block_mask: u64,
-    /// What clients were told.
+    /// Transmission flags, as sent to the client.
     flags: u16,
     is_structured: bool,
     has_context: bool,
-    /// Pieces of the present range, kept allocated between requests.
+    /// Pieces of the present range; allocated once for all requests.
     pieces: Vec<(u64, Allocation)>,
 }
 
-/// Why a request fails, and a text for people.
+/// The reason for a failed request, with a text for people.
 struct Failure {
     errno: Errno,
     message: Cow<'static, str>,
@@ -54,11 +54,11 @@ const fn failure(errno: Errno, message: &'static str) -> Failure {
 }
 
 impl Transmission {
-    /// A client has chosen `export` and was told `flags`.
+    /// A transmission for a client that has chosen `export` and got `flags`.
     pub(super) fn new(export: Arc<dyn Export>, flags: u16, has_context: bool) -> Self {
         let block_mask = u64::from(export.block_size_min()) - 1;
         Transmission {
-            // A last block that is not whole could never be reached.
+            // An incomplete last block could never be reached.
             size: export.size() & !block_mask,
             block_mask,
             flags,
@@ -69,20 +69,20 @@ impl Transmission {
         }
     }
 
-    /// Bytes of the export, as clients are told.
+    /// Bytes of the export, as sent to the client.
     pub(super) fn size(&self) -> u64 {
         self.size
     }
 
-    /// What the export can do, as clients are told.
+    /// Capabilities of the export, as sent to the client.
     pub(super) fn flags(&self) -> u16 {
         self.flags
     }
 
-    /// Executes the request at the beginning of `arrived`, if it is whole.
+    /// Executes the request at the beginning of `arrived`, if it is complete.
     pub(super) fn step(&mut self, arrived: &[u8], output: &mut Output) -> Step {
         let Some(head) = arrived.first_chunk() else { return Step::Wanted(Request::LEN) };
-        // A stream in which a request does not begin where it should cannot be understood again.
+        // If a request does not begin where it should, the rest of the stream cannot be understood.
         let Some(request) = Request::parse(head) else { return Step::Close };
         if request.command == command::DISC {
             return Step::Close;
@@ -102,7 +102,7 @@ impl Transmission {
         Step::Done { used, skipped: 0 }
     }
 
-    /// Refuses what the export must never hear of.
+    /// Refuses requests that must not reach the export.
     fn check(&self, request: &Request) -> Result<(), Failure> {
         let accepted = flag::FUA
             | match request.command {
@@ -167,7 +167,7 @@ impl Transmission {
         match request.command {
             command::READ if self.is_structured => return self.read_structured(request, output),
             command::BLOCK_STATUS => return self.block_status(request, output),
-            // A success, which is taken back if it is none.
+            // A success, which is replaced if the request fails.
             _ => put_simple_reply(output, request.cookie, 0),
         }
         match request.command {
@@ -179,7 +179,7 @@ impl Transmission {
                 self.export.write_zeroes(offset, len, !request.has(flag::NO_HOLE))
             }
             command::TRIM => self.export.trim(offset, len),
-            // What is in memory is as near as it can be.
+            // The content is in memory already.
             _ => Ok(()),
         }
     }
@@ -222,8 +222,8 @@ impl Transmission {
 
     /// Fills `pieces` with the data and the holes of a range.
     ///
-    /// A range that another client changes meanwhile reads as before, or as afterwards: a hole was
-    /// one when it was seen, and data is read after that.
+    /// If another client changes the range meanwhile, it reads as before or after the change: a
+    /// hole was a hole when it was found, and data are read later.
     fn find_holes(&mut self, offset: u64, len: u64) {
         let pieces = &mut self.pieces;
         let mut rest = len;
@@ -239,7 +239,7 @@ impl Transmission {
             if rest == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         if visited.is_err() {
-            // Reading tells whether anything is wrong with the bytes themselves.
+            // Reading will report whether the bytes are damaged.
             pieces.clear();
             rest = len;
         }
@@ -249,7 +249,7 @@ impl Transmission {
         push(pieces, rest, Allocation::Data);
     }
 
-    /// Describes a range in pieces, of which the last may end before the range.
+    /// Describes a range in pieces; the last one may end before the range.
     fn block_status(&self, request: &Request, output: &mut Output) -> Result<(), ExportError> {
         let pieces_max = if request.has(flag::REQ_ONE) { 1 } else { PIECES_MAX };
         let first = output.len();
@@ -314,7 +314,7 @@ impl fmt::Debug for Transmission {
 }
 
 impl ExportError {
-    /// What a client is told when its request fails like this.
+    /// The failure that the client gets in reply to this request.
     fn in_reply_to(self, request: &Request) -> Failure {
         let grows = matches!(request.command, command::WRITE | command::WRITE_ZEROES);
         let errno = match &self {
@@ -338,7 +338,7 @@ impl ExportError {
     }
 }
 
-/// Makes data of a hole at the end that is not worth a chunk.
+/// Turns a hole at the end that is too short for a chunk into data.
 fn fill_short_hole(pieces: &mut Vec<(u64, Allocation)>) {
     let short = pieces.pop_if(|(len, kind)| *kind == Allocation::Hole && *len < HOLE_LEN_MIN);
     if let Some((len, _)) = short {
@@ -346,7 +346,7 @@ fn fill_short_hole(pieces: &mut Vec<(u64, Allocation)>) {
     }
 }
 
-/// Appends a piece, or lengthens the last one of the same kind.
+/// Appends a piece, or lengthens the last one if it is of the same kind.
 fn push(pieces: &mut Vec<(u64, Allocation)>, len: u64, allocation: Allocation) {
     match pieces.last_mut() {
         _ if len == 0 => {}

@@ -15,28 +15,29 @@ use tokio::task::JoinSet;
 use crate::connection::Connections;
 use crate::export::Exports;
 
-/// Connections that the system keeps for us until we accept them.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: i32 = 128;
 /// How long connections may take to finish when the server ends, and again after they were cut.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Where and how exports are served.
+/// Addresses and limits of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// TCP addresses; 10809 is the port that clients try first.
     pub tcp: Vec<SocketAddr>,
-    /// Unix sockets. Whoever may write a socket's file is served, which is the user alone unless the
+    /// Unix sockets. Everybody who may write a socket's file is served: only the user, unless the
     /// umask says otherwise.
     pub unix: Vec<PathBuf>,
     /// Connections at the same time. Each has a thread, and buffers of up to 66 MiB while it
     /// exchanges the longest requests.
     pub connections_max: usize,
-    /// How long a connection looks for the next request before its thread sleeps, 50 µs if nothing is said. Where waking a
-    /// thread takes long, that shortens the latency of a client that sends one request at a time, and costs a core
-    /// at most as much time for each of its requests. It is done as long as requests come within twice that time.
-    /// Zero: sleeps at once.
+    /// How long an idle connection polls for the next request before its thread sleeps; 50 µs by
+    /// default. If waking a thread takes long, polling shortens the latency of a client that sends
+    /// one request at a time; it costs a core at most this time for each of its requests. A
+    /// connection polls as long as requests arrive within twice this time. With zero it sleeps at
+    /// once.
     pub poll: Duration,
-    /// Whether machines other than this one may be let in: the protocol asks nobody who they are.
+    /// Whether other machines may connect: the protocol has no authentication.
     pub unprotected: bool,
 }
 
@@ -52,11 +53,11 @@ impl Default for Config {
     }
 }
 
-/// Why a server cannot listen.
+/// The reason why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Other machines could reach the server, and nothing is asked of them.
+    /// Other machines could connect, without authentication.
     #[error(
         "refusing to serve block devices on {0}: NBD has no passwords, so any machine that reaches it \
          could read and overwrite everything; listen on 127.0.0.1 or on a Unix socket, or say that \
@@ -81,7 +82,7 @@ pub enum BindError {
     },
 }
 
-/// Exports that listen for clients.
+/// Exports with listening sockets.
 #[derive(Debug)]
 pub struct Server {
     connections: Arc<Connections>,
@@ -90,13 +91,13 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens; clients that connect wait until [`run`](Server::run).
+    /// Listens. Clients that connect wait until [`run`](Server::run).
     ///
     /// A Unix socket that a dead server has left behind is replaced.
     ///
     /// # Errors
     ///
-    /// When an address cannot be had, or would let strangers in.
+    /// When an address is not available, or would admit other machines.
     pub fn bind(exports: Exports, config: Config) -> Result<Self, BindError> {
         let Config { tcp, unix, connections_max, poll, unprotected } = config;
         if let Some(open) = tcp.iter().find(|a| !a.ip().is_loopback() && !unprotected) {
@@ -114,16 +115,17 @@ impl Server {
         Ok(Server { connections, tcp, unix })
     }
 
-    /// The TCP addresses that clients connect to, with the ports that the system chose.
+    /// The TCP addresses of the server, with the ports that the system chose.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.tcp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
-    /// Serves clients until `stop` is done, then lets every connection finish what it has received,
-    /// and returns when all are closed and the exports are given up: what the server alone had is dropped.
+    /// Serves clients until `stop` is done. Then lets every connection finish what it has received.
+    /// Returns when all are closed and their exports are dropped; exports that only the server had
+    /// are gone then.
     ///
-    /// Runs within a tokio runtime with I/O and time enabled. The connections' threads are not the
-    /// runtime's: it accepts, and no more.
+    /// Runs within a tokio runtime with I/O and time enabled. The runtime only accepts; the
+    /// connections have threads of their own.
     ///
     /// # Errors
     ///
@@ -162,7 +164,7 @@ impl Server {
     }
 }
 
-/// A server that is dropped in mid-run must not leave threads that wait for ever.
+/// Ends the connections if a server is dropped during `run`, so that no thread waits for ever.
 struct EndOnDrop(Arc<Connections>);
 
 impl Drop for EndOnDrop {
@@ -204,7 +206,7 @@ async fn accept_unix(listener: tokio::net::UnixListener, connections: Arc<Connec
     }
 }
 
-/// Closes a connection that no descriptor is left for. NBD has no word for that.
+/// Closes a connection for which no descriptor is left. NBD has no error for that.
 async fn refuse(spare: &mut Spare, listener: impl AsFd, error: &io::Error) {
     if !spare.refuse(listener, error, b"") {
         tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -221,7 +223,7 @@ fn start(
         socket.set_nonblocking(false)?;
         connections.start(socket, client.clone())
     });
-    // Whoever connects again and again is not to fill the log.
+    // A client that connects again and again must not fill the log.
     if let Err(error) = started
         && let Some(count) = spare.count_refusal()
     {

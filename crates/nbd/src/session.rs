@@ -1,4 +1,4 @@
-//! One connection, apart from its socket.
+//! One connection, without its socket.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::options::{Negotiation, Outcome};
 use crate::requests::Transmission;
 use crate::wire::{GREETING_MAGIC, OPTION_MAGIC, OptionHead, handshake, option};
 
-/// Bytes of replies after which they are sent before more requests are executed: twice what a queue
-/// of sixteen reads of 4 KiB is answered with, and little enough to still be in a near cache when
-/// the system copies it.
+/// Bytes of replies after which they are sent before more requests are executed: twice the answer
+/// to a queue of sixteen reads of 4 KiB, and small enough to be in a near cache when the system
+/// copies it.
 const SEND_LEN: usize = 128 << 10;
-/// Bytes of an option's data, at most: a list of contexts may be longer than a name.
+/// Maximal length of an option's data in bytes: a list of contexts may be longer than a name.
 const OPTION_LEN_MAX: u32 = 64 << 10;
-/// Options with more data are not even skipped.
+/// Maximal length of an option's data that is skipped; more data end the connection.
 const OPTION_LEN_SKIPPED_MAX: u32 = 16 << 20;
-/// Options a client may send; a whole negotiation takes about five.
+/// Maximal number of options; a complete negotiation takes about five.
 const OPTIONS_MAX: u32 = 1024;
 
 /// What a connection needs next.
@@ -32,10 +32,10 @@ pub enum Progress {
 
 /// One connection without its socket: bytes in, replies out.
 ///
-/// The owner of the socket sends [`output`](Session::output), which begins with the greeting, says
-/// so with [`sent`](Session::sent), receives into [`room`](Session::room), says how much with
-/// [`received`](Session::received), calls [`run`](Session::run), and does what the [`Progress`]
-/// asks for.
+/// The owner of the socket repeats these steps: it sends [`output`](Session::output), which begins
+/// with the greeting; calls [`sent`](Session::sent); receives into [`room`](Session::room); reports
+/// the number of bytes with [`received`](Session::received); calls [`run`](Session::run); and does
+/// what the [`Progress`] says.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,9 +56,9 @@ pub struct Session {
     phase: Phase,
     input: Input,
     output: Output,
-    /// Bytes that are to arrive yet, of a message that was answered already.
+    /// Bytes still to arrive of a message that was already answered.
     skipped: u64,
-    /// Bytes, from the first of the present message, without which it cannot be whole.
+    /// Number of bytes, from the first of the present message, without which it cannot be complete.
     wanted: usize,
 }
 
@@ -73,18 +73,18 @@ enum Phase {
     Closed,
 }
 
-/// What became of the message at the beginning of the input.
+/// The outcome of the message at the beginning of the input.
 pub(super) enum Step {
-    /// It was answered: pass by so many bytes, and as many again as are said to follow.
+    /// It was answered: consume `used` bytes, and skip `skipped` further ones.
     Done { used: usize, skipped: u32 },
-    /// It is not whole without so many bytes.
+    /// It is incomplete without so many bytes.
     Wanted(usize),
     /// It ends the connection.
     Close,
 }
 
 impl Session {
-    /// A connection that was just accepted; the greeting waits to be sent.
+    /// A connection that was just accepted; the greeting is in the output.
     pub fn new(exports: Arc<Exports>) -> Self {
         let mut output = Output::new();
         output.put(GREETING_MAGIC);
@@ -94,12 +94,12 @@ impl Session {
         Session { phase, input: Input::new(), output, skipped: 0, wanted: 1 }
     }
 
-    /// Where bytes are to be received; never empty.
+    /// Room to receive into; never empty.
     pub fn room(&mut self) -> &mut [u8] {
         self.input.room(self.wanted)
     }
 
-    /// Says that the first `len` bytes of [`room`](Session::room) were received.
+    /// Notes that the first `len` bytes of [`room`](Session::room) were received.
     ///
     /// # Panics
     ///
@@ -113,7 +113,7 @@ impl Session {
         self.output.as_bytes()
     }
 
-    /// Forgets the replies: they were sent.
+    /// Removes the replies, which were sent.
     pub fn sent(&mut self) {
         self.output.clear();
     }
@@ -123,7 +123,7 @@ impl Session {
         matches!(self.phase, Phase::Greeted(_) | Phase::Negotiating(_))
     }
 
-    /// Whether a message has begun to arrive, and the rest of it is on its way.
+    /// Whether a message has begun to arrive.
     pub fn is_midway(&self) -> bool {
         self.skipped > 0 || !self.input.arrived().is_empty()
     }
@@ -133,7 +133,7 @@ impl Session {
         self.input.memory_len() + self.output.memory_len()
     }
 
-    /// Executes the messages that are whole, until something else is needed.
+    /// Executes the complete messages, until something else is needed.
     pub fn run(&mut self) -> Progress {
         loop {
             self.skip();
@@ -161,7 +161,7 @@ impl Session {
         }
     }
 
-    /// Drops what has arrived of a message that was answered already.
+    /// Drops the bytes of a message that was already answered.
     fn skip(&mut self) {
         let len = self.skipped.min(self.input.arrived().len() as u64);
         self.input.used(len as usize);
@@ -195,7 +195,8 @@ impl Session {
     }
 }
 
-/// Answers the option at the beginning of `arrived`; `chosen` is what the client has chosen by it.
+/// Answers the option at the beginning of `arrived`; `chosen` gets the transmission that the client
+/// has chosen by it.
 fn step_option(
     negotiation: &mut Negotiation,
     chosen: &mut Option<Transmission>,
@@ -209,7 +210,7 @@ fn step_option(
         return Step::Close;
     }
     if len > OPTION_LEN_MAX {
-        // This one has no error reply.
+        // This option has no error reply.
         if option == option::EXPORT_NAME {
             return Step::Close;
         }

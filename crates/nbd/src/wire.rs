@@ -1,12 +1,12 @@
-//! Numbers of the protocol, and the fixed layouts that are drawn in the module's documentation.
+//! Numbers and fixed layouts of the protocol; the crate's documentation draws them.
 
 use crate::buffer::Output;
 
-/// Bytes of a read, or of a write's payload, at most.
+/// Maximal length of a read, or of a write's payload, in bytes.
 pub const REQUEST_LEN_MAX: u32 = 32 << 20;
-/// Bytes of an export's name, at most; the protocol's limit for every string.
+/// Maximal length of an export's name in bytes; the protocol's limit for every string.
 pub const NAME_LEN_MAX: usize = 4096;
-/// The block size that costs least: a page.
+/// The most efficient block size: a page.
 pub(super) const BLOCK_SIZE_PREFERRED: u32 = 4096;
 
 pub(super) const GREETING_MAGIC: &[u8; 8] = b"NBDMAGIC";
@@ -22,7 +22,7 @@ pub(super) mod handshake {
     pub(crate) const NO_ZEROES: u16 = 1 << 1;
 }
 
-/// What an export can do, told at the end of the negotiation.
+/// Capabilities of an export, sent at the end of the negotiation.
 pub(super) mod transmission {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -77,7 +77,7 @@ pub(super) mod flag {
     pub(crate) const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// What a request asks for.
+/// Commands of requests.
 pub(super) mod command {
     pub(crate) const READ: u16 = 0;
     pub(crate) const WRITE: u16 = 1;
@@ -100,7 +100,7 @@ pub(super) mod chunk {
     pub(crate) const DONE: u16 = 1;
 }
 
-/// Why a request failed, in the numbers that go over the wire.
+/// Error numbers of failed requests, as they are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Errno {
@@ -114,7 +114,7 @@ pub(super) enum Errno {
     Shutdown = 108,
 }
 
-/// The head of an option: which, and how many bytes of data follow.
+/// The head of an option: its number, and the length of its data.
 pub(super) struct OptionHead {
     pub(super) option: u32,
     pub(super) len: u32,
@@ -123,7 +123,7 @@ pub(super) struct OptionHead {
 impl OptionHead {
     pub(super) const LEN: usize = 16;
 
-    /// Reads a head; `None` when it does not begin as one.
+    /// Decodes a head; `None` if the magic is wrong.
     pub(super) fn parse(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let is_option = fields.bytes(8)? == OPTION_MAGIC;
@@ -146,7 +146,7 @@ pub(super) struct Request {
 impl Request {
     pub(super) const LEN: usize = 28;
 
-    /// Reads a request; `None` when it does not begin as one.
+    /// Decodes a request; `None` if the magic is wrong.
     pub(super) fn parse(bytes: &[u8; Self::LEN]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let is_request = fields.u32()? == REQUEST_MAGIC;
@@ -160,7 +160,7 @@ impl Request {
         is_request.then_some(request)
     }
 
-    /// Bytes that follow the request.
+    /// Bytes of payload behind the request.
     pub(super) fn payload_len(&self) -> u32 {
         if self.command == command::WRITE { self.len } else { 0 }
     }
@@ -171,7 +171,7 @@ impl Request {
     }
 }
 
-/// Numbers and strings one behind the other; `None` when the bytes end before.
+/// Decodes numbers and strings one after the other; `None` if the bytes end too early.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -182,7 +182,7 @@ impl<'a> Fields<'a> {
         Some(bytes)
     }
 
-    /// A string behind the 32 bits of its length.
+    /// A string that follows the 32 bits of its length.
     pub(super) fn string(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()?;
         self.bytes(len as usize)
@@ -211,7 +211,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A reply to an option, with its data in parts.
+/// Appends a reply to an option, with its data in parts.
 pub(super) fn put_option_reply(output: &mut Output, option: u32, reply: u32, parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     output.put(&OPTION_REPLY_MAGIC.to_be_bytes());
@@ -223,7 +223,7 @@ pub(super) fn put_option_reply(output: &mut Output, option: u32, reply: u32, par
     }
 }
 
-/// The head of a simple reply; what was read follows a success.
+/// Appends the head of a simple reply; after a success the read bytes follow.
 pub(super) fn put_simple_reply(output: &mut Output, cookie: u64, error: u32) {
     let mut head = [0; 16];
     head[..4].copy_from_slice(&SIMPLE_REPLY_MAGIC.to_be_bytes());
@@ -235,7 +235,7 @@ pub(super) fn put_simple_reply(output: &mut Output, cookie: u64, error: u32) {
 /// Bytes of a chunk's head.
 pub(super) const CHUNK_HEAD_LEN: usize = 20;
 
-/// The head of a chunk, which `len` bytes follow.
+/// The head of a chunk with `len` bytes of payload.
 pub(super) fn chunk_head(cookie: u64, flags: u16, kind: u16, len: u32) -> [u8; CHUNK_HEAD_LEN] {
     let mut head = [0; CHUNK_HEAD_LEN];
     head[..4].copy_from_slice(&CHUNK_MAGIC.to_be_bytes());

@@ -1,4 +1,5 @@
-//! Writes the pool files that `tests/it/pool/fixture.rs` opens, as images of the present format version.
+//! Writes the pool files that `tests/it/pool/fixture.rs` opens, as images of the present format
+//! version.
 //!
 //! `cargo run -p remanent-pmem --example make_fixture [DIRECTORY]`
 

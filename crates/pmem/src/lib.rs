@@ -1,18 +1,18 @@
 //! The medium under Remanent: mapped persistent memory, the pool file and its allocator.
 //!
-//! - [`Medium`] is the one way to touch pool memory; [`Mapped`] and [`Emulated`] are the media of
-//!   production and of research, and the crash simulator brings a third.
-//! - [`Pool`] is one file with named roots and room to grow in place.
+//! - [`Medium`] is the only way to access pool memory. [`Mapped`] is the medium of production,
+//!   [`Emulated`] that of research; the crash simulator has a third.
+//! - [`Pool`] is one file with named roots, which grows in place.
 //! - [`heap::Heap`] is the space of one structure: allocation without fences on the fast path, safe
 //!   reclamation, bounded recovery.
-//! - [`Fresh`], [`fence`] and [`Link`] carry the discipline of persistent memory in types: an object is
-//!   dirty, then flushed, then durable, and only a durable one can be published.
+//! - [`Fresh`], [`fence`] and [`Link`] express the rules of persistent memory in types: an object
+//!   is dirty, then flushed, then durable, and only a durable object can be published.
 //! - [`order::Method`] has the ordering methods of the nvramdisk paper.
 //!
-//! # What a pool promises
+//! # Guarantees of a pool
 //!
-//! A pool says what it lies on ([`Backing`]) and what survives once a call has returned
-//! ([`Durability`]). What a backing cannot give is an error that says why.
+//! A pool states what it lies on ([`Backing`]), and what survives once a call has returned
+//! ([`Durability`]). Asking for a guarantee that the backing cannot give is an error that says why.
 #[cfg(test)]
 extern crate self as remanent_pmem; // The derive's expansion names this crate.
 

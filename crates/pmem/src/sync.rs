@@ -1,4 +1,4 @@
-//! Waiting for other threads so that the simulator can schedule them, and fencing for them.
+//! Waiting for other threads in a way that the simulator can schedule, and fences for all threads.
 
 use std::sync::OnceLock;
 
@@ -6,24 +6,24 @@ use spin::mutex::{SpinMutex, SpinMutexGuard};
 
 use crate::medium::Medium;
 
-/// A mutex for volatile state that is also held across calls of the medium.
+/// A mutex for volatile state, which may be held during calls of the medium.
 ///
-/// Its waiters call [`Medium::pause`], so that the simulator can schedule the holder. It is given back by a plain store: an
-/// instruction that locks the bus, as most mutexes have there, waits until all that was stored has left the core, streaming
-/// stores included.
+/// Waiting threads call [`Medium::pause`], so that the simulator can schedule the holder. Unlocking
+/// is a plain store. The locked instruction that most mutexes use would wait until all stores have
+/// left the core, including streaming stores.
 #[derive(Debug, Default)]
 pub struct PauseMutex<T>(SpinMutex<T>);
 
-/// A [`PauseMutex`] that is held, until this is dropped.
+/// Holds a [`PauseMutex`] until it is dropped.
 pub type PauseGuard<'a, T> = SpinMutexGuard<'a, T>;
 
 impl<T> PauseMutex<T> {
-    /// A mutex that nobody holds.
+    /// An unlocked mutex.
     pub fn new(value: T) -> Self {
         PauseMutex(SpinMutex::new(value))
     }
 
-    /// Waits for the lock. What a holder that panicked left behind is handed on as it is.
+    /// Waits for the lock. If a holder panicked, the value is as it left it.
     #[inline]
     pub fn lock<M: Medium>(&self, medium: &M) -> PauseGuard<'_, T> {
         loop {
@@ -34,25 +34,25 @@ impl<T> PauseMutex<T> {
         }
     }
 
-    /// The lock if nobody holds it.
+    /// The lock, if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<PauseGuard<'_, T>> {
         self.0.try_lock()
     }
 
-    /// The value, when nobody else can have the lock.
+    /// The value, without locking: `&mut self` proves that nobody else has the lock.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut()
     }
 }
 
-/// Has every running thread of the process execute a full fence, so that none of them needs one of its own
-/// at a place that is passed much more often (`membarrier`). False where the kernel cannot.
+/// Makes every running thread of the process execute a full fence (`membarrier`). Code that runs
+/// much more often then needs no fence of its own. Returns false if the kernel cannot do this.
 pub fn fence_all_threads() -> bool {
     can_fence_all_threads() && membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
 }
 
-/// Whether [`fence_all_threads`] works here; registers the process for it, once.
+/// Whether [`fence_all_threads`] works here. Registers the process for it, once.
 pub(crate) fn can_fence_all_threads() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED))

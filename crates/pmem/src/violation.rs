@@ -1,16 +1,16 @@
-//! What `check` finds.
+//! Findings of `check`.
 
-/// Something that contradicts the format.
+/// A contradiction to the format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Pool offset where it was seen.
+    /// Pool offset of the contradiction.
     pub offset: u64,
     /// What was found, and what was expected.
     pub what: String,
 }
 
 impl Violation {
-    /// A contradiction seen at `offset`.
+    /// A contradiction at `offset`.
     pub fn new(offset: u64, what: impl Into<String>) -> Self {
         Violation { offset, what: what.into() }
     }

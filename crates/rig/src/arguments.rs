@@ -17,22 +17,22 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a scenario: load, a power cut, a boot and a check, again and again on the same memory
+    /// Run a scenario on one memory: repeatedly put on load, cut the power, boot and check
     ///
-    /// Ends with status 1 when something acknowledged is lost, or when the rig itself fails.
+    /// Ends with status 1 if something acknowledged is lost, or if the rig itself fails.
     Run(Run),
-    /// Measure something that needs a kernel with persistent memory; no power fails
+    /// Measure something that needs a kernel with persistent memory; no power is cut
     ///
-    /// The machine is emulated, so each instruction takes many times as long as it should: ratios alone mean
-    /// something, and those little.
+    /// The machine is emulated, so each instruction takes many times as long as on real hardware.
+    /// Only ratios are meaningful, and only roughly.
     Measure(Measure),
-    /// Say which scenarios there are
+    /// List the scenarios
     List,
-    /// Say whether everything is there that the machine needs
+    /// Check that everything the machine needs is installed
     Check(Machine),
     /// Boot the machine with a shell on this terminal; `exit` ends it
     Shell(Machine),
-    /// The life in the guest; its init script starts it
+    /// The part in the guest; its init script starts it
     #[command(hide = true)]
     Guest {
         #[command(subcommand)]
@@ -42,19 +42,19 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// What to run; `remanent-rig list` says what there is
+    /// Name of the scenario; `remanent-rig list` lists them
     #[arg(value_parser = scenario::named)]
     pub(crate) scenario: scenario::Named,
 
-    /// How many times the power fails
+    /// Number of power cuts
     #[arg(long, value_name = "NUMBER", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) cuts: u32,
 
-    /// Repeats the writes and the choice of the moments of a run. Default: another one each time
+    /// Seed of the writes and of the moments of the cuts; repeats a run. Default: random
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -76,7 +76,7 @@ pub(crate) struct Measure {
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -85,7 +85,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// What the program that measures is told.
+    /// Arguments of the program that measures.
     pub(crate) fn words(&self) -> Vec<String> {
         let quick = (!self.full).then(|| "--quick".to_owned());
         quick.into_iter().chain([format!("--operations={}", self.operations)]).collect()
@@ -98,13 +98,13 @@ pub(crate) struct Machine {
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = memory_size)]
     pub(crate) memory: u64,
 
-    /// Directory that keeps the memory's content and what each boot printed. Default: a temporary one,
-    /// which stays when something is lost
+    /// Directory for the memory's content and the output of each boot. Default: a temporary
+    /// directory, which is kept if something is lost
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 
-    /// Directory with boot/vmlinuz-VERSION and lib/modules/VERSION of the kernel to boot. Default: what
-    /// ci/test unpacked beside this program, or else what this machine has installed
+    /// Directory with boot/vmlinuz-VERSION and lib/modules/VERSION of the kernel to boot. Default:
+    /// the one that ci/test unpacked beside this program, or else the one installed on this machine
     #[arg(long, value_name = "DIR")]
     pub(crate) kernel: Option<PathBuf>,
 }
@@ -117,9 +117,9 @@ Examples:
   remanent-rig measure berkeley-db
   remanent-rig shell";
 
-/// Least size that holds each scenario's files.
+/// Minimal size for the files of each scenario.
 const MEMORY_MIN: u64 = 384 << 20;
-/// What the guest can address: see the machine's `maxmem`.
+/// Maximal size that the guest can address: see the machine's `maxmem`.
 const MEMORY_MAX: u64 = 16 << 30;
 /// The kernel adds memory in sections of this size.
 const MEMORY_UNIT: u64 = 128 << 20;

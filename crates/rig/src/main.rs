@@ -1,11 +1,16 @@
-//! The power-cut rig: a machine with persistent memory whose power fails while Remanent works in it.
+//! The power-cut rig: cuts the power of a machine with persistent memory while Remanent works in
+//! it.
 //!
-//! One program with two lives. On the host it boots Debian's kernel in QEMU with an NVDIMM, kills
-//! the machine at a random moment, and boots it again (`host`). In the guest it starts what is under
-//! test, puts load on it, tells the host what was acknowledged, and after the next boot checks what
-//! is left (`guest`). What is started, loaded and checked is a scenario (`scenario`); what is only measured there,
-//! since it needs the guest's kernel, is a measurement (`measurement`). docs/power-cuts.md says
-//! what this shows and what it does not.
+//! The program runs on the host and in the guest:
+//!
+//! - `host` boots Debian's kernel in QEMU with an NVDIMM, kills the machine at a random moment, and
+//!   boots it again.
+//! - `guest` starts the program under test, puts load on it, reports acknowledgements to the host,
+//!   and after the next boot checks what is left.
+//! - `scenario` says what is started, loaded and checked.
+//! - `measurement` only measures what needs the guest's kernel.
+//!
+//! docs/power-cuts.md says what the rig shows and what it does not.
 #![forbid(unsafe_code)]
 
 mod arguments;

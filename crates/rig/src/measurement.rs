@@ -1,4 +1,4 @@
-//! Measurements: what a bench compares in the machine, where its kernel can attach what this one cannot.
+//! Measurements in the machine, whose kernel can attach disks that the host's kernel cannot.
 
 use std::path::Path;
 use std::process::Child;
@@ -11,7 +11,7 @@ use crate::guest::process::run;
 use crate::message::Message;
 use crate::program::Program;
 
-/// What can be measured.
+/// The measurements.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Measurement {
     /// Berkeley DB as memcachedb uses it: on our disk beside tmpfs and other disks in memory
@@ -28,7 +28,7 @@ const PROGRAMS: &[Program] = &[
 /// `brd` is the kernel's RAM disk.
 const MODULES: &[&str] = &["nbd", "brd"];
 
-/// Bytes of each disk, as `remanent disk create` and nbdkit take them, and the KiB of them, as `brd` does.
+/// Size of each disk: as `remanent disk create` and nbdkit take it, and in KiB for `brd`.
 const DISK_SIZE: &str = "192M";
 const DISK_KIB: &str = "196608";
 
@@ -37,7 +37,7 @@ impl Measurement {
         self.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned())
     }
 
-    /// What the guest needs besides its system.
+    /// Programs that the guest needs for it.
     pub(crate) fn programs(self) -> &'static [Program] {
         PROGRAMS
     }
@@ -46,7 +46,7 @@ impl Measurement {
         MODULES
     }
 
-    /// Measures in the guest, whose persistent memory is mounted at `memory`.
+    /// Runs the measurement in the guest, whose persistent memory is mounted at `memory`.
     pub(crate) fn run(self, memory: &Path, words: &[String]) -> Result<Message> {
         const OUT: &str = "/run/results";
         let places = Places::attach(memory)?;
@@ -66,10 +66,10 @@ pub(crate) fn named(name: &str) -> Result<Measurement> {
     Measurement::from_str(name, false).map_err(anyhow::Error::msg)
 }
 
-/// Directories to measure in: tmpfs, then an ext4 on each of some disks in memory.
+/// Directories for the measurement: tmpfs, then an ext4 on each of some disks in memory.
 struct Places {
     on: Vec<(&'static str, String)>,
-    /// They serve as long as the machine runs.
+    /// They serve until the machine ends.
     _servers: [Child; 2],
 }
 
@@ -99,7 +99,8 @@ impl Places {
     }
 }
 
-/// Loads `brd` again, with one disk that is large enough: the init script loads modules without parameters.
+/// Loads `brd` again, with one disk that is large enough, because the init script loads modules
+/// without parameters.
 fn make_ram_disk() -> Result<()> {
     let modules = std::fs::read_dir("/modules").context("cannot list the modules")?;
     let brd = modules
@@ -115,7 +116,7 @@ fn mount_new_ext4(device: &str, name: &str) -> Result<String> {
     mount("ext4", device, name)
 }
 
-/// Mounts at a directory of that name, and returns it.
+/// Mounts a file system at a directory of that name, and returns the path.
 fn mount(kind: &str, device: &str, name: &str) -> Result<String> {
     let place = format!("/run/{name}");
     std::fs::create_dir_all(&place)?;

@@ -1,18 +1,19 @@
-//! What host and guest tell each other: one line of JSON a message, through a port of the machine.
+//! Messages between host and guest: one line of JSON each, through a port of the machine.
 //!
-//! What was acknowledged is known outside the machine alone, which loses its memory when the power fails.
+//! Acknowledged writes are recorded on the host only, because the machine loses its memory when the
+//! power is cut.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The host's first message of each boot.
+/// The host's first message after each boot.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// To test something until the power fails.
+    /// Test something until the power is cut.
     Test(Job),
-    /// To measure something, by the name of the measurement, with more words for the program that measures.
+    /// Run a measurement, by name, with further arguments for the program that measures.
     Measure(String, Vec<String>),
 }
 
@@ -26,18 +27,18 @@ pub(crate) struct Job {
     pub(crate) past: Past,
 }
 
-/// What the writers did before, of which each is a function of the seed, the round, the writer and its number.
+/// The earlier writes of the writers. Each write is a function of seed, round, writer and number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Past {
-    /// Of each round that was checked, how many writes of each writer were found.
+    /// For each checked round, the number of writes of each writer that were found.
     pub(crate) kept: Vec<Vec<u64>>,
-    /// Of the round after those, which a power cut ended, how many writes of each writer were
-    /// acknowledged; nothing when there was none.
+    /// For the round after those, which a cut ended, the number of acknowledged writes of each
+    /// writer; empty if there was no such round.
     pub(crate) acknowledged: Vec<u64>,
 }
 
 impl Past {
-    /// The number of the round that was not yet checked, or that comes next.
+    /// Number of the round that was not yet checked, or that comes next.
     pub(crate) fn round(&self) -> u64 {
         self.kept.len() as u64
     }
@@ -45,33 +46,33 @@ impl Past {
 
 /// The host's answer to `Message::Checked`: load may begin.
 ///
-/// Without it the host could miss that a round was checked, and take writes of the next one for
-/// its writes.
+/// Without it the host could miss that a round was checked, and count writes of the next round for
+/// it.
 pub(crate) const GO: &str = "go";
 
-/// What the guest says.
+/// Messages of the guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Message {
-    /// The system is up, its memory is mounted, and what is under test is about to be started.
+    /// The system is up, its memory is mounted, and the program under test is about to be started.
     Opening,
     /// Everything acknowledged is there.
     Checked {
-        /// How many writes of each writer were found; nothing when there was no round before.
+        /// Number of writes found of each writer; empty if there was no earlier round.
         kept: Vec<u64>,
-        /// What was measured meanwhile, by name and unit.
+        /// Measured values, by name with unit.
         facts: BTreeMap<String, f64>,
     },
-    /// So many writes of the writer are acknowledged, of this round.
+    /// `.1` writes of writer `.0` are acknowledged in this round.
     Acknowledged(usize, u64),
     /// Something acknowledged is gone, or damaged.
     Lost(Vec<String>),
-    /// What was measured: a table for people, and the same as JSON.
+    /// The result of a measurement: a table for people, and the same as JSON.
     Measured { table: String, report: serde_json::Value },
     /// The rig cannot go on.
     Failed(String),
 }
 
-/// Something acknowledged is gone or damaged: what the rig looks for.
+/// Something acknowledged is gone or damaged: the failure that the rig searches for.
 #[derive(Debug)]
 pub(crate) struct Lost(pub(crate) Vec<String>);
 

@@ -1,10 +1,10 @@
-//! Random numbers that a seed repeats.
+//! Random numbers that are determined by a seed.
 
 /// SplitMix64.
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Numbers of their own for each row of `words`, such as a seed, a round and an index.
+    /// An independent generator for each sequence of `words`, such as a seed, a round and an index.
     pub(crate) fn of(words: &[u64]) -> Random {
         let state = words.iter().fold(0, |state, word| Random(state ^ word).next());
         Random(state)
@@ -22,7 +22,7 @@ impl Random {
         self.next() % end
     }
 
-    /// A number of a range.
+    /// A number in a range.
     pub(crate) fn within(&mut self, range: &std::ops::Range<u64>) -> u64 {
         range.start + self.below(range.end - range.start)
     }

@@ -1,5 +1,5 @@
-//! Runs what is written on standard input, a line of SQL at a time, on a database in a pool, and prints the first column
-//! of each row.
+//! Runs what is written on standard input, a line of SQL at a time, on a database in a pool, and
+//! prints the first column of each row.
 //!
 //! ```console
 //! $ echo 'create table t(a); insert into t values (7); select a from t' |

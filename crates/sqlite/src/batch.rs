@@ -1,4 +1,4 @@
-//! Writes that are to happen as one.
+//! Writes that take effect atomically.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,41 @@ use remanent_pmem::Medium;
 
 use crate::Result;
 
-/// Writes of a database that are not on its disk yet, and the size that it will have.
+/// Writes of a database that are not on its disk yet, and the size of the database after them.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// Bytes by where they begin; none overlap.
+    /// Written bytes by their offset; none overlap.
     pieces: BTreeMap<u64, Vec<u8>>,
-    /// Of all pieces together.
+    /// Total length of all pieces.
     bytes: u64,
     size: u64,
 }
 
 impl Batch {
-    /// No writes, of a database of that size.
+    /// No writes, for a database of this size.
     pub(crate) fn new(size: u64) -> Self {
         Batch { pieces: BTreeMap::new(), bytes: 0, size }
     }
 
-    /// What the size will be.
+    /// Size of the database after the writes.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes that it has in memory.
+    /// Bytes that the writes take in memory.
     pub(crate) fn len(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds a write, over those that are there.
+    /// Adds a write, over earlier ones.
     pub(crate) fn put(&mut self, offset: u64, bytes: &[u8]) {
         let end = offset + bytes.len() as u64;
         self.size = self.size.max(end);
         if bytes.is_empty() {
             return;
         }
-        // SQLite writes the same pages again and again; other overlaps are rare and made one piece.
+        // SQLite writes the same pages again and again. Other overlaps are rare; they are merged to
+        // one piece.
         if let Some(piece) = self.pieces.get_mut(&offset)
             && piece.len() == bytes.len()
         {
@@ -60,7 +61,7 @@ impl Batch {
         self.pieces.insert(start, piece);
     }
 
-    /// Has the database end at `size`, whatever was written behind it.
+    /// Sets the end of the database to `size`, and drops writes behind it.
     pub(crate) fn cut(&mut self, size: u64) {
         for at in self.overlapping(size, u64::MAX) {
             let mut piece = self.remove(at);
@@ -73,7 +74,7 @@ impl Batch {
         self.size = size;
     }
 
-    /// Puts what it has of the bytes from `offset` on over them.
+    /// Copies the written bytes over `bytes`, which begin at `offset`.
     pub(crate) fn put_over(&self, offset: u64, bytes: &mut [u8]) {
         let end = offset + bytes.len() as u64;
         for start in self.overlapping(offset, end) {
@@ -84,7 +85,7 @@ impl Batch {
         }
     }
 
-    /// Has a transaction do all of it.
+    /// Adds all writes to a transaction.
     fn put_into<M: Medium>(&self, transaction: &mut Transaction<'_, M>) -> Result<()> {
         for (offset, bytes) in &self.pieces {
             transaction.write(*offset, bytes)?;
@@ -98,7 +99,7 @@ impl Batch {
         piece
     }
 
-    /// Where pieces begin that have bytes in a range.
+    /// Offsets of the pieces that overlap a range.
     fn overlapping(&self, begin: u64, end: u64) -> Vec<u64> {
         let before_end = self.pieces.range(..end).rev();
         let overlaps = |(at, piece): &(&u64, &Vec<u8>)| **at + piece.len() as u64 > begin;
@@ -106,8 +107,8 @@ impl Batch {
     }
 }
 
-/// Has a disk do all of these as one step, the later ones over the earlier, and have at least `size` bytes then. Durable
-/// when it returns.
+/// Writes all batches to a disk atomically, later ones over earlier ones, and makes it at least
+/// `size` bytes long. Durable when it returns.
 pub(crate) fn commit<'b, M: Medium>(
     disk: &Disk<M>,
     batches: impl IntoIterator<Item = &'b Batch>,
@@ -130,7 +131,7 @@ mod crash;
 mod tests {
     use super::*;
 
-    /// The batch as one run of bytes, with zeros where it has none.
+    /// The batch as one range of bytes, with zeros where it has none.
     fn all(batch: &Batch) -> Vec<u8> {
         let mut bytes = vec![0; batch.size() as usize];
         batch.put_over(0, &mut bytes);

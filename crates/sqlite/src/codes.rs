@@ -1,8 +1,8 @@
-//! SQLite's numbers.
+//! SQLite's constants.
 
 use std::ffi::c_int;
 
-/// Results, extended ones among them.
+/// Result codes, including extended ones.
 pub(crate) const OK: c_int = 0;
 pub(crate) const ERROR: c_int = 1;
 pub(crate) const BUSY: c_int = 5;
@@ -32,7 +32,7 @@ pub(crate) const IOERR_DELETE_NOENT: c_int = IOERR | 23 << 8;
 pub(crate) const IOERR_COMMIT_ATOMIC: c_int = IOERR | 30 << 8;
 pub(crate) const IOERR_DATA: c_int = IOERR | 32 << 8;
 
-/// How a file is opened, and which of SQLite's files it is.
+/// Flags of opening: how, and which of SQLite's files.
 pub(crate) const OPEN_READWRITE: c_int = 0x2;
 pub(crate) const OPEN_CREATE: c_int = 0x4;
 pub(crate) const OPEN_MAIN_DB: c_int = 0x100;
@@ -40,7 +40,7 @@ pub(crate) const OPEN_MAIN_JOURNAL: c_int = 0x800;
 pub(crate) const OPEN_SUPER_JOURNAL: c_int = 0x4000;
 pub(crate) const OPEN_WAL: c_int = 0x8_0000;
 
-/// What is asked of `xFileControl`.
+/// Operations of `xFileControl`.
 pub(crate) const FCNTL_LOCKSTATE: c_int = 1;
 pub(crate) const FCNTL_LAST_ERRNO: c_int = 4;
 pub(crate) const FCNTL_SIZE_HINT: c_int = 5;
@@ -55,7 +55,8 @@ pub(crate) const FCNTL_BEGIN_ATOMIC_WRITE: c_int = 31;
 pub(crate) const FCNTL_COMMIT_ATOMIC_WRITE: c_int = 32;
 pub(crate) const FCNTL_ROLLBACK_ATOMIC_WRITE: c_int = 33;
 
-/// What a device can be relied on for. The bits of atomic writes are that of any length, and those of 512 bytes to 64 KiB.
+/// Device characteristics. The bits of atomic writes are that of any length, and those of 512 bytes
+/// to 64 KiB.
 pub(crate) const IOCAP_ATOMIC_ALL: c_int = 0x1ff;
 pub(crate) const IOCAP_POWERSAFE_OVERWRITE: c_int = 0x1000;
 pub(crate) const IOCAP_BATCH_ATOMIC: c_int = 0x4000;

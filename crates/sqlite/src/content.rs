@@ -1,28 +1,28 @@
-//! What every file of SQLite can do.
+//! Operations of every file of SQLite.
 
 use crate::Result;
 use crate::slowdown::Slowdown;
 
 /// Bytes from 0 to a size.
 pub(crate) trait Content {
-    /// How much slower than it is the pool is to seem.
+    /// The simulated slowdown of the pool.
     fn slowdown(&self) -> Slowdown;
 
-    /// Reads, and returns how many bytes there were: fewer than asked for at the end.
+    /// Reads, and returns the number of bytes read: fewer than requested at the end of the file.
     fn read(&mut self, offset: u64, bytes: &mut [u8]) -> Result<usize>;
 
-    /// Writes. What reaches beyond the end makes the file larger, and a gap reads as zeros.
+    /// Writes. Writing beyond the end makes the file larger; a gap reads as zeros.
     fn write(&mut self, offset: u64, bytes: &[u8]) -> Result<()>;
 
     /// Sets the size.
     fn truncate(&mut self, size: u64) -> Result<()>;
 
-    /// Makes all that was written durable.
+    /// Makes all writes durable.
     fn sync(&mut self) -> Result<()>;
 
-    /// Bytes there are.
+    /// Size in bytes.
     fn size(&mut self) -> Result<u64>;
 
-    /// What SQLite may rely on: bits `IOCAP_*`.
+    /// Guarantees for SQLite: bits `IOCAP_*`.
     fn characteristics(&self) -> i32;
 }

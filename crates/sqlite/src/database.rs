@@ -1,8 +1,9 @@
 //! A database in a pool: a disk as large as the database.
 //!
-//! Each write is atomic. It is durable when it returns, if a journal or a log can take it back. What is written
-//! while neither says what was there is kept back, and happens as one transaction of the disk when SQLite would sync. So does
-//! a batch, with which SQLite commits without a journal if it was built for that.
+//! Each write is atomic. It is durable when it returns, if a journal or a log can undo it. Writes
+//! that neither can undo are held back, and take effect in one transaction of the disk when SQLite
+//! would sync. So do the writes of a batch, with which a SQLite built for that commits without a
+//! journal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,28 +26,28 @@ use crate::{Error, Result, codes};
 /// Databases that this process has open, by their path.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Database>>> = Mutex::new(BTreeMap::new());
 
-/// A database is made for as many bytes as its pool may grow to, and at least this many: that sets the length of the
-/// disk's slabs, by which it grows.
+/// A database is created for as many bytes as its pool may grow to, and for at least this many.
+/// This determines the length of the disk's slabs.
 const EXPECTED_SIZE_MIN: u64 = 64 << 20;
 /// Slabs of a database that fills its pool.
 const SLABS: u64 = 4096;
-/// Blocks of a slab, at least and at most: 64 KiB to 4 MiB.
+/// Minimal and maximal number of blocks in a slab: 64 KiB to 4 MiB.
 const SLAB_BLOCKS: std::ops::RangeInclusive<u64> = 16..=1024;
-/// Bytes that are kept back for want of a journal, at most: 256 MiB.
+/// Maximal number of bytes that are held back without a journal: 256 MiB.
 const UNJOURNALED_MAX: u64 = 256 << 20;
 
-/// What the connections of this process share of a database.
+/// State of a database shared by the connections of this process.
 #[derive(Debug)]
 pub(crate) struct Database {
     disk: Disk,
     locks: Mutex<Locks>,
     index: Mutex<WalIndex>,
-    /// Last, since the pool is closed with it.
+    /// Dropped last, because this closes the pool.
     journals: Arc<Journals>,
 }
 
 impl Database {
-    /// Opens the database at a path that [`Place::canonical`] made.
+    /// Opens the database at a path from [`Place::canonical`].
     fn share(path: &Path, settings: &Settings, may_create: bool) -> Result<Arc<Self>> {
         let mut open = lock(&OPEN);
         if let Some(database) = open.get(path).and_then(Weak::upgrade) {
@@ -81,10 +82,11 @@ fn open_disk(pool: &Pool, name: &str, may_create: bool) -> Result<Disk> {
     }
 }
 
-/// The journals of the database at `path`, whether this process has it open or not; none if there is no such database.
+/// The journals of the database at `path`, whether or not this process has it open; `None` if there
+/// is no such database.
 ///
-/// SQLite asks for them of a database that it has not open when it recovers another one, with which that one was changed
-/// in one transaction.
+/// SQLite asks for the journals of a database that it has not opened when it recovers another
+/// database that was changed in the same transaction.
 pub(crate) fn journals(path: &Path) -> Result<Option<Arc<Journals>>> {
     if let Some(journals) = Journals::of(path) {
         return Ok(Some(journals));
@@ -102,24 +104,25 @@ pub(crate) fn journals(path: &Path) -> Result<Option<Arc<Journals>>> {
     Ok(Some(Journals::share(path, &name, || Ok(lease))?))
 }
 
-/// A connection's hold on a database.
+/// One connection to a database.
 #[derive(Debug)]
 pub(crate) struct DatabaseFile {
     database: Arc<Database>,
     level: Level,
-    /// What it holds of the WAL-index, once it uses that.
+    /// Its locks on the WAL-index, once it uses the index.
     holding: Option<Holding>,
-    /// What SQLite has written without a journal: kept back until it would sync the database, so that all of it happens as
-    /// one. With `synchronous=OFF` a SQLite that knows batches neither uses one nor makes a journal.
+    /// Writes that SQLite made without a journal. They are held back until it would sync the
+    /// database, so that they take effect atomically. With `synchronous=OFF` a SQLite that knows
+    /// batches neither uses one nor makes a journal.
     unjournaled: Option<Batch>,
-    /// Writes that SQLite wants to happen as one.
+    /// Writes of SQLite's present batch.
     batch: Option<Batch>,
     pub(crate) is_read_only: bool,
-    /// Whether the log is to stay when the last connection closes.
+    /// Whether the log stays when the last connection closes.
     pub(crate) keeps_wal: bool,
-    /// Whether SQLite may rely on bytes beside a write of a journal.
+    /// Whether SQLite may rely on the bytes beside a write of a journal.
     pub(crate) is_overwrite_safe: bool,
-    /// Whether SQLite may know of batches.
+    /// Whether SQLite is told of batches.
     has_batches: bool,
 }
 
@@ -146,17 +149,18 @@ impl DatabaseFile {
         })
     }
 
-    /// What it holds of the database.
+    /// Its lock level.
     pub(crate) fn level(&self) -> Level {
         self.level
     }
 
-    /// Raises that; false if other connections are in the way.
+    /// Raises the lock level; returns false if other connections prevent it.
     pub(crate) fn lock(&mut self, level: Level) -> bool {
         lock(&self.database.locks).raise(&mut self.level, level)
     }
 
-    /// Lowers it. What SQLite has neither synced nor committed by then, because something failed, it has given up.
+    /// Lowers the lock level. Writes that SQLite has neither synced nor committed by then belong to
+    /// a failed transaction, and are dropped.
     pub(crate) fn unlock(&mut self, level: Level) {
         self.batch = None;
         self.unjournaled = None;
@@ -180,7 +184,7 @@ impl DatabaseFile {
         index.region(number, len, is_wanted)
     }
 
-    /// Takes locks on the WAL-index; false if other connections are in the way.
+    /// Takes locks on the WAL-index; returns false if other connections prevent it.
     pub(crate) fn lock_index(&mut self, slots: std::ops::Range<usize>, is_shared: bool) -> bool {
         let mut index = lock(&self.database.index);
         let holding = self.holding.get_or_insert_with(|| index.enter());
@@ -194,10 +198,11 @@ impl DatabaseFile {
         }
     }
 
-    /// Everything that was done with the WAL-index by one connection is seen by the next one that comes here.
+    /// Makes one connection's changes to the WAL-index visible to the next connection that calls
+    /// this.
     pub(crate) fn order_index(&self) {
         drop(lock(&self.database.index));
-        // SeqCst: SQLite calls this where a store must not pass a load, whoever pairs with it does the same.
+        // SeqCst: SQLite calls this where a store must not pass a load; the partner calls it, too.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     }
 
@@ -208,24 +213,25 @@ impl DatabaseFile {
         }
     }
 
-    /// From here on writes are kept until they are committed, or forgotten.
+    /// Begins a batch: from here on writes are kept until they are committed or dropped.
     pub(crate) fn begin(&mut self) -> Result<()> {
         self.check_writable()?;
         self.batch = Some(Batch::new(self.size_with_batches()));
         Ok(())
     }
 
-    /// Makes all that was written since [`begin`](DatabaseFile::begin) or without a journal happen as one step, durably
-    /// when this returns.
+    /// Makes all writes since [`begin`](DatabaseFile::begin), and those without a journal, take
+    /// effect atomically. Durable when it returns.
     ///
     /// # Errors
     ///
-    /// What was written since then is forgotten, as SQLite expects; what it wrote without a journal is kept.
+    /// The writes since `begin` are then dropped, as SQLite expects; those without a journal are
+    /// kept.
     pub(crate) fn commit(&mut self) -> Result<()> {
         let batch = self.batch.take();
         let size = batch.as_ref().or(self.unjournaled.as_ref()).map(Batch::size);
         let Some(size) = size else { return Ok(()) };
-        // If SQLite has made a journal since, it tells how to take this back.
+        // If SQLite has made a journal since, the journal can undo these writes.
         self.database.journals.sync(JournalKind::Rollback)?;
         batch::commit(&self.database.disk, self.unjournaled.iter().chain(&batch), size)?;
         self.unjournaled = None;
@@ -237,7 +243,7 @@ impl DatabaseFile {
         self.slowdown().run(|| self.database.journals.sync(JournalKind::Wal))
     }
 
-    /// Forgets what was written since [`begin`](DatabaseFile::begin).
+    /// Drops the writes since [`begin`](DatabaseFile::begin).
     pub(crate) fn abort(&mut self) {
         self.batch = None;
     }
@@ -280,8 +286,8 @@ impl Content for DatabaseFile {
             unjournaled.put(offset, bytes);
             return if unjournaled.len() > UNJOURNALED_MAX { self.commit() } else { Ok(()) };
         }
-        // The page is durable at once, so what it was must be before, or what else its transaction
-        // has changed.
+        // The page is durable at once. So the journal or log that can undo or complete its
+        // transaction must be durable first.
         self.database.journals.sync_before_page()?;
         let disk = &self.database.disk;
         let end = offset + bytes.len() as u64;
@@ -305,13 +311,13 @@ impl Content for DatabaseFile {
             batch.cut(size);
             return Ok(());
         }
-        // A smaller database is the end of a transaction: what came before happens before.
+        // Truncating ends a transaction: earlier writes come first.
         self.commit()?;
         self.database.journals.sync_before_page()?;
         Ok(self.database.disk.resize(size)?)
     }
 
-    /// Everything is durable already but what was kept back.
+    /// Everything is durable already, except writes that were held back.
     fn sync(&mut self) -> Result<()> {
         self.commit()?;
         Ok(self.database.disk.flush()?)
@@ -321,8 +327,9 @@ impl Content for DatabaseFile {
         Ok(self.size_with_batches())
     }
 
-    /// SQLite takes what is said of the database to hold for its journals, too. They are not written in order, and their
-    /// length may become durable before their content: so nothing is said here of order and of appending.
+    /// SQLite applies the characteristics of the database to its journals, too. Journals are not
+    /// written in order, and their length may become durable before their content. So neither order
+    /// nor safe appending is stated here.
     fn characteristics(&self) -> i32 {
         let overwrite = if self.is_overwrite_safe { codes::IOCAP_POWERSAFE_OVERWRITE } else { 0 };
         let batches = if self.has_batches { codes::IOCAP_BATCH_ATOMIC } else { 0 };
@@ -331,7 +338,7 @@ impl Content for DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// In the order in which they happen.
+    /// The batches, in the order in which they take effect.
     fn batches(&self) -> impl Iterator<Item = &Batch> {
         self.unjournaled.iter().chain(&self.batch)
     }
@@ -340,8 +347,8 @@ impl DatabaseFile {
         self.batches().last().map_or_else(|| self.database.disk.size(), Batch::size)
     }
 
-    /// Whether SQLite changes the database and nothing outside its memory says what it was: no journal that a next
-    /// connection would find, and no log from which this could come.
+    /// Whether SQLite changes the database while only its own memory can undo the change: there is
+    /// no journal that a next connection would find, and no log that the change could come from.
     fn is_without_journal(&self) -> Result<bool> {
         let journals = &self.database.journals;
         Ok(self.level == Level::Exclusive
@@ -365,8 +372,8 @@ mod tests {
     use crate::journals::JournalFile;
     use crate::names::MAIN;
 
-    /// With `synchronous=OFF` nobody else syncs a log between the commit that one connection writes
-    /// to it and the checkpoint of another.
+    /// With `synchronous=OFF` nothing else syncs a log between the commit that one connection
+    /// writes to it and the checkpoint of another.
     #[test]
     fn a_log_is_durable_before_a_page_is_written_out_of_it() {
         let directory = tempfile::tempdir().unwrap();
@@ -377,7 +384,7 @@ mod tests {
         log.write(0, b"frames").unwrap();
         database.write(0, &[1; 4096]).unwrap();
         log.write(6, b" of the next").unwrap();
-        // As a killed process leaves it.
+        // The state that a killed process leaves.
         std::fs::copy(&path, &copy).unwrap();
         let pool = Pool::options().open(&copy).unwrap();
         assert_eq!(Disk::open(&pool, MAIN).unwrap().size(), 4096);

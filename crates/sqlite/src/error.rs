@@ -1,4 +1,4 @@
-//! What this crate reports, and how SQLite is told.
+//! Errors of this crate, and their SQLite codes.
 
 use std::ffi::c_int;
 use std::io::ErrorKind;
@@ -11,24 +11,24 @@ use crate::codes;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that this crate reports. SQLite gets a number for it, and its log the text.
+/// All errors of this crate. SQLite gets a number for each, and its log the text.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool, or what is in it beside the database's pages.
+    /// An error of the pool, or of its content beside the database's pages.
     #[error(transparent)]
     Pool(#[from] remanent_pmem::Error),
-    /// The disk with the database's pages, or a journal.
+    /// An error of the disk with the database's pages, or of a journal.
     #[error(transparent)]
     Device(#[from] remanent_blockdev::Error),
-    /// A part of the URI cannot be used.
+    /// A parameter of the URI cannot be used.
     #[error("the URI parameter {key}={value} is {reason}")]
     Parameter {
         /// Its name.
         key: &'static str,
-        /// What it was set to.
+        /// Its value.
         value: String,
-        /// What is wrong, and what is to stand there.
+        /// What is wrong, and what is expected.
         reason: String,
     },
     /// A path names no database in a pool.
@@ -36,10 +36,10 @@ pub enum Error {
     Name {
         /// The path as SQLite gave it.
         path: PathBuf,
-        /// What is wrong, and what is to stand there.
+        /// What is wrong, and what is expected.
         reason: String,
     },
-    /// The database does not exist, and is not to be created.
+    /// The database does not exist, and may not be created.
     #[error(
         "the pool {pool} has no database named {name:?}; open it with permission to create one",
         pool = pool.display()
@@ -50,7 +50,7 @@ pub enum Error {
         /// The database.
         name: String,
     },
-    /// The pool is open in this process with another promise.
+    /// The pool is open in this process with another durability.
     #[error(
         "{pool} is open with durability `{open}` in this process, and `{asked}` is asked for; leave \
          durability= out, or close all its databases first",
@@ -59,9 +59,9 @@ pub enum Error {
     OtherDurability {
         /// The pool file.
         pool: PathBuf,
-        /// What it is open with.
+        /// The durability that it is open with.
         open: Durability,
-        /// What was asked for.
+        /// The requested durability.
         asked: Durability,
     },
     /// The database is open in this process with its journals in another pool.
@@ -74,7 +74,7 @@ pub enum Error {
         database: PathBuf,
         /// The pool with its journals.
         open: PathBuf,
-        /// The pool that was asked for.
+        /// The requested pool.
         asked: PathBuf,
     },
     /// The database is open for reading only.

@@ -35,11 +35,11 @@ pub(crate) fn open_journals(
     Ok(journals)
 }
 
-/// The journals of the database at a path: of one that this process has open, or else in a pool with journals of one
-/// that it has.
+/// The journals of the database at a path: open ones of this process, or ones in a pool whose
+/// journals this process uses.
 ///
-/// SQLite asks for those of another database when it recovers one that was changed together with it. They are found if they
-/// are in the same pool.
+/// SQLite asks for the journals of another database when it recovers one that was changed together
+/// with it. They are found if they are in the same pool.
 pub(crate) fn journals(database: &Path) -> Result<Option<Arc<Journals>>> {
     match Journals::of(database) {
         Some(journals) => Ok(Some(journals)),

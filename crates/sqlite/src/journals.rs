@@ -18,18 +18,19 @@ static IN_USE: Mutex<BTreeMap<PathBuf, Weak<Journals>>> = Mutex::new(BTreeMap::n
 
 /// The rollback journal and the write-ahead log of one database.
 ///
-/// Both are made with the database and stay, with the space they took: SQLite creates and deletes a journal with each
-/// transaction, and that is one word each time ([`File::set_present`]).
+/// Both are created with the database and stay, with their space. SQLite creates and deletes a
+/// journal with each transaction; here each of these changes one word ([`File::set_present`]).
 #[derive(Debug)]
 pub(crate) struct Journals {
     rollback: File,
     wal: File,
-    /// Last, since the pool is closed with it.
+    /// Dropped last, because this closes the pool.
     pool: Lease,
 }
 
 impl Journals {
-    /// The journals of the database at `database`, whose roots begin with `base`, shared by all who use them.
+    /// The journals of the database at `database`, whose roots begin with `base`. All users share
+    /// them.
     pub(crate) fn share(
         database: &Path,
         base: &str,
@@ -56,8 +57,8 @@ impl Journals {
         lock(&IN_USE).get(database).and_then(Weak::upgrade)
     }
 
-    /// The journals of the database at `database`, whose roots begin with `base`, if they are in a pool in which others
-    /// are used.
+    /// The journals of the database at `database`, whose roots begin with `base`, if they are in a
+    /// pool with other journals in use.
     pub(crate) fn in_pools_in_use(database: &Path, base: &str) -> Result<Option<Arc<Self>>> {
         let in_use: Vec<Arc<Self>> = lock(&IN_USE).values().filter_map(Weak::upgrade).collect();
         for other in in_use {
@@ -69,31 +70,31 @@ impl Journals {
         Ok(None)
     }
 
-    /// The pool that they lie in.
+    /// Their pool.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// How much slower than it is that pool is to seem.
+    /// The simulated slowdown of their pool.
     pub(crate) fn slowdown(&self) -> Slowdown {
         self.pool.slowdown()
     }
 
-    /// Whether SQLite is to see a file there. One without content counts for nothing, as on a file system.
+    /// Whether SQLite sees a file there. An empty one does not count, as on a file system.
     pub(crate) fn has_content(&self, kind: JournalKind) -> bool {
         let file = self.file(kind);
         file.is_present() && !file.is_empty()
     }
 
-    /// Whether SQLite would roll back with the journal that is there if this process died: one that begins with zeros, or
-    /// with nothing, is kept for the next transaction.
+    /// Whether SQLite would roll back with the present journal if this process died. A journal that
+    /// is empty or begins with zeros is only kept for the next transaction.
     pub(crate) fn is_hot(&self) -> Result<bool> {
         let mut first = [0];
         Ok(self.rollback.is_present() && self.rollback.read(0, &mut first)? == 1 && first != [0])
     }
 
-    /// Deletes it, durably when this returns: where SQLite deletes a journal, this commits a transaction. False if
-    /// there was none.
+    /// Deletes a journal, durably when this returns: where SQLite deletes a journal, this commits a
+    /// transaction. Returns false if there was none.
     pub(crate) fn delete(&self, kind: JournalKind) -> Result<bool> {
         let file = self.file(kind);
         let was_present = file.is_present();
@@ -103,10 +104,11 @@ impl Journals {
         Ok(was_present)
     }
 
-    /// Makes durable what SQLite has written to a journal and would sync with `synchronous=FULL` alone: it costs a fence or
-    /// two here, and nothing if SQLite has done it.
+    /// Makes a journal durable, which SQLite would sync only with `synchronous=FULL`. It costs a
+    /// fence or two, and nothing if SQLite has synced it.
     ///
-    /// Without that, what was appended to a journal would go with a process that is killed, which no file system does.
+    /// Otherwise bytes that were appended to a journal would be lost with a killed process. On file
+    /// systems they are not.
     pub(crate) fn sync(&self, kind: JournalKind) -> Result<()> {
         let file = self.file(kind);
         if file.is_present() {
@@ -115,9 +117,9 @@ impl Journals {
         Ok(())
     }
 
-    /// Makes durable what says how to take a page back, or to complete what it is of, before it is
-    /// written to the database: another connection's log, too, of which a checkpoint may read
-    /// before that connection has made it durable.
+    /// Makes the journal and the log durable that can undo or complete the transaction of a page,
+    /// before the page is written to the database. This includes the log of another connection: a
+    /// checkpoint may read from it before that connection has made it durable.
     pub(crate) fn sync_before_page(&self) -> Result<()> {
         self.sync(JournalKind::Rollback)?;
         self.sync(JournalKind::Wal)
@@ -152,7 +154,8 @@ pub(crate) struct JournalFile {
 }
 
 impl JournalFile {
-    /// Opens it, or makes an empty one if there is none and `may_create`; else that is nothing.
+    /// Opens a journal, or creates an empty one if there is none and `may_create`; otherwise
+    /// returns `None`.
     pub(crate) fn open(
         journals: Arc<Journals>,
         kind: JournalKind,
@@ -195,8 +198,9 @@ impl Content for JournalFile {
         Ok(self.file.len())
     }
 
-    /// Written in place and durable when synced: no write is atomic, and none before the next one. Bytes beside a write
-    /// stay as they are, unless the medium damages the lines that it is in.
+    /// Written in place and durable after a sync: no write is atomic, and writes are not ordered.
+    /// Bytes beside a write stay as they are, unless the medium damages the lines that are being
+    /// written.
     fn characteristics(&self) -> i32 {
         if self.is_overwrite_safe { codes::IOCAP_POWERSAFE_OVERWRITE } else { 0 }
     }

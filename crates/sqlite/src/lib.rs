@@ -1,6 +1,7 @@
 //! `remanent-sqlite`: SQLite on persistent memory.
 //!
-//! Two VFSs for the SQLite that a program links, or that loads this crate as an extension (`libremanent_sqlite.so`):
+//! The crate has two VFSs for a SQLite that a program links, or that loads this crate as an
+//! extension (`libremanent_sqlite.so`):
 //!
 //! | VFS | database | journals |
 //! |---|---|---|
@@ -33,29 +34,32 @@
 //!
 //! # URIs
 //!
-//! `file:POOL?vfs=remanent` is the database `main` in the pool file `POOL`, and `file:POOL:NAME?vfs=remanent` another one in
-//! it. The pool, and the database, are made when SQLite opens them with permission to create. Parameters:
+//! `file:POOL?vfs=remanent` is the database `main` in the pool file `POOL`;
+//! `file:POOL:NAME?vfs=remanent` is the database `NAME` in it. Pool and database are created when
+//! SQLite opens them with permission to create. Parameters:
 //!
-//! | parameter | what it says | else |
+//! | parameter | meaning | default |
 //! |---|---|---|
-//! | `size=8G` | length that a new pool may grow to | 64 GiB |
-//! | `durability=process` or `power` | what a commit survives | what the pool was made for; of a new one, `power` where its backing can give that |
-//! | `psow=0` | SQLite is not to rely on bytes beside a write | 1 |
+//! | `size=8G` | size to which a new pool may grow | 64 GiB |
+//! | `durability=process` or `power` | what a commit survives | that of the existing pool; for a new one `power`, if its backing can give that |
+//! | `psow=0` | SQLite must not rely on bytes beside a write | 1 |
 //! | `journal=POOL` | with `remanent-journal`: the pool for the journals | an error |
-//! | `emulate=nvram` | for research: lines are flushed as persistent memory needs it | `none` |
-//! | `slowdown=150` | for research: percent of its time that each access to the pool takes | 100 |
-//! | `batch=0` | for research: SQLite is not told of batches | 1 |
+//! | `emulate=nvram` | for research: flushes lines as persistent memory needs it | `none` |
+//! | `slowdown=150` | for research: time of each access to the pool, in percent | 100 |
+//! | `batch=0` | for research: hides batches from SQLite | 1 |
 //!
-//! # What SQLite is told
+//! # Device characteristics
 //!
-//! A write to a disk is atomic, at any length (`SQLITE_IOCAP_ATOMIC` and those of all sizes), and so are writes
-//! between `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE` and `COMMIT_ATOMIC_WRITE`, growth among them (`SQLITE_IOCAP_BATCH_ATOMIC`). A SQLite
-//! that is built with `SQLITE_ENABLE_BATCH_ATOMIC_WRITE` then commits without a journal, unless its mode is WAL. What SQLite
-//! writes while neither a journal nor a log says what was there is kept back until it would sync, and happens as one. Nothing
-//! is said of order and of appending, since SQLite takes it to hold for the journals, too, which are written in place and
-//! durable when they are synced. Memory mapping is not offered: a disk moves a block with each write.
+//! A write to a disk is atomic, at any length (`SQLITE_IOCAP_ATOMIC` and those of all sizes). So
+//! are all writes between `SQLITE_FCNTL_BEGIN_ATOMIC_WRITE` and `COMMIT_ATOMIC_WRITE`, including
+//! growth (`SQLITE_IOCAP_BATCH_ATOMIC`). A SQLite that is built with
+//! `SQLITE_ENABLE_BATCH_ATOMIC_WRITE` then commits without a journal, except in WAL mode. Writes
+//! that neither a journal nor a log can undo are held back until SQLite would sync, and then take
+//! effect atomically. Nothing is stated about order and appending, because SQLite applies these
+//! characteristics to the journals, too, which are written in place and durable after a sync.
+//! Memory mapping is not offered, because a disk moves a block with each write.
 //!
-//! docs/sqlite.md says how to use it from the shell and from Python, what survives what, and what the limits are.
+//! docs/sqlite.md describes the use from the shell and from Python, the guarantees and the limits.
 #![deny(unsafe_code)]
 
 mod batch;

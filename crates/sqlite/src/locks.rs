@@ -1,22 +1,23 @@
-//! The lock on a database, for the connections of this process: there are no others, since a pool has one opener.
+//! The lock on a database, for the connections of this process. There are no others, because a pool
+//! has one opener.
 
-/// How much of a database a connection holds, as SQLite counts it.
+/// Lock level of a connection, as in SQLite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     #[default]
     None,
-    /// It reads, as others may.
+    /// Reading, with others.
     Shared,
-    /// It is going to write. Others read, and begin to.
+    /// About to write. Others read, and may begin to.
     Reserved,
-    /// It waits for the readers there are. None begins.
+    /// Waiting for the present readers. No reader begins.
     Pending,
-    /// It is alone.
+    /// Alone.
     Exclusive,
 }
 
 impl Level {
-    /// SQLite's number of a level; one that does not exist is the highest.
+    /// The level with this number of SQLite; an unknown number is the highest level.
     pub(crate) fn from_number(number: i32) -> Self {
         match number {
             ..=0 => Level::None,
@@ -28,20 +29,20 @@ impl Level {
     }
 }
 
-/// What all connections to a database hold together.
+/// Lock state of all connections to a database.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     /// Connections at [`Level::Shared`] and above.
     holders: usize,
-    /// Whether one of them is above.
+    /// Whether one of them is above [`Level::Shared`].
     is_reserved: bool,
-    /// Whether that one lets nobody begin to read.
+    /// Whether that one lets no reader begin.
     is_pending: bool,
 }
 
 impl Locks {
-    /// Raises what a connection holds from `own` to `wanted`. False if others are in the way: it may then hold
-    /// [`Level::Pending`] on the way to [`Level::Exclusive`].
+    /// Raises the level of a connection from `own` to `wanted`. Returns false if others prevent it;
+    /// the connection may then be at [`Level::Pending`] on the way to [`Level::Exclusive`].
     pub(crate) fn raise(&mut self, own: &mut Level, wanted: Level) -> bool {
         if *own < Level::Shared && wanted >= Level::Shared {
             if self.is_pending {
@@ -51,7 +52,8 @@ impl Locks {
             *own = Level::Shared;
         }
         if *own < Level::Reserved && wanted >= Level::Reserved {
-            // Who rolls a journal back asks for all at once, and is as alone in that as who writes.
+            // A connection that rolls a journal back takes all levels at once, and is as exclusive
+            // as a writer.
             if self.is_reserved {
                 return false;
             }
@@ -71,7 +73,7 @@ impl Locks {
         true
     }
 
-    /// Lowers what a connection holds to [`Level::Shared`] or [`Level::None`].
+    /// Lowers the level of a connection to [`Level::Shared`] or [`Level::None`].
     pub(crate) fn lower(&mut self, own: &mut Level, wanted: Level) {
         if *own > Level::Shared && wanted <= Level::Shared {
             self.is_reserved = false;
@@ -84,7 +86,7 @@ impl Locks {
         }
     }
 
-    /// Whether somebody is going to write, or does.
+    /// Whether a connection is writing, or about to.
     pub(crate) fn is_reserved(&self) -> bool {
         self.is_reserved
     }

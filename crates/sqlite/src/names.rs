@@ -1,4 +1,4 @@
-//! What SQLite calls its files, and where they lie in a pool.
+//! Names of SQLite's files, and their roots in a pool.
 //!
 //! ```text
 //! path that SQLite uses                      in the pool /dev/shm/app.pool
@@ -8,8 +8,8 @@
 //! /dev/shm/app.pool:orders-wal               file `orders-wal`
 //! ```
 //!
-//! The name of a database is a part of its path because SQLite tells journals apart by nothing else: when it looks for
-//! one, or deletes it, it says a path and no parameters.
+//! The name of a database is a part of its path, because SQLite distinguishes journals by their
+//! path alone: when it looks for a journal or deletes it, it passes a path without parameters.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -19,19 +19,19 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Error, Result};
 
-/// The database of a pool that no name is needed for.
+/// The database that is meant if a path names none.
 pub(crate) const MAIN: &str = "main";
-/// Bytes of a root's name.
+/// Maximal length of a root's name in bytes.
 const ROOT_NAME_LEN: usize = 64;
 
-/// What SQLite appends to a database's path.
+/// Suffixes that SQLite appends to a database's path.
 pub(crate) const ROLLBACK: &str = "-journal";
 pub(crate) const WAL: &str = "-wal";
 
-/// Bytes that a name leaves for what SQLite appends.
+/// Maximal length of a database's name, which leaves room for a suffix.
 const NAME_LEN: usize = ROOT_NAME_LEN - ROLLBACK.len();
 
-/// Which of a database's journals.
+/// A kind of journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalKind {
     Rollback,
@@ -66,7 +66,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Reads `POOL` or `POOL:NAME`.
+    /// Parses `POOL` or `POOL:NAME`.
     pub(crate) fn parse(path: &Path) -> Result<Self> {
         let refuse =
             |reason: &str| Err(Error::Name { path: path.to_owned(), reason: reason.to_owned() });
@@ -89,8 +89,8 @@ impl Place {
         Ok(Place { pool: path.with_file_name(OsStr::from_bytes(file)), name: name.to_owned() })
     }
 
-    /// The one path of this database, whichever way it was written: two connections that mean the same must say
-    /// the same.
+    /// The canonical path of this database: two connections to the same database must use the same
+    /// path.
     pub(crate) fn canonical(path: &Path) -> Result<PathBuf> {
         let place = Place::parse(path)?;
         let mut canonical = canonical_file(&place.pool)?.into_os_string();
@@ -101,7 +101,7 @@ impl Place {
         Ok(canonical.into())
     }
 
-    /// Whether the way to the pool has a symbolic link in it.
+    /// Whether the path to the pool contains a symbolic link.
     pub(crate) fn has_link(path: &Path) -> bool {
         let Ok(place) = Place::parse(path) else { return false };
         let Ok(absolute) = std::path::absolute(place.pool) else { return false };
@@ -109,11 +109,11 @@ impl Place {
     }
 }
 
-/// Symbolic links that lead to each other, at most, as the system has it.
+/// Maximal length of a chain of symbolic links, as in the system.
 const LINKS_MAX: usize = 40;
 
-/// The absolute path of a file without symbolic links, whether it exists or is yet to be made. A link to a file that is yet to
-/// be made is followed, too.
+/// The absolute path of a file without symbolic links, whether or not the file exists. A link to a
+/// missing file is followed, too.
 pub(crate) fn canonical_file(path: &Path) -> Result<PathBuf> {
     let io = |source| {
         let path = path.to_owned();
@@ -135,8 +135,8 @@ pub(crate) fn canonical_file(path: &Path) -> Result<PathBuf> {
     Err(io(std::io::Error::other("its symbolic links lead in a circle")))
 }
 
-/// What the names of a database's journals begin with in a pool for the journals of many: its path, or as much of its end
-/// as has room behind a hash of the whole.
+/// Common beginning of the roots of a database's journals in a pool with journals of many
+/// databases: its path; or, if that is too long, a hash of it and as much of its end as fits.
 pub(crate) fn base_of_file(database: &Path) -> String {
     let text = String::from_utf8_lossy(database.as_os_str().as_bytes());
     if text.len() <= NAME_LEN && str::from_utf8(database.as_os_str().as_bytes()).is_ok() {

@@ -1,4 +1,4 @@
-//! Pools that this process has open, each once, for as long as a database or a journal in it is used.
+//! Open pools of this process. Each is open once, as long as a database or a journal in it is used.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -13,15 +13,15 @@ use crate::{Error, Result};
 
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Pool>>> = Mutex::new(BTreeMap::new());
 
-/// Takes a lock, whatever became of the thread that had it: what it protects is changed in steps that are whole.
+/// Takes a lock, even if a holder has panicked, because the protected state is always consistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An open pool. It is closed with the last lease.
+/// An open pool. Dropping the last lease closes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
-    /// There until the lease is dropped.
+    /// `Some` until the lease is dropped.
     pool: Option<Arc<Pool>>,
     slowdown: Slowdown,
 }
@@ -43,7 +43,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// How much slower than it is the pool is to seem.
+    /// The simulated slowdown of the pool.
     pub(crate) fn slowdown(&self) -> Slowdown {
         self.slowdown
     }
@@ -59,14 +59,14 @@ impl Deref for Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // Who opens the pool next must find it either open or closed, not about to be.
+        // The next opener must find the pool open or closed, and not in between.
         let mut open = lock(&OPEN);
         self.pool = None;
         open.retain(|_, pool| pool.strong_count() > 0);
     }
 }
 
-/// Whether an open pool promises what is asked for.
+/// Checks that an open pool has the requested durability.
 pub(crate) fn check_durability(pool: &Pool, settings: &Settings) -> Result<()> {
     let open = pool.guarantee().durability;
     match settings.durability {
@@ -91,7 +91,7 @@ fn open_or_create(path: &Path, settings: &Settings, may_create: bool) -> Result<
     }
 }
 
-/// Opens a pool with what is asked for, or else with what it was made for.
+/// Opens a pool with the requested durability, or else with its own.
 fn open(path: &Path, settings: &Settings) -> Result<Pool, PoolError> {
     let options = Pool::options().emulation(settings.emulation);
     if let Some(durability) = settings.durability {
@@ -107,8 +107,8 @@ fn open(path: &Path, settings: &Settings) -> Result<Pool, PoolError> {
     }
 }
 
-/// Makes a pool with what is asked for, or else with as much as its backing can give: who uses SQLite expects a
-/// transaction to outlast the power.
+/// Creates a pool with the requested durability, or else with the best that its backing can give:
+/// users of SQLite expect a transaction to survive a power failure.
 fn create(path: &Path, settings: &Settings) -> Result<Pool, PoolError> {
     let options = Options::new().emulation(settings.emulation);
     let options = match settings.size {

@@ -1,4 +1,4 @@
-//! What a URI asks for.
+//! Parameters in a URI.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,28 @@ use remanent_pmem::{Durability, Emulation};
 use crate::slowdown::Slowdown;
 use crate::{Error, Result};
 
-/// The parameters of a URI that are ours.
+/// Our parameters in a URI.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Settings {
-    /// `size=`: length that a new pool may grow to.
+    /// `size=`: size to which a new pool may grow.
     pub(crate) size: Option<u64>,
     /// `durability=`.
     pub(crate) durability: Option<Durability>,
     /// `journal=`: the pool for the journals of a database that is a file.
     pub(crate) journal: Option<PathBuf>,
-    /// `psow=`: whether bytes beside what is written stay whole when the power fails; SQLite's own parameter.
+    /// `psow=`: whether bytes beside a write stay intact in a power failure; SQLite's own
+    /// parameter.
     pub(crate) is_overwrite_safe: bool,
-    /// `emulate=`: what DRAM is to stand for, for research.
+    /// `emulate=`: memory that DRAM emulates, for research.
     pub(crate) emulation: Emulation,
-    /// `slowdown=`: percent of the time that accesses to the pool take here, for research.
+    /// `slowdown=`: time of accesses to the pool in percent, for research.
     pub(crate) slowdown: Slowdown,
-    /// `batch=0`: SQLite is not told of batches, as if it were built without them.
+    /// `batch=0`: hides batches from SQLite, as if it were built without them.
     pub(crate) is_without_batches: bool,
 }
 
 impl Settings {
-    /// Asks `parameter` for each key.
+    /// Calls `parameter` for each key.
     pub(crate) fn read(parameter: impl Fn(&'static str) -> Option<String>) -> Result<Self> {
         if let Some(value) = parameter("db") {
             let reason = format!(
@@ -68,7 +69,8 @@ impl Settings {
     }
 }
 
-/// What SQLite takes for a boolean (`sqlite3_uri_boolean`): words in any case, and numbers, of which it looks at a byte.
+/// Parses a boolean as SQLite does (`sqlite3_uri_boolean`): words in any case, and numbers, of
+/// which only one byte counts.
 fn boolean(text: &str) -> Option<bool> {
     let is_one_of = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
     let digits = text.split(|char: char| !char.is_ascii_digit()).next().unwrap_or_default();
@@ -82,7 +84,7 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// A number of bytes, with a unit or without.
+/// Parses a number of bytes, with or without a unit.
 fn bytes(text: &str) -> Option<u64> {
     let (number, shift) = match text.char_indices().last()? {
         (end, 'K' | 'k') => (&text[..end], 10),

@@ -1,15 +1,15 @@
-//! Memory that is slower than what there is, for research: the busy loop of the nvramdisk paper's section 7.6.
+//! Simulation of slower memory, for research: the busy loop of the nvramdisk paper's section 7.6.
 
 use std::time::Instant;
 
-/// How long each access to a pool takes.
+/// Time of each access to a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slowdown {
-    /// Of the time that it takes here.
+    /// Percent of the real time.
     percent: u32,
 }
 
-/// None.
+/// No slowdown.
 impl Default for Slowdown {
     fn default() -> Self {
         Slowdown { percent: 100 }
@@ -17,12 +17,12 @@ impl Default for Slowdown {
 }
 
 impl Slowdown {
-    /// Reads percent, 100 at least.
+    /// Parses a percentage, at least 100.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         text.parse().ok().filter(|percent| *percent >= 100).map(|percent| Slowdown { percent })
     }
 
-    /// Makes an access, and waits for the rest of the time that it would take.
+    /// Makes an access, and waits for the additional time.
     pub(crate) fn run<T>(self, access: impl FnOnce() -> T) -> T {
         if self.percent == 100 {
             return access();

@@ -1,32 +1,34 @@
-//! The WAL-index: memory that the connections of this process share while a database has a write-ahead log.
+//! The WAL-index: memory shared by the connections of this process while a database has a
+//! write-ahead log.
 //!
-//! SQLite finds pages in the log with it, and keeps the readers' marks in it. It is plain memory of the process and none of
-//! the pool, since nothing of it may outlive a crash: it says which frames are committed and who reads, and the first
-//! connection after a crash must count the log's frames itself, by their checksums. The memory is therefore given back
-//! with the last connection, and the next one finds zeros, upon which SQLite recovers.
+//! SQLite uses it to find pages in the log, and keeps the readers' marks in it. It says which
+//! frames are committed and who reads. It is plain memory of the process and not in the pool,
+//! because nothing of it may survive a crash: the first connection after a crash must count the
+//! log's frames by their checksums. So the memory is freed with the last connection. The next one
+//! finds zeros, which makes SQLite recover.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use crate::codes::SHM_LOCKS;
 
-/// What all connections to a database have together.
+/// State shared by all connections to a database.
 #[derive(Debug, Default)]
 pub(crate) struct WalIndex {
-    /// SQLite and its threads read and write them in their own manner.
+    /// SQLite and its threads access them by their own rules.
     regions: BTreeMap<usize, Box<[AtomicU64]>>,
     slots: [Slot; SHM_LOCKS],
     users: usize,
 }
 
-/// Who holds one of the locks.
+/// Holders of one of the locks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     readers: u32,
     has_writer: bool,
 }
 
-/// What one connection holds of the locks: a bit for each.
+/// The locks of one connection: a bit for each.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     shared: u8,
@@ -34,13 +36,13 @@ pub(crate) struct Holding {
 }
 
 impl WalIndex {
-    /// One more connection uses it.
+    /// Adds a connection.
     pub(crate) fn enter(&mut self) -> Holding {
         self.users += 1;
         Holding::default()
     }
 
-    /// A connection uses it no more. With the last one the memory goes.
+    /// Removes a connection. Removing the last one frees the memory.
     pub(crate) fn leave(&mut self, mut holding: Holding) {
         self.unlock(&mut holding, 0..SHM_LOCKS);
         self.users -= 1;
@@ -49,7 +51,7 @@ impl WalIndex {
         }
     }
 
-    /// The region of a number, made of zeros if there is none and `is_wanted`.
+    /// The region of this number; if there is none and `is_wanted`, a new one of zeros.
     pub(crate) fn region(
         &mut self,
         number: usize,
@@ -61,11 +63,12 @@ impl WalIndex {
             let fresh = || (0..words).map(|_| AtomicU64::new(0)).collect();
             self.regions.entry(number).or_insert_with(fresh);
         }
-        // A box does not move what is in it, so the address holds until the last connection leaves.
+        // The content of a box never moves, so the address is valid until the last connection
+        // leaves.
         self.regions.get(&number).map(|region| region.as_ptr().cast_mut().cast())
     }
 
-    /// Takes locks for reading with others, or for being alone; all or none.
+    /// Takes locks, shared or exclusive; all or none.
     pub(crate) fn lock(
         &mut self,
         holding: &mut Holding,
@@ -95,7 +98,7 @@ impl WalIndex {
         true
     }
 
-    /// Gives back what the connection holds of these locks.
+    /// Releases these locks of the connection.
     pub(crate) fn unlock(&mut self, holding: &mut Holding, slots: std::ops::Range<usize>) {
         for slot in slots {
             let bit = 1 << slot;

@@ -1,4 +1,4 @@
-//! The files of a crate, and circles among them.
+//! The imports between the files of a crate, and circles among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,23 +8,23 @@ use crate::imports::imports;
 use crate::modules::Modules;
 use crate::workspace::{file_name, parent, show};
 
-/// Which files of one target import something of which others.
+/// Which files of one target import something from which others.
 #[derive(Debug)]
 pub struct Graph {
     edges: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
 }
 
-/// Files each of which needs all others, directly or through others of them.
+/// Files each of which needs all others, directly or indirectly.
 pub type Circle = Vec<PathBuf>;
 
 impl Graph {
     /// Reads the target whose root file is `root`, such as `src/lib.rs`.
     ///
-    /// What only tests compile is left out.
+    /// Code that only tests compile is left out.
     ///
     /// # Panics
     ///
-    /// Panics on a file that is missing or that is no Rust.
+    /// When a file is missing or is not Rust.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let modules = Modules::read(root);
@@ -35,15 +35,15 @@ impl Graph {
         Graph { edges }
     }
 
-    /// Files, each with those it imports something of.
+    /// The files, each with the files that it imports something from.
     pub fn edges(&self) -> impl Iterator<Item = (&Path, &BTreeSet<PathBuf>)> {
         self.edges.iter().map(|(file, targets)| (file.as_path(), targets))
     }
 
     /// Groups of two and more files that import each other, the largest first.
     ///
-    /// What a module and its parent import of each other does not count: the parent lists what its parts are, and they use
-    /// what it says of all.
+    /// Imports between a module and its parent do not count: the parent lists its parts, and they
+    /// use its common items.
     #[must_use]
     pub fn circles(&self) -> Vec<Circle> {
         let reachable: BTreeMap<&Path, BTreeSet<&Path>> =
@@ -65,7 +65,7 @@ impl Graph {
         circles
     }
 
-    /// All files that `file` needs, through whatever others.
+    /// All files that `file` needs, directly or indirectly.
     fn reachable(&self, file: &Path) -> BTreeSet<&Path> {
         let mut found = BTreeSet::new();
         let mut open: Vec<&Path> = self.counted(file).collect();

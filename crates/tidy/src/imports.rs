@@ -1,4 +1,4 @@
-//! Which files a file names something of.
+//! The files that a file imports something from.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,10 +9,11 @@ use syn::{ItemUse, Macro, Path, UseTree, VisRestricted};
 
 use crate::modules::{Module, ModulePath, Modules};
 
-/// How many names may stand for other names before the search gives up: names may be imported in a circle.
+/// Maximal number of names that stand for other names before the search gives up, because names may
+/// be imported in a circle.
 const DETOURS_MAX: usize = 16;
 
-/// The files that `module` names something of: where it is defined, not where it is handed on.
+/// The files that define the names in `module`, and not the files that re-export them.
 pub(crate) fn imports(modules: &Modules, at: &ModulePath, module: &Module) -> BTreeSet<PathBuf> {
     let mut paths = Paths::default();
     module.body.iter().for_each(|item| paths.visit_item(item));
@@ -24,7 +25,7 @@ pub(crate) fn imports(modules: &Modules, at: &ModulePath, module: &Module) -> BT
         .collect()
 }
 
-/// The file in which what `path` says in module `at` is defined, if it is of this crate.
+/// The file that defines `path`, as seen from module `at`; `None` if it is not in this crate.
 fn resolve(modules: &Modules, at: &ModulePath, path: &[String], detours: usize) -> Option<PathBuf> {
     let detours = detours.checked_sub(1)?;
     let mut at = at.clone();
@@ -71,7 +72,7 @@ fn is_local(modules: &Modules, at: &ModulePath, path: &[String]) -> bool {
         || modules.0.contains_key(&[at.as_slice(), std::slice::from_ref(first)].concat())
 }
 
-/// Collects paths of source.
+/// Collects the paths in a piece of source.
 #[derive(Default)]
 struct Paths(BTreeSet<Vec<String>>);
 
@@ -90,7 +91,7 @@ impl<'ast> Visit<'ast> for Paths {
         visit::visit_macro(self, invocation);
     }
 
-    // `pub(crate)` says who may use an item, and imports nothing.
+    // `pub(crate)` restricts the users of an item, and imports nothing.
     fn visit_vis_restricted(&mut self, _: &'ast VisRestricted) {}
 }
 
@@ -116,7 +117,7 @@ impl Paths {
         self.0.insert([prefix, &[name.to_string()]].concat());
     }
 
-    /// Finds `a::b` in the tokens of a macro's call, whose grammar is unknown.
+    /// Finds `a::b` in the tokens of a macro call, whose grammar is unknown.
     fn take_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

@@ -1,8 +1,8 @@
-//! Reads the project's source files and tells which of them depend on which.
+//! Reads the project's source files, and finds which of them depend on which.
 //!
-//! The rules themselves are in `tests/`: which crate may need which, how long a file may be, that no large group of files
-//! imports each other, and which words names are made of. `cargo run -p remanent-tidy -- circles` and `-- graph` show what
-//! those tests look at.
+//! The rules are in `tests/`: which crate may need which, the length of files, the size of circles
+//! of imports, and the words in names. `cargo run -p remanent-tidy -- circles` and `-- graph` show
+//! what those tests check.
 
 #![forbid(unsafe_code)]
 

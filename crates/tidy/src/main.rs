@@ -7,15 +7,15 @@ use std::path::PathBuf;
 use clap::Parser;
 use remanent_tidy::{Graph, crate_directories, show};
 
-/// Shows which files of the project import something of which others.
+/// Shows which files of the project import something from which others.
 ///
-/// What a module and its parent import of each other does not count.
+/// Imports between a module and its parent do not count.
 #[derive(Parser)]
 #[command(name = "remanent-tidy")]
 enum Arguments {
     /// Groups of files that import each other, the largest first.
     Circles,
-    /// The files of one crate and what they import, for Graphviz (`… | dot -Tsvg`); circles are red.
+    /// The files of one crate and their imports, for Graphviz (`… | dot -Tsvg`); circles are red.
     Graph {
         /// Folder of the crate below `crates/`, such as `blockdev`.
         name: String,

@@ -7,21 +7,21 @@ use syn::{Attribute, Item, UseTree};
 
 use crate::workspace::{parent, read};
 
-/// A module by its names from the root on.
+/// A module, by its names from the root on.
 pub(crate) type ModulePath = Vec<String>;
 
-/// What one module declares.
+/// The declarations of one module.
 #[derive(Default)]
 pub(crate) struct Module {
-    /// The file that it is written in.
+    /// The module's file.
     pub(crate) file: PathBuf,
-    /// Names that `use` brings in, with the path that each stands for.
+    /// Names that `use` imports, with their paths.
     pub(crate) bindings: BTreeMap<String, Vec<String>>,
-    /// Paths of modules whose names `use` brings in all at once.
+    /// Paths of modules whose names `use` imports all at once.
     pub(crate) globs: Vec<Vec<String>>,
     /// Names of its items.
     pub(crate) items: Vec<String>,
-    /// Its source, without modules within and without what only tests compile.
+    /// Its source, without inner modules and without code that only tests compile.
     pub(crate) body: Vec<Item>,
 }
 
@@ -34,7 +34,7 @@ impl Modules {
     ///
     /// # Panics
     ///
-    /// Panics on a file that is missing or that is no Rust.
+    /// When a file is missing or is not Rust.
     pub(crate) fn read(root: &Path) -> Self {
         let mut modules = Modules::default();
         modules.read_file(root, &[], parent(root));
@@ -92,7 +92,7 @@ fn find(directory: &Path, name: &str) -> (PathBuf, PathBuf) {
     (if beside.is_file() { beside } else { below.join("mod.rs") }, below)
 }
 
-/// Notes the names that a `use` brings in.
+/// Notes the names that a `use` imports.
 fn bind(tree: &UseTree, prefix: &mut Vec<String>, module: &mut Module) {
     match tree {
         UseTree::Path(path) => {
@@ -150,7 +150,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether this is `#[cfg(test)]`, or asks for tests and more.
+/// Whether this is `#[cfg(test)]`, or `#[cfg]` with `test` among other conditions.
 fn is_test_only(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute.meta.require_list().is_ok_and(|list| {

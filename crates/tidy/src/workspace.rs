@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Panics
 ///
-/// Panics if this crate was moved elsewhere.
+/// When this crate was moved elsewhere.
 #[must_use]
 pub fn workspace() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
@@ -18,7 +18,7 @@ pub fn workspace() -> PathBuf {
 ///
 /// # Panics
 ///
-/// Panics where the folder cannot be listed.
+/// When the folder cannot be listed.
 #[must_use]
 pub fn crate_directories() -> Vec<PathBuf> {
     entries(&workspace().join("crates"))
@@ -28,7 +28,7 @@ pub fn crate_directories() -> Vec<PathBuf> {
 ///
 /// # Panics
 ///
-/// Panics where there is none.
+/// When there is none.
 #[must_use]
 pub fn files(extensions: &[&str]) -> Vec<PathBuf> {
     const NOT_OURS: [&str; 4] = ["target", ".git", "corpus", "artifacts"];
@@ -52,11 +52,11 @@ pub fn files(extensions: &[&str]) -> Vec<PathBuf> {
     found
 }
 
-/// What lies in a folder, by name.
+/// The entries of a folder, by name.
 ///
 /// # Panics
 ///
-/// Panics where it cannot be listed.
+/// When it cannot be listed.
 #[must_use]
 pub fn entries(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory)
@@ -70,7 +70,7 @@ pub fn entries(directory: &Path) -> Vec<PathBuf> {
 ///
 /// # Panics
 ///
-/// Panics where it cannot be read.
+/// When it cannot be read.
 #[must_use]
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("cannot read {}: {error}", show(path)))
@@ -80,23 +80,23 @@ pub fn read(path: &Path) -> String {
 ///
 /// # Panics
 ///
-/// Panics where that is no UTF-8.
+/// When it is not UTF-8.
 #[must_use]
 pub fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).expect("a UTF-8 name")
 }
 
-/// The folder that a file lies in.
+/// The folder of a file.
 ///
 /// # Panics
 ///
-/// Panics for the root of the file system.
+/// For the root of the file system.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {
     path.parent().expect("a file lies in a folder")
 }
 
-/// A path as a person knows it: from the project's folder on.
+/// A path relative to the project's folder, for messages.
 #[must_use]
 pub fn show(path: &Path) -> String {
     path.strip_prefix(workspace()).unwrap_or(path).display().to_string()

@@ -1,4 +1,4 @@
-//! What a bench is to the command line.
+//! A bench, as the command line sees it.
 
 use anyhow::Result;
 
@@ -9,7 +9,7 @@ use crate::setup::{Extra, Setup};
 pub(crate) struct Bench {
     /// Its name on the command line and of its files.
     pub(crate) name: &'static str,
-    /// What it measures: its line in the help.
+    /// Its line in the help.
     pub(crate) about: &'static str,
     /// Options that it takes beyond those of all benches.
     pub(crate) extras: &'static [Extra],

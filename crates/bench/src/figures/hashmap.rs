@@ -1,7 +1,8 @@
-//! The hash map beside TBB's volatile one, from which the paper started, and one on libpmemobj.
+//! The hash map compared with TBB's volatile map, from which the paper started, and with one on
+//! libpmemobj.
 //!
-//! All maps of a round are alive at once, and an operation runs on each of them in turn before the
-//! next operation begins: what is compared was measured within seconds.
+//! All maps of a round exist at the same time. Each operation runs on each of them in turn before
+//! the next operation begins, so compared values were measured within seconds.
 
 use std::path::Path;
 
@@ -42,9 +43,10 @@ struct Stage {
     rounds: usize,
 }
 
-/// Bytes of an entry and its bucket slot, roughly, for the cost of a load that misses the caches.
+/// Approximate bytes of an entry and its bucket slot, for the cost of a load that misses the
+/// caches.
 const ENTRY_LEN: usize = 64;
-/// Bytes that a pool may grow by, a key: several times what it needs.
+/// Bytes for each key by which a pool may grow: several times what a key needs.
 const POOL_LEN_PER_KEY: u64 = 512;
 
 /// Runs all sizes: one thread and two, a million keys and ten, 8-byte keys and 40-byte ones.
@@ -175,7 +177,7 @@ where
     Ok(())
 }
 
-/// Says in rows and titles what was measured: `u64 1m 1t`.
+/// What was measured, for rows and titles: `u64 1m 1t`.
 fn label<K: BenchKey>(stage: &Stage) -> String {
     format!("{} {}m {}t", K::NAME, stage.keys / 1_000_000, stage.threads)
 }
@@ -216,7 +218,7 @@ fn run_round<K: BenchKey>(
     Ok(())
 }
 
-/// Fences that an operation of ours cannot do without; the mixed one inserts every other time.
+/// Minimal number of fences for an operation of ours. The mixed one inserts every other time.
 fn fence_budget(operation: Operation) -> u32 {
     match operation {
         Operation::Insert => 2,

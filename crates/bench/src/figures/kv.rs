@@ -1,4 +1,4 @@
-//! The server beside Redis: throughput by redis-benchmark, and memory per small entry.
+//! The server compared with Redis: throughput by redis-benchmark, and memory for each small entry.
 
 use std::path::Path;
 
@@ -17,20 +17,20 @@ use crate::setup::Setup;
 pub(super) const BENCH: Bench =
     Bench::new("kv", "Throughput and memory of the server beside Redis, by redis-benchmark", run);
 
-/// What one server is asked for in a round.
+/// The requests to one server in a round.
 #[derive(Clone, Copy)]
 struct Case {
-    /// What redis-benchmark calls it, or the command's name.
+    /// Name of the test in redis-benchmark, or of the command.
     test: &'static str,
     pipeline: u32,
-    /// About a second of work for a server that does 130 thousand a second unpipelined.
+    /// About a second of work at 130 thousand requests a second without pipelining.
     requests: u64,
 }
 
-/// The floor: what the sockets and the load generator leave for any command. Asked of our server only.
+/// The floor: what sockets and load generator allow for any command. Measured with our server only.
 const PING: &str = "ping_mbulk";
 
-/// Fewer members are taken away in all rounds than there are.
+/// Number of members removed in all rounds together; fewer than there are.
 const SET_REQUESTS: u64 = 160_000;
 
 const CASES: [Case; 10] = [
@@ -47,7 +47,7 @@ const CASES: [Case; 10] = [
 ];
 
 impl Case {
-    /// What redis-benchmark is told: one of its own tests, or a command.
+    /// Arguments for redis-benchmark: one of its own tests, or a command.
     fn words(self) -> &'static [&'static str] {
         match self.test {
             "set" => &["set"],
@@ -84,7 +84,7 @@ struct Effort {
     divisor: u64,
     /// Keys that requests are drawn from.
     keys: u64,
-    /// Entries that are weighed.
+    /// Number of entries whose memory is measured.
     weighed: u64,
 }
 
@@ -96,7 +96,7 @@ struct Contender {
     name: &'static str,
     ground: Ground,
     server: Server,
-    /// Requests are divided by this where every write waits for the disk.
+    /// Divisor of the requests, if every write waits for the disk.
     slowness: u64,
     /// Throughput of each case, in thousands a second.
     samples: [Samples; CASES.len()],
@@ -107,7 +107,7 @@ struct Contender {
 const OURS: usize = 0;
 const REDIS_VOLATILE: usize = 1;
 
-/// Sorted sets are compared with Redis at its fastest alone.
+/// Sorted sets are compared only with Redis at its fastest.
 fn has_set(contender: usize) -> bool {
     [OURS, REDIS_VOLATILE].contains(&contender)
 }
@@ -186,7 +186,7 @@ fn measure_throughput(contenders: &mut [Contender], effort: &Effort) -> Result<(
     for (index, contender) in contenders.iter_mut().enumerate() {
         progress.step(format!("loading {}", contender.name));
         contender.server.ready()?;
-        // Every GET is to find its key.
+        // So that every GET finds its key.
         contender.server.client()?.load(0..effort.keys).context("cannot load the data")?;
         if has_set(index) {
             contender.server.client()?.load_set(0..effort.keys).context("cannot load a set")?;
@@ -213,7 +213,7 @@ fn measure_throughput(contenders: &mut [Contender], effort: &Effort) -> Result<(
     for (index, contender) in contenders.iter().enumerate() {
         if has_set(index) {
             let left = contender.server.client()?.call(&[b"ZCARD", SET_KEY.as_bytes()])?;
-            // Of an empty set ZPOPMIN takes nothing.
+            // On an empty set ZPOPMIN removes nothing.
             let is_filled = matches!(left, Reply::Integer(count) if count > 0);
             ensure!(is_filled, "{} has no members left: {left:?}", contender.name);
         }
@@ -242,10 +242,10 @@ fn add_throughput_claims(contenders: &[Contender], report: &mut Report) {
     }
 }
 
-/// Bytes of key and value of a weighed entry.
+/// Bytes of key and value of an entry whose memory is measured.
 const ENTRY_LEN: f64 = 32.0;
 
-/// Loads fresh servers and divides what their memory grew by.
+/// Loads fresh servers, and divides the growth of their memory by the entries.
 fn weigh(
     setup: &Setup,
     program: &Path,

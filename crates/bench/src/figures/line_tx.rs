@@ -1,6 +1,6 @@
-//! Cache-line transactions: the paper's bounded buffer in its three scenarios (Figures 6 to 8), beside
-//! libpmemobj and, when asked for, the paper's own aspect; and what a commit and a read cost above
-//! what the machine takes.
+//! Cache-line transactions: the paper's bounded buffer in its three scenarios (Figures 6 to 8),
+//! compared with libpmemobj and, on request, with the paper's own aspect; and the cost of a commit
+//! and of a read beyond what the machine needs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -89,7 +89,7 @@ struct Contender {
     name: &'static str,
     buffer: Box<dyn Buffer>,
     ground: Ground,
-    /// How often each scenario runs in a sample.
+    /// Number of runs of each scenario in a sample.
     repetitions: [u64; Scenario::ALL.len()],
     /// Nanoseconds per scenario.
     ns: [Samples; Scenario::ALL.len()],
@@ -100,11 +100,11 @@ impl Contender {
         Contender { name, buffer, ground, repetitions: [1; 3], ns: Default::default() }
     }
 
-    /// Finds how often each scenario has to run to take so long, and warms everything up.
+    /// Finds how often each scenario has to run to take this long; this also warms everything up.
     fn calibrate(&mut self, sample: Duration) -> Result<()> {
         for scenario in Scenario::ALL {
             let mut repetitions = 1;
-            // Two in a row: one long run may be due to the machine's other work.
+            // Two in a row, because one long run may be due to the machine's other work.
             while self.time(scenario, repetitions)? < sample / 2
                 || self.time(scenario, repetitions)? < sample / 2
             {
@@ -135,7 +135,7 @@ fn index(scenario: Scenario) -> usize {
     scenario as usize - Scenario::Add as usize
 }
 
-/// The x of a scenario's rows: the paper's number, and what is done.
+/// Label of a scenario's rows: the paper's number, and what is done.
 fn label(scenario: Scenario) -> &'static str {
     match scenario {
         Scenario::Add => "scenario 1: 29 adds",
@@ -144,10 +144,10 @@ fn label(scenario: Scenario) -> &'static str {
     }
 }
 
-/// Transactions that change something, each of which needs a fence of its own.
+/// Transactions with a change, each of which needs a fence.
 fn fence_budget(scenario: Scenario) -> usize {
     match scenario {
-        // One empties the buffer.
+        // One more transaction empties the buffer.
         Scenario::Add => 1 + CAPACITY,
         Scenario::AddTake => 2 * CAPACITY,
         Scenario::FillDrain => 2,
@@ -179,7 +179,7 @@ fn contenders(setup: &Setup, scratch: &Scratch) -> Result<Vec<Contender>> {
     Ok(contenders)
 }
 
-/// One line of pool memory, to be changed with and without a transaction.
+/// One line of pool memory, changed with and without a transaction.
 struct Line {
     area: Area,
     bytes: Tx<[u8; LINE_DATA_MAX]>,
@@ -187,7 +187,7 @@ struct Line {
     plain: BoundedBuffer,
 }
 
-/// What the steps of a transaction cost, in nanoseconds.
+/// Cost of the steps of a transaction, in nanoseconds.
 #[derive(Default)]
 struct LineCosts {
     persist: Samples,
@@ -196,13 +196,13 @@ struct LineCosts {
     read_plain: Samples,
     /// `len()` through the handle.
     read_method: Samples,
-    /// `len()` of what `get()` of the handle returned.
+    /// `len()` of the value that `get()` of the handle returned.
     read_copy: Samples,
 }
 
-/// Commits a sample: some milliseconds.
+/// Commits in a sample: some milliseconds.
 const COMMITS: u64 = 20_000;
-/// Reads a sample: some milliseconds.
+/// Reads in a sample: some milliseconds.
 const READS: u64 = 1_000_000;
 /// Bytes in the buffer that is read.
 const READ_LEN: usize = 5;
@@ -241,7 +241,7 @@ impl Line {
         Ok(())
     }
 
-    /// The floor: the bare store, flush and fence, of one same line.
+    /// The floor: store, flush and fence of the same line each time.
     fn persist_ns(&self) -> f64 {
         let medium = self.area.medium();
         let offset = self.area.visit(Order::Same, LINE_LEN, 0);
@@ -303,7 +303,7 @@ fn add_rows(contenders: &[Contender], line: &Line, costs: &LineCosts, report: &m
     report.row(OURS, "read: get(), then len()", ground, "ns", &costs.read_copy);
 }
 
-/// The three figures beside each other, and each contender's time over ours.
+/// The three figures, and each contender's time over ours.
 fn add_table(contenders: &[Contender], report: &mut Report) {
     let mut lines = vec![vec![String::new()]];
     for scenario in Scenario::ALL {

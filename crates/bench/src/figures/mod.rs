@@ -1,4 +1,4 @@
-//! The benches, one module each: what is run, in which order, and which claims follow.
+//! The benches, one module each: workload, order, and claims.
 
 mod batch_list;
 pub(crate) mod bench;

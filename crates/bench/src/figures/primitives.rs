@@ -1,5 +1,5 @@
-//! What the medium costs on this machine: nvramdisk's Tables 4 and 5 and Figure 7, and the floor
-//! under everything durable.
+//! Cost of the medium on this machine: nvramdisk's Tables 4 and 5 and Figure 7, and the floor of
+//! all durable operations.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ const STREAM: &str = "non-temporal store 4 KiB, no fence";
 const FLUSH: &str = "store + flush, no fence";
 const FENCE: &str = "fence alone";
 
-/// Table 4: the instructions, each where it is cheapest and where it is dearest.
+/// Table 4: each instruction in its cheapest and in its most expensive case.
 fn measure_instructions(area: &Area, effort: &Effort, report: &mut Report) {
     let medium = area.medium();
     let zeros = [0; PAGE_LEN as usize];
@@ -131,8 +131,8 @@ fn rounds_ns(effort: &Effort, first_turn: &mut u64, mut work: impl FnMut(u64)) -
     (0..effort.rounds).map(|_| sample_ns(effort.sample, first_turn, &mut work)).collect()
 }
 
-/// A step's own cost is what it adds to the steps before it; a fence that finds nothing to wait for is
-/// a fence at its best.
+/// The cost of a step is the difference to the steps before it. The best case of a fence is one
+/// without anything to wait for.
 fn print_table_4(report: &mut Report) {
     let cost = |series, case: &str| report.median(series, &format!("table 4 {case}"));
     let line =
@@ -153,7 +153,7 @@ fn print_table_4(report: &mut Report) {
     report.table("Table 4: ns per instruction (8 bytes)", lines);
 }
 
-/// Table 5: words and blocks by the two methods that are in user space what they are in the paper.
+/// Table 5: words and blocks by the two methods that a process can execute as the paper does.
 fn print_table_5(report: &mut Report) {
     let columns = [("4 KiB", "MCF"), ("4 KiB", "MNT"), ("8 B", "MCF"), ("8 B", "MNT")];
     let mut lines = vec![
@@ -179,7 +179,7 @@ fn print_table_5(report: &mut Report) {
     report.table("Table 5: overhead of MCF and MNT for block and word writes", lines);
 }
 
-/// What Figure 7 does with a piece of memory.
+/// The access to memory in Figure 7.
 #[derive(Clone, Copy)]
 enum Access {
     Read,
@@ -189,7 +189,7 @@ enum Access {
 }
 
 /// Table 5 and Figure 7: every ordering method on words and blocks. Sequential places are Table 5's
-/// best case, random ones its worst and the figure's.
+/// best case; random ones are its worst case, and the figure's.
 fn measure_methods(area: &Area, effort: &Effort, report: &mut Report) {
     let methods = Method::available();
     let mut block = [1; PAGE_LEN as usize];
@@ -205,8 +205,8 @@ fn measure_methods(area: &Area, effort: &Effort, report: &mut Report) {
                     for index in turns(methods.len(), round) {
                         let bytes = &mut block[..size as usize];
                         let ns = sample_ns(effort.sample, &mut first_turn, |turn| {
-                            // Words are placed one a line: the next word of a line just flushed would
-                            // measure that flush.
+                            // One word in each line, because the next word of a line just flushed
+                            // would measure that flush.
                             let offset = area.visit(order, size.max(LINE_LEN), turn);
                             perform(methods[index], access, area, offset, bytes, turn);
                         });
@@ -293,7 +293,7 @@ fn measure_bandwidth(area: &Area, effort: &Effort, report: &mut Report) {
     report.row("non-temporal write", "bandwidth", &area.ground(), "GB/s", &streamed);
 }
 
-/// Latency of dependent loads by working set; x is in KiB.
+/// Latency of dependent loads, by working set; x is in KiB.
 fn measure_chase(_: &Area, effort: &Effort, report: &mut Report) {
     let mut len = 16 << 10;
     while len <= effort.chase_len_max {

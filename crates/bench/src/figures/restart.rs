@@ -22,7 +22,7 @@ pub(super) const BENCH: Bench = Bench::new(
     run,
 );
 
-/// A data set and how often each server is restarted on it.
+/// A data set, and the number of restarts on it.
 struct Stage {
     /// The end of the claims' names.
     name: &'static str,
@@ -97,7 +97,7 @@ fn run_stage(
     Ok(())
 }
 
-/// The floor: the time in which the program is executed and exits again without having served.
+/// The floor: the time in which the program starts and exits without serving.
 fn exec_and_exit_ms(program: &Path) -> Result<f64> {
     let start = Instant::now();
     let output =
@@ -129,10 +129,10 @@ fn add_claims(
     report.claim(&id, &theirs_ms.over(ours_ms), "x", against, Some(floor));
 }
 
-/// A server and its data, which outlives the server's processes.
+/// A server with its data, which outlives the server's processes.
 struct Contender {
     scratch: Scratch,
-    /// The program of `remanent`; Redis when there is none.
+    /// Path of `remanent`; `None` for Redis.
     program: Option<PathBuf>,
     ground: Ground,
 }
@@ -144,7 +144,8 @@ impl Contender {
         Ok(Contender { scratch: Scratch::new(dir)?, program: Some(program.to_owned()), ground })
     }
 
-    /// Its files lie where ours do, so that reading them costs it as little as possible.
+    /// Its files lie in the same directory as ours, so that reading them costs as little as
+    /// possible.
     fn redis(dir: &Path) -> Result<Self> {
         let promise = "appendonly yes, appendfsync everysec";
         let ground = Ground::new(backing_of(dir)?, "process", "none", promise);
@@ -169,7 +170,7 @@ impl Contender {
         Ok(())
     }
 
-    /// Starts the server, waits for the first right answer, and kills it.
+    /// Starts the server, waits for the first correct answer, and kills it.
     fn restart_ms(&self, number: u64) -> Result<f64> {
         let elapsed = self.start()?.first_get(number)?;
         Ok(elapsed.as_secs_f64() * 1e3)

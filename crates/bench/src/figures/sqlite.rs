@@ -1,4 +1,4 @@
-//! SQLite by journal mode, on a disk, on a tmpfs, and in a pool (nvramdisk, Figures 13 and 15).
+//! SQLite by journal mode: on a disk, on a tmpfs, and in a pool (nvramdisk, Figures 13 and 15).
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ struct Effort {
 const QUICK: Effort = Effort { rounds: 1, sample: Duration::from_millis(150) };
 const FULL: Effort = Effort { rounds: 5, sample: Duration::from_millis(1000) };
 
-/// How many times as long as here each access to the pool takes, in percent: the paper's sweep.
+/// Time of each access to the pool, in percent of the real time: the paper's sweep.
 const LATENCIES_PERCENT: [u32; 6] = [100, 120, 140, 160, 180, 200];
 
 /// Measures inserts, each a transaction of its own with full sync.
@@ -78,7 +78,7 @@ fn measure_modes(
     Ok(measured)
 }
 
-/// In a new database, which is gone afterwards.
+/// Measures in a new database, which is removed afterwards.
 fn inserts_per_second(
     setup: &Setup,
     place: Place,
@@ -122,7 +122,7 @@ fn add_claims(modes: &Modes, report: &mut Report) {
     claim("sqlite.journal_vs_tmpfs_delete", (PoolWithJournals, Delete), (Tmpfs, Delete));
 }
 
-/// The paper's Figure 15: each access to the pool takes longer by a share of what it takes here.
+/// The paper's Figure 15: each access to the pool takes longer, by a share of its real time.
 fn measure_latencies(
     setup: &Setup,
     effort: &Effort,

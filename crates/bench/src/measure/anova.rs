@@ -1,5 +1,5 @@
-//! One-way analysis of variance: whether the means of several groups of samples differ by more than the
-//! samples within them scatter.
+//! One-way analysis of variance: whether the means of several groups of samples differ by more than
+//! the samples within them scatter.
 
 use std::fmt;
 
@@ -21,8 +21,8 @@ pub(crate) struct Anova {
 }
 
 impl Anova {
-    /// Compares groups of samples; nothing when there are fewer than two groups, a group without samples,
-    /// or no group with two.
+    /// Compares groups of samples. `None` if there are fewer than two groups, a group without
+    /// samples, or no group with two.
     pub(crate) fn of(groups: &[&Samples]) -> Option<Self> {
         let count: usize = groups.iter().map(|group| group.runs()).sum();
         let between = groups.len().checked_sub(1).filter(|&between| between > 0)?;
@@ -39,7 +39,7 @@ impl Anova {
             squares_within += group.values().map(|value| square(value - group.mean())).sum::<f64>();
         }
         let f = (squares_between / between as f64) / (squares_within / within as f64);
-        // Groups that do not scatter at all: they differ for certain, or are all the same.
+        // If no group scatters at all, the groups are certainly different, or all equal.
         let p = if squares_within == 0.0 {
             f64::from(u8::from(squares_between == 0.0))
         } else {

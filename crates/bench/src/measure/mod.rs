@@ -1,7 +1,8 @@
 //! Measuring: samples and their statistics, clocks, and the order of contenders.
 //!
-//! The machine is noisy, so a number means little and a ratio much: contenders take turns in one
-//! run, the one that begins changes every round, and a ratio is the median of the rounds' ratios.
+//! The machine is noisy, so single numbers mean little and ratios mean much. Contenders take turns
+//! in one run, a different one begins in each round, and a ratio is the median of the rounds'
+//! ratios.
 
 mod anova;
 mod progress;

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Says on stderr what is being measured, when stderr is a terminal.
+/// Shows on stderr what is being measured, if stderr is a terminal.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {

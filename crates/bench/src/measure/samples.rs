@@ -1,6 +1,6 @@
-//! Samples of one quantity, and what they come to.
+//! Samples of one quantity, and their statistics.
 
-/// The samples of one quantity, one a round.
+/// The samples of one quantity, one for each round.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -42,7 +42,8 @@ impl Samples {
         self.values().sum::<f64>() / self.runs() as f64
     }
 
-    /// The standard deviation σ of the quantity, as far as the samples tell. NaN when fewer than two.
+    /// The standard deviation σ of the quantity, estimated from the samples. NaN if there are fewer
+    /// than two.
     pub(crate) fn sigma(&self) -> f64 {
         let mean = self.mean();
         let squares: f64 = self.values().map(|value| (value - mean) * (value - mean)).sum();
@@ -59,17 +60,18 @@ impl Samples {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Round by round, this quantity over another.
+    /// This quantity over another, round by round.
     pub(crate) fn over(&self, other: &Samples) -> Samples {
         Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect())
     }
 
-    /// Round by round, this quantity less another.
+    /// This quantity minus another, round by round.
     pub(crate) fn minus(&self, other: &Samples) -> Samples {
         Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
     }
 
-    /// The quantity's reciprocal times `scale`: nanoseconds become millions a second with 1000.
+    /// The reciprocal of the quantity times `scale`: with 1000, nanoseconds become millions a
+    /// second.
     pub(crate) fn reciprocal(&self, scale: f64) -> Samples {
         Samples(self.0.iter().map(|sample| scale / sample).collect())
     }

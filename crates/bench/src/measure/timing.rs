@@ -1,4 +1,4 @@
-//! Clocks: wall-clock and CPU time of work, of a single call or shared out over threads.
+//! Clocks: wall-clock and CPU time of work, for a single call or for several threads.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rustix::time::{ClockId, clock_gettime};
 
-/// The order in which `count` contenders run in a round: each begins in turn.
+/// The order in which `count` contenders run in a round; a different one begins in each round.
 pub(crate) fn turns(count: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |turn| (turn + round) % count)
 }
 
-/// What a piece of work cost.
+/// Time of a piece of work.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// From the moment all threads were ready until the last was done.
+    /// From the moment when all threads were ready until the last one was done.
     pub(crate) wall: Duration,
-    /// CPU time, all threads together.
+    /// CPU time of all threads together.
     pub(crate) cpu: Duration,
 }
 
@@ -58,8 +58,8 @@ where
         for worker in workers {
             let (cpu, start, end, answer) =
                 worker.join().expect("a measured thread does not panic");
-            // From the first thread's start to the last one's end, by their own clocks: this thread may
-            // be kept waiting while they work.
+            // From the first thread's start to the last one's end, by their own clocks, because
+            // this thread may have to wait while they work.
             from_to =
                 Some(from_to.map_or((start, end), |(from, to)| (from.min(start), to.max(end))));
             cpu_total += cpu;
@@ -81,7 +81,7 @@ pub(crate) fn mean_ns(count: u64, mut work: impl FnMut(u64)) -> f64 {
 
 /// Nanoseconds per call of `work`, called in batches until the time of a `sample` is over.
 pub(crate) fn sample_ns(sample: Duration, first_turn: &mut u64, mut work: impl FnMut(u64)) -> f64 {
-    /// Calls between two looks at the clock, which costs about as much as a cached access.
+    /// Calls between two readings of the clock; a reading costs about as much as a cached access.
     const BATCH: u64 = 32;
     let start_turn = *first_turn;
     let start = Instant::now();
@@ -97,7 +97,7 @@ pub(crate) fn sample_ns(sample: Duration, first_turn: &mut u64, mut work: impl F
     }
 }
 
-/// CPU time of the process: of all its threads, those that work behind others' backs included.
+/// CPU time of the process, including background threads.
 #[cfg(has_berkeley_db)]
 pub(crate) fn process_cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);

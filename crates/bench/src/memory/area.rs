@@ -1,4 +1,4 @@
-//! Raw pool memory, to measure what the medium itself costs.
+//! Raw pool memory, to measure the cost of the medium itself.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::cleanup::Scratch;
 use crate::report::Ground;
 use crate::workloads::keys::mix;
 
-/// A stretch of pool memory that no structure uses, opened as NVRAM: every flush and fence is real.
+/// Pool memory that no structure uses, opened as NVRAM: every flush and fence is real.
 pub(crate) struct Area {
     pool: Pool,
     start: u64,
@@ -46,7 +46,7 @@ impl Area {
         self.pool.medium()
     }
 
-    /// What the pool says about itself.
+    /// Backing and guarantee of the pool.
     pub(crate) fn ground(&self) -> Ground {
         Ground::of_pool(&self.pool)
     }

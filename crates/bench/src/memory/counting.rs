@@ -1,4 +1,4 @@
-//! A medium that counts how often threads get in each other's way.
+//! A medium that counts failed compare-exchanges.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -10,12 +10,13 @@ use remanent_pmem::{Emulation, Fault, Format, Frozen, Mapped, Medium, Pool, Word
 
 use super::pool;
 
-/// The memory of a pool file, and how many compare-exchanges failed that were to lead a link elsewhere.
+/// The memory of a pool file, and the number of failed compare-exchanges that should have changed a
+/// link's target.
 ///
-/// Those that only take the mark of a word that is not durable yet are not counted: that another thread was
-/// quicker takes nothing away.
+/// Exchanges that only clear the mark of a word are not counted: if another thread has cleared it
+/// first, nothing is lost.
 pub(crate) struct Counting {
-    /// Lends its mapping; its superblock is overwritten by that of the pool on this medium.
+    /// Provides its mapping; its superblock is overwritten by that of the pool on this medium.
     lender: Pool,
     failed: AtomicU64,
 }
@@ -34,7 +35,7 @@ impl Counting {
         Ok(Pool::format(medium, &format)?)
     }
 
-    /// Compare-exchanges that failed so far.
+    /// Number of failed compare-exchanges so far.
     pub(crate) fn failed(&self) -> u64 {
         // Relaxed: the threads that counted have ended.
         self.failed.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The floor under all structures: what the machine takes for steps that none can leave out.
+//! The floor of all structures: the machine's time for steps that no structure can omit.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use crate::workloads::keys::{cycle, mix};
 
 /// Bytes over which the floor is measured: far more than any cache holds.
 pub(crate) const FLOOR_LEN: u64 = 1 << 30;
-/// Fences a sample: a few milliseconds.
+/// Fences in a sample: a few milliseconds.
 const FENCES: u64 = 20_000;
 
-/// Name in rows of what [`FenceCost`] measures.
+/// Row name of [`FenceCost`].
 pub(crate) const PERSIST: &str = "store + flush + fence";
 
-/// The floor under durable operations: what it takes to bring one line to the medium.
+/// The floor of durable operations: the time to make one line durable.
 #[derive(Clone, Debug)]
 pub(crate) struct FenceCost([Samples; 3]);
 
@@ -49,7 +49,7 @@ impl FenceCost {
     }
 }
 
-/// What the machine takes for the steps that no structure can leave out.
+/// The machine's time for the steps that no structure can omit.
 pub(crate) struct Floor {
     /// Storing, flushing and fencing a random line.
     pub(crate) fence_ns: Samples,
@@ -71,7 +71,7 @@ impl Floor {
         })
     }
 
-    /// Nanoseconds that a thread needs for so many fences, or for one load when there are none.
+    /// Nanoseconds that a thread needs for so many fences, or for one load if there are none.
     pub(crate) fn ns(&self, fences: u32) -> f64 {
         match fences {
             0 => self.load_ns.median(),
@@ -90,7 +90,7 @@ impl Floor {
 #[repr(align(64))]
 struct Line(u32);
 
-/// Nanoseconds of a load from a random line of a working set of `len` bytes, when each load depends
+/// Nanoseconds of a load from a random line of a working set of `len` bytes, if each load depends
 /// on the one before: a cache miss that nothing hides.
 pub(crate) fn chase_ns(len: usize, rounds: usize) -> Samples {
     let next = cycle((len / size_of::<Line>()).max(2), 1);
@@ -102,8 +102,8 @@ pub(crate) fn chase_ns(len: usize, rounds: usize) -> Samples {
     })
 }
 
-/// Nanoseconds of a load from a random line of a working set of `len` bytes, a power of two, when the
-/// CPU may overlap it with the next ones: the least that a lookup in so much memory can take.
+/// Nanoseconds of a load from a random line of a working set of `len` bytes, a power of two, if the
+/// CPU may overlap it with the next ones: the minimum of a lookup in so much memory.
 pub(crate) fn random_load_ns(len: usize, rounds: usize) -> Samples {
     let lines = vec![Line(1); (len / size_of::<Line>()).next_power_of_two()];
     load_ns(lines.len(), rounds, |turn| lines[mix(turn) as usize & (lines.len() - 1)].0)
@@ -114,7 +114,7 @@ fn load_ns(lines: usize, rounds: usize, mut load: impl FnMut(u64) -> u32) -> Sam
     let mut round = || {
         let mut sum = 0u64;
         let ns = mean_ns(steps, |turn| sum += u64::from(load(turn)));
-        // The sum is used, so the loads cannot be left out.
+        // The sum is used, so that the compiler cannot omit the loads.
         std::hint::black_box(sum);
         ns
     };

@@ -1,4 +1,4 @@
-//! Pool memory: raw, counted, and what it costs at the least.
+//! Pool memory: raw, with counters, and its minimal cost.
 
 pub(crate) mod area;
 pub(crate) mod counting;

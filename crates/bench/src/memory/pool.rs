@@ -1,8 +1,8 @@
-//! Pools as the benches make them.
+//! Pools for the benches.
 
 use remanent_pmem::{Durability, Emulation, Options, Pool};
 
-/// A pool that outlives the process, on DRAM that stands for this.
+/// A pool that outlives the process, on DRAM with this emulation.
 pub(crate) fn options(emulation: Emulation) -> Options {
     Pool::options().durability(Durability::Process).emulation(emulation)
 }

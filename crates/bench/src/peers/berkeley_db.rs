@@ -46,16 +46,17 @@ pub(crate) struct BerkeleyDb {
 }
 
 impl BerkeleyDb {
-    /// Opens the environment of an existing directory, or makes one. `is_synced` has each commit wait until its
-    /// log is on the disk (`DB_TXN_SYNC`), else none does (`DB_TXN_NOSYNC`).
+    /// Opens the environment of an existing directory, or creates one. With `is_synced` each commit
+    /// waits until its log is on the disk (`DB_TXN_SYNC`), otherwise none does (`DB_TXN_NOSYNC`).
     ///
     /// # Errors
     ///
-    /// What Berkeley DB says when it cannot.
+    /// The error of Berkeley DB.
     pub(crate) fn open(directory: &Path, is_synced: bool) -> Result<Self> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         let mut error = ErrorText::new();
-        // SAFETY: the path is a C string that outlives the call; the text has room as the shim expects.
+        // SAFETY: the path is a C string that outlives the call; the text has room as the shim
+        // expects.
         let store = unsafe { berkeley_open(path.as_ptr(), is_synced.into(), error.as_mut_ptr()) };
         match NonNull::new(store) {
             Some(store) => Ok(BerkeleyDb { store, error }),
@@ -63,24 +64,24 @@ impl BerkeleyDb {
         }
     }
 
-    /// Inserts a key or replaces its value, as one transaction.
+    /// Inserts a key or replaces its value, in one transaction.
     ///
     /// # Errors
     ///
-    /// What Berkeley DB reports.
+    /// The error of Berkeley DB.
     pub(crate) fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
         let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
-        // SAFETY: the store lives until `drop` and is not `Send`: one thread uses it; a key has as many bytes as
-        // the shim reads, and pointer and length describe one slice.
+        // SAFETY: the store lives until `drop` and is not `Send`: one thread uses it; a key has as
+        // many bytes as the shim reads, and pointer and length describe one slice.
         let code = unsafe { berkeley_put(store, key.as_ptr(), value.as_ptr(), value.len(), error) };
         self.checked(code)
     }
 
-    /// Removes a key, as one transaction.
+    /// Removes a key, in one transaction.
     ///
     /// # Errors
     ///
-    /// What Berkeley DB reports, and when the key is not there.
+    /// The error of Berkeley DB; the key does not exist.
     pub(crate) fn delete(&mut self, key: &Key) -> Result<()> {
         let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
         // SAFETY: as for `put`.
@@ -90,11 +91,12 @@ impl BerkeleyDb {
         }
     }
 
-    /// Reads the value of a key into `value`, and returns its length; `None` when it is not there.
+    /// Reads the value of a key into `value`, and returns its length; `None` if the key does not
+    /// exist.
     ///
     /// # Errors
     ///
-    /// What Berkeley DB reports.
+    /// The error of Berkeley DB.
     pub(crate) fn get(&mut self, key: &Key, value: &mut [u8]) -> Result<Option<usize>> {
         let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
         let (start, room) = (value.as_mut_ptr(), value.len());
@@ -107,11 +109,11 @@ impl BerkeleyDb {
         }
     }
 
-    /// Writes what the cache has to the database's file, and syncs it.
+    /// Writes the cache to the database's file, and syncs the file.
     ///
     /// # Errors
     ///
-    /// What Berkeley DB reports.
+    /// The error of Berkeley DB.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         let (store, error) = (self.store.as_ptr(), self.error.as_mut_ptr());
         // SAFETY: as for `put`.
@@ -126,7 +128,7 @@ impl BerkeleyDb {
 
 impl Drop for BerkeleyDb {
     fn drop(&mut self) {
-        // SAFETY: made by `berkeley_open`, and nobody uses it after this.
+        // SAFETY: made by `berkeley_open`, and not used after this.
         unsafe { berkeley_close(self.store.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Has Berkeley DB keep its files on a disk of ours, in this process ([`DiskFiles`]).
+//! Makes Berkeley DB keep its files on a disk of ours, in this process ([`DiskFiles`]).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,20 +28,20 @@ unsafe extern "C" {
     fn berkeley_use_files(functions: Option<&'static Functions>);
 }
 
-/// Environments that are opened while this lives have their files there.
+/// While this lives, environments that are opened have their files on the disk.
 pub(crate) struct OnDisk(());
 
 impl OnDisk {
-    /// Has Berkeley DB keep its files there from now on.
+    /// Makes Berkeley DB keep its files there from now on.
     pub(crate) fn new(files: DiskFiles) -> Self {
         *FILES.lock().unwrap_or_else(PoisonError::into_inner) = Some(files);
-        // SAFETY: the functions are those of the struct, and live as long as the process; no environment is open,
-        // since the program opens one at a time.
+        // SAFETY: the functions are those of the struct, and live as long as the process; no
+        // environment is open, since the program opens one at a time.
         unsafe { berkeley_use_files(Some(&FUNCTIONS)) };
         OnDisk(())
     }
 
-    /// Has files be files again, and returns the disk.
+    /// Makes Berkeley DB use ordinary files again, and returns the disk.
     pub(crate) fn into_files(self) -> Result<DiskFiles> {
         let files = FILES.lock().unwrap_or_else(PoisonError::into_inner).take();
         files.context("there is no disk")
@@ -50,13 +50,13 @@ impl OnDisk {
 
 impl Drop for OnDisk {
     fn drop(&mut self) {
-        // SAFETY: as in `new`; environments are closed before, as they are opened after.
+        // SAFETY: as in `new`; environments are closed before this, and opened after it.
         unsafe { berkeley_use_files(None) };
         *FILES.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-/// Berkeley DB gets a number alone, so what went wrong is said here.
+/// Berkeley DB only gets a number, so the error is printed here.
 fn with_files<T>(work: impl FnOnce(&mut DiskFiles) -> Result<T>) -> Option<T> {
     let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
     match files.as_mut().context("there is no disk").and_then(work) {
@@ -87,7 +87,8 @@ extern "C" fn close(descriptor: i32) {
 }
 
 unsafe extern "C" fn read(descriptor: i32, offset: u64, bytes: *mut u8, len: usize) -> i32 {
-    // SAFETY: the shim hands over Berkeley DB's buffer, which has so many bytes that nobody else uses meanwhile.
+    // SAFETY: the shim passes Berkeley DB's buffer of `len` bytes, which nobody else uses
+    // meanwhile.
     let bytes = unsafe { std::slice::from_raw_parts_mut(bytes, len) };
     code(with_files(|files| files.read(descriptor, offset, bytes)))
 }
@@ -136,7 +137,7 @@ mod tests {
         for number in (0..COUNT).step_by(3) {
             db.delete(&key(number)).expect("deleted");
         }
-        // Of a process that dies nothing is closed.
+        // A killed process closes nothing.
         std::mem::forget(db);
         drop(on_disk);
         let _on_disk = OnDisk::new(DiskFiles::open_pool(&pool, Emulation::None).expect("opened"));

@@ -1,4 +1,4 @@
-//! Blocks in memory: our disk, the paper's, and what is compared with them in one process.
+//! Blocks in memory: our disk, the paper's, and what they are compared with in one process.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -17,7 +17,8 @@ use crate::report::{Ground, backing_of};
 /// Bytes of a block.
 pub(crate) const BLOCK_LEN: u64 = remanent_blockdev::BLOCK_LEN;
 
-/// Blocks under test, shared by the threads of a run. Offsets and lengths are multiples of [`BLOCK_LEN`].
+/// Blocks under test, shared by the threads of a run. Offsets and lengths are multiples of
+/// [`BLOCK_LEN`].
 pub(crate) trait Blocks: Send + Sync {
     /// Writes blocks.
     ///
@@ -34,7 +35,7 @@ pub(crate) trait Blocks: Send + Sync {
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
 }
 
-/// Blocks with what they are called, and what they stand on.
+/// Blocks with their name and their guarantee.
 pub(crate) struct Contender {
     pub(crate) name: String,
     pub(crate) ground: Ground,
@@ -43,19 +44,19 @@ pub(crate) struct Contender {
     _scratch: Scratch,
 }
 
-/// What a contender is.
+/// A kind of contender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Our [`Disk`].
     Disk,
-    /// The paper's device, by a policy of this name.
+    /// The paper's device, with a named policy.
     Nvramdisk(&'static str, Policy),
     /// libpmemblk.
     #[cfg(has_pmemblk)]
     Pmemblk,
-    /// A copy past the cache and one fence: what no durable write can be quicker than. It can be torn.
+    /// A copy past the cache and one fence: a lower bound for every durable write. It can be torn.
     Streamed,
-    /// A copy into a mapping, which is what the paper calls a ramdisk.
+    /// A copy into a mapping, which the paper calls a ramdisk.
     Copied,
     /// `pwrite` to a file of a tmpfs.
     File,

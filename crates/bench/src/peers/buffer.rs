@@ -1,5 +1,5 @@
-//! The bounded buffer of "Cache-line transactions": what every contender is asked to do with it, and
-//! the contenders written in Rust.
+//! The bounded buffer of "Cache-line transactions": its scenarios, and the contenders written in
+//! Rust.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -11,9 +11,9 @@ use remanent_structures::papers::{BoundedBuffer, BoundedBufferHandle};
 
 use crate::report::Ground;
 
-/// Calls in a row that add, or that take: one for each place of the paper's buffer.
+/// Consecutive calls that add, or that take: one for each place of the paper's buffer.
 pub(crate) const CALLS: usize = 29;
-/// Bytes that are stored by so many calls: one place stays empty, so the last call is refused.
+/// Bytes that so many calls store: one place stays empty, so the last call is refused.
 pub(crate) const CAPACITY: usize = CALLS - 1;
 
 /// The bytes that are added. The first one changes with every repetition.
@@ -27,11 +27,11 @@ pub(crate) const SOURCE: [u8; CALLS] = {
     source
 };
 
-/// What is done with a buffer, as in section 5.2 of the paper.
+/// A scenario, as in section 5.2 of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Scenario {
-    /// 29 adds, each a transaction. One more empties the buffer before.
+    /// 29 adds, each a transaction; and one transaction that empties the buffer before.
     Add = 1,
     /// 29 adds and then 29 takes, each a transaction.
     AddTake = 2,
@@ -46,20 +46,20 @@ impl Scenario {
 
 /// An empty buffer under test.
 pub(crate) trait Buffer {
-    /// Runs a scenario so often on the empty buffer, leaves it empty, and returns how often every call
-    /// did what it should and every byte came back.
+    /// Runs a scenario `repetitions` times on the empty buffer, and leaves it empty. Returns how
+    /// often every call succeeded and every byte was returned.
     ///
     /// # Errors
     ///
-    /// Where the buffer reports one.
+    /// Those of the buffer.
     fn run(&mut self, scenario: Scenario, repetitions: u64) -> Result<u64>;
 }
 
-/// Runs a scenario and refuses wrong answers.
+/// Runs a scenario, and refuses wrong answers.
 ///
 /// # Errors
 ///
-/// When the buffer reports one, or any repetition went wrong.
+/// Those of the buffer; a repetition was wrong.
 pub(crate) fn run_right(
     buffer: &mut dyn Buffer,
     scenario: Scenario,
@@ -74,12 +74,12 @@ pub(crate) fn run_right(
     Ok(())
 }
 
-/// The struct itself, in ordinary memory.
+/// The plain struct, in ordinary memory.
 pub(crate) fn plain() -> Box<dyn Buffer> {
     Box::new(Held(BoundedBuffer::new()))
 }
 
-/// Ours in a new pool in `directory`, where every flush and fence is real.
+/// Our buffer in a new pool in `directory`, with real flushes and fences.
 ///
 /// # Errors
 ///
@@ -91,7 +91,7 @@ pub(crate) fn nvram(directory: &Path) -> Result<(Box<dyn Buffer>, Ground)> {
     Ok((Box::new(Held(handle)), Ground::of_pool(&pool)))
 }
 
-/// Ours in a new pool in `directory`, on DRAM that is as slow as phase-change memory.
+/// Our buffer in a new pool in `directory`, on DRAM that is as slow as phase-change memory.
 ///
 /// # Errors
 ///
@@ -104,10 +104,10 @@ pub(crate) fn pcm(directory: &Path) -> Result<(Box<dyn Buffer>, Ground)> {
     Ok((Box::new(Held(handle)), Ground::of_pool(&pool)))
 }
 
-/// More than a pool with one root takes.
+/// More than a pool with one root needs.
 pub(crate) const SIZE_MAX: u64 = 64 << 20;
 
-/// The calls of a scenario, one transaction each; without persistence, plain calls.
+/// The calls of a scenario, one transaction each; plain calls without persistence.
 trait Calls {
     fn add(&mut self, byte: u8) -> Result<bool>;
     fn take(&mut self) -> Result<Option<u8>>;
@@ -151,7 +151,7 @@ impl<C: Calls> Buffer for Held<C> {
         let mut right = 0;
         for turn in 0..repetitions {
             bytes[0] = turn as u8;
-            // Neither the buffer nor the bytes are known to the compiler, as in the other languages.
+            // The compiler knows neither the buffer nor the bytes, as in the other languages.
             right += u64::from(run_once(black_box(&mut self.0), scenario, black_box(&bytes))?);
         }
         if scenario == Scenario::Add {

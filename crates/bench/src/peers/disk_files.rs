@@ -1,13 +1,15 @@
-//! Files on a disk of ours, without a file system: what Berkeley DB needs of one, and no more.
+//! Files on a disk of ours, without a file system: the operations that Berkeley DB needs, and no
+//! more.
 //!
-//! The disk is divided into extents of 1 MiB, and begins with a table that says whose each is. Taking one is a write of
-//! its entry, durable before anything is written to it. After a crash a file is as long as its extents, with zeros
-//! at its end, which Berkeley DB expects of its logs, and its B-tree knows its last page.
+//! The disk is divided into extents of 1 MiB, and begins with a table of their owners. Taking an
+//! extent writes its entry, durably, before anything is written to the extent. After a crash a file
+//! is as long as its extents, with zeros at its end. Berkeley DB expects that of its logs, and its
+//! B-tree knows its last page.
 //!
-//! | at | bytes | what |
+//! | at | bytes | content |
 //! |---|---|---|
-//! | 16 × number of the extent | 8 | number of its file; zero when it is free |
-//! | + 8 | 8 | which extent of the file it is |
+//! | 16 × number of the extent | 8 | number of its file; zero if it is free |
+//! | + 8 | 8 | its index in the file |
 //! | (1 + number) × 1 MiB | 1 MiB | the extent |
 
 use std::collections::HashMap;
@@ -22,16 +24,16 @@ use remanent_pmem::{Durability, Emulation, Pool};
 const EXTENT_LEN: u64 = 1 << 20;
 const EXTENTS: u64 = 1023;
 const ENTRY_LEN: usize = 16;
-/// Bytes of a disk: its table, and what that describes.
+/// Bytes of a disk: its table, and its extents.
 const DISK_LEN: u64 = (1 + EXTENTS) * EXTENT_LEN;
 const ROOT: &str = "files";
 
-/// Files by their numbers, and open ones by their descriptors.
+/// Files by number, and open files by descriptor.
 pub(crate) struct DiskFiles {
     disk: Disk,
     pool: Pool,
     files: HashMap<u64, File>,
-    /// Of each extent, whether a file has it.
+    /// For each extent, whether a file has it.
     taken: Vec<bool>,
     open: HashMap<i32, u64>,
 }
@@ -61,7 +63,7 @@ impl DiskFiles {
         })
     }
 
-    /// The files of a pool that was used before, also after a crash; the bench has no use for old ones.
+    /// The files of a used pool, also after a crash; for tests.
     ///
     /// # Errors
     ///
@@ -95,7 +97,7 @@ impl DiskFiles {
         Ok(DiskFiles { disk, pool, files, taken, open: HashMap::new() })
     }
 
-    /// The pool in which the disk lies.
+    /// The pool of the disk.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -110,7 +112,7 @@ impl DiskFiles {
         numbers.into_iter().try_for_each(|number| self.remove(number))
     }
 
-    /// Gives the file a descriptor; one that is not there is empty.
+    /// Gives the file a descriptor; a missing file is empty.
     pub(super) fn open(&mut self, descriptor: i32, number: u64) {
         self.files.entry(number).or_default();
         self.open.insert(descriptor, number);
@@ -124,7 +126,7 @@ impl DiskFiles {
         Ok(self.file(descriptor)?.len)
     }
 
-    /// Reads, and has zeros behind the end.
+    /// Reads; behind the end there are zeros.
     pub(super) fn read(&mut self, descriptor: i32, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let disk = self.disk.clone();
         let file = self.file(descriptor)?;
@@ -140,7 +142,7 @@ impl DiskFiles {
         Ok(())
     }
 
-    /// Writes, and makes the file as long as that needs. Durable when it returns.
+    /// Writes, and lengthens the file as needed. Durable when it returns.
     pub(super) fn write(&mut self, descriptor: i32, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset + bytes.len() as u64;
         self.reach(descriptor, end)?;
@@ -179,7 +181,7 @@ impl DiskFiles {
         file.with_context(|| format!("descriptor {descriptor} is not open"))
     }
 
-    /// Takes extents until the file may be so long.
+    /// Takes extents until the file may have so many bytes.
     fn reach(&mut self, descriptor: i32, len: u64) -> Result<()> {
         while (self.file(descriptor)?.extents.len() as u64) * EXTENT_LEN < len {
             let Some(extent) = self.taken.iter().position(|is_taken| !is_taken) else {
@@ -197,7 +199,7 @@ impl DiskFiles {
         Ok(())
     }
 
-    /// Zeros what the extents hold, since their next file begins with zeros, before they are free.
+    /// Frees extents after filling them with zeros, with which their next file begins.
     fn free(&mut self, extents: &[u64]) -> Result<()> {
         for extent in extents.iter().rev() {
             self.disk.write_zeros((1 + extent) * EXTENT_LEN, EXTENT_LEN)?;
@@ -209,7 +211,7 @@ impl DiskFiles {
 }
 
 impl File {
-    /// Where on the disk an offset lies, and how many of the bytes from there on lie together.
+    /// The place of an offset on the disk, and how many of the bytes from there on are contiguous.
     fn piece(&self, offset: u64, len: usize) -> (u64, usize) {
         let within = offset % EXTENT_LEN;
         let extent = self.extents[(offset / EXTENT_LEN) as usize];

@@ -42,7 +42,8 @@ impl LmdbTree {
     pub(super) fn create(directory: &Path) -> Result<Self> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         let mut error = ErrorText::new();
-        // SAFETY: the path is a C string that outlives the call; the text has room as the shim expects.
+        // SAFETY: the path is a C string that outlives the call; the text has room as the shim
+        // expects.
         let tree = unsafe { lmdb_tree_open(path.as_ptr(), error.as_mut_ptr()) };
         let tree = NonNull::new(tree).ok_or_else(|| error.to_error())?;
         Ok(LmdbTree { tree, error })
@@ -52,8 +53,8 @@ impl LmdbTree {
 impl Ordered for LmdbTree {
     fn run(&mut self, operation: Operation, keys: &[u64]) -> Result<Answer> {
         let mut answer = Answer::default();
-        // SAFETY: the tree lives until `drop`, and is not `Send`: one thread uses it; keys and length
-        // describe one slice; an answer is laid out as the shim's.
+        // SAFETY: the tree lives until `drop`, and is not `Send`: one thread uses it; keys and
+        // length describe one slice; an answer is laid out as the shim's.
         let code = unsafe {
             lmdb_tree_run(
                 self.tree.as_ptr(),

@@ -1,4 +1,4 @@
-//! The contenders: Remanent itself and its rivals, behind the same interfaces.
+//! The contenders: Remanent and its rivals, behind common interfaces.
 
 #[allow(unsafe_code, reason = "loads and calls a foreign library")]
 pub(crate) mod aspectc;
@@ -42,7 +42,7 @@ pub(crate) mod stores;
 #[cfg(has_tbb)]
 #[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]
 pub(crate) mod tbb;
-/// Without the library any key will do.
+/// Without the library any key is possible.
 #[cfg(not(has_tbb))]
 pub(crate) mod tbb {
     pub(crate) trait TbbKey {}
@@ -53,7 +53,7 @@ use anyhow::{Result, ensure};
 
 use crate::workloads::keys::BenchKey;
 
-/// What a map is asked to do with each key of a batch.
+/// An operation of a map on each key of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub(crate) enum Operation {
@@ -91,11 +91,11 @@ impl Operation {
     }
 }
 
-/// What a batch of operations came to.
+/// The result of a batch of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Answer {
-    /// Operations that did what they were asked to.
+    /// Number of successful operations.
     pub(crate) done: u64,
     /// Wrapping sum of the values found.
     pub(crate) sum: u64,
@@ -108,7 +108,7 @@ impl Answer {
         Answer { done: self.done + other.done, sum: self.sum.wrapping_add(other.sum) }
     }
 
-    /// What a correct map answers for `keys`, given whether they were updated before.
+    /// The answer of a correct map for `keys`, with or without a preceding update.
     fn expected<K: BenchKey>(operation: Operation, keys: &[K], updated: bool) -> Self {
         let step = match operation {
             Operation::Lookup => 1,
@@ -130,18 +130,18 @@ pub(crate) trait Map<K>: Sync {
     /// Where the map reports one.
     fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer>;
 
-    /// Whether the operation may run on so many threads.
+    /// Whether so many threads may run the operation.
     fn allows(&self, operation: Operation, threads: usize) -> bool {
         let _ = (operation, threads);
         true
     }
 }
 
-/// Refuses a measurement whose answers are wrong.
+/// Refuses a measurement with wrong answers.
 ///
 /// # Errors
 ///
-/// When the answers, all threads together, are not what the keys demand.
+/// When the answers of all threads together do not fit the keys.
 pub(crate) fn verify<K: BenchKey>(
     operation: Operation,
     keys: &[K],
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::workloads::keys::{Key40, distinct};
 
-    /// Every rival must pass the verification that it is measured with.
+    /// Every rival must pass the verification of its measurements.
     pub(super) fn exercise<K: BenchKey>(map: &dyn Map<K>) {
         let (old, new) = (distinct::<K>(0, 1000), distinct::<K>(1000, 1000));
         let pairs: Vec<K> = old.iter().zip(&new).flat_map(|(old, new)| [*old, *new]).collect();
@@ -179,7 +179,7 @@ mod tests {
         assert!(verify(Operation::Lookup, &old, true, &[gone]).is_err());
     }
 
-    /// Every rival must answer rightly, scenario after scenario on the same buffer.
+    /// Every rival must answer correctly, scenario after scenario on the same buffer.
     fn exercise_buffer(buffer: &mut dyn buffer::Buffer) {
         for scenario in buffer::Scenario::ALL.into_iter().chain(buffer::Scenario::ALL) {
             buffer::run_right(buffer, scenario, 300).expect("the answers are right");
@@ -210,7 +210,7 @@ mod tests {
     fn the_woven_buffer_answers_correctly() {
         let scratch = tempfile::tempdir().expect("the temporary directory is writable");
         let Some(library) = aspectc::load().expect("the aspect compiles and loads") else {
-            // As for the clients of the server: where they were installed, none may be missing.
+            // As for the server's clients: where they are required, none may be missing.
             assert!(std::env::var_os("REMANENT_REQUIRE_CLIENTS").is_none(), "ag++ is missing");
             return;
         };

@@ -1,4 +1,5 @@
-//! Maps of several entries a key: the paper's hash map, and the tree that it is measured against.
+//! Maps with several entries for each key: the paper's hash map, and the tree that it is compared
+//! with.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -35,11 +36,11 @@ pub(crate) trait MultiMap<K>: Sync {
     /// Where the map reports one.
     fn remove(&self, key: &K, value: u64) -> Result<bool>;
 
-    /// Takes all steps, and says how many entries they found and the sum of what searches found.
+    /// Executes all steps. Returns how many entries they found, and the sum over the searches.
     ///
     /// # Errors
     ///
-    /// Where the map reports one, and when an entry to be removed is not there.
+    /// Those of the map; an entry to be removed does not exist.
     fn run(&self, steps: &[Step<K>]) -> Result<Answer> {
         let mut answer = Answer::default();
         for step in steps {
@@ -58,7 +59,7 @@ pub(crate) trait MultiMap<K>: Sync {
     }
 }
 
-/// Both structures name their operations alike.
+/// Both structures have operations of the same names.
 macro_rules! multi_map {
     ($map:ident, $key:ident) => {
         impl<K: $key, M: Medium> MultiMap<K> for $map<K, u64, M> {
@@ -106,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// Makes an empty one in a pool.
+    /// Creates an empty one in a pool.
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl Kind {
         })
     }
 
-    /// Makes an empty one in a new pool in an empty directory, which goes away with the pool.
+    /// Creates an empty one in a new pool in an empty directory, which is removed with the pool.
     ///
     /// # Errors
     ///

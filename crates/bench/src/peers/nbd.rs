@@ -1,4 +1,4 @@
-//! Servers of network block devices, and fio as their client.
+//! NBD servers, and fio as their client.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cleanup::Guarded;
 
-/// A server that takes longer to listen does not start at all.
+/// Timeout: a server that takes longer to listen does not start at all.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -21,8 +21,8 @@ pub(crate) struct NbdServer {
 }
 
 impl NbdServer {
-    /// `remanent disk serve` with a new disk of `len` bytes in a pool in `directory`, on DRAM that stands for
-    /// `emulation`.
+    /// `remanent disk serve` with a new disk of `len` bytes in a pool in `directory`, on DRAM that
+    /// stands for `emulation`.
     ///
     /// # Errors
     ///
@@ -74,12 +74,12 @@ impl NbdServer {
     }
 }
 
-/// What fio does.
+/// The kind of fio's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
-    /// As fio calls it.
+    /// Its name in fio.
     pub(crate) access: &'static str,
-    /// Requests under way at a time.
+    /// Requests in flight.
     pub(crate) depth: u32,
 }
 
@@ -113,7 +113,7 @@ fn fio(server: &NbdServer, arguments: &[&str]) -> Result<Value> {
     let output = command.output().context("cannot execute fio")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{command:?} failed: {errors}");
-    // It may say something about its engine first.
+    // fio may print something about its engine first.
     let text = String::from_utf8_lossy(&output.stdout);
     let json = text.find('{').map_or("", |start| &text[start..]);
     serde_json::from_str(json).with_context(|| format!("{command:?} answered {text}"))

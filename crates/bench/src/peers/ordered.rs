@@ -18,11 +18,11 @@ pub(crate) const SCAN_LEN: usize = 100;
 /// Entries that a database writes in one transaction.
 pub(super) const BATCH_LEN: usize = 100_000;
 
-/// What a map is asked to do with each key of a batch.
+/// An operation of a map on each key of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Operation {
-    /// Inserts the absent key with itself for a value.
+    /// Inserts the absent key, with the key as its value.
     Insert = 0,
     /// Finds the present key.
     Lookup = 1,
@@ -58,7 +58,7 @@ pub(crate) trait Ordered {
     fn run(&mut self, operation: Operation, keys: &[u64]) -> Result<Answer>;
 }
 
-/// What right answers are, while a map holds all of these keys.
+/// The right answers of a map that holds all of these keys.
 pub(crate) struct Truth {
     sorted: Vec<u64>,
     /// Wrapping sums of the first keys, from none to all.
@@ -66,7 +66,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// Of a map with these keys, each of which is its own value.
+    /// The answers of a map with these keys, each of which is its own value.
     pub(crate) fn new(keys: &[u64]) -> Self {
         let mut sorted = keys.to_vec();
         sorted.sort_unstable();
@@ -77,11 +77,11 @@ impl Truth {
         Truth { sorted, sums }
     }
 
-    /// Refuses an answer that is not what the keys demand.
+    /// Refuses an answer that does not fit the keys.
     ///
     /// # Errors
     ///
-    /// When it is wrong.
+    /// When the answer is wrong.
     pub(crate) fn verify(&self, operation: Operation, keys: &[u64], answer: Answer) -> Result<()> {
         let expected = match operation {
             Operation::Insert | Operation::Remove => Answer { done: keys.len() as u64, sum: 0 },
@@ -106,7 +106,7 @@ impl Truth {
     }
 }
 
-/// Whom the default map is measured beside, and itself.
+/// The default map, and the maps that it is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The default map, flushing.
@@ -121,7 +121,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All that were found when this was built, ours first.
+    /// All that were found at build time, ours first.
     pub(crate) const ALL: &[Kind] = &[
         Kind::Blink,
         Kind::Nvb,
@@ -143,11 +143,11 @@ impl Kind {
         }
     }
 
-    /// Makes an empty map in an empty directory, which is removed after it.
+    /// Creates an empty map in an empty directory, which is removed with it.
     ///
     /// # Errors
     ///
-    /// When it cannot be made.
+    /// When the map cannot be created.
     pub(crate) fn create(self, directory: &Path) -> Result<(Box<dyn Ordered>, Ground)> {
         Ok(match self {
             Kind::Blink => in_pool(directory, |pool| BlinkTree::create(pool, "bench"))?,
@@ -178,7 +178,7 @@ fn in_pool<T: OrderedMap<u64, u64> + 'static>(
     Ok((Box::new(InPool(create(&pool)?)), Ground::of_pool(&pool)))
 }
 
-/// What a database stands on that is told not to sync.
+/// The guarantee of a database without sync.
 fn unsynced(directory: &Path, durability: &str, terms: &str) -> Result<Ground> {
     let promise = format!(
         "{terms}; a transaction for {BATCH_LEN} entries that are written, one for all that are read"

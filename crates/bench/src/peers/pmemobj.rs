@@ -87,8 +87,8 @@ pub(super) fn last_error() -> String {
 impl<K: BenchKey> Map<K> for PmemobjMap<K> {
     fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer> {
         let mut sum = 0;
-        // SAFETY: the map lives until `drop`; keys are plain bytes, `size_of::<K>()` each as `create`
-        // told the shim.
+        // SAFETY: the map lives until `drop`; keys are plain bytes, `size_of::<K>()` each as
+        // `create` told the shim.
         let done = unsafe {
             pmemobj_map_run(
                 self.map.as_ptr(),

@@ -56,8 +56,8 @@ pub(crate) fn create(directory: &Path, form: Form) -> Result<(Box<dyn Buffer>, G
 
 impl Buffer for PmemobjBuffer {
     fn run(&mut self, scenario: Scenario, repetitions: u64) -> Result<u64> {
-        // SAFETY: the peer lives until `drop` and is used by one thread at a time; the source has as
-        // many bytes as the shim reads.
+        // SAFETY: the peer lives until `drop` and is used by one thread at a time; the source has
+        // as many bytes as the shim reads.
         Ok(unsafe {
             pmemobj_buffer_run(self.0.as_ptr(), scenario as i32, SOURCE.as_ptr(), repetitions)
         })

@@ -1,4 +1,4 @@
-//! Redis, and the load generator that comes with it.
+//! Redis, and its load generator.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::resp::Reply;
 use super::server::{Server, free_address, is_installed};
 
-/// What Redis does with its append-only file.
+/// Redis's append-only file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Append {
-    /// There is none: nothing survives.
+    /// None: nothing survives.
     No,
     /// Written at once, synced once a second.
     EverySec,
@@ -22,7 +22,7 @@ pub(crate) enum Append {
     Always,
 }
 
-/// Whether Debian's redis-server is here; says on stderr when not.
+/// Whether Debian's redis-server is installed; reports on stderr if not.
 pub(crate) fn is_here() -> bool {
     let here = is_installed("redis-server");
     if !here {
@@ -31,7 +31,7 @@ pub(crate) fn is_here() -> bool {
     here
 }
 
-/// Starts Redis on a free loopback port with its files in `directory`, all else as Redis chooses.
+/// Starts Redis on a free loopback port, with its files in `directory` and its default settings.
 ///
 /// # Errors
 ///
@@ -40,7 +40,7 @@ pub(crate) fn start(directory: &Path, append: Append) -> Result<Server> {
     let address = free_address()?;
     let mut command = Command::new("redis-server");
     command.arg("--bind").arg("127.0.0.1").arg("--port").arg(address.port().to_string());
-    // No snapshots: they would disturb the others in mid-run.
+    // No snapshots, which would disturb the other contenders.
     command.arg("--dir").arg(directory).args(["--save", "", "--daemonize", "no"]);
     match append {
         Append::No => command.args(["--appendonly", "no"]),
@@ -50,7 +50,8 @@ pub(crate) fn start(directory: &Path, append: Append) -> Result<Server> {
     Server::start(&mut command, address, &directory.join("redis.log"))
 }
 
-/// Keeps a running server from rewriting its append-only file: that would disturb the others in mid-run.
+/// Keeps a running server from rewriting its append-only file, which would disturb the other
+/// contenders.
 ///
 /// # Errors
 ///

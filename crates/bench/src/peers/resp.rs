@@ -8,13 +8,13 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::workloads::keys::mix;
 
-/// A reply that does not come within this time will not come.
+/// Timeout of a reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
-/// SETs sent before their replies are read: enough to hide the round trip, and little enough for the
+/// SETs sent before their replies are read: enough to hide the round trip, and few enough for the
 /// socket buffers of both sides.
 const PIPELINE_LEN: usize = 512;
 
-/// What a server said.
+/// A reply of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     Simple(String),
@@ -87,8 +87,8 @@ impl Client {
         })
     }
 
-    /// Adds the members numbered `range`, which must be new, to the sorted set [`SET_KEY`]. Their scores are of any
-    /// order, and less than `range.end`.
+    /// Adds the members numbered `range`, which must be new, to the sorted set [`SET_KEY`]. Their
+    /// scores are of any order, and less than `range.end`.
     ///
     /// # Errors
     ///

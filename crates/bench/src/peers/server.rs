@@ -13,9 +13,10 @@ use super::resp::{Client, Reply, entry_key, entry_value};
 use crate::cleanup::Guarded;
 use crate::machine::{field, first_number};
 
-/// How often a starting server is tried: short beside what is measured, long enough not to starve it.
+/// Interval at which a starting server is tried: short compared with the measurement, and long
+/// enough not to starve the server.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// No server needs longer to load the largest data set of these benches.
+/// Timeout: no server needs longer to load the largest data set of these benches.
 const START_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A running server, killed when dropped.
@@ -72,7 +73,7 @@ impl Server {
                     Ok(reply) if reply == *expected => return Ok(self.started.elapsed()),
                     Ok(Reply::Error(text)) if text.starts_with("LOADING") => {}
                     Ok(reply) => bail!("{request:?} was answered {reply:?}, expected {expected:?}"),
-                    // A server that is just starting may drop what it cannot serve yet.
+                    // A server that is just starting may drop a connection.
                     Err(_) => client = None,
                 }
             }
@@ -91,7 +92,7 @@ impl Server {
         Client::connect(self.address).with_context(|| format!("no connection to {}", self.address))
     }
 
-    /// Where it listens.
+    /// Its address.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -100,7 +101,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// When the kernel does not tell.
+    /// When the kernel does not report it.
     pub(crate) fn anonymous_len(&self) -> Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.process.pid()))?;
         let kib =
@@ -115,7 +116,7 @@ impl Server {
     }
 }
 
-/// A loopback address whose port was free a moment ago.
+/// A loopback address with a free port.
 ///
 /// # Errors
 ///

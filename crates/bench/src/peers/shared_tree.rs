@@ -1,4 +1,4 @@
-//! Ordered maps of words that several threads use: ours, and the standard library's behind a lock.
+//! Ordered maps of words used by several threads: ours, and the standard library's behind a lock.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,12 +23,12 @@ pub(crate) trait SharedTree: Send + Sync {
     fn run(&self, operation: Operation, keys: &[u64]) -> Result<Answer>;
 }
 
-/// Who is measured.
+/// The contenders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The default map, flushing.
     Blink,
-    /// The map of the standard library, of which each operation takes the lock.
+    /// The map of the standard library; each operation takes its lock.
     LockedStd,
 }
 

@@ -1,4 +1,4 @@
-//! What C shims say when they fail.
+//! Error messages of C shims.
 
 use std::ffi::{CStr, c_char};
 
@@ -7,7 +7,7 @@ use anyhow::anyhow;
 /// `ERROR_LEN` of shim.h.
 const ERROR_LEN: usize = 256;
 
-/// Where a shim writes what went wrong.
+/// Buffer for a shim's error message.
 pub(super) struct ErrorText([c_char; ERROR_LEN]);
 
 impl ErrorText {
@@ -15,7 +15,7 @@ impl ErrorText {
         ErrorText([0; ERROR_LEN])
     }
 
-    /// What is handed to a shim.
+    /// The pointer for a shim.
     pub(super) fn as_mut_ptr(&mut self) -> *mut c_char {
         self.0.as_mut_ptr()
     }

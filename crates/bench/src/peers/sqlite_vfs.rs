@@ -1,4 +1,5 @@
-//! SQLite that inserts small rows, each a transaction with full sync, with its database and journals where one likes.
+//! SQLite that inserts small rows, each in a transaction with full sync, with its database and
+//! journals in a chosen place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -12,7 +13,7 @@ use crate::report::{Ground, backing_of};
 /// Bytes of a row's text.
 const ROW_LEN: usize = 100;
 
-/// How SQLite makes a transaction whole, as the paper's Figure 13 has it.
+/// SQLite's way to make a transaction atomic, as in the paper's Figure 13.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Delete,
@@ -27,7 +28,7 @@ impl Mode {
     pub(crate) const ALL: [Mode; 6] =
         [Mode::Delete, Mode::Truncate, Mode::Persist, Mode::Wal, Mode::Memory, Mode::Off];
 
-    /// As SQLite calls it.
+    /// Its name in SQLite.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Mode::Delete => "DELETE",
@@ -40,18 +41,19 @@ impl Mode {
     }
 }
 
-/// Where a database and its journals are.
+/// The place of a database and its journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Both on a real disk.
     Disk,
     /// Both on a tmpfs: the paper's ramdisk.
     Tmpfs,
-    /// Both in a pool; a transaction is one step of it, and has no journal but in WAL mode.
+    /// Both in a pool. A transaction is one atomic step of the pool, without a journal except in
+    /// WAL mode.
     Pool,
-    /// Both in a pool, by a SQLite that was not built for that, such as Debian's.
+    /// Both in a pool, by a SQLite without batches, such as Debian's.
     PoolWithJournals,
-    /// The database on a real disk, its journals in a pool: the paper's set-up.
+    /// The database on a real disk, its journals in a pool: the paper's setup.
     WalInPool,
 }
 
@@ -70,7 +72,7 @@ impl Place {
         }
     }
 
-    /// What it stands on, with these directories in memory and on a disk.
+    /// Its guarantee, with these directories in memory and on a disk.
     ///
     /// # Errors
     ///
@@ -105,7 +107,7 @@ impl Place {
     }
 }
 
-/// Makes the VFSs known to the SQLite of this program, once.
+/// Registers the VFSs with the SQLite of this program, once.
 fn register() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -118,7 +120,8 @@ fn register() {
             libversion_number: ffi::sqlite3_libversion_number as *const (),
             compileoption_used: ffi::sqlite3_compileoption_used as *const (),
         };
-        // SAFETY: these are the functions of the fields' names, of the one SQLite that this program has.
+        // SAFETY: these are the functions of the fields' names, of the one SQLite that this program
+        // has.
         let registered = unsafe { remanent_sqlite::register(&host) };
         registered.expect("a linked SQLite has a default VFS");
     });
@@ -131,8 +134,8 @@ pub(crate) struct Inserter {
 }
 
 impl Inserter {
-    /// Makes a database in one of these directories, the first in memory, the second on a disk. Each access to a pool
-    /// takes `latency_percent` of what it takes here.
+    /// Creates a database in one of these directories, the first in memory, the second on a disk.
+    /// Each access to a pool takes `latency_percent` of its real time.
     ///
     /// # Errors
     ///
@@ -159,11 +162,11 @@ impl Inserter {
         Ok(Inserter { connection, inserted: 0 })
     }
 
-    /// Inserts rows for so long; how many a second.
+    /// Inserts rows for so long; returns rows a second.
     ///
     /// # Errors
     ///
-    /// When SQLite refuses one, or counts others.
+    /// When SQLite refuses a row, or counts other rows.
     pub(crate) fn run(&mut self, time: Duration) -> Result<f64> {
         let before = self.inserted;
         let mut insert = self.connection.prepare("INSERT INTO rows (text) VALUES (?1)")?;

@@ -1,4 +1,4 @@
-//! `tbb::concurrent_unordered_map`: the volatile split-ordered list that the paper started from.
+//! `tbb::concurrent_unordered_map`: the volatile split-ordered list from which the paper started.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;

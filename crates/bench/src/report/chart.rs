@@ -261,8 +261,8 @@ fn fail<T, E: std::error::Error>(result: Result<T, E>) -> Result<T> {
     result.map_err(|error| anyhow!("{error}"))
 }
 
-/// An axis of named places: each is one unit wide and labelled in its middle. To the right of the last
-/// there is room for the legend.
+/// An axis of named places: each is one unit wide and labelled in its middle. To the right of the
+/// last there is room for the legend.
 struct Places(usize);
 
 impl Places {

@@ -1,4 +1,4 @@
-//! What numbers stand on: where data lies, and what would survive.
+//! What numbers stand on: the place of the data, and what would survive.
 
 use std::path::Path;
 
@@ -6,18 +6,19 @@ use anyhow::{Context, Result};
 use remanent_pmem::{Emulation, Medium, Pool};
 use serde::Serialize;
 
-/// What emulated persistent memory promises.
+/// The guarantee of emulated persistent memory.
 pub(crate) const PROMISE_NVRAM: &str =
     "every operation is durable on return, DRAM standing in for persistent memory";
 
-/// What a series of rows stands on: where its data lies and what would survive.
+/// What a series of rows stands on: the place of its data, and what would survive.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Ground {
     /// `dax`, `memory`, `file`, as for pools, or `heap` for a volatile rival.
     pub(crate) backing: String,
-    /// `process`, `power`, or `none`; with `, batched` where an acknowledged operation may lag behind.
+    /// `process`, `power`, or `none`; with `, batched` where an acknowledged operation may lag
+    /// behind.
     pub(crate) durability: String,
-    /// What DRAM was made to stand for, or `none`.
+    /// The emulated memory, or `none`.
     pub(crate) emulation: String,
     /// In words, what an acknowledged operation survives.
     pub(crate) promise: String,
@@ -39,7 +40,7 @@ impl Ground {
         Ground::new("heap", "none", "none", "nothing survives")
     }
 
-    /// What a pool says about itself.
+    /// Backing and guarantee of a pool.
     pub(crate) fn of_pool<M: Medium>(pool: &Pool<M>) -> Self {
         let guarantee = pool.guarantee();
         let promise = match guarantee.emulation {
@@ -54,7 +55,7 @@ impl Ground {
         )
     }
 
-    /// Of data at `path` that another library flushes as a pool of ours does under `emulation nvram`.
+    /// For data at `path` that another library flushes like a pool of ours under `emulation nvram`.
     ///
     /// # Errors
     ///
@@ -64,11 +65,11 @@ impl Ground {
     }
 }
 
-/// What a file, or the files of a directory, lie on, in the words for pools: `memory` or `file`.
+/// The backing of a file or directory, in the words for pools: `memory` or `file`.
 ///
 /// # Errors
 ///
-/// When it is not there.
+/// When it does not exist.
 pub(crate) fn backing_of(path: &Path) -> Result<&'static str> {
     /// `f_type` of tmpfs in statfs(2).
     const TMPFS_MAGIC: u64 = 0x0102_1994;

@@ -1,4 +1,4 @@
-//! What a bench hands over: a table on stdout, `NAME.json` and plots beside it.
+//! The result of a bench: a table on stdout, and `NAME.json` and plots.
 
 mod chart;
 mod ground;
@@ -38,20 +38,20 @@ pub(crate) struct Row {
     sigma: f64,
 }
 
-/// A ratio or count by which an issue judges, never a verdict.
+/// A ratio or count that the issues refer to, without a verdict.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Claim {
     id: String,
     value: f64,
     unit: String,
-    /// What the value is compared with, and both sides' medians.
+    /// What the value is compared with, and the medians of both.
     against: String,
-    /// The value, in the same unit, that the claim would have if we took no longer than the machine
-    /// needs for the fences (or the cache miss, or the bytes) that the operation cannot do without.
+    /// The value of the claim, in the same unit, if we took no longer than the machine needs for
+    /// what the operation cannot omit: its fences, or the cache miss, or the bytes.
     floor: Option<f64>,
 }
 
-/// Everything a bench has found out.
+/// The results of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
     bench: String,

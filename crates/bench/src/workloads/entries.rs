@@ -105,8 +105,8 @@ pub(crate) struct Mixed<K> {
 }
 
 impl<K> Mixed<K> {
-    /// Whether searches may have found so many entries: each at least those of before, at most those of
-    /// afterwards.
+    /// Whether searches may have found so many entries: each at least those of before, at most
+    /// those of afterwards.
     pub(crate) fn allows(&self, found: u64) -> bool {
         (self.found_min..=self.found_max).contains(&found)
     }

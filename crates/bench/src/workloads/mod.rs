@@ -1,4 +1,4 @@
-//! What the benches ask of a store: keys, values, and the order in which they come.
+//! Workloads of the benches: keys, values, and their order.
 
 pub(crate) mod entries;
 pub(crate) mod keys;

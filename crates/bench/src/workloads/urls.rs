@@ -35,7 +35,7 @@ pub(crate) fn url(number: u64) -> String {
         url.push('/');
         url.push_str(word(8 + turn));
     }
-    // One in four is a page with a title, the others have the number of an item.
+    // One in four is a page with a title; the others have the number of an item.
     if draw(4).is_multiple_of(4) {
         url.push_str(&format!("/{}-{}-{number}.html", word(5), word(6)));
     } else {

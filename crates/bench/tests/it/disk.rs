@@ -2,8 +2,8 @@
 
 use crate::{assert_charts, assert_claim, has_series, run, scratch, temporary};
 
-/// Claims that docs/block-device.md and the issues name. Those beside libpmemblk are absent where the bench was built
-/// without it.
+/// Claims that docs/block-device.md and the issues name. Those beside libpmemblk are absent where
+/// the bench was built without it.
 const CLAIMS: [&str; 10] = [
     "disk.write4k_vs_pmemblk",
     "disk.write4k_vs_ntcopy",

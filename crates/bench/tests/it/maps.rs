@@ -2,7 +2,8 @@
 
 use crate::{assert_charts, assert_claim, has_series, list, run, scratch, temporary};
 
-/// Claims that issues or the paper name. Those beside LMDB are absent where the bench was built without it.
+/// Claims that issues or the paper name. Those beside LMDB are absent where the bench was built
+/// without it.
 const CLAIMS: [&str; 29] = [
     "maps.insert.hashmap_vs_nvbtree",
     "maps.insert.hashmap_vs_nvbtree.key40",

@@ -1,7 +1,8 @@
-//! What a disk's operations are built of: a lane of the journal, blocks that nobody has, and a commit.
+//! Parts of every operation that changes a disk: a lane of the journal, free blocks, and a commit.
 //!
-//! The journal and the free space need each other: a record may take blocks of its own, and taking slabs from the pool is a
-//! record. So a commit that may need blocks is made here, above both; the one that links new slabs needs none.
+//! The journal and the free space depend on each other: a record may take blocks of its own, and
+//! taking slabs from the pool is a record. So commits that may need blocks are made here, above
+//! both. The commit that links new slabs needs no blocks.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Heap;
@@ -17,25 +18,25 @@ use crate::Result;
 use crate::line::WORDS;
 use crate::seal::Key;
 
-/// Blocks that are taken at once by who needs a few.
+/// Blocks that are taken at once when a few are needed.
 const REFILL: usize = 8;
 
 /// The heap of a disk, its journal and its free space.
 #[derive(Debug)]
 pub(crate) struct Base<M: Medium> {
     pub(crate) heap: Heap<M>,
-    /// What the disk's checksums are made with.
+    /// Key of the disk's checksums.
     pub(crate) key: Key,
     pub(crate) journal: Journal,
     pub(crate) space: Space,
-    /// Spares that a lane keeps at most.
+    /// Maximal number of spares in a lane.
     pub(crate) spares_max: usize,
-    /// Held by who takes slabs from the pool.
+    /// Held by the thread that takes slabs from the pool.
     growth: PauseMutex<()>,
 }
 
 impl<M: Medium> Base<M> {
-    /// One whose volatile part knows nothing yet.
+    /// A base whose volatile part is empty.
     pub(crate) fn new(heap: Heap<M>, meta: u64, key: Key, shape: Shape) -> Self {
         Base {
             heap,
@@ -58,29 +59,29 @@ impl<M: Medium> Base<M> {
         self.journal.meta()
     }
 
-    /// Pool offset of a block that the journal, or the map, leads to.
+    /// Pool offset of a block that the journal or the map leads to.
     #[inline]
     pub(crate) fn locate(&self, block: Block) -> Result<u64> {
         self.space.locate(block, self.meta())
     }
 
-    /// The slabs, on the medium.
+    /// The slabs on the medium.
     pub(crate) fn slabs(&self) -> Slabs<'_, M> {
         Slabs { heap: &self.heap, journal: &self.journal, space: &self.space }
     }
 
-    /// Does `change` in a lane, and reports what the medium could not do.
+    /// Runs `change` in a lane, and reports faults of the medium.
     pub(crate) fn in_lane<R>(&self, change: impl FnOnce(&mut Lane) -> Result<R>) -> Result<R> {
         let changed = change(&mut self.journal.enter(self.medium()));
         if self.journal.takes_clearing() {
             self.clear_all_records();
         }
-        // Before anything else the medium's fault: what was read meanwhile is not to be believed.
+        // The medium's fault first: after a fault, nothing that was read is reliable.
         self.heap.verify()?;
         changed
     }
 
-    /// Does `change` while nobody else changes anything.
+    /// Runs `change` while nobody else changes anything.
     pub(crate) fn alone<R>(
         &self,
         change: impl FnOnce(&mut [PauseGuard<'_, Lane>]) -> Result<R>,
@@ -98,13 +99,13 @@ impl<M: Medium> Base<M> {
         self.clear_records(&mut lanes);
     }
 
-    /// As [`clear_all_records`](Base::clear_all_records), for who has the lanes.
+    /// Like [`clear_all_records`](Base::clear_all_records), for a caller that holds the lanes.
     pub(crate) fn clear_records(&self, lanes: &mut [PauseGuard<'_, Lane>]) {
         self.journal.clear_records(self.medium(), &self.space, lanes);
     }
 
-    /// Commits `changes`, `data` and the lane's new `spares` as one atomic step. The caller holds the lines' locks, or
-    /// nobody else changes these lines.
+    /// Commits `changes`, `data` and the lane's new `spares` atomically. The caller holds the
+    /// lines' locks, or nobody else changes these lines.
     pub(crate) fn commit(
         &self,
         lane: &mut Lane,
@@ -119,7 +120,8 @@ impl<M: Medium> Base<M> {
         };
         let located = blocks.iter().map(|&block| self.locate(block));
         let spill = Spill { located: located.collect::<Result<_>>()?, blocks };
-        // From here on nothing fails: what else was committed in this lane has had the spares of before.
+        // Nothing fails from here on: a commit that was made above in this lane has recorded the
+        // old spares.
         if let Some(spares) = spares {
             lane.spares = spares;
         }
@@ -127,7 +129,8 @@ impl<M: Medium> Base<M> {
         Ok(())
     }
 
-    /// As [`commit`](Base::commit), with the lane's spares as they are, of changes that fit the lane's slot.
+    /// Like [`commit`](Base::commit), for changes that fit the lane's slot; the lane's spares stay
+    /// as they are.
     #[inline]
     pub(crate) fn commit_in_slot(
         &self,
@@ -138,13 +141,13 @@ impl<M: Medium> Base<M> {
         self.journal.commit(self.medium(), &self.space, lane, changes, data);
     }
 
-    /// The line at `at`, which is no node's, with other words: what a commit changes it to.
+    /// A change that replaces the words of the line at `at`, which is outside the map.
     pub(crate) fn rewrite(&self, at: u64, words: [u64; WORDS]) -> Result<Change> {
         Change::rewrite(self.medium(), self.key, at, words)
     }
 
-    /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is
-    /// committed.
+    /// Adds to `changes` that the blocks `used` are in use from now on, and the blocks `free` are
+    /// free. Hold the returned locks until this is committed.
     pub(crate) fn mark(
         &self,
         used: &[Block],
@@ -154,13 +157,13 @@ impl<M: Medium> Base<M> {
         self.space.mark(self.medium(), used, free, changes)
     }
 
-    /// Gives blocks back that nobody has any more, on the medium neither.
+    /// Gives back blocks that are free on the medium, too.
     pub(crate) fn release(&self, blocks: impl IntoIterator<Item = Block>) {
         self.space.release(self.medium(), blocks);
     }
 
-    /// As [`reserve`](Base::reserve), of more than `count`, for who takes a few each time; what is left is no more than a
-    /// lane may keep.
+    /// Like [`reserve`](Base::reserve), of more than `count`, for callers that take a few each
+    /// time. The surplus is at most what a lane may keep.
     pub(crate) fn reserve_some(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
         match self.reserve(lane, count.max(REFILL.min(self.spares_max))) {
             Err(error) if error.is_full() => self.reserve(lane, count),
@@ -168,18 +171,19 @@ impl<M: Medium> Base<M> {
         }
     }
 
-    /// Takes `count` blocks that nobody has, from new slabs if need be.
+    /// Takes `count` free blocks, from new slabs if necessary.
     ///
     /// # Errors
     ///
-    /// When the pool is full; then nothing was taken, of the pool neither but where [`Slabs::add`] says so.
+    /// When the pool is full. Then no block was taken, and nothing from the pool except as
+    /// [`Slabs::add`] says.
     pub(crate) fn reserve(&self, lane: &mut Lane, count: usize) -> Result<Vec<Block>> {
         let mut taken = self.space.reserve(self.medium(), count)?;
         while taken.len() < count {
             let slabs = self.space.slab_count();
             let grown = {
                 let _growth = self.growth.lock(self.medium());
-                // Another thread may have been here meanwhile.
+                // Another thread may have added slabs meanwhile.
                 if self.space.slab_count() > slabs {
                     Ok(())
                 } else {

@@ -1,10 +1,10 @@
-//! Changing blocks: every call is one step, whatever it changes.
+//! Changing blocks: every call is one atomic step, whatever it changes.
 //!
-//! New data go to blocks that nobody has ([`Space`](super::space::Space)), and one record of the journal has the map lead
-//! to them. That is the paper's shadow block and its journal, with one fence for up to 64 blocks in not too many places,
-//! and two for any number of them ([`journal`](super::journal)). A block that is overwritten becomes a spare of the lane
-//! that overwrote it, as in the paper's pool of shadow blocks; a record carries the lane's spares, so they need no other
-//! note.
+//! New data go to free blocks ([`Space`](super::space::Space)), and one record of the journal makes
+//! the map lead to them. These are the paper's shadow block and journal, with one fence for up to
+//! 64 blocks in not too many places, and two for any number of them ([`journal`](super::journal)).
+//! A replaced block becomes a spare of the lane that replaced it, as in the paper's pool of shadow
+//! blocks. A record carries the lane's spares, so they need no other note.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -20,14 +20,14 @@ use super::record::{Change, Changes, Spares};
 use crate::Result;
 use crate::line::Line;
 
-/// New blocks for one step: first of the lane's spares, from the front, then others.
+/// New blocks for one step: first spares of the lane, from the front, then others.
 #[derive(Debug, Default)]
 struct NewBlocks {
-    /// Spares of the lane that are used.
+    /// Number of the lane's spares that are used.
     spares: usize,
-    /// Others, whose bits are still to be set.
+    /// Other blocks, whose bits are still to be set.
     fresh: Vec<Block>,
-    /// Those of them that are used; the rest become spares.
+    /// Number of `fresh` blocks that are used; the rest become spares.
     fresh_used: usize,
 }
 
@@ -40,7 +40,7 @@ impl NewBlocks {
     }
 }
 
-/// A step that changes blocks, in the lane that it is recorded in.
+/// A step that changes blocks, with the lane that records it.
 #[derive(Debug)]
 pub(crate) struct Step<'s, M: Medium> {
     map: &'s Map<M>,
@@ -52,7 +52,7 @@ impl<'s, M: Medium> Step<'s, M> {
         Step { map, lane }
     }
 
-    /// Writes one block as a whole, which is what most steps do.
+    /// Writes one whole block, the most frequent step.
     pub(crate) fn write_block(&mut self, lba: Lba, block: &BlockData) -> Result<()> {
         if self.overwrite(lba, block)? {
             return Ok(());
@@ -60,7 +60,7 @@ impl<'s, M: Medium> Step<'s, M> {
         self.change(&[Piece { lba, what: What::Whole(block) }], &[])
     }
 
-    /// Writes some in a row.
+    /// Writes consecutive blocks.
     pub(crate) fn write_blocks(&mut self, first: Lba, blocks: &[BlockData]) -> Result<()> {
         if self.overwrite_row(first, blocks)? {
             return Ok(());
@@ -71,7 +71,8 @@ impl<'s, M: Medium> Step<'s, M> {
         self.change(&pieces, &[])
     }
 
-    /// Writes a block where there is one, no snapshot has it and the lane has a spare for it; false where that is not so.
+    /// Overwrites a block, if it has data, no snapshot has it, and the lane has a spare for it.
+    /// Returns false otherwise.
     fn overwrite(&mut self, lba: Lba, data: &BlockData) -> Result<bool> {
         if self.lane.spares.is_empty() || self.map.has_snapshot() {
             return Ok(false);
@@ -97,8 +98,9 @@ impl<'s, M: Medium> Step<'s, M> {
         Ok(true)
     }
 
-    /// As [`overwrite`](Step::overwrite), of some in a row. One block has a function of its own: lists that
-    /// are stored and read again at once would wait until the stores before them have left the core.
+    /// Like [`overwrite`](Step::overwrite), for consecutive blocks. One block has a function of its
+    /// own, because lists that are stored and read again at once would wait until the stores before
+    /// them have left the core.
     fn overwrite_row(&mut self, first: Lba, blocks: &[BlockData]) -> Result<bool> {
         if self.lane.spares.len() < blocks.len() || self.map.has_snapshot() {
             return Ok(false);
@@ -135,15 +137,17 @@ impl<'s, M: Medium> Step<'s, M> {
         Ok(true)
     }
 
-    /// Changes blocks, and `others`: lines beside the map, which nobody else changes meanwhile. Durable when it returns.
+    /// Changes blocks, and `others`: lines outside the map that nobody else changes meanwhile.
+    /// Durable when it returns.
     ///
     /// # Errors
     ///
-    /// When the pool is full, or a block of which a part is kept is damaged: then nothing was changed.
+    /// When the pool is full, or a block is damaged of which a part is kept. In both cases nothing
+    /// was changed.
     pub(crate) fn change(&mut self, pieces: &[Piece<'_>], others: &[Change]) -> Result<()> {
         let wanted = pieces.iter().filter(|piece| !matches!(piece.what, What::Nothing)).count();
         let new = self.take_blocks(wanted)?;
-        // Passed on as it is made, not moved: that would wait until all stores have left the core.
+        // Passed by reference: a move would wait until all stores have left the core.
         match self.change_with(pieces, others, &new) {
             Ok(()) => Ok(()),
             Err(error) => {
@@ -210,7 +214,8 @@ impl<'s, M: Medium> Step<'s, M> {
         self.finish(new, &replaced, changes, &data)
     }
 
-    /// What a piece makes of its block; nothing where it is to read as zeros. `old` is its entry, and where that is.
+    /// New content of a piece's block; `None` if the block is to read as zeros. `old` is the
+    /// block's entry, and the entry's place.
     fn content<'p>(&self, piece: &Piece<'p>, old: (Entry, u64)) -> Result<Option<Cow<'p, [u8]>>> {
         let mut merged = match piece.what {
             What::Nothing => return Ok(None),
@@ -228,8 +233,8 @@ impl<'s, M: Medium> Step<'s, M> {
         Ok(Some(Cow::Owned(merged)))
     }
 
-    /// Where each piece's entry is; none where nothing is to be unmapped. Leaves that are missing are made, and stay as long
-    /// as the lane is held.
+    /// Places of the pieces' entries; `None` where there is nothing to unmap. Makes missing leaves,
+    /// which stay while the lane is held.
     pub(crate) fn places(
         &mut self,
         pieces: &[Piece<'_>],
@@ -261,7 +266,7 @@ impl<'s, M: Medium> Step<'s, M> {
         Ok(places)
     }
 
-    /// Decides which blocks become spares of the lane and which become free, then commits.
+    /// Decides which replaced blocks become spares of the lane and which become free, then commits.
     fn finish(
         &mut self,
         new: &NewBlocks,
@@ -285,8 +290,8 @@ impl<'s, M: Medium> Step<'s, M> {
     }
 }
 
-/// Unmaps the blocks from `first` to before `end`, those of one leaf as one step; in a full pool in as small steps as
-/// have room for their record.
+/// Unmaps the blocks from `first` to before `end`, atomically for each leaf. In a full pool the
+/// steps become as small as their records need.
 pub(crate) fn unmap<M: Medium>(map: &Map<M>, first: Lba, end: u64) -> Result<()> {
     let mut at = first.0;
     while at < end {

@@ -1,4 +1,4 @@
-//! Does a disk contradict itself, and do its data still hold what was written?
+//! The check of a disk: its consistency, and its data against their checksums.
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry as Slot};
@@ -17,15 +17,15 @@ use crate::error::LINE_DAMAGED;
 use crate::line::{BITS, Line, WORDS};
 use crate::{Error, Result};
 
-/// Violations that are kept; the rest are counted.
+/// Violations that are kept; further ones are only counted.
 const TOLD_MAX: usize = 100;
 
 /// How much of a disk is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckScope {
-    /// The map, and what is marked as free. Writers wait meanwhile.
+    /// The map and the free-block bitmaps. Writers wait meanwhile.
     Map,
-    /// And all data, against their checksums. Writers do not wait for that.
+    /// Also all data, against their checksums. Writers do not wait for this part.
     All,
 }
 
@@ -53,12 +53,13 @@ impl Told {
     }
 }
 
-/// Hands violations on, but one that repeats the last: a line that is damaged is met for each of its entries.
+/// Hands on violations, except repetitions of the last one: a damaged line is met for each of its
+/// entries.
 struct Teller<'t> {
     tell: &'t mut dyn FnMut(Violation),
     last: Option<Violation>,
     count: u64,
-    /// Whether only blocks are told of, since lines were looked at before.
+    /// Whether only blocks are reported, because lines were checked before.
     is_of_data: bool,
 }
 
@@ -75,7 +76,7 @@ impl<'t> Teller<'t> {
         }
     }
 
-    /// Tells what an error says is wrong with the disk; any other error stays one.
+    /// Reports an error that describes damage of the disk; returns any other error.
     fn tell_error(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Damaged { .. } if self.is_of_data => {}
@@ -86,16 +87,16 @@ impl<'t> Teller<'t> {
         Ok(())
     }
 
-    /// Tells what an error says is wrong with the disk; then there is nothing.
+    /// Like `tell_error`; the value is then the default.
     fn note<T: Default>(&mut self, read: Result<T>) -> Result<T> {
         read.or_else(|error| self.tell_error(error).map(|()| T::default()))
     }
 }
 
-/// What the blocks of a disk are used for: to be compared with what is marked as used.
+/// The use of each block, to be compared with the free-block bitmaps.
 struct Used<'u, 't> {
     blocks: BTreeMap<Block, Use>,
-    /// Whether a part of the map could not be read: then nobody knows whether a block is in use.
+    /// Whether a part of the map could not be read. Then the use of a block is unknown.
     is_partial: bool,
     teller: &'u mut Teller<'t>,
 }
@@ -110,7 +111,7 @@ enum Use {
 }
 
 impl Used<'_, '_> {
-    /// Notes a use. Whether it is the first one of this block.
+    /// Notes a use. Returns whether it is the first one of this block.
     fn note(&mut self, block: Block, found: Use, at: u64) -> bool {
         match self.blocks.entry(block) {
             Slot::Vacant(slot) => {
@@ -119,7 +120,7 @@ impl Used<'_, '_> {
             }
             Slot::Occupied(known) => {
                 let known = *known.get();
-                // Snapshots share nodes and data, each at its place.
+                // Snapshots share nodes and data, each in the same place.
                 if known != found || found == Use::Spare {
                     let what = format!("block {} is {found:?}, and {known:?}", block.0);
                     self.teller.tell(Violation::new(at, what));
@@ -142,7 +143,8 @@ impl<M: Medium> Check<'_, M> {
         &self.map.base
     }
 
-    /// Tells each violation once, as it is found; `progress` gets the bytes of data read so far, and may break off.
+    /// Reports each violation once, as it is found. `progress` gets the bytes of data read so far,
+    /// and may break off.
     pub(crate) fn run(
         &self,
         scope: CheckScope,
@@ -158,7 +160,8 @@ impl<M: Medium> Check<'_, M> {
         Ok(())
     }
 
-    /// Proves that the map, its snapshots and what is marked as used agree. Nobody changes anything meanwhile.
+    /// Proves that the map, its snapshots and the free-block bitmaps agree. Nobody changes anything
+    /// meanwhile.
     fn check_map(&self, teller: &mut Teller<'_>) -> Result<()> {
         let base = &self.map.base;
         base.alone(|lanes| {
@@ -286,13 +289,13 @@ impl<M: Medium> Check<'_, M> {
         }
     }
 
-    /// Reads what there is of a block that was on the disk just now.
+    /// Reads a block that was on the disk a moment ago; a shorter disk is no error.
     fn read_if_there(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
         let left = self.map.size().saturating_sub(lba.offset());
         Reader::new(self.map).read(lba.offset(), &mut data[..left.min(BLOCK_LEN) as usize])
     }
 
-    /// As [`check_data`](Check::check_data), for who wants to know of nothing else.
+    /// Like [`check_data`](Check::check_data), alone.
     pub(crate) fn scrub(
         &self,
         mut progress: impl FnMut(u64) -> ControlFlow<()>,
@@ -303,8 +306,8 @@ impl<M: Medium> Check<'_, M> {
         Ok(told.finish())
     }
 
-    /// Reads all data of the disk and its snapshots, and compares checksums. `progress` gets the bytes looked at so far, and
-    /// may break off.
+    /// Reads all data of the disk and its snapshots, and compares checksums. `progress` gets the
+    /// bytes read so far, and may break off.
     fn check_data(
         &self,
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
@@ -328,7 +331,8 @@ impl<M: Medium> Check<'_, M> {
         self.check_snapshots(len, progress, teller)
     }
 
-    /// As [`check_data`](Check::check_data), of the snapshots. What several of them have is read once.
+    /// Like [`check_data`](Check::check_data), for the snapshots. Blocks that several of them share
+    /// are read once.
     fn check_snapshots(
         &self,
         mut len: u64,

@@ -1,8 +1,9 @@
 //! The device under a [`Disk`](crate::Disk): every operation on it begins here.
 //!
-//! It checks what is asked for, takes the lanes and locks, and calls down: to a [`Step`] that changes blocks, a
-//! [`Reader`], the [`Snapshots`], a [`Resizer`] or a [`Check`]. These call the [`Map`], the map calls its [`Base`], and that
-//! the journal and the free space. None of them calls back.
+//! The device checks the request, takes the lanes and locks, and calls down: to a [`Step`] that
+//! changes blocks, a [`Reader`], the [`Snapshots`], a [`Resizer`] or a [`Check`]. These call the
+//! [`Map`], the map calls its [`Base`], and the base calls the journal and the free space. No call
+//! goes back up.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -26,19 +27,21 @@ use crate::{Lines, Result};
 
 /// A disk's persistent part, and the volatile part that exists once in a process.
 ///
-/// Locks are taken in this order: `resizing`, a lane, the snapshots, the map's state, stripes of the map in ascending order,
-/// stripes of the bits in ascending order, the growth of the space, its free blocks. Whoever has slabs added changes lines
-/// that nobody else changes, and so few that they fit a slot: it needs no stripe, and no block for its record.
+/// Lock order: `resizing`; a lane; the snapshots; the map's state; stripes of the map, ascending;
+/// stripes of the bits, ascending; the growth of the space; its free blocks. Adding slabs needs no
+/// stripe and no block for its record: it changes lines that nobody else changes, and they fit a
+/// slot.
 #[derive(Debug)]
 pub(crate) struct Device<M: Medium> {
     map: Map<M>,
     snapshots: Snapshots,
-    /// Held by who makes the disk larger or smaller, before any lane.
+    /// Held by the thread that resizes the disk; taken before any lane.
     resizing: PauseMutex<()>,
 }
 
 impl<M: Medium> Device<M> {
-    /// A device that was made, or opened to the end: from here on the lanes' records may be written over.
+    /// The device of a disk that was just created, or opened to the end. From here on the lanes'
+    /// records may be overwritten.
     pub(crate) fn new(base: Base<M>, state: State, snapshots: List) -> Self {
         let map = Map::new(base, state);
         let snapshots = Snapshots::new(&map, snapshots);
@@ -68,12 +71,12 @@ impl<M: Medium> Device<M> {
         Reader::new(&self.map).read(offset, bytes)
     }
 
-    /// Reads a range of a tree that nobody changes: a snapshot's.
+    /// Reads a range of an immutable tree: a snapshot's.
     pub(crate) fn read_tree(&self, tree: Tree, offset: u64, bytes: &mut [u8]) -> Result<()> {
         Reader::new(&self.map).read_tree(tree, offset, bytes)
     }
 
-    /// Visits a range in parts that have data, and parts that have none.
+    /// Visits a range in parts that have data and parts that have none.
     pub(crate) fn extents(
         &self,
         offset: u64,
@@ -83,7 +86,7 @@ impl<M: Medium> Device<M> {
         Reader::new(&self.map).extents(offset, len, visit)
     }
 
-    /// As [`extents`](Device::extents), of a tree that nobody changes.
+    /// Like [`extents`](Device::extents), for an immutable tree.
     pub(crate) fn extents_of(
         &self,
         tree: Tree,
@@ -94,12 +97,13 @@ impl<M: Medium> Device<M> {
         Reader::new(&self.map).extents_of(tree, offset, len, visit)
     }
 
-    /// Changes blocks as one step, durable when it returns. `end` is that of the request: the disk must not have become
-    /// smaller than that.
+    /// Changes blocks atomically; durable when it returns. `end` is the end of the request: if the
+    /// disk has become smaller than that, nothing is changed.
     ///
     /// # Errors
     ///
-    /// When the pool is full, or a block of which a part is kept is damaged: then nothing was changed.
+    /// When the pool is full, or a block is damaged of which a part is kept. In both cases nothing
+    /// was changed.
     pub(crate) fn change(&self, pieces: &[Piece<'_>], end: u64) -> Result<()> {
         self.map.base.in_lane(|lane| {
             self.map.check_range(end, 0)?;
@@ -107,9 +111,9 @@ impl<M: Medium> Device<M> {
         })
     }
 
-    /// As [`change`](Device::change), of one block that is written as a whole, which is what most changes are.
+    /// Like [`change`](Device::change), for one whole block, the most frequent change.
     pub(crate) fn write_block(&self, lba: Lba, block: &BlockData) -> Result<()> {
-        // On its way to the core while the lane is waited for.
+        // Fetches the entry while this thread waits for the lane.
         self.map.prefetch(lba)?;
         self.map.base.in_lane(|lane| {
             self.map.check_range(lba.offset() + BLOCK_LEN, 0)?;
@@ -117,7 +121,7 @@ impl<M: Medium> Device<M> {
         })
     }
 
-    /// As [`write_block`](Device::write_block), of some in a row.
+    /// Like [`write_block`](Device::write_block), for consecutive blocks.
     pub(crate) fn write_blocks(&self, first: Lba, blocks: &[BlockData]) -> Result<()> {
         self.map.base.in_lane(|lane| {
             self.map.check_range(first.offset(), size_of_val(blocks) as u64)?;
@@ -125,7 +129,8 @@ impl<M: Medium> Device<M> {
         })
     }
 
-    /// As [`change`](Device::change), and in the same step the disk gets a size of at least `size_min`.
+    /// Like [`change`](Device::change); the same atomic step gives the disk a size of at least
+    /// `size_min`.
     pub(crate) fn change_and_grow(
         &self,
         pieces: &[Piece<'_>],
@@ -135,7 +140,7 @@ impl<M: Medium> Device<M> {
         self.resizer().change_and_grow(pieces, end, size_min)
     }
 
-    /// Unmaps the blocks from `first` to before `end`, those of one leaf as one step.
+    /// Unmaps the blocks from `first` to before `end`, atomically for each leaf.
     pub(crate) fn unmap(&self, first: Lba, end: u64) -> Result<()> {
         unmap(&self.map, first, end)
     }
@@ -145,28 +150,29 @@ impl<M: Medium> Device<M> {
         check_new_size(&self.map.base, size)
     }
 
-    /// Gives the disk another size. Shrinking it drops what lies behind the new end; snapshots keep it.
+    /// Changes the size of the disk. Shrinking drops the data behind the new end; snapshots keep
+    /// them.
     pub(crate) fn resize(&self, size: u64) -> Result<()> {
         self.check_new_size(size)?;
         self.resizer().resize(size)
     }
 
-    /// Completes what a crash has interrupted, if that can be done.
+    /// Completes what a crash has interrupted, as far as possible.
     pub(crate) fn resume(&self) -> Result<()> {
         self.resizer().resume()
     }
 
-    /// Waits for the turn to give the disk another size.
+    /// Waits for the turn to resize the disk.
     fn resizer(&self) -> Resizer<'_, M> {
         Resizer::new(&self.map, &self.resizing)
     }
 
-    /// Keeps the disk as it is now under a name.
+    /// Makes a snapshot of the present content.
     pub(crate) fn make_snapshot(&self, name: &str) -> Result<()> {
         self.snapshots.make(&self.map, name)
     }
 
-    /// Removes a snapshot and frees what it alone has, as one step.
+    /// Removes a snapshot, and frees the blocks that only it has, atomically.
     pub(crate) fn remove_snapshot(&self, name: &str) -> Result<()> {
         self.snapshots.remove(&self.map, name)
     }
@@ -176,12 +182,13 @@ impl<M: Medium> Device<M> {
         self.snapshots.all(self.map.medium())
     }
 
-    /// The snapshot of this name, and what keeps it from being removed.
+    /// The snapshot of this name, and a guard against its removal.
     pub(crate) fn open_snapshot(&self, name: &str) -> Result<(Snapshot, Arc<()>)> {
         self.snapshots.open(self.map.medium(), name)
     }
 
-    /// Tells each violation once, as it is found; `progress` gets the bytes of data read so far, and may break off.
+    /// Reports each violation once, as it is found. `progress` gets the bytes of data read so far,
+    /// and may break off.
     pub(crate) fn check(
         &self,
         scope: CheckScope,
@@ -191,7 +198,7 @@ impl<M: Medium> Device<M> {
         Check { map: &self.map, snapshots: &self.snapshots }.run(scope, progress, tell)
     }
 
-    /// Reads all data, and tells of those that do not fit their checksums.
+    /// Reads all data, and reports those that do not match their checksums.
     pub(crate) fn scrub(
         &self,
         progress: impl FnMut(u64) -> ControlFlow<()>,
@@ -199,7 +206,7 @@ impl<M: Medium> Device<M> {
         Check { map: &self.map, snapshots: &self.snapshots }.scrub(progress)
     }
 
-    /// Where everything is that the map leads to.
+    /// Places of everything that the map leads to.
     pub(crate) fn lines(&self) -> Result<Lines> {
         let snapshots = self.snapshots();
         let trees = snapshots.iter().map(|snapshot| snapshot.tree);
@@ -208,8 +215,8 @@ impl<M: Medium> Device<M> {
 }
 
 impl<M: Medium> Drop for Device<M> {
-    /// Leaves no record that opening would have to prove: a block that a damaged medium changes later is one that fails its
-    /// checksum, and no write that a crash has torn.
+    /// Leaves no record that the next opening would have to prove. A block that decays later then
+    /// fails its checksum, instead of looking like a write that a crash has torn.
     fn drop(&mut self) {
         if self.map.medium().fault().is_none() && !std::thread::panicking() {
             self.map.base.clear_all_records();

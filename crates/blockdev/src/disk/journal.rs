@@ -1,29 +1,37 @@
-//! The journal: any set of lines changes as a whole, for one fence.
+//! The journal: any set of lines changes atomically, for one fence.
 //!
-//! Each lane has two slots and writes its records into them in turn. A record has the new images of all lines that an
-//! operation changes. Once it is durable the operation has happened; the lines themselves are stored afterwards,
-//! and are flushed before the lane's next fence. So the lane's last record is needed until the next one is complete, and the
-//! one before it no more. After a crash each line that is not whole, or older than a record says, gets the newest
-//! image that any record has of it. A record that was overtaken has older images, which are ignored; so records need
-//! not be erased, but for one that does not count.
+//! Each lane has two slots, and writes its records into them in turn. A record has the new images
+//! of all lines that an operation changes. Once the record is durable, the operation has happened.
+//! The lines themselves are stored afterwards, and are flushed before the lane's next fence. So the
+//! lane's last record is needed until the next one is complete; the record before it is not needed
+//! any more.
 //!
-//! A record may become durable before the blocks that it leads to, since one fence is for both. It says which entries are
-//! of such blocks, and an entry has the checksum of its block. A lane's last record counts after a crash if one of these
-//! is so:
+//! After a crash each line that is incomplete, or older than a record says, gets the newest image
+//! from any record. A superseded record has older images, which are ignored. So records need not be
+//! erased, except for one that does not count.
 //!
-//! - Something else was begun in its lane: that comes after the record's fence. What is torn in the other slot is such a
-//!   beginning, or it is an older record, whose blocks were used anew after that fence.
-//! - A line of it is on the medium: lines are stored after that fence.
-//! - Any record has a newer image of one of its lines: who made that had waited for the line.
-//! - What it leads to is whole. If nothing of the above is so, nobody has replaced a block that it leads to, so only the
-//!   crash can have torn it.
+//! # Records in doubt
 //!
-//! A record of many blocks would be long to prove: there a fence comes in between, as for one whose lines a slot has no
-//! room for.
+//! One fence covers a record and the blocks that it leads to, so a record may become durable before
+//! its blocks. The record says which of its entries lead to such blocks, and an entry has the
+//! checksum of its block. A lane's last record counts after a crash if one of these is true:
 //!
-//! The record of nvramdisk (Table 2) has one field for the new block, and the block's logical number twice, which tells
-//! a whole record from one that was being written; its steps are ordered one by one. Here the checksum does that, for any
-//! number of blocks at once.
+//! - A later record was begun in its lane. It was begun after this record's fence. The other slot
+//!   then holds a torn beginning, or an older record whose blocks were reused after that fence.
+//! - One of its lines is on the medium: lines are stored after that fence.
+//! - Any record has a newer image of one of its lines: the writer of that record had waited for the
+//!   line.
+//! - All blocks that it leads to are complete. If none of the above is true, nobody has replaced a
+//!   block of this record, so only the crash can have torn one.
+//!
+//! Proving a record of many blocks would take long. Such a record has a fence before it that covers
+//! its blocks, and so has a record whose lines do not fit a slot.
+//!
+//! # Comparison with the paper
+//!
+//! The record of nvramdisk (Table 2) has one field for the new block, and the logical block's
+//! number twice, which distinguishes a complete record from a torn one. Its steps are ordered one
+//! by one. Here a checksum does that, for any number of blocks at once.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -42,12 +50,13 @@ use crate::line::{Line, is_newer};
 use crate::seal::Key;
 use crate::{Error, Result};
 
-/// Blocks that a record vouches for, at most: 256 KiB are read to prove it.
+/// Maximal number of blocks that a record vouches for: recovery reads up to 256 KiB to prove it.
 const VOUCHED_MAX: usize = 64;
-/// Distance of versions at which all records are cleared: a record with a version from before would look newer.
+/// Distance of versions at which all records are cleared. Without clearing, a record with an old
+/// version would look newer.
 const VERSIONS_CLEARED: u32 = 1 << 30;
 
-/// Content of a block that nobody can reach yet.
+/// Content of a block that is not reachable yet.
 #[derive(Debug)]
 pub(crate) struct Datum<'a> {
     /// Pool offset of the block.
@@ -55,7 +64,7 @@ pub(crate) struct Datum<'a> {
     /// Its number on the disk.
     pub(crate) lba: Lba,
     pub(crate) bytes: Cow<'a, [u8]>,
-    /// The change, and the word in it, that is to lead there.
+    /// Index of the change, and the word in it, that will lead to the block.
     pub(crate) change: usize,
     pub(crate) word: usize,
 }
@@ -63,7 +72,7 @@ pub(crate) struct Datum<'a> {
 /// Content of the blocks of one step.
 pub(crate) type Data<'a> = SmallVec<[Datum<'a>; 4]>;
 
-/// Blocks for the lines of a record that its slot has no room for.
+/// Blocks for those lines of a record that do not fit its slot.
 #[derive(Debug, Default)]
 pub(crate) struct Spill {
     pub(crate) blocks: Vec<Block>,
@@ -71,28 +80,28 @@ pub(crate) struct Spill {
     pub(crate) located: SmallVec<[u64; 4]>,
 }
 
-/// The lanes of a disk, and what their records have in common.
+/// The lanes of a disk, and the common state of their records.
 ///
-/// It needs [`Space`] only to give back the blocks that a long record was in.
+/// The journal needs [`Space`] only to give back the blocks of a long record.
 #[derive(Debug)]
 pub(crate) struct Journal {
-    /// Offset of the meta extent, in which the slots are.
+    /// Offset of the meta extent, which contains the slots.
     meta: u64,
-    /// Lines that a slot is to have at most.
+    /// Maximal number of lines in a slot.
     lines_max: usize,
-    /// Blocks that a record vouches for at most.
+    /// Maximal number of blocks that a record vouches for.
     vouched_max: usize,
     lanes: Box<[PauseMutex<Lane>]>,
     must_clear: AtomicBool,
 }
 
 impl Journal {
-    /// One whose lanes know nothing of their slots yet.
+    /// A journal whose lanes know nothing of their slots yet.
     pub(crate) fn new(meta: u64, key: Key, shape: Shape) -> Self {
         Journal {
             meta,
             lines_max: shape.lines_max as usize,
-            // Less where slots are made small: so that the simulator meets both sides of it.
+            // Less if slots are made small, so that the simulator reaches both sides of the limit.
             vouched_max: VOUCHED_MAX.min(shape.lines_max.saturating_mul(2) as usize),
             lanes: (0..LANE_COUNT).map(|index| PauseMutex::new(Lane::new(index, key))).collect(),
             must_clear: AtomicBool::new(false),
@@ -105,12 +114,12 @@ impl Journal {
         self.meta
     }
 
-    /// The lanes, for who opens the disk.
+    /// The lanes, for opening the disk.
     pub(crate) fn lanes(&self) -> &[PauseMutex<Lane>] {
         &self.lanes
     }
 
-    /// Takes a lane: the thread's own if nobody has it.
+    /// Takes a lane: the thread's own lane if it is free.
     pub(crate) fn enter<M: Medium>(&self, medium: &M) -> PauseGuard<'_, Lane> {
         let first = medium.thread() as usize % LANE_COUNT;
         loop {
@@ -127,19 +136,20 @@ impl Journal {
         self.lanes.iter().map(|lane| lane.lock(medium)).collect()
     }
 
-    /// Blocks that a record of so many lines needs beside its slot, in a lane with so many spares.
+    /// Number of blocks that a record of so many lines needs in addition to its slot, in a lane
+    /// with so many spares.
     pub(crate) fn spill_count(&self, changes: usize, spares: usize) -> usize {
         spill_count(changes, spares, self.lines_max)
     }
 
-    /// Lines that a record of the lane may change and needs no block for.
+    /// Number of lines that a record of the lane may change without a block.
     pub(crate) fn lines_without_spill(&self, lane: &Lane) -> usize {
         let fits = |&lines: &usize| self.spill_count(lines, lane.spares.len()) == 0;
         (1..=self.lines_max).take_while(fits).last().expect("a slot has room for a line")
     }
 
-    /// Makes changes happen as one, together with `data`, by a record with the lane's spares as they are; see
-    /// [`Lane::commit`]. The record fits the lane's slot.
+    /// Makes changes take effect atomically, together with `data`, by a record that keeps the
+    /// lane's spares; see [`Lane::commit`]. The record fits the lane's slot.
     #[inline]
     pub(crate) fn commit<M: Medium>(
         &self,
@@ -153,7 +163,8 @@ impl Journal {
         self.follow(medium, space, lane, Vec::new(), changes);
     }
 
-    /// As [`commit`](Journal::commit), with the record's lines in blocks of their own, if `spill` has any.
+    /// Like [`commit`](Journal::commit), with the record's lines in blocks of their own, if `spill`
+    /// has any.
     pub(crate) fn commit_spilled<M: Medium>(
         &self,
         medium: &M,
@@ -167,7 +178,8 @@ impl Journal {
         self.follow(medium, space, lane, spill.blocks, changes);
     }
 
-    /// What a commit leaves to be done: frees the last record's blocks, and asks for records to be cleared in time.
+    /// Follow-up of a commit: frees the last record's blocks, and requests clearing of all records
+    /// in time.
     #[inline]
     fn follow<M: Medium>(
         &self,
@@ -182,20 +194,20 @@ impl Journal {
             space.release(medium, done);
         }
         if changes.iter().any(|change| change.line.version.is_multiple_of(VERSIONS_CLEARED)) {
-            // Relaxed: the lanes' locks order what is cleared.
+            // Relaxed: the locks of the lanes order the clearing.
             self.must_clear.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether all records have to be cleared; says so once.
+    /// Whether all records must be cleared. Returns true once for each request.
     #[inline]
     pub(crate) fn takes_clearing(&self) -> bool {
-        // Relaxed: the lanes' locks order what is cleared.
+        // Relaxed: the locks of the lanes order the clearing.
         self.must_clear.load(Ordering::Relaxed) && self.must_clear.swap(false, Ordering::Relaxed)
     }
 
-    /// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that are about to be
-    /// reused. Two fences, however many lanes.
+    /// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that
+    /// are about to be reused. Two fences, however many lanes.
     pub(crate) fn clear_records<M: Medium>(
         &self,
         medium: &M,
@@ -209,34 +221,34 @@ impl Journal {
     }
 }
 
-/// What an operation needs that changes something; one holds it at a time.
+/// The state of a lane. An operation that changes the disk holds one.
 #[derive(Debug)]
 pub(crate) struct Lane {
     index: usize,
-    /// What the disk's checksums are made with.
+    /// Key of the disk's checksums.
     key: Key,
-    /// That of the last record.
+    /// Sequence number of the last record.
     sequence: u64,
     pub(crate) spares: Spares,
     /// Lines of the last record, to be flushed before the next fence.
     unflushed: Vec<u64>,
-    /// Blocks that the last record is in, until the next one.
+    /// Blocks that hold the last record, until the next one.
     spilled: Vec<Block>,
     record: Vec<u8>,
-    /// Whether both of its slots hold records without lines.
+    /// Whether both slots hold records without lines.
     is_clear: bool,
 }
 
 /// What was found in a lane's slots.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// As its last record that is not in doubt leaves it.
+    /// The lane after its last record that is not in doubt.
     pub(crate) lane: Lane,
-    /// Of all records that are not in doubt.
+    /// Changes of all records that are not in doubt.
     pub(crate) changes: Vec<Change>,
-    /// The last record, if it may have become durable before what it leads to.
+    /// The last record, if it may have become durable before the blocks that it leads to.
     pub(crate) in_doubt: Option<Record>,
-    /// Offsets of slots that hold something, and no whole record.
+    /// Offsets of slots that hold something other than a complete record.
     pub(crate) torn: Vec<u64>,
 }
 
@@ -254,16 +266,18 @@ impl Lane {
         }
     }
 
-    /// Which of the spares is to be used where they are used in turn.
+    /// Index of the spare to use next, when spares are used in turn.
     pub(crate) fn turn(&self) -> usize {
         self.sequence as usize % self.spares.len()
     }
 
-    /// Makes all of `changes` happen, durably when it returns, together with the lane's spares. `spill` are the pool
-    /// offsets of as many blocks as [`spill_count`] says, which nobody touches before the lane's next record.
+    /// Makes all of `changes` take effect atomically, together with the lane's spares. Durable when
+    /// it returns. `spill` has the pool offsets of as many blocks as [`spill_count`] says; nobody
+    /// touches these before the lane's next record.
     ///
-    /// `data` are written, and what leads to them gets their checksums; everything else that the changed lines lead to is
-    /// durable. The record vouches for them if there are `vouched_max` at most. Nobody else changes the lines meanwhile.
+    /// Writes `data`, and puts their checksums into the entries that lead to them. Everything else
+    /// that the changed lines lead to is already durable. The record vouches for `data` if these
+    /// are at most `vouched_max` blocks. Nobody else changes the lines meanwhile.
     fn commit<M: Medium>(
         &mut self,
         medium: &M,
@@ -295,8 +309,8 @@ impl Lane {
         let draft = Draft { sequence, spares, changes, images: &images, is_vouched, spilled };
         draft.encode(slot, key, &mut self.record);
         self.write(medium, slot);
-        // Fence: the record is what makes the operation happen, so it comes before any of its lines; and with it what it
-        // vouches for.
+        // Fence: the record, which makes the operation happen, before any of its lines; and
+        // together with the blocks that it vouches for.
         medium.fence();
         self.unflushed.clear();
         for (change, image) in changes.iter().zip(&images) {
@@ -306,10 +320,11 @@ impl Lane {
         self.is_clear = false;
     }
 
-    /// What comes before the next record.
+    /// Prepares the lane for the next record.
     fn begin<M: Medium>(&mut self, medium: &M) {
         for &at in &self.unflushed {
-            // Flush: the last record's lines, fenced with the next one: the record after that overwrites the last one.
+            // Flush: the lines of the last record. The fence of the next record covers them; the
+            // record after that overwrites the last record.
             medium.flush(at, LINE_LEN);
         }
         self.sequence += 1;
@@ -330,7 +345,7 @@ impl Lane {
         draft.encode(slot, self.key, &mut self.record);
     }
 
-    /// Reads a lane's slots as a crash left them.
+    /// Reads a lane's slots after a crash.
     pub(crate) fn find<M: Medium>(medium: &M, meta: u64, key: Key, index: usize) -> Result<Found> {
         let mut records: Vec<Record> = Vec::new();
         let mut torn = Vec::new();
@@ -350,7 +365,8 @@ impl Lane {
             let what = format!("a record changes a line at {line:#x}, outside the pool");
             return Err(Error::damaged(meta + slot(index, sequence), what));
         }
-        // What is torn is the beginning of a later one, or an older one whose blocks were used anew: this one was completed.
+        // A torn slot holds the beginning of a later record, or an older record whose blocks were
+        // reused. In both cases this record's fence was completed.
         let in_doubt = records.pop_if(|record| torn.is_empty() && record.is_vouched());
         let mut lane = Lane::new(index, key);
         let mut changes = Vec::new();
@@ -361,21 +377,21 @@ impl Lane {
         Ok(Found { lane, changes, in_doubt, torn })
     }
 
-    /// Goes on after a record.
+    /// Continues after a record.
     pub(crate) fn adopt(&mut self, record: &Record) {
         self.is_clear = false;
         self.sequence = record.sequence;
         self.spares = record.spares.clone();
     }
 
-    /// Offset of the slot that a record of the lane is in.
+    /// Offset of the slot of a record of the lane.
     pub(crate) fn slot_of(&self, meta: u64, record: &Record) -> u64 {
         meta + slot(self.index, record.sequence)
     }
 }
 
-/// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that are about to be reused.
-/// Two fences, however many lanes.
+/// Overwrites both slots of every lane with empty records, so that recovery ignores blocks that are
+/// about to be reused. Two fences, however many lanes.
 fn clear_records<'l, M: Medium>(
     medium: &M,
     meta: u64,
@@ -392,18 +408,19 @@ fn clear_records<'l, M: Medium>(
             lane.build_empty(slot);
             lane.write(medium, slot);
         }
-        // Fence: the lines of the lanes' last records, before those are overwritten, and then what overwrites them.
+        // Fence: the lines of the lanes' last records, before these records are overwritten; then
+        // the empty records.
         medium.fence();
         lanes.iter_mut().for_each(|lane| lane.unflushed.clear());
     }
     lanes.iter_mut().for_each(|lane| lane.is_clear = true);
 }
 
-/// Gives every line that is not whole, or older than a record says, the newest image there is of it. Durable when it
-/// returns. Doing it twice changes nothing.
+/// Gives every line that is incomplete, or older than a record says, its newest image. Durable when
+/// it returns. Idempotent.
 ///
-/// What is no whole record is made one that nothing can complete: what is written to its slot next may consist of the same
-/// lines, and be interrupted, too.
+/// Voids the slots in `torn`. Otherwise a later write to such a slot, of the same lines, could be
+/// interrupted and complete the old record.
 pub(crate) fn redo<M: Medium>(
     medium: &M,
     key: Key,
@@ -431,10 +448,12 @@ pub(crate) fn redo<M: Medium>(
         if found.is_none_or(|found| is_newer(line.version, found.version)) {
             Line::store_encoded(medium, at, &line.encode(at, key.of(owner)));
         }
-        // Flush: also lines that look right, which a killed process may have left in the caches. Fenced below.
+        // Flush: also lines that look right, because a killed process may have left them in the
+        // caches alone. Fenced below.
         medium.flush(at, LINE_LEN);
     }
-    // Fence: the lanes' next records overwrite the ones that these lines are from, and those that were not whole.
+    // Fence: the lanes' next records overwrite those that these lines are from, and the voided
+    // ones.
     // Redundant fence: the recovery of the heap begins with one, and a lane's next record comes
     // after it.
     medium.fence();

@@ -1,12 +1,14 @@
-//! Where things lie in a disk's heap.
+//! On-media layout of a disk.
 //!
-//! Everything is a [`Line`](crate::line::Line) of metadata or a block of data, but for the journal's records.
+//! Everything is a [`Line`](crate::line::Line) of metadata or a block of data, except for the
+//! journal's records.
 //!
 //! ```text
 //! heap header, 2 KiB
-//! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a slot at most,
-//!          spares of a lane at most, the disk's key (see `seal.rs`); it never changes
-//!      1   state: bytes of the disk, top of the map, its height, generation, end of what is to be discarded
+//! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a
+//!          slot at most, spares of a lane at most, the disk's key (see `seal.rs`); never changes
+//!      1   state: bytes of the disk, top of the map, its height, generation, end of the blocks to
+//!          be discarded
 //!      2 … 7   offsets of the extents of the slab directory
 //!
 //! meta extent, whole chunks
@@ -15,13 +17,13 @@
 //!
 //! directory extent, one chunk of 64 KiB: 1,024 lines of 7 offsets of slabs
 //!
-//! slab, 64 KiB to 64 MiB; several that follow each other may be one run of the pool
-//! block 0      one bit a block, 448 a line: whether it is in use
+//! slab, 64 KiB to 64 MiB; consecutive slabs may be one run of the pool
+//! block 0      used-block bitmap, 448 bits a line: 1 = used
 //!       1 …    data, or a node of the map
 //!
 //! node of the map, one block: 64 lines of 7 entries
-//! entry of a leaf       block number (32 bits) | CRC32C of its data, combined with the mask of the block (32 bits);
-//!                       0: reads as zeros
+//! entry of a leaf       block number (32 bits) | CRC32C of its data, combined with the mask of the
+//!                       block (32 bits); 0: reads as zeros
 //! entry of another node block number of a node (32 bits) | generation it was made in (32 bits)
 //! ```
 
@@ -29,23 +31,24 @@ use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
 use crate::line::WORDS;
 
-/// Bytes of a block, the unit that is written as a whole.
+/// Bytes of a block, the unit that is written atomically.
 pub const BLOCK_LEN: u64 = 4096;
 
-/// Changes when anything described here or in `record.rs` does.
+/// Version of this layout and that of `record.rs`.
 pub(crate) const LAYOUT: u64 = 2;
 
-/// Lanes of a disk: operations that change it at the same time; more wait.
+/// Lanes of a disk: operations that change it at the same time. Further ones wait.
 pub(crate) const LANE_COUNT: usize = 32;
-/// Bytes of a record of the journal that needs no other blocks.
+/// Bytes of a slot of the journal.
 pub(crate) const SLOT_LEN: u64 = 2048;
-/// Lines that a slot has room for at least: to take a slab, from which others would get their blocks, has to do without.
+/// Lines that fit any slot. Taking a slab must not need more, because the blocks for a longer
+/// record would come from a slab.
 const LINES_MIN: u64 = 2;
-/// Spare blocks that a lane of any disk keeps, at most.
+/// Upper limit of the spare blocks of a lane, for any disk.
 pub(crate) const SPARES_MAX: usize = 64;
-/// Slots of a lane: the record that is being written never overwrites the last one.
+/// Slots of a lane. A new record never overwrites the last one.
 pub(crate) const SLOTS: u64 = 2;
-/// Snapshots that a disk can have.
+/// Maximal number of snapshots of a disk.
 pub const SNAPSHOT_COUNT: usize = (PAGE_LEN / LINE_LEN) as usize;
 
 pub(crate) const IDENTITY: u64 = 0;
@@ -53,13 +56,13 @@ pub(crate) const STATE: u64 = LINE_LEN;
 pub(crate) const DIRECTORY: u64 = 2 * LINE_LEN;
 pub(crate) const DIRECTORY_LINES: u64 = 6;
 
-/// Extents of the slab directory, at most.
+/// Maximal number of extents of the slab directory.
 pub(crate) const DIRECTORY_EXTENTS: usize = DIRECTORY_LINES as usize * WORDS;
-/// Bytes of one.
+/// Bytes of an extent of the slab directory.
 pub(crate) const DIRECTORY_EXTENT_LEN: u64 = 64 << 10;
-/// Slabs that an extent of the directory has room for.
+/// Slabs for which an extent of the directory has room.
 pub(crate) const DIRECTORY_SLABS: usize = (DIRECTORY_EXTENT_LEN / LINE_LEN) as usize * WORDS;
-/// Slabs of a disk, at most.
+/// Maximal number of slabs of a disk.
 pub(crate) const SLAB_COUNT_MAX: usize = DIRECTORY_EXTENTS * DIRECTORY_SLABS;
 
 pub(crate) const SNAPSHOTS: u64 = 0;
@@ -67,32 +70,34 @@ const JOURNAL: u64 = PAGE_LEN;
 /// Bytes of the meta extent.
 pub(crate) const META_LEN: u64 = JOURNAL + LANE_COUNT as u64 * SLOTS * SLOT_LEN;
 
-/// Blocks of the smallest slab, and of the largest: its bits fill one block.
+/// Blocks of the smallest and of the largest slab. The bits of the largest fill one block.
 pub(crate) const SLAB_BLOCKS_MIN: u64 = 16;
 pub(crate) const SLAB_BLOCKS_MAX: u64 = 16_384;
 
-/// Slabs that a new disk has at most when it is full.
+/// Slabs that a new disk takes at most when it becomes full.
 const SLABS_FULL: u64 = 64;
-/// Bytes that a disk's slabs are for which has none yet: they are of 1 MiB.
+/// Size by which the slabs of a disk of 0 bytes are computed: they have 1 MiB.
 const SIZE_TO_COME: u64 = 64 << 20;
 
 /// Entries of a node.
 pub(crate) const NODE_ENTRIES: u64 = BLOCK_LEN / LINE_LEN * WORDS as u64;
-/// Levels of nodes above the leaves, at most: enough for [`SIZE_MAX`].
+/// Maximal number of levels above the leaves: enough for [`SIZE_MAX`].
 pub(crate) const HEIGHT_MAX: u32 = 3;
 /// Bytes of the largest disk: 16 TiB. Blocks have numbers of 32 bits.
 pub const SIZE_MAX: u64 = BLOCK_LEN << 32;
 const _: () = assert!(NODE_ENTRIES.pow(HEIGHT_MAX + 1) * BLOCK_LEN >= SIZE_MAX);
 
-/// What changes of a disk beside its blocks, in one line.
+/// Metadata of a disk that change, except for the map, in one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     /// Bytes of the disk.
     pub(crate) size: u64,
     pub(crate) tree: Tree,
-    /// That of the nodes that are made now: one more than that of the newest snapshot that ever was.
+    /// Generation of the nodes that are made now: one more than that of the newest snapshot that
+    /// ever was.
     pub(crate) generation: u32,
-    /// Blocks from the end of the disk up to this one may still be mapped: it was made smaller.
+    /// End of the blocks behind the end of the disk that may still be mapped, because the disk was
+    /// made smaller.
     pub(crate) discard_end: u64,
 }
 
@@ -109,25 +114,28 @@ impl State {
     }
 }
 
-/// Limits that a disk is made with and keeps: see [`Disk::create_with`](crate::Disk::create_with).
+/// Limits of a disk, which are fixed when it is created: see
+/// [`Disk::create_with`](crate::Disk::create_with).
 ///
-/// [`Shape::of`] has what is right for a disk of some size. Smaller limits make a disk slower, and have it free blocks, hand them
-/// from one lane to another, and write records into blocks of their own after a few operations already: for tests.
+/// [`Shape::of`] has the right limits for a size. Smaller limits are for tests: they make a disk
+/// slower, and make it free blocks, hand them from lane to lane, and write records into blocks of
+/// their own after a few operations already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Blocks of a slab, by which the disk takes space from its pool: a power of two, 16 to 16,384.
+    /// Blocks of a slab, in which the disk takes space from its pool: a power of two, 16 to 16,384.
     pub slab_blocks: u64,
-    /// Lines of metadata in a record of the journal at most, 2 at least. A record of more lines takes blocks of its own, and
-    /// one of more than twice as many data blocks takes a second fence. No slot has room for more than some 20, whatever this
-    /// says.
+    /// Maximal number of metadata lines in a slot's record, at least 2. A record of more lines
+    /// takes blocks of its own. A record of more than twice as many data blocks takes a second
+    /// fence. A slot has room for some 20 lines, whatever this says.
     pub lines_max: u64,
-    /// Free blocks that each of the 32 lanes keeps for its next write, 64 at most. What a lane replaces beyond that is free for
-    /// all lanes at once.
+    /// Free blocks that each of the 32 lanes keeps for its next write, at most 64. Further replaced
+    /// blocks are free for all lanes at once.
     pub spares_max: u64,
 }
 
 impl Shape {
-    /// Slabs of a 64th of the disk, within limits, as many lines in a record as its slot has room for, and 64 spares.
+    /// Limits for a disk of `size` bytes: slabs of a 64th of it, within bounds; as many lines in a
+    /// record as a slot has room for; 64 spares.
     pub fn of(size: u64) -> Self {
         let size = if size == 0 { SIZE_TO_COME } else { size };
         let blocks = (size / BLOCK_LEN / SLABS_FULL).next_power_of_two();
@@ -135,7 +143,7 @@ impl Shape {
         Shape { slab_blocks, lines_max: SLOT_LEN / LINE_LEN, spares_max: SPARES_MAX as u64 }
     }
 
-    /// Which of the limits a disk cannot have, and what it may be.
+    /// Says which limit is impossible, and which values are possible.
     pub(crate) fn check(self) -> Result<(), String> {
         let is_slab = self.slab_blocks.is_power_of_two()
             && (SLAB_BLOCKS_MIN..=SLAB_BLOCKS_MAX).contains(&self.slab_blocks);
@@ -151,7 +159,8 @@ impl Shape {
     }
 }
 
-/// Number of a block on the medium, in a disk's slabs. Block 0 of a slab has its bits, so 0 is none.
+/// Number of a block on the medium, in a disk's slabs. Block 0 of a slab holds its bits, so 0 means
+/// none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Block(pub(crate) u32);
 
@@ -163,7 +172,7 @@ impl Block {
     }
 }
 
-/// Number of a block as the disk's users count.
+/// Logical block number, as users of the disk count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Lba(pub(crate) u64);
 
@@ -172,12 +181,12 @@ impl Lba {
         Lba(offset / BLOCK_LEN)
     }
 
-    /// The leaf of the map that has its entry, counted from the left.
+    /// Number of the map's leaf with the entry, counted from the left.
     pub(crate) fn leaf(self) -> u64 {
         self.0 / NODE_ENTRIES
     }
 
-    /// Place of its entry in that leaf.
+    /// Place of the entry in that leaf.
     pub(crate) fn place(self) -> u64 {
         self.0 % NODE_ENTRIES
     }
@@ -187,12 +196,12 @@ impl Lba {
     }
 }
 
-/// An entry of a leaf: where a block's data lie, and their checksum.
+/// An entry of a leaf: the place of a block's data, and their checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) block: Block,
-    /// CRC-32C, combined with the block's [mask](crate::seal::Key::mask): it detects any three flipped bits of a block, and
-    /// data of any other block.
+    /// CRC-32C, combined with the block's [mask](crate::seal::Key::mask). It detects any three
+    /// flipped bits of a block, and data of any other block.
     pub(crate) checksum: u32,
 }
 
@@ -206,11 +215,12 @@ impl Entry {
     }
 }
 
-/// An entry of a node above the leaves, and what the state says of the top one.
+/// An entry of a node above the leaves. The state has one for the top node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) block: Block,
-    /// Generation of the disk in which the node was made. A snapshot of that generation, or of a later one, has it too.
+    /// Generation of the disk in which the node was made. A snapshot of that generation or of a
+    /// later one shares the node.
     pub(crate) generation: u32,
 }
 
@@ -232,17 +242,17 @@ pub(crate) struct Tree {
     pub(crate) height: u32,
 }
 
-/// Leaves that a tree of this height has room for.
+/// Maximal number of leaves of a tree of this height.
 pub(crate) fn leaves(height: u32) -> u64 {
     NODE_ENTRIES.saturating_pow(height)
 }
 
-/// Offset, in a node, of the line with the entry at `place`, and the entry's word in that line.
+/// Offset of the line with the entry at `place` in its node, and the entry's word in that line.
 pub(crate) fn place_in_node(place: u64) -> (u64, usize) {
     (place / WORDS as u64 * LINE_LEN, (place % WORDS as u64) as usize)
 }
 
-/// Place, in a node, of the entry that is a word of the line at this offset in the node.
+/// Place of the entry that is `word` of the line at offset `line` in its node.
 pub(crate) fn entry_of_line(line: u64, word: usize) -> u64 {
     line / LINE_LEN * WORDS as u64 + word as u64
 }

@@ -1,6 +1,7 @@
-//! From a logical block to where its data lie: the disk's own tree, and what is known of it in memory.
+//! The map from a logical block to its data: the disk's own tree, and a cache of its leaves.
 //!
-//! Where the leaves of the disk's tree lie is kept in memory, so that reading follows one entry and not the whole path.
+//! Memory holds the places of the leaves of the disk's tree, so reading follows one entry and not
+//! the whole path.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -24,10 +25,10 @@ use crate::{Error, Result};
 const SEGMENT_LEAVES: u64 = 4096;
 /// Leaves of the largest disk.
 const LEAVES_MAX: u64 = (1 << 32) / NODE_ENTRIES + 1;
-/// Set in what is known of a leaf.
+/// Bit of a word of [`Leaves`]: the leaf is known.
 const KNOWN: u64 = 1 << 63;
 
-/// Where the leaves of the disk's tree lie, as far as it is known; volatile.
+/// Places of the leaves of the disk's tree, as far as they are known; volatile.
 #[derive(Debug)]
 struct Leaves {
     segments: Box<[OnceLock<Box<[AtomicU64]>>]>,
@@ -39,11 +40,11 @@ impl Leaves {
         Leaves { segments: (0..count).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The leaf, or none; `None` when it is not known.
+    /// The leaf, which may be none; `None` if it is not known.
     #[inline]
     fn get(&self, leaf: u64) -> Option<Child> {
         let segment = self.segments.get((leaf / SEGMENT_LEAVES) as usize)?.get()?;
-        // Acquire: with `set`, so that the leaf's content is seen.
+        // Acquire: partner of `set`; the content of the leaf is visible.
         let word = segment[(leaf % SEGMENT_LEAVES) as usize].load(Ordering::Acquire);
         (word & KNOWN != 0).then(|| Child::decode(word & !KNOWN))
     }
@@ -52,17 +53,17 @@ impl Leaves {
         let Some(segment) = self.segments.get((leaf / SEGMENT_LEAVES) as usize) else { return };
         let segment =
             segment.get_or_init(|| (0..SEGMENT_LEAVES).map(|_| AtomicU64::new(0)).collect());
-        // Release: with `get`.
+        // Release: partner of `get`.
         segment[(leaf % SEGMENT_LEAVES) as usize].store(child.encode() | KNOWN, Ordering::Release);
     }
 }
 
-/// Where a block's entry is.
+/// The place of a block's entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryPlace {
     /// Pool offset of the line.
     pub(crate) at: u64,
-    /// The leaf that it is a line of.
+    /// The leaf that contains the line.
     pub(crate) owner: Owner,
     pub(crate) word: usize,
 }
@@ -75,29 +76,30 @@ impl EntryPlace {
     }
 }
 
-/// Lines of the map, by their first entry that is meant, and words in each of them.
+/// Lines of the map, each with its first entry that is meant, and the words that are meant.
 pub(crate) type Places = SmallVec<[(EntryPlace, Range<usize>); 8]>;
 
-/// The map of a disk: which leaf has a block's entry, and what the entry leads to.
+/// The map of a disk: finds the leaf with a block's entry, and follows the entry.
 ///
-/// To change an entry takes a lane and the stripe of the entry's line. To make or copy a leaf takes the state's lock, too.
+/// Changing an entry takes a lane and the stripe of the entry's line. Making or copying a leaf also
+/// takes the lock of the state.
 #[derive(Debug)]
 pub(crate) struct Map<M: Medium> {
     pub(crate) base: Base<M>,
     leaves: Leaves,
-    /// Held by who changes nodes above the leaves, or anything else that the state's line says.
+    /// Held to change nodes above the leaves, or anything else in the line of the state.
     pub(crate) state: PauseMutex<State>,
-    /// Bytes of the disk, as `state` has them.
+    /// Size of the disk in bytes, a copy of that in `state`.
     size: AtomicU64,
-    /// Nodes of this generation, and before, belong to a snapshot too.
+    /// Nodes of this generation and of earlier ones are shared with a snapshot.
     shared_until: AtomicU32,
-    /// The tree of the newest snapshot: it changes while every lane is held.
+    /// The tree of the newest snapshot. It changes only while every lane is held.
     newest: PauseMutex<Tree>,
     stripes: Stripes,
 }
 
 impl<M: Medium> Map<M> {
-    /// The map of a disk in this state. Where its leaves are is not known yet.
+    /// The map of a disk in this state. No leaf is known yet.
     pub(crate) fn new(base: Base<M>, state: State) -> Self {
         Map {
             base,
@@ -116,7 +118,8 @@ impl<M: Medium> Map<M> {
     }
 
     pub(crate) fn size(&self) -> u64 {
-        // Acquire: with `publish`, so that who sees a smaller disk made larger sees it emptied before.
+        // Acquire: partner of `publish`; a thread that sees a disk larger again also sees that it
+        // was emptied before.
         self.size.load(Ordering::Acquire)
     }
 
@@ -129,28 +132,28 @@ impl<M: Medium> Map<M> {
         }
     }
 
-    /// The disk's own tree, as it is.
+    /// The disk's own tree at present.
     pub(crate) fn tree(&self) -> Tree {
         self.state.lock(self.medium()).tree
     }
 
-    /// The change of the state's line.
+    /// A change of the state's line.
     pub(crate) fn rewrite_state(&self, state: &State) -> Result<Change> {
         self.base.rewrite(self.base.heap.header() + STATE, state.encode())
     }
 
-    /// Makes a state count that was committed.
+    /// Publishes a committed state to readers.
     pub(crate) fn publish(&self, known: &mut State, state: State) {
         *known = state;
-        // Release: with `size`.
+        // Release: partner of `size`.
         self.size.store(state.size, Ordering::Release);
     }
 
-    /// Has nodes up to a generation copied before they change, since the newest snapshot, with this tree, has them.
-    /// Nobody changes anything meanwhile.
+    /// Makes nodes up to a generation copied before they change, because the newest snapshot, with
+    /// this tree, shares them. Nobody changes anything meanwhile.
     pub(crate) fn share(&self, generation: u32, tree: Tree) {
         *self.newest.lock(self.medium()) = tree;
-        // Relaxed: published by the lanes' locks.
+        // Relaxed: the locks of the lanes publish it.
         self.shared_until.store(generation, Ordering::Relaxed);
     }
 
@@ -165,7 +168,7 @@ impl<M: Medium> Map<M> {
         self.stripes.hold_one(self.medium(), at)
     }
 
-    /// Has a block's entry on its way to the core, if it is known where that is.
+    /// Prefetches a block's entry, if its place is known.
     #[inline]
     pub(crate) fn prefetch(&self, lba: Lba) -> Result<()> {
         if let Some(place) = self.own_place(lba)? {
@@ -174,7 +177,7 @@ impl<M: Medium> Map<M> {
         Ok(())
     }
 
-    /// Where a block's entry is, if that is known and it can be changed in place.
+    /// The place of a block's entry, if it is known and the entry can be changed in place.
     #[inline]
     pub(crate) fn own_place(&self, lba: Lba) -> Result<Option<EntryPlace>> {
         match self.leaves.get(lba.leaf()).filter(|leaf| self.is_own(*leaf)) {
@@ -183,7 +186,7 @@ impl<M: Medium> Map<M> {
         }
     }
 
-    /// Where a block's entry is in its leaf.
+    /// The place of a block's entry in its leaf.
     #[inline]
     pub(crate) fn place_in(&self, leaf: Child, lba: Lba) -> Result<EntryPlace> {
         let (line, word) = place_in_node(lba.place());
@@ -191,13 +194,14 @@ impl<M: Medium> Map<M> {
         Ok(EntryPlace { at, owner: Owner::leaf(leaf, lba.leaf()), word })
     }
 
-    /// The line of an entry, which nobody stores to meanwhile.
+    /// The line of an entry. Nobody stores to it meanwhile.
     #[inline]
     pub(crate) fn line_at(&self, place: EntryPlace) -> Result<Line> {
         self.base.key.load_line(self.medium(), place.at, place.owner)
     }
 
-    /// The lines, and the words in them, of the entries of blocks in a row, as [`own_place`](Map::own_place).
+    /// The lines, and the words in them, of the entries of consecutive blocks, on the conditions of
+    /// [`own_place`](Map::own_place).
     #[inline]
     pub(crate) fn own_places(&self, first: Lba, count: usize) -> Result<Option<Places>> {
         let mut places = Places::new();
@@ -211,7 +215,7 @@ impl<M: Medium> Map<M> {
         Ok(Some(places))
     }
 
-    /// Where the disk's leaf is, if there is one.
+    /// The disk's leaf of this number, or none.
     pub(crate) fn leaf(&self, leaf: u64) -> Result<Child> {
         match self.leaves.get(leaf) {
             Some(child) => Ok(child),
@@ -228,25 +232,25 @@ impl<M: Medium> Map<M> {
         Ok(child)
     }
 
-    /// Whether there is any.
+    /// Whether the disk has a snapshot.
     pub(crate) fn has_snapshot(&self) -> bool {
-        // Relaxed: it changes while every lane is held.
+        // Relaxed: the value changes only while every lane is held.
         self.shared_until.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn is_own(&self, child: Child) -> bool {
-        // Relaxed: it changes while every lane is held.
+        // Relaxed: the value changes only while every lane is held.
         !child.block.is_none() && child.generation > self.shared_until.load(Ordering::Relaxed)
     }
 
-    /// Makes leaves, or copies them where a snapshot has them too, all of them for two fences. They can be changed in
-    /// place then, as long as the lane is held.
+    /// Makes missing leaves, and copies those that a snapshot shares, all of them for two fences.
+    /// They can then be changed in place while the lane is held.
     #[cold]
     pub(crate) fn make_leaves(&self, lane: &mut Lane, leaves: &[u64]) -> Result<()> {
         let mut known = self.state.lock(self.medium());
         let mut blocks = Vec::new();
         let made = self.make_paths(lane, &known, leaves, &mut blocks);
-        // Those that were not needed, or all.
+        // The unused blocks, or all of them.
         self.base.release(blocks);
         let (paths, state) = made?;
         self.publish(&mut known, state);
@@ -254,7 +258,7 @@ impl<M: Medium> Map<M> {
         Ok(())
     }
 
-    /// `blocks` are those that nobody has when it returns.
+    /// Leaves in `blocks` those that are still free when it returns.
     fn make_paths(
         &self,
         lane: &mut Lane,
@@ -286,15 +290,15 @@ impl<M: Medium> Map<M> {
         Ok((paths, linked?))
     }
 
-    /// Makes new nodes count; the answer is the state with them.
+    /// Links new nodes. Returns the state with them.
     fn link(&self, lane: &mut Lane, paths: &mut Paths, state: &State) -> Result<State> {
         let made = paths.blocks();
         if made.is_empty() {
-            // Another thread was here meanwhile.
+            // Another thread has linked them meanwhile.
             return Ok(*state);
         }
         paths.write(self.medium());
-        // Fence: the nodes, before anything leads to them.
+        // Fence: the new nodes, before anything leads to them.
         self.medium().fence();
         let mut changes = std::mem::take(&mut paths.changes);
         let linked = State { tree: paths.tree, ..*state };
@@ -306,7 +310,7 @@ impl<M: Medium> Map<M> {
         Ok(linked)
     }
 
-    /// The entry of a block in a leaf that nobody changes, and where it is.
+    /// The entry of a block in a leaf that nobody changes, and its place.
     pub(crate) fn entry_in(&self, leaf: Child, lba: Lba) -> Result<(Entry, u64)> {
         if leaf.block.is_none() {
             return Ok((Entry::default(), self.base.heap.header() + STATE));
@@ -315,7 +319,7 @@ impl<M: Medium> Map<M> {
         Ok((Entry::decode(self.line_at(place)?.words[place.word]), place.at))
     }
 
-    /// Reads what an entry leads to, or zeros.
+    /// Reads the block of an entry, or zeros.
     pub(crate) fn read_entry(
         &self,
         lba: Lba,
@@ -330,7 +334,7 @@ impl<M: Medium> Map<M> {
         self.read_verified(lba, entry, from, data)
     }
 
-    /// Reads the block that an entry leads to, and compares its checksum.
+    /// Reads the block of an entry, and compares its checksum.
     pub(crate) fn read_verified(
         &self,
         lba: Lba,
@@ -347,8 +351,8 @@ impl<M: Medium> Map<M> {
         Err(Error::Checksum { offset: lba.offset(), at, found, expected })
     }
 
-    /// Whether the newest snapshot has this block at this place: then it stays when it is replaced. An older one that
-    /// has it has it through all between.
+    /// Whether the newest snapshot has this block at this place; the block then stays when it is
+    /// replaced. If an older snapshot has it, all snapshots between have it, too.
     pub(crate) fn has_snapshot_of(&self, lba: Lba, block: Block) -> Result<bool> {
         if !self.has_snapshot() {
             return Ok(false);

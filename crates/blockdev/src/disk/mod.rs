@@ -1,4 +1,4 @@
-//! The disk as programs use it.
+//! The public interface of a disk.
 
 pub(crate) mod base;
 mod change;
@@ -36,7 +36,7 @@ pub use self::check::CheckScope;
 pub use self::layout::{BLOCK_LEN, SIZE_MAX, SNAPSHOT_COUNT, Shape};
 pub use self::snapshot::SNAPSHOT_NAME_LEN;
 
-/// A block device in a pool, every change of which is atomic.
+/// A block device in a pool. Every change is atomic.
 ///
 /// ```
 /// use remanent_blockdev::Disk;
@@ -45,8 +45,8 @@ pub use self::snapshot::SNAPSHOT_NAME_LEN;
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("example.pool");
 /// let pool = Pool::options().create(&path)?;
-/// let disk = Disk::create(&pool, "disk", 1 << 30)?; // takes space as it is written
-/// disk.write(4096, &[7; 8192])?; // durable, and all of it or nothing
+/// let disk = Disk::create(&pool, "disk", 1 << 30)?; // takes space when it is written
+/// disk.write(4096, &[7; 8192])?; // atomic and durable
 /// disk.snapshot("before")?;
 ///
 /// let mut transaction = disk.transaction();
@@ -62,7 +62,7 @@ pub use self::snapshot::SNAPSHOT_NAME_LEN;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Clones share one disk. All methods may be called by any number of threads.
+/// Clones share one disk. Any number of threads may call all methods.
 #[derive(Debug)]
 pub struct Disk<M: Medium = Mapped> {
     device: Arc<Device<M>>,
@@ -74,14 +74,14 @@ impl<M: Medium> Clone for Disk<M> {
     }
 }
 
-/// How large a disk is, and what it takes.
+/// Size of a disk, and the space that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskInfo {
     /// Bytes of the disk.
     pub size: u64,
-    /// Bytes of the pool that it has taken.
+    /// Bytes of the pool that the disk has taken.
     pub allocated: u64,
-    /// Bytes of a slab, by which it grows.
+    /// Bytes of a slab, the unit in which the disk takes space.
     pub slab_len: u64,
 }
 
@@ -92,16 +92,16 @@ pub struct SnapshotInfo {
     pub name: String,
     /// Bytes of the disk at that time.
     pub size: u64,
-    /// When it was made, in seconds since 1970.
+    /// Time when it was made, in seconds since 1970.
     pub created_unix_s: u64,
 }
 
-/// A part of a disk that was written, or was not.
+/// A range of a disk that has data throughout, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Bytes.
     pub len: u64,
-    /// Whether it has data; else it reads as zeros.
+    /// Whether the range has data. If not, it reads as zeros.
     pub is_mapped: bool,
 }
 
@@ -111,24 +111,25 @@ impl<M: Medium> Disk<M> {
         root.root_type == <Device<M> as RootObject<M>>::root_type()
     }
 
-    /// Makes an empty disk of `size` bytes under a new root.
+    /// Creates an empty disk of `size` bytes under a new root.
     ///
-    /// It takes 256 KiB of the pool, and slabs of a 64th of its size (64 KiB to 64 MiB) as it is written. A disk of
-    /// 0 bytes is one that is to [grow](Transaction::grow): its slabs are of 1 MiB, enough for 294 GiB.
+    /// The disk takes 256 KiB of the pool at once. When it is written it takes slabs of a 64th of
+    /// its size (64 KiB to 64 MiB). Create a disk of 0 bytes if it is to [grow](Transaction::grow):
+    /// its slabs have 1 MiB, enough for 294 GiB.
     ///
     /// # Errors
     ///
-    /// When `size` is not a multiple of 512 or more than [`SIZE_MAX`](crate::SIZE_MAX), the root exists, or the pool is
-    /// full.
+    /// When `size` is not a multiple of 512 or is more than [`SIZE_MAX`](crate::SIZE_MAX), the root
+    /// exists, or the pool is full.
     pub fn create(pool: &Pool<M>, name: &str, size: u64) -> Result<Self> {
         Self::create_with(pool, name, size, Shape::of(size))
     }
 
-    /// As [`create`](Disk::create), with limits other than those of its size.
+    /// Like [`create`](Disk::create), with limits that do not follow from the size.
     ///
     /// # Errors
     ///
-    /// As for [`create`](Disk::create); [`Error::Shape`].
+    /// Those of [`create`](Disk::create); [`Error::Shape`].
     pub fn create_with(pool: &Pool<M>, name: &str, size: u64, shape: Shape) -> Result<Self> {
         self::resize::check_size(size)?;
         self::recover::check_shape(shape)?;
@@ -140,7 +141,7 @@ impl<M: Medium> Disk<M> {
     ///
     /// # Errors
     ///
-    /// When there is none, or it is damaged.
+    /// When there is no disk under this root, or it is damaged.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
         let disk = Disk { device: pool.open_root::<Device<M>>(name)? };
         disk.device.resume()?;
@@ -152,32 +153,35 @@ impl<M: Medium> Disk<M> {
         self.device.size()
     }
 
-    /// How large it is, and what it takes.
+    /// Size of the disk, and the space that it takes.
     pub fn info(&self) -> DiskInfo {
         let space = self.device.space();
         let slab_len = space.slab_len();
         DiskInfo { size: self.size(), allocated: space.slab_count() as u64 * slab_len, slab_len }
     }
 
-    /// Reads any range. Takes no lock but to tell damage from a write that is under way, and to find the way to a
-    /// block for the first time.
+    /// Reads any range.
     ///
-    /// Each block is read as one write has left it; different blocks may be of different writes.
+    /// Each block is read as one write left it; different blocks may be of different writes.
+    /// Reading takes a lock in two cases only: to distinguish damage from a concurrent write, and
+    /// to find the leaf of a block for the first time.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`]; [`Error::Checksum`] when a block does not hold what was written to it.
+    /// [`Error::OutOfRange`]; [`Error::Checksum`] when a block does not hold what was written to
+    /// it.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.device.check_range(offset, bytes.len() as u64)?;
         self.device.read(offset, bytes)
     }
 
-    /// Writes any range, as one step that is durable when this returns. Whole blocks of 4 KiB are quickest.
+    /// Writes any range, atomically. The write is durable when this returns. Whole blocks of 4 KiB
+    /// are quickest.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], or when the pool is full; [`Error::Checksum`] when a block is damaged of which a part is to
-    /// be kept. Nothing was changed then.
+    /// [`Error::OutOfRange`]; the pool is full; [`Error::Checksum`] when a block is damaged and
+    /// only a part of it is written. In each case nothing was changed.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.check_range(offset, bytes.len() as u64)?;
         let (blocks, part) = bytes.as_chunks();
@@ -192,11 +196,11 @@ impl<M: Medium> Disk<M> {
         self.device.change(&pieces(offset, bytes), offset + bytes.len() as u64)
     }
 
-    /// Writes zeros, as one step for each 1.75 MiB. They take no space, but for those that share a block with other bytes.
+    /// Writes zeros, atomically for each 1.75 MiB. Whole blocks of zeros take no space.
     ///
     /// # Errors
     ///
-    /// As for [`write`](Disk::write); a part may have been done.
+    /// Those of [`write`](Disk::write). A part may have been written.
     pub fn write_zeros(&self, offset: u64, len: u64) -> Result<()> {
         self.device.check_range(offset, len)?;
         let end = offset + len;
@@ -210,18 +214,19 @@ impl<M: Medium> Disk<M> {
         self.trim(offset, len)
     }
 
-    /// Says that the whole blocks of a range are not needed: they read as zeros, and their space is free. What is asked
-    /// for in parts of blocks is left alone.
+    /// Discards the whole blocks in a range: they read as zeros, and their space is free. Blocks
+    /// that are only partly in the range stay as they are.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], or when the pool is full and not even a record of it has room.
+    /// [`Error::OutOfRange`]; the pool is so full that even the record does not fit.
     pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
         self.device.check_range(offset, len)?;
         self.device.unmap(Lba(offset.div_ceil(BLOCK_LEN)), (offset + len) / BLOCK_LEN)
     }
 
-    /// Everything that was acknowledged is durable already; reports whether the medium can still be relied on.
+    /// Reports whether the medium met a fault. There is nothing to flush: everything acknowledged
+    /// is durable already.
     ///
     /// # Errors
     ///
@@ -230,12 +235,12 @@ impl<M: Medium> Disk<M> {
         self.device.verify()
     }
 
-    /// Visits a range in parts that have data, and parts that have none, until told to stop. What a damaged line of the
-    /// map led to counts as data.
+    /// Visits a range in parts that have data and parts that have none, until `visit` breaks off.
+    /// Whatever a damaged line of the map leads to counts as data.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`], or when a node of the map is damaged that leads to others.
+    /// [`Error::OutOfRange`]; a damaged node above the leaves of the map.
     pub fn extents(
         &self,
         offset: u64,
@@ -246,29 +251,32 @@ impl<M: Medium> Disk<M> {
         self.device.extents(offset, len, visit)
     }
 
-    /// Several writes that happen as one.
+    /// Begins a transaction: several writes that take effect atomically.
     pub fn transaction(&self) -> Transaction<'_, M> {
         Transaction { disk: self, blocks: BTreeMap::new(), end: 0, size_min: 0 }
     }
 
-    /// Gives the disk another size, a multiple of 512.
+    /// Changes the size of the disk, to a multiple of 512.
     ///
-    /// What is added reads as zeros. What lies behind a new end is gone, but for snapshots. A crash leaves the one size
-    /// or the other. What lies behind a new end is freed after the disk is smaller: where that fails, in a full pool say, the
-    /// size holds all the same, and the rest is freed with the next size.
+    /// Added space reads as zeros. Data behind a new end are gone, except in snapshots. The change
+    /// is atomic. The disk frees the blocks behind a new end after it has become smaller. If that
+    /// fails, because the pool is full, for example, the new size holds nevertheless, and the next
+    /// resize frees the rest.
     ///
     /// # Errors
     ///
-    /// [`Error::Size`], [`Error::Damaged`], or when the pool is full.
+    /// [`Error::Size`], [`Error::Damaged`], or the pool is full.
     pub fn resize(&self, size: u64) -> Result<()> {
         self.device.resize(size)
     }
 
-    /// Keeps the disk as it is at one moment, for reading. Costs two lines, whatever is on the disk.
+    /// Makes a snapshot: keeps the present content of the disk for reading. This changes two lines,
+    /// whatever the disk holds.
     ///
     /// # Errors
     ///
-    /// When the name is taken or too long, or there are [`SNAPSHOT_COUNT`](crate::SNAPSHOT_COUNT) already.
+    /// When the name is taken or too long, or there are already
+    /// [`SNAPSHOT_COUNT`](crate::SNAPSHOT_COUNT) snapshots.
     pub fn snapshot(&self, name: &str) -> Result<()> {
         self.device.make_snapshot(name)
     }
@@ -287,29 +295,33 @@ impl<M: Medium> Disk<M> {
     ///
     /// # Errors
     ///
-    /// When there is none of that name.
+    /// When there is no snapshot of that name.
     pub fn open_snapshot(&self, name: &str) -> Result<Snapshot<M>> {
         let (snapshot, reader) = self.device.open_snapshot(name)?;
         let device = Arc::clone(&self.device);
         Ok(Snapshot { device, tree: snapshot.tree, size: snapshot.size, _reader: reader })
     }
 
-    /// Removes a snapshot and frees what it alone has. Writers wait meanwhile, and who opens snapshots: as
-    /// long as it takes to read the nodes of the map in which it differs from its neighbours.
+    /// Removes a snapshot, and frees the blocks that only this snapshot has.
+    ///
+    /// Meanwhile writers wait, and threads that open snapshots: for as long as it takes to read the
+    /// nodes of the map in which the snapshot differs from its neighbours.
     ///
     /// # Errors
     ///
-    /// When there is none of that name, it is open, or the pool has no room for the record of it.
+    /// When there is no snapshot of that name, it is open, or the record does not fit into the
+    /// pool.
     pub fn remove_snapshot(&self, name: &str) -> Result<()> {
         self.device.remove_snapshot(name)
     }
 
-    /// Proves that the disk's map and its free space agree, and compares all data with their checksums. Writers wait while the
-    /// map is looked at. The first 100 violations are the answer; one more says how many others there are.
+    /// Proves that the disk's map and its free space agree, and compares all data with their
+    /// checksums. Returns the first 100 violations; one more says how many others there are.
+    /// Writers wait while the map is checked.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What is wrong with the disk is the result, not an error.
+    /// When the medium met a fault. Damage of the disk is in the result, and not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
         let mut told = Told::default();
         let go_on = |_| ControlFlow::Continue(());
@@ -317,12 +329,12 @@ impl<M: Medium> Disk<M> {
         Ok(told.finish())
     }
 
-    /// As [`check`](Disk::check), of a part of it, and handing out each violation as it is found. `progress` gets the bytes of
-    /// data read so far, and may break off.
+    /// Like [`check`](Disk::check), for a part of the disk, and hands out each violation as it is
+    /// found. `progress` gets the bytes of data read so far, and may break off.
     ///
     /// # Errors
     ///
-    /// As for [`check`](Disk::check).
+    /// Those of [`check`](Disk::check).
     pub fn check_with(
         &self,
         scope: CheckScope,
@@ -332,45 +344,48 @@ impl<M: Medium> Disk<M> {
         self.device.check(scope, &mut progress, &mut tell)
     }
 
-    /// Where the disk's lines and blocks are: for tests that damage them.
+    /// Places of the disk's lines and blocks, for tests that damage them.
     ///
     /// # Errors
     ///
-    /// When the map is damaged already.
+    /// When the map is already damaged.
     #[doc(hidden)]
     pub fn lines(&self) -> Result<crate::Lines> {
         self.device.lines()
     }
 
-    /// Reads everything that was written, on the disk and in its snapshots, and compares it with its checksums.
-    /// `visit` gets the bytes read so far, and may break off.
+    /// Compares all data of the disk and its snapshots with their checksums. `visit` gets the bytes
+    /// read so far, and may break off.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What does not hold what was written is the result.
+    /// When the medium met a fault. Damaged data are in the result, and not an error.
     pub fn scrub(&self, visit: impl FnMut(u64) -> ControlFlow<()>) -> Result<Vec<Violation>> {
         self.device.scrub(visit)
     }
 }
 
-/// Writes to a [`Disk`] that happen as one step, however many and wherever they are: one fence in all for up to 64 blocks
-/// in not more than some 20 places, and two for more. Two more where leaves of the map have to be made.
+/// Writes to a [`Disk`] that take effect atomically, however many and wherever they are.
 ///
-/// They are kept in memory until [`commit`](Transaction::commit). Who opens the disk after a crash finds all of them or
-/// none; who reads meanwhile finds each block as it was or as it is. Dropping the transaction does nothing. Bytes that are
-/// not written stay as others leave them until then; of two transactions that write the same bytes the one that commits
+/// A transaction takes one fence for up to 64 blocks in at most some 20 places, and two for more;
+/// two more if leaves of the map have to be made.
+///
+/// The writes are kept in memory until [`commit`](Transaction::commit). After a crash all of them
+/// are there, or none. Concurrent readers find each block as it was or as it is. Dropping the
+/// transaction discards it. Bytes that the transaction does not write keep the values that others
+/// give them before the commit. If two transactions write the same bytes, the one that commits
 /// later counts.
 #[derive(Debug)]
 pub struct Transaction<'d, M: Medium = Mapped> {
     disk: &'d Disk<M>,
     blocks: BTreeMap<Lba, BlockChange>,
-    /// End of the furthest write.
+    /// End of the write that reaches furthest.
     end: u64,
-    /// Bytes that the disk has at least, once this is committed.
+    /// Minimal size of the disk after the commit.
     size_min: u64,
 }
 
-/// What becomes of a block.
+/// The change of one block.
 #[derive(Debug)]
 enum BlockChange {
     Data(Vec<u8>),
@@ -379,7 +394,7 @@ enum BlockChange {
 }
 
 impl BlockChange {
-    /// The same, with a part on top.
+    /// Adds a part on top of this change.
     fn write(&mut self, start: usize, bytes: &[u8]) {
         match self {
             BlockChange::Data(data) => data[start..start + bytes.len()].copy_from_slice(bytes),
@@ -392,7 +407,7 @@ impl BlockChange {
         }
     }
 
-    /// Brings `data`, what the disk has of the block from `start` on, to what it will have.
+    /// Applies this change to `data`, the present content of the block from `start` on.
     fn apply(&self, start: usize, data: &mut [u8]) {
         let mut put = |from: usize, bytes: &[u8]| {
             let (begin, end) = (from.max(start), (from + bytes.len()).min(start + data.len()));
@@ -409,8 +424,9 @@ impl BlockChange {
 }
 
 impl<M: Medium> Transaction<'_, M> {
-    /// Bytes that the disk is to have at least, a multiple of 512: it becomes larger in the same step, for no fence more,
-    /// unless it is as large by then. What is added, and not written, reads as zeros.
+    /// Makes the disk at least `size` bytes long, a multiple of 512, in the same atomic step and
+    /// without a further fence. Added space that the transaction does not write reads as zeros. If
+    /// the disk is as large already, its size stays.
     ///
     /// ```
     /// # use remanent_blockdev::Disk;
@@ -436,7 +452,7 @@ impl<M: Medium> Transaction<'_, M> {
         Ok(())
     }
 
-    /// Bytes of the disk, as if the transaction had been committed.
+    /// Size of the disk as if the transaction had been committed.
     pub fn size(&self) -> u64 {
         self.disk.size().max(self.size_min)
     }
@@ -472,7 +488,7 @@ impl<M: Medium> Transaction<'_, M> {
         Ok(())
     }
 
-    /// Adds that the whole blocks of a range are to read as zeros.
+    /// Adds a discard of the whole blocks in a range, which then read as zeros.
     ///
     /// # Errors
     ///
@@ -511,12 +527,12 @@ impl<M: Medium> Transaction<'_, M> {
         Ok(())
     }
 
-    /// Makes everything happen, durably when it returns.
+    /// Commits the transaction, atomically. It is durable when this returns.
     ///
     /// # Errors
     ///
-    /// When the pool is full, the disk has become too small, or a block is damaged of which a part is to be kept: then
-    /// nothing happened.
+    /// When the pool is full, the disk has become too small, or a block is damaged and only a part
+    /// of it is written. In each case nothing was changed.
     pub fn commit(self) -> Result<()> {
         let pieces: Pieces<'_> = self
             .blocks
@@ -530,18 +546,18 @@ impl<M: Medium> Transaction<'_, M> {
         if self.size_min > self.disk.size() {
             return self.disk.device.change_and_grow(&pieces, self.end, self.size_min);
         }
-        // Should the disk have become smaller than that meanwhile, nothing happens.
+        // If the disk has become smaller than this meanwhile, nothing is changed.
         self.disk.device.change(&pieces, self.end.max(self.size_min))
     }
 }
 
-/// A disk as it was, for reading.
+/// A read-only view of a disk as it was at one moment.
 #[derive(Debug)]
 pub struct Snapshot<M: Medium = Mapped> {
     device: Arc<Device<M>>,
     tree: Tree,
     size: u64,
-    /// Keeps it from being removed.
+    /// Prevents the removal of the snapshot.
     _reader: Arc<()>,
 }
 
@@ -561,11 +577,11 @@ impl<M: Medium> Snapshot<M> {
         self.device.read_tree(self.tree, offset, bytes)
     }
 
-    /// As [`Disk::extents`].
+    /// Like [`Disk::extents`].
     ///
     /// # Errors
     ///
-    /// As for [`Disk::extents`].
+    /// Those of [`Disk::extents`].
     pub fn extents(
         &self,
         offset: u64,

@@ -1,23 +1,23 @@
-//! What a step writes: blocks, or parts of them.
+//! The writes of one step: blocks, or parts of blocks.
 
 use smallvec::SmallVec;
 
 use super::layout::{BLOCK_LEN, Lba};
 
-/// What becomes of a block.
+/// The change of a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What<'a> {
-    /// All of it is written: 4,096 bytes.
+    /// The whole block: 4,096 bytes.
     Whole(&'a [u8]),
-    /// A part, from the byte on.
+    /// A part, from this byte on.
     Part(usize, &'a [u8]),
     /// Several parts, one after the other.
     Parts(&'a [Part]),
-    /// It reads as zeros, and takes no space.
+    /// The block reads as zeros, and takes no space.
     Nothing,
 }
 
-/// A part of a block: from the byte on, these bytes.
+/// A part of a block: the bytes from this byte on.
 pub(crate) type Part = (usize, Vec<u8>);
 
 /// A block that changes.
@@ -45,5 +45,5 @@ pub(crate) fn pieces(offset: u64, bytes: &[u8]) -> Pieces<'_> {
     pieces
 }
 
-/// All of a block.
+/// The content of a block.
 pub(crate) type BlockData = [u8; BLOCK_LEN as usize];

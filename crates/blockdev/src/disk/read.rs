@@ -1,11 +1,13 @@
 //! Reading blocks, without a lock.
 //!
-//! A block that is overwritten while it is read may be used anew at once. So what was read is compared with the checksum
-//! in the entry that led there; when it differs and the entry's line has changed, the reader follows the new one. When it
-//! differs and the line has not, the data are damaged, and that is what the reader is told.
+//! A block that is overwritten during a read may be reused at once. So the reader compares the data
+//! with the checksum in the entry that led to them. If they differ and the entry's line has
+//! changed, the reader follows the new entry. If they differ and the line has not changed, the data
+//! are damaged, and the reader reports that.
 //!
-//! The entry's line is compared with its own checksum, too. The entry's says that these are data of this block; the line's,
-//! that this is the entry of the disk, and not of a snapshot, and that there is no entry where there seems to be none.
+//! The reader also compares the entry's line with the line's own checksum. The checksum in the
+//! entry proves that these are data of this block. That of the line proves that the entry is the
+//! disk's, and not a snapshot's, and that an absent entry is really absent.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{Ordering, fence};
@@ -50,21 +52,22 @@ impl<'m, M: Medium> Reader<'m, M> {
             let place = self.map.place_in(leaf, lba)?;
             let load = || Line::load(medium, place.at, self.map.base.key.of(place.owner));
             let Some(line) = load() else {
-                // It is damaged, or being stored, or the leaf has become something else.
+                // The line is damaged, or being stored; or the leaf was reused.
                 return self.read_held(lba, data);
             };
             let entry = Entry::decode(line.words[place.word]);
             let read = self.map.read_entry(lba, entry, place.at, data);
-            // Acquire: what was read comes before the questions whether it was the right thing to read.
+            // Acquire: the data are read before the checks whether they were the right data.
             fence(Ordering::Acquire);
-            // A leaf that was copied, and lost its snapshot, may be anything by now.
+            // If the leaf was copied and its snapshot removed, its block may hold anything by now.
             let is_same_leaf = self.map.leaf(lba.leaf())? == leaf;
             if read.is_ok() && is_same_leaf {
                 return read;
             }
-            // What was read of a faulty medium says nothing of the disk.
+            // After a fault, the data say nothing about the disk.
             self.map.base.heap.verify()?;
-            // Stored by the writer before it lets the block be used anew, so seen if the data are.
+            // The writer stored the line before it released the block. So if the data are newer,
+            // the change of the line is visible.
             if is_same_leaf && load() == Some(line) {
                 return self.read_held(lba, data);
             }
@@ -72,7 +75,8 @@ impl<'m, M: Medium> Reader<'m, M> {
         }
     }
 
-    /// As [`read_block`](Reader::read_block), while nobody changes it: what is wrong now is wrong for good.
+    /// Like [`read_block`](Reader::read_block), under the lock of the line: damage found here is
+    /// permanent.
     #[cold]
     fn read_held(&self, lba: Lba, data: &mut [u8]) -> Result<()> {
         loop {
@@ -86,7 +90,7 @@ impl<'m, M: Medium> Reader<'m, M> {
         }
     }
 
-    /// Reads a range of a tree that nobody changes: a snapshot's.
+    /// Reads a range of an immutable tree: a snapshot's.
     pub(crate) fn read_tree(&self, tree: Tree, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let mut known: Option<(u64, Child)> = None;
         for_each_block(offset, bytes, |lba, data| {
@@ -101,7 +105,7 @@ impl<'m, M: Medium> Reader<'m, M> {
         Ok(self.map.base.heap.verify()?)
     }
 
-    /// Visits a range in parts that have data, and parts that have none.
+    /// Visits a range in parts that have data and parts that have none.
     pub(crate) fn extents(
         &self,
         offset: u64,
@@ -111,7 +115,7 @@ impl<'m, M: Medium> Reader<'m, M> {
         self.extents_by(|leaf| self.map.leaf(leaf), offset, len, visit)
     }
 
-    /// As [`extents`](Reader::extents), of a tree that nobody changes.
+    /// Like [`extents`](Reader::extents), for an immutable tree.
     pub(crate) fn extents_of(
         &self,
         tree: Tree,
@@ -149,7 +153,8 @@ impl<'m, M: Medium> Reader<'m, M> {
             } else {
                 let place = self.map.place_in(leaf, lba)?;
                 let entry = Entry::decode(self.map.medium().load(place.entry()));
-                // Of a line that is not whole nobody says that there is nothing: who reads what it leads to is told.
+                // A damaged line may have had an entry. It counts as data, so that reading it
+                // reports the damage.
                 let is_mapped = !entry.block.is_none() || self.map.line_at(place).is_err();
                 (is_mapped, Lba(lba.0 + 1))
             };
@@ -168,14 +173,14 @@ impl<'m, M: Medium> Reader<'m, M> {
         }
         self.map.base.heap.verify()?;
         if known.len > 0 {
-            // The last part: there is nothing to break off.
+            // The last part: there is nothing left to break off.
             let _ = visit(known);
         }
         Ok(())
     }
 }
 
-/// Reads each block that overlaps a range, and copies the part that is asked for.
+/// Reads each block that overlaps a range, and copies the requested part.
 fn for_each_block(
     offset: u64,
     bytes: &mut [u8],

@@ -1,24 +1,25 @@
-//! A record of the journal on the medium: its bytes, and reading them back.
+//! On-media layout of a record of the journal: writing and reading it.
 //!
 //! ```text
 //! slot, 2 KiB
 //! byte 0    xxh3 of everything that follows
 //!      8    sequence number; its lowest bit is the slot's
 //!     16    lines changed (32 bits) | spare blocks (32 bits)
-//!     24    0, or pool offset of the first of the blocks that have the lines
+//!     24    0, or pool offset of the first block with lines
 //!     32    targets, the first 2; or xxh3 of those blocks
 //!     64    numbers of the lane's spare blocks, 32 bits each, in whole lines
 //!      …    further targets, in whole lines
 //!      …    images
 //!
-//! block with lines, for records that a slot has no room for
+//! block with lines, for records that do not fit a slot
 //! byte 0    0, or pool offset of the next one
 //!      8    lines in it
 //!     64    up to 50 targets
 //!    896    images
 //!
-//! target    pool offset of a line (lower 56 bits) | which of its words lead to blocks that the record's fence is for
-//!           (8 bits); and in a second word the line's owner, by which its checksum and those of the blocks are compared
+//! target    pool offset of a line (lower 56 bits) | which of its words lead to blocks that the
+//!           record's fence covers (8 bits); and in a second word the line's owner, which its
+//!           checksum and those of the blocks cover
 //! ```
 
 use std::collections::HashSet;
@@ -33,53 +34,54 @@ use crate::line::{Line, WORDS};
 use crate::seal::{Key, Owner};
 
 const CHECK_LEN: usize = 8;
-/// Place of the sequence number; no record has 0.
+/// Offset of the sequence number; no record has 0.
 pub(crate) const SEQUENCE: u64 = 8;
 const HEADER_LEN: usize = LINE_LEN as usize;
-/// Bytes that say which line is changed, beside its image.
+/// Bytes that name the line to change, in addition to its image.
 const TARGET_LEN: usize = 2 * size_of::<u64>();
-/// Place of the targets in the header, and how many it has room for.
+/// Targets that fit into the header, after its fixed part.
 const TARGETS: usize = HEADER_LEN / 2;
 const HEADER_TARGETS: usize = (HEADER_LEN - TARGETS) / TARGET_LEN;
-/// Lines that a block has room for.
+/// Maximal number of lines in a block.
 const SPILL_LINES: usize = 50;
 const SPILL_TARGETS: usize = LINE_LEN as usize;
 const SPILL_IMAGES: usize = 896;
 const _: () = assert!(SPILL_TARGETS + SPILL_LINES * TARGET_LEN <= SPILL_IMAGES);
 const _: () = assert!(SPILL_IMAGES + SPILL_LINES * LINE_LEN as usize <= BLOCK_LEN as usize);
 
-/// Place of what a target says beside the offset.
+/// Lowest bit of the part of a target that says which words were written.
 const WRITTEN_SHIFT: u32 = 56;
 
-// Blocks in a row that are overwritten by spares need no more lines than fit in a slot.
+// Overwriting consecutive blocks by spares never needs more lines than fit a slot.
 const _: () = assert!(record_len(SPARES_MAX / WORDS + 2, SPARES_MAX) as u64 <= SLOT_LEN);
 
-/// A line that an operation changes.
+/// A change of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// Pool offset.
     pub(crate) at: u64,
-    /// The node of the map that it is a line of, if it is one's.
+    /// The line's node of the map, if it is in one.
     pub(crate) owner: Owner,
-    /// What it holds then.
+    /// New content of the line.
     pub(crate) line: Line,
-    /// Words, a bit for each, that are entries of blocks which are written by the same operation. They have no checksum
-    /// before that.
+    /// A bit for each word that is an entry of a block written by the same operation. These entries
+    /// have no checksum until the commit.
     pub(crate) written: u8,
 }
 
 impl Change {
-    /// One of a line that is no node's.
+    /// A change of a line outside the map.
     pub(crate) fn new(at: u64, line: Line) -> Self {
         Self::of_node(at, Owner::NONE, line)
     }
 
-    /// One that leads to nothing that is being written.
+    /// A change without newly written blocks.
     pub(crate) fn of_node(at: u64, owner: Owner, line: Line) -> Self {
         Change { at, owner, line, written: 0 }
     }
 
-    /// The line at `at`, which is no node's, with other words. Nobody stores to it meanwhile.
+    /// A change that replaces the words of the line at `at`, which is outside the map. Nobody
+    /// stores to it meanwhile.
     pub(crate) fn rewrite<M: Medium>(
         medium: &M,
         key: Key,
@@ -95,14 +97,14 @@ impl Change {
         [self.at | u64::from(written) << WRITTEN_SHIFT, self.owner.0]
     }
 
-    /// Words that are entries of blocks which were written by the same operation.
+    /// The entries of blocks that the same operation wrote, and their words.
     pub(crate) fn entries_written(&self) -> impl Iterator<Item = (usize, Entry)> {
         let words = self.line.words.into_iter().enumerate();
         let written = words.filter(|(word, _)| self.written & 1 << word != 0);
         written.map(|(word, entry)| (word, Entry::decode(entry)))
     }
 
-    /// Its line, as it is on the medium; none where that is not whole.
+    /// The line on the medium; `None` if it is incomplete.
     pub(crate) fn found<M: Medium>(&self, medium: &M, key: Key) -> Option<Line> {
         Line::load(medium, self.at, key.of(self.owner))
     }
@@ -114,10 +116,10 @@ pub(crate) type Changes = SmallVec<[Change; 4]>;
 /// Changed lines as they are stored.
 pub(crate) type Images = SmallVec<[[u64; WORDS + 1]; 4]>;
 
-/// Blocks that are in use by no one, and marked as used.
+/// Free blocks that are marked as used.
 pub(crate) type Spares = SmallVec<[Block; 16]>;
 
-/// How many blocks the lines of a record are in, of which a slot is to have `lines_max` at most.
+/// Number of blocks for the lines of a record, if a slot may have `lines_max` lines.
 pub(crate) fn spill_count(changes: usize, spares: usize, lines_max: usize) -> usize {
     if changes <= lines_max && record_len(changes, spares) as u64 <= SLOT_LEN {
         return 0;
@@ -137,19 +139,20 @@ const fn record_len(changes: usize, spares: usize) -> usize {
 pub(crate) struct Draft<'r> {
     /// The lane's sequence number.
     pub(crate) sequence: u64,
-    /// Spares that the lane has from now on.
+    /// Spares that the lane has after this record.
     pub(crate) spares: &'r [Block],
     pub(crate) changes: &'r [Change],
     /// The changed lines, encoded.
     pub(crate) images: &'r Images,
-    /// Whether the record says which blocks have to be whole for it to count.
+    /// Whether the record says which blocks have to be complete for it to count.
     pub(crate) is_vouched: bool,
-    /// Offset of the first block that has the lines, and the checksum of all; `None` if the record has them itself.
+    /// Offset of the first block with lines, and the checksum of all such blocks; `None` if the
+    /// record has the lines itself.
     pub(crate) spilled: Option<(u64, u64)>,
 }
 
 impl Draft<'_> {
-    /// The record's bytes, for the slot at `slot`. They replace what is in `record`.
+    /// Replaces the content of `record` by the record's bytes, for the slot at `slot`.
     pub(crate) fn encode(&self, slot: u64, key: Key, record: &mut Vec<u8>) {
         record.clear();
         let counts = (self.spares.len() as u64) << 32 | self.changes.len() as u64;
@@ -182,7 +185,7 @@ impl Draft<'_> {
     }
 }
 
-/// A record as it was found.
+/// A record as it was found on the medium.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) sequence: u64,
@@ -191,19 +194,19 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether blocks that it leads to may have been torn.
+    /// Whether its blocks may be torn.
     pub(crate) fn is_vouched(&self) -> bool {
         self.changes.iter().any(|change| change.written != 0)
     }
 
-    /// The record at `at`, if one was written there, and whole.
+    /// The record at `at`, if there is a complete one.
     pub(crate) fn read<M: Medium>(medium: &M, at: u64, key: Key) -> Option<Self> {
         let mut header = [0; HEADER_LEN];
         medium.read(at, &mut header);
         let [check, sequence, counts, spill, ..] = *words(&header) else { return None };
         let (count, spare_count) = (counts as u32 as usize, (counts >> 32) as usize);
         let inline_count = if spill == 0 { count } else { 0 };
-        // What was being written may be anything: no sum below may be too large.
+        // A torn record may hold any numbers: the sums below must not overflow.
         let fits = inline_count < SLOT_LEN as usize
             && spare_count <= SPARES_MAX
             && count as u64 <= medium.len() / LINE_LEN;
@@ -230,7 +233,8 @@ impl Record {
     }
 }
 
-/// Writes lines into blocks, and returns their checksum. Not durable before the record, whose fence covers both.
+/// Writes lines into blocks, and returns their checksum. The fence of the record makes them
+/// durable, too.
 pub(crate) fn write_spill<M: Medium>(
     medium: &M,
     changes: &[Change],
@@ -255,7 +259,7 @@ pub(crate) fn write_spill<M: Medium>(
     hash
 }
 
-/// Reads lines from the blocks that begin at `first`, and have the checksum `expected`.
+/// Reads lines from the blocks that begin at `first` and have the checksum `expected`.
 fn read_spill<M: Medium>(
     medium: &M,
     (first, expected): (u64, u64),
@@ -270,7 +274,7 @@ fn read_spill<M: Medium>(
         if !is_inside(medium, at) || !is_inside(medium, at.checked_add(BLOCK_LEN - LINE_LEN)?) {
             return None;
         }
-        // What never was such a block may lead in a circle.
+        // A block that never held lines may lead in a circle.
         if !seen.insert(at) {
             return None;
         }
@@ -287,7 +291,7 @@ fn read_spill<M: Medium>(
     (changes.len() == count && hash == expected).then_some(changes)
 }
 
-/// As many lines, from their targets and images; `None` when an image is not that of a line.
+/// Decodes lines from their targets and images; `None` if an image is not that of a line.
 fn decode(targets: &[u64], count: usize, images: &[u8], key: Key) -> Option<Vec<Change>> {
     let images = images.as_chunks::<{ LINE_LEN as usize }>().0;
     let targets = targets.as_chunks::<2>().0.iter().take(count);

@@ -1,8 +1,13 @@
-//! Making a disk, and opening it after whatever happened.
+//! Creating a disk, and opening it after any crash.
 //!
-//! Opening reads the slots of 32 lanes, gives the lines of those records that are not durable what they are to hold,
-//! reads where the slabs are, and then the blocks that a lane's last record leads to, 64 of them at most. It does not
-//! depend on how much is written, and little on how large the disk is: 8 bytes are read for each slab.
+//! Opening has these steps:
+//!
+//! 1. read the slots of 32 lanes;
+//! 2. store the lines of records that are not in doubt, where they are not durable;
+//! 3. read where the slabs are: 8 bytes for each;
+//! 4. for each record in doubt, read the blocks that it leads to, at most 64 for each lane.
+//!
+//! This does not depend on the amount of data, and depends little on the size of the disk.
 
 use std::collections::HashMap;
 
@@ -41,12 +46,13 @@ impl<M: Medium> RootObject<M> for Device<M> {
 }
 
 impl<M: Medium> Device<M> {
-    /// As [`format`](Device::format), for [`Pool::create_root_with`](remanent_pmem::Pool::create_root_with).
+    /// Like [`format`](Device::format), for
+    /// [`Pool::create_root_with`](remanent_pmem::Pool::create_root_with).
     pub(crate) fn format_in(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self, PoolError> {
         Self::format(heap, size, shape).map_err(Error::into_pool)
     }
 
-    /// Makes an empty disk of `size` bytes in a fresh heap.
+    /// Creates an empty disk of `size` bytes in a fresh heap.
     fn format(heap: Heap<M>, size: u64, shape: Shape) -> Result<Self> {
         check_size(size)?;
         check_shape(shape)?;
@@ -78,7 +84,7 @@ impl<M: Medium> Device<M> {
         for number in 0..SNAPSHOT_COUNT as u64 {
             put(meta + SNAPSHOTS + number * LINE_LEN, [0; WORDS]);
         }
-        // Flush: the snapshots' lines. The journal is zeros, which are no record.
+        // Flush: the lines of the snapshots. The journal is zeros, which are no record.
         medium.flush(meta, SNAPSHOT_COUNT as u64 * LINE_LEN);
         // Flush and fence: before the root becomes live.
         medium.persist(header, DIRECTORY + DIRECTORY_LINES * LINE_LEN);
@@ -109,18 +115,20 @@ impl<M: Medium> Device<M> {
         let snapshots = List::read(&base)?;
         check_state(&state, &snapshots, header + STATE)?;
         base.heap.recover(|extent| base.slabs().is_linked(&extents, extent))?;
-        // No lane begins with a record of before: the blocks that a long one is in are not marked as used, and a snapshot
-        // may have been removed that its lines were of.
+        // No lane begins with an old record: the blocks of a long one are not marked as used, and
+        // its lines may be of a snapshot that was removed since.
         base.clear_all_records();
         base.heap.verify()?;
         Ok(Device::new(base, state, snapshots))
     }
 }
 
-/// Reads what the lanes were doing, and makes durable what was certainly decided. The rest is for [`decide`].
+/// Reads the lanes' records, and makes durable what they certainly decided. [`decide`] handles the
+/// rest.
 fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<InDoubt>> {
     let medium = base.medium();
-    // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
+    // Flush and fence: records that a killed process left in the caches alone, before anything is
+    // decided by them.
     // Redundant: but where a process was killed before, and the power fails later.
     medium.persist(base.meta(), META_LEN);
     let (mut changes, mut torn, mut records) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,7 +145,7 @@ fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<InDoubt>> {
         records.extend(found.in_doubt.map(|record| (index, record)));
         *lane.lock(medium) = found.lane;
     }
-    // What could not be read is not to be taken for a record that was never written.
+    // An unreadable record must not be taken for an absent one.
     base.heap.verify()?;
     let is_complete = |change: &Change| {
         let found = change.found(medium, base.key);
@@ -149,14 +157,15 @@ fn recover_lanes<M: Medium>(base: &Base<M>) -> Result<Vec<InDoubt>> {
         lane,
         record,
     });
-    // Asked of the lines as they were found, before any of them is stored.
+    // Collected before any of the lines is stored.
     let in_doubt = in_doubt.collect();
     redo(medium, base.key, changes, &torn);
     base.heap.verify()?;
     Ok(in_doubt)
 }
 
-/// Makes records durable that were completed, or all of whose blocks are whole, and takes the others back.
+/// Makes records durable that were completed, or all of whose blocks are complete, and undoes the
+/// others.
 fn decide<M: Medium>(base: &Base<M>, in_doubt: Vec<InDoubt>) -> Result<()> {
     let medium = base.medium();
     let (mut changes, mut torn) = (Vec::new(), Vec::new());
@@ -171,14 +180,14 @@ fn decide<M: Medium>(base: &Base<M>, in_doubt: Vec<InDoubt>) -> Result<()> {
         }
     }
     base.heap.verify()?;
-    // Fence: the blocks that were found whole, before any line leads to them.
+    // Fence: the blocks that were found complete, before any line leads to them.
     // Redundant: but where a process was killed before, and the power fails later.
     medium.fence();
     redo(medium, base.key, changes, &torn);
     Ok(base.heap.verify()?)
 }
 
-/// Whether all blocks hold what they were to hold when the record at `from` was made; durable with the next fence.
+/// Whether all blocks of the record at `from` match their checksums. Durable with the next fence.
 fn leads_to_whole<M: Medium>(base: &Base<M>, record: &Record, from: u64) -> Result<bool> {
     let mut block = [0; BLOCK_LEN as usize];
     for change in &record.changes {
@@ -190,7 +199,8 @@ fn leads_to_whole<M: Medium>(base: &Base<M>, record: &Record, from: u64) -> Resu
             if crc32c(&block) ^ base.key.mask(lba) != entry.checksum {
                 return Ok(false);
             }
-            // Flush: as a killed process left it in the caches; fenced before any line leads to it.
+            // Flush: a killed process may have left the block in the caches alone; fenced before
+            // any line leads to it.
             // Redundant: as that fence.
             base.medium().flush(at, BLOCK_LEN);
         }
@@ -198,15 +208,15 @@ fn leads_to_whole<M: Medium>(base: &Base<M>, record: &Record, from: u64) -> Resu
     Ok(true)
 }
 
-/// A lane's last record, which may have become durable before the blocks that it leads to.
+/// The last record of a lane, which may have become durable before its blocks.
 struct InDoubt {
     lane: usize,
     record: Record,
-    /// Whether it is known to have been completed, so that the blocks may have become something else since.
+    /// Whether the record is known to be complete. Its blocks may then have been reused since.
     is_complete: bool,
 }
 
-/// Refuses what no disk says of itself: what follows from it would not end.
+/// Refuses an impossible state, from which a walk might not end.
 fn check_state(state: &State, snapshots: &List, at: u64) -> Result<()> {
     check_size(state.size)?;
     let sorted = snapshots.sorted();
@@ -220,7 +230,7 @@ fn check_state(state: &State, snapshots: &List, at: u64) -> Result<()> {
     if is_sound { Ok(()) } else { Err(Error::damaged(at, "the disk's state contradicts itself")) }
 }
 
-/// Refuses limits that a disk cannot have.
+/// Refuses impossible limits.
 pub(crate) fn check_shape(shape: Shape) -> Result<()> {
     shape.check().map_err(|reason| Error::Shape { shape, reason })
 }

@@ -1,8 +1,9 @@
-//! Making a disk larger or smaller.
+//! Resizing a disk.
 //!
-//! Larger is one step, with blocks that are written to what was added if wanted; the rest of it reads as zeros. Smaller is
-//! one step, too, for whoever reads; after it, blocks behind the end are unmapped, leaf by leaf. A crash meanwhile leaves
-//! the rest to the next opening, and until all is done the disk does not become larger again.
+//! Making a disk larger is atomic, together with writes of blocks to the added part; the rest of
+//! that part reads as zeros. Making a disk smaller is atomic for readers, too. Afterwards blocks
+//! behind the end are unmapped, leaf by leaf. A crash meanwhile leaves the rest to the next
+//! opening. The disk does not become larger again until all is unmapped.
 
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Error as PoolError, Medium};
@@ -17,7 +18,7 @@ use crate::{Error, Result};
 /// Zeros, to fill the rest of a block.
 static ZEROS: [u8; BLOCK_LEN as usize] = [0; BLOCK_LEN as usize];
 
-/// Refuses a size that the disk cannot have.
+/// Refuses a size that is impossible for this disk.
 pub(crate) fn check_new_size<M: Medium>(base: &Base<M>, size: u64) -> Result<()> {
     check_size(size)?;
     let (slab_len, len_max) = (base.space.slab_len(), base.slabs().len_max());
@@ -31,7 +32,7 @@ pub(crate) fn check_new_size<M: Medium>(base: &Base<M>, size: u64) -> Result<()>
     Err(Error::Size { size, reason })
 }
 
-/// Refuses a size that the format cannot have.
+/// Refuses a size that is impossible in this format.
 pub(crate) fn check_size(size: u64) -> Result<()> {
     let reason = match size {
         _ if !size.is_multiple_of(512) => "a size is a multiple of 512 bytes".to_owned(),
@@ -41,7 +42,7 @@ pub(crate) fn check_size(size: u64) -> Result<()> {
     Err(Error::Size { size, reason })
 }
 
-/// Who makes the disk larger or smaller: one at a time, before any lane is taken.
+/// A change of the disk's size: one at a time, begun before any lane is taken.
 #[derive(Debug)]
 pub(crate) struct Resizer<'m, M: Medium> {
     map: &'m Map<M>,
@@ -49,33 +50,36 @@ pub(crate) struct Resizer<'m, M: Medium> {
 }
 
 impl<'m, M: Medium> Resizer<'m, M> {
-    /// Waits for who has `resizing`.
+    /// Waits for the lock `resizing`.
     pub(crate) fn new(map: &'m Map<M>, resizing: &'m PauseMutex<()>) -> Self {
         Resizer { map, _alone: resizing.lock(map.medium()) }
     }
 
-    /// Gives the disk another size, which it can have. Shrinking it drops what lies behind the new end; snapshots keep it.
+    /// Changes the size of the disk, to a size that is possible. Shrinking drops the data behind
+    /// the new end; snapshots keep them.
     pub(crate) fn resize(&self, size: u64) -> Result<()> {
         self.discard()?;
         self.set_size(size)?;
         self.discard()
     }
 
-    /// Changes blocks as [`Step::change`] does, and in the same step the disk gets a size of at least `size_min`.
+    /// Changes blocks as [`Step::change`] does; the same atomic step gives the disk a size of at
+    /// least `size_min`.
     pub(crate) fn change_and_grow(
         &self,
         pieces: &[Piece<'_>],
         end: u64,
         size_min: u64,
     ) -> Result<()> {
-        // What lies behind the end since the disk was made smaller must not come back.
+        // Data behind the end, from before the disk became smaller, must not return.
         self.discard()?;
         self.map.base.in_lane(|lane| {
             let size = self.map.size().max(size_min);
             if end > size {
                 return Err(Error::OutOfRange { offset: end, len: 0, size });
             }
-            // Before the structure is held: leaves that are made or looked up here need it, and are found again below.
+            // Before the lock of the state is taken, which making or finding leaves needs; the
+            // leaves are found again below.
             Step::new(self.map, lane).places(pieces)?;
             let mut old = self.map.state.lock(self.map.medium());
             let state = State { size, ..*old };
@@ -88,12 +92,12 @@ impl<'m, M: Medium> Resizer<'m, M> {
     fn set_size(&self, size: u64) -> Result<()> {
         self.map.base.alone(|lanes| {
             let lane = &mut lanes[0];
-            // The rest of the last block is to read as zeros, should the disk become larger again.
+            // If the disk becomes larger again, the rest of the last block must read as zeros.
             let (lba, kept) = (Lba::containing(size), (size % BLOCK_LEN) as usize);
             let mut pieces = Pieces::new();
             if size < self.map.size() && kept > 0 && self.is_mapped(lba)? {
                 pieces.push(Piece { lba, what: What::Part(kept, &ZEROS[kept..]) });
-                // A leaf that is copied changes the state, too.
+                // Copying a leaf changes the state, too.
                 Step::new(self.map, lane).places(&pieces)?;
             }
             let old = *self.map.state.lock(self.map.medium());
@@ -111,8 +115,8 @@ impl<'m, M: Medium> Resizer<'m, M> {
         Ok(!self.map.entry_in(leaf, lba)?.0.block.is_none())
     }
 
-    /// Completes what a crash has interrupted, if that can be done: else it waits until the disk gets another size, and takes
-    /// space until then.
+    /// Completes what a crash has interrupted, if there is room. Otherwise it waits for the next
+    /// resize, and takes space until then.
     pub(crate) fn resume(&self) -> Result<()> {
         match self.discard() {
             Err(error @ Error::Pool(PoolError::Medium(_))) => Err(error),
@@ -120,7 +124,7 @@ impl<'m, M: Medium> Resizer<'m, M> {
         }
     }
 
-    /// Unmaps what lies behind the end since the disk was made smaller.
+    /// Unmaps the blocks behind the end that the disk had before it became smaller.
     fn discard(&self) -> Result<()> {
         let State { size, discard_end, .. } = *self.map.state.lock(self.map.medium());
         if discard_end == 0 {

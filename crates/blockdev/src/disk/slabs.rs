@@ -1,7 +1,8 @@
 //! Taking slabs from the pool, and finding them again.
 //!
-//! A slab is taken when no block is free, or several at once, as one run of the pool, for who needs so many blocks. The slab
-//! directory, in extents that the header leads to, has the offset of each.
+//! A slab is taken when no block is free. If many blocks are needed, several slabs are taken at
+//! once, as one run of the pool. The slab directory has the offset of each slab. The header leads
+//! to the extents of the directory.
 
 use std::ops::Range;
 
@@ -19,7 +20,7 @@ use crate::line::{BITS, Line, WORDS};
 use crate::seal::Owner;
 use crate::{Error, Result};
 
-/// The slabs of a disk as its directory has them, on the medium.
+/// The slabs of a disk on the medium, by their directory.
 #[derive(Debug)]
 pub(crate) struct Slabs<'d, M: Medium> {
     pub(crate) heap: &'d Heap<M>,
@@ -28,7 +29,7 @@ pub(crate) struct Slabs<'d, M: Medium> {
 }
 
 impl<M: Medium> Slabs<'_, M> {
-    /// Bytes that all the slabs have which the disk may take.
+    /// Bytes of all slabs that the disk may take.
     pub(crate) fn len_max(&self) -> u64 {
         (SLAB_COUNT_MAX as u64 * self.space.slab_len()).min(SIZE_MAX)
     }
@@ -37,26 +38,26 @@ impl<M: Medium> Slabs<'_, M> {
         self.heap.medium()
     }
 
-    /// The words of a line of the directory, or of the header that leads to it.
+    /// The words of a line of the directory, or of the header's lines that lead to it.
     fn load_words(&self, at: u64) -> Result<[u64; WORDS]> {
         Ok(self.space.key().load_line(self.medium(), at, Owner::NONE)?.words)
     }
 
-    /// Changes such lines, durably. They are so few that they need no block for their record.
+    /// Changes such lines durably. They are few enough that their record needs no block.
     fn commit(&self, lane: &mut Lane, changes: &mut [Change]) {
         self.journal.commit(self.medium(), self.space, lane, changes, &[]);
     }
 
-    /// Takes slabs that have `blocks` blocks, or fewer where the pool or the record has no room for so many at once. `growth`
-    /// is held.
+    /// Takes slabs for `blocks` blocks, or fewer if the pool or the record has no room for so many
+    /// at once. The caller holds `growth`.
     ///
     /// # Errors
     ///
-    /// When there is no room for all of them. Nothing was taken then, but where the pool may grow and its file system is
-    /// full, or others have taken the room meanwhile.
+    /// When there is no room for all slabs. Then nothing was taken, with two exceptions: the file
+    /// system under a growing pool is full; other threads have taken the room meanwhile.
     pub(crate) fn add(&self, lane: &mut Lane, blocks: usize) -> Result<()> {
         let (index, len) = (self.space.slab_count(), self.space.slab_len());
-        // Each has one block less than that, for its bits.
+        // One block of each slab holds the bits.
         let needed = blocks.div_ceil(self.space.slab_blocks() as usize - 1);
         if (index + needed) as u64 * len > self.len_max() {
             let (needed, size) = (needed as u64 * len, index as u64 * len);
@@ -71,7 +72,7 @@ impl<M: Medium> Slabs<'_, M> {
         let count = needed.min(DIRECTORY_SLABS - first).min(lines * WORDS - first % WORDS);
         let at = |line: usize| directory + line as u64 * LINE_LEN;
         let lines = first / WORDS..(first + count).div_ceil(WORDS);
-        // Before anything is taken: a line that is damaged refuses them.
+        // Before anything is taken, because a damaged line refuses the slabs.
         let changes = lines.clone().map(|line| {
             let words = self.load_words(at(line))?;
             Change::rewrite(self.medium(), self.space.key(), at(line), words)
@@ -85,14 +86,15 @@ impl<M: Medium> Slabs<'_, M> {
                 *word = slab.copied().unwrap_or(*word);
             }
         }
-        // The heap's lane is held until the slabs are linked for good: it says that they may have to be given back.
+        // The heap's lane is held until the slabs are linked durably: it records that they may have
+        // to be given back.
         self.commit(lane, &mut changes);
         drop(heap_lane);
         slabs.iter().for_each(|&slab| self.space.add_slab(slab));
         Ok(())
     }
 
-    /// Allocates up to `count` slabs in a row, with their bits, durably. Returns where they are.
+    /// Allocates up to `count` consecutive slabs, with their bits, durably. Returns their offsets.
     fn allocate_slabs(
         &self,
         heap_lane: &mut HeapLane<'_, M>,
@@ -101,7 +103,7 @@ impl<M: Medium> Slabs<'_, M> {
         let (medium, len) = (self.medium(), self.space.slab_len());
         let run = loop {
             match heap_lane.allocate(count as u64 * len) {
-                // No room for so many in a row: there is for fewer.
+                // There is no room for so many consecutive slabs, but for fewer.
                 Err(error)
                     if count > 1
                         && (error.is_full() || matches!(error, PoolError::TooLarge { .. })) =>
@@ -116,7 +118,8 @@ impl<M: Medium> Slabs<'_, M> {
         for &slab in &slabs {
             for line in (slab..slab + bits_len).step_by(LINE_LEN as usize) {
                 let mut words = [0; WORDS];
-                // Block 0, which has the bits. Bits behind the slab's last block are never looked at.
+                // Block 0, which holds the bits. Bits behind the last block of the slab are never
+                // read.
                 words[0] = u64::from(line == slab);
                 let image = Line::first(words).encode(line, self.space.key().of_line());
                 Line::store_encoded(medium, line, &image);
@@ -129,7 +132,8 @@ impl<M: Medium> Slabs<'_, M> {
         Ok(slabs)
     }
 
-    /// Where an extent of the slab directory is, the next one at most; takes it from the pool if it is not there.
+    /// Offset of an extent of the slab directory; if it is the next one and does not exist, takes
+    /// it from the pool.
     fn directory_extent(&self, lane: &mut Lane, extent: usize) -> Result<u64> {
         let at = self.heap.header() + DIRECTORY + (extent / WORDS) as u64 * LINE_LEN;
         let mut words = self.load_words(at)?;
@@ -142,7 +146,7 @@ impl<M: Medium> Slabs<'_, M> {
         Ok(words[extent % WORDS])
     }
 
-    /// Makes an extent of the slab directory, durably, that nothing leads to yet.
+    /// Makes an extent of the slab directory, durably. Nothing leads to it yet.
     pub(crate) fn make_directory(&self, heap_lane: &mut HeapLane<'_, M>) -> Result<u64> {
         let at = heap_lane.allocate(DIRECTORY_EXTENT_LEN)?.offset;
         for line in 0..DIRECTORY_EXTENT_LEN / LINE_LEN {
@@ -150,14 +154,14 @@ impl<M: Medium> Slabs<'_, M> {
             let image = Line::first([0; WORDS]).encode(at, self.space.key().of_line());
             Line::store_encoded(self.medium(), at, &image);
         }
-        // Flush and fence: before anything leads to it.
+        // Flush and fence: before anything leads to the extent.
         // Redundant fence: of a disk's first extent, before that of its header; the simulator makes
         // no second one.
         self.medium().persist(at, DIRECTORY_EXTENT_LEN);
         Ok(at)
     }
 
-    /// Extents of the slab directory.
+    /// The extents of the slab directory.
     pub(crate) fn read_extents(&self) -> Result<Vec<u64>> {
         let mut extents = Vec::new();
         for extent in 0..DIRECTORY_EXTENTS {
@@ -174,7 +178,7 @@ impl<M: Medium> Slabs<'_, M> {
         Ok(extents)
     }
 
-    /// Reads where the slabs are.
+    /// Reads the offsets of the slabs.
     pub(crate) fn read(&self, extents: &[u64]) -> Result<()> {
         let mut run = 0..0;
         for (&directory, place) in
@@ -191,11 +195,12 @@ impl<M: Medium> Slabs<'_, M> {
         Ok(())
     }
 
-    /// Whether a slab begins a run of the pool; else it is the next in `run`, what is left of the last one.
+    /// Whether a slab begins a run of the pool. If not, it is the next slab in `run`, the rest of
+    /// the previous run.
     ///
     /// # Errors
     ///
-    /// When it is neither; `from` is the pool offset of what leads to it.
+    /// When it is neither; `from` is the pool offset of the word that leads to it.
     fn follow_run(&self, run: &mut Range<u64>, slab: u64, from: u64) -> Result<bool> {
         let len = self.space.slab_len();
         let is_next = slab == run.start && run.end - run.start >= len;
@@ -209,7 +214,7 @@ impl<M: Medium> Slabs<'_, M> {
         Ok(!is_next)
     }
 
-    /// Where the runs of the pool begin that the slabs lie in, and what is wrong with them.
+    /// Offsets of the pool's runs that contain the slabs, and what is wrong with the runs.
     pub(crate) fn runs(&self) -> (Vec<u64>, Vec<Error>) {
         let (mut run, mut runs, mut errors) = (0..0, Vec::new(), Vec::new());
         for slab in (0..self.space.slab_count()).filter_map(|index| self.space.slab_offset(index)) {
@@ -222,7 +227,7 @@ impl<M: Medium> Slabs<'_, M> {
         (runs, errors)
     }
 
-    /// Whether the disk has what lies in a run of the pool.
+    /// Whether a run of the pool belongs to the disk.
     pub(crate) fn is_linked(&self, extents: &[u64], extent: Extent) -> bool {
         let is_slab =
             |at| (0..self.space.slab_count()).any(|n| self.space.slab_offset(n) == Some(at));

@@ -1,16 +1,17 @@
-//! Snapshots: the disk as it was, for reading.
+//! Snapshots: read-only views of earlier content.
 //!
-//! Making one copies nothing: its line keeps the top of the map, and the disk's generation goes on by one. Nodes of an
-//! earlier generation are copied before they change, and a block that the newest snapshot has stays where it is
-//! when it is replaced. Removing one compares its nodes with those of the snapshots before and after it, and frees
-//! what neither has; where they have the same node, it looks no further.
+//! Making a snapshot copies nothing. Its line keeps the top of the map, and the generation of the
+//! disk is incremented. Nodes of an earlier generation are copied before they change. A block that
+//! the newest snapshot has is kept when it is replaced. Removing a snapshot compares its nodes with
+//! those of the snapshots before and after it, and frees the blocks that neither has. Below a node
+//! that they share it compares nothing.
 //!
 //! ```text
 //! line of a snapshot
 //! byte 0   generation (32 bits; 0: none) | height (32 bits)
 //!      8   top of its map
 //!     16   bytes of the disk
-//!     24   when it was made, in seconds since 1970
+//!     24   creation time, in seconds since 1970
 //!     32   name, UTF-8, 24 bytes, zero-padded
 //! ```
 
@@ -31,12 +32,12 @@ use crate::line::WORDS;
 use crate::seal::Owner;
 use crate::{Error, Result};
 
-/// Bytes of a snapshot's name, at most.
+/// Maximal length of a snapshot's name in bytes.
 pub const SNAPSHOT_NAME_LEN: usize = 24;
-/// One bit of a generation's word is used in memory.
+/// One bit of a generation's word in memory has another use.
 pub(crate) const GENERATION_MAX: u32 = i32::MAX as u32;
 
-/// A snapshot as its line says.
+/// A snapshot, as its line describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) generation: u32,
@@ -68,7 +69,7 @@ impl Snapshot {
     }
 }
 
-/// All snapshots of a disk, each in the place of its line.
+/// All snapshots of a disk; the index is that of the line.
 #[derive(Debug)]
 pub(crate) struct List([Option<Snapshot>; SNAPSHOT_COUNT]);
 
@@ -133,28 +134,29 @@ fn line(meta: u64, number: u64) -> u64 {
     meta + SNAPSHOTS + number * LINE_LEN
 }
 
-/// The snapshots of a disk, and who reads them.
+/// The snapshots of a disk, and their readers.
 #[derive(Debug)]
 pub(crate) struct Snapshots {
-    /// Held before the map's state.
+    /// Taken before the lock of the map's state.
     known: PauseMutex<Known>,
 }
 
 #[derive(Debug)]
 struct Known {
     list: List,
-    /// Who reads a snapshot, by its generation.
+    /// Readers of each snapshot, by its generation.
     readers: HashMap<u32, Weak<()>>,
 }
 
 impl Snapshots {
-    /// Those that were read. From here on the map copies nodes that the newest one has.
+    /// Snapshots that were read from the medium. From here on the map copies nodes that the newest
+    /// one shares.
     pub(crate) fn new<M: Medium>(map: &Map<M>, list: List) -> Self {
         list.share_newest(map);
         Snapshots { known: PauseMutex::new(Known { list, readers: HashMap::new() }) }
     }
 
-    /// Keeps the disk as it is now under a name.
+    /// Makes a snapshot of the present content.
     pub(crate) fn make<M: Medium>(&self, map: &Map<M>, name: &str) -> Result<()> {
         let created_unix_s = map.medium().unix_s();
         let base = &map.base;
@@ -179,7 +181,7 @@ impl Snapshots {
         })
     }
 
-    /// Removes a snapshot and frees what it alone has, as one step.
+    /// Removes a snapshot, and frees the blocks that only it has, atomically.
     pub(crate) fn remove<M: Medium>(&self, map: &Map<M>, name: &str) -> Result<()> {
         let base = &map.base;
         base.alone(|lanes| {
@@ -190,7 +192,8 @@ impl Snapshots {
                 return Err(refuse(name, "it is open; close it first".to_owned()));
             }
             let freed = known.list.find_freed(map, number)?;
-            // Some of these blocks are nodes. No record may be left that has lines of one when it is something else.
+            // Some of these blocks are nodes. When such a block is reused, no record may be left
+            // with lines of the node.
             base.clear_records(lanes);
             let mut changes = Changes::new();
             changes.push(base.rewrite(line(base.meta(), number as u64), [0; WORDS])?);
@@ -209,7 +212,7 @@ impl Snapshots {
         self.known.lock(medium).list.sorted().into_iter().cloned().collect()
     }
 
-    /// The snapshot of this name, and what keeps it from being removed.
+    /// The snapshot of this name, and a guard against its removal.
     pub(crate) fn open<M: Medium>(&self, medium: &M, name: &str) -> Result<(Snapshot, Arc<()>)> {
         let mut known = self.known.lock(medium);
         let snapshot = known.list.find(name)?.1.clone();
@@ -217,7 +220,7 @@ impl Snapshots {
         Ok((snapshot, reader))
     }
 
-    /// All snapshots, oldest first, kept from being removed.
+    /// All snapshots, oldest first, with guards against their removal.
     pub(crate) fn open_all<M: Medium>(&self, medium: &M) -> Vec<(Snapshot, Arc<()>)> {
         let mut known = self.known.lock(medium);
         let all: Vec<Snapshot> = known.list.sorted().into_iter().cloned().collect();
@@ -228,14 +231,15 @@ impl Snapshots {
 }
 
 impl List {
-    /// Has the map copy nodes that the newest snapshot has. Nobody changes anything meanwhile.
+    /// Makes the map copy nodes that the newest snapshot shares. Nobody changes anything meanwhile.
     fn share_newest<M: Medium>(&self, map: &Map<M>) {
         let newest = self.newest();
         let tree = newest.map(|snapshot| snapshot.tree).unwrap_or_default();
         map.share(newest.map_or(0, |snapshot| snapshot.generation), tree);
     }
 
-    /// Blocks that a snapshot has, and neither the one before it nor the one after, or the disk.
+    /// Blocks that a snapshot has, and neither its predecessor nor its successor, which may be the
+    /// disk.
     fn find_freed<M: Medium>(&self, map: &Map<M>, number: usize) -> Result<Vec<Block>> {
         let sorted = self.sorted();
         let snapshot = self.0[number].as_ref().expect("found by its name");
@@ -256,7 +260,8 @@ impl List {
     }
 }
 
-/// Collects what is to be freed of a node `level` levels above the leaves, the first of whose leaves is `leaf`.
+/// Collects the blocks to free in a node `level` levels above the leaves, whose first leaf is
+/// `leaf`.
 fn free_node<M: Medium>(
     base: &Base<M>,
     neighbours: &[Tree; 2],

@@ -1,8 +1,8 @@
-//! Which blocks are free, and where they lie.
+//! Free blocks, and the places of all blocks.
 //!
-//! A disk's blocks lie in slabs, which it takes from its pool when it needs them. On the medium a slab has one bit a
-//! block; in memory, what is free is read from those bits when it is first needed, slab by slab, so opening a disk
-//! does not depend on how large it is.
+//! A disk's blocks lie in slabs, which the disk takes from its pool when it needs them. On the
+//! medium a slab has one bit for each block. In memory a bitmap of free blocks is read from those
+//! bits when it is first needed, slab by slab. So opening a disk does not depend on its size.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -23,9 +23,9 @@ type Segment = OnceLock<Box<[AtomicU64]>>;
 #[derive(Debug)]
 pub(crate) struct Space {
     slab_shift: u32,
-    /// What the disk's checksums are made with.
+    /// Key of the disk's checksums.
     key: Key,
-    /// Offset of each slab, in segments as the directory has them.
+    /// Offset of each slab, in segments like those of the directory.
     slabs: [Segment; DIRECTORY_EXTENTS],
     count: AtomicUsize,
     free: PauseMutex<Free>,
@@ -35,20 +35,20 @@ pub(crate) struct Space {
 
 #[derive(Debug, Default)]
 struct Free {
-    /// Of each slab, once it was looked at.
+    /// Free blocks of each slab; `None` if the slab was not read yet.
     slabs: Vec<Option<FreeBits>>,
-    /// Slab to look at first.
+    /// Index of the slab to search first.
     cursor: usize,
-    /// Slabs before this one were all looked at.
+    /// All slabs before this index were read.
     seen: usize,
 }
 
 #[derive(Debug, Default)]
 struct FreeBits {
     count: u64,
-    /// A bit that is set is of a block that nobody has.
+    /// Free-block bitmap: 1 = free.
     words: Vec<u64>,
-    /// Word to look at first.
+    /// Index of the word to search first.
     cursor: usize,
 }
 
@@ -72,7 +72,7 @@ impl FreeBits {
     }
 }
 
-/// Where a block's bit is.
+/// The place of a block's bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bit {
     /// Pool offset of the line.
@@ -82,7 +82,7 @@ struct Bit {
 }
 
 impl Space {
-    /// No slab yet; each is to have `slab_blocks` blocks, a power of two.
+    /// No slab yet. Each will have `slab_blocks` blocks, a power of two.
     pub(crate) fn new(slab_blocks: u64, key: Key) -> Self {
         Space {
             slab_shift: slab_blocks.trailing_zeros(),
@@ -94,7 +94,7 @@ impl Space {
         }
     }
 
-    /// What the disk's checksums are made with.
+    /// Key of the disk's checksums.
     #[inline]
     pub(crate) fn key(&self) -> Key {
         self.key
@@ -108,20 +108,21 @@ impl Space {
         self.slab_blocks() * BLOCK_LEN
     }
 
-    /// Slabs that the disk has.
+    /// Number of slabs of the disk.
     pub(crate) fn slab_count(&self) -> usize {
-        // Acquire: with `add_slab`, so that the offsets of those slabs are seen.
+        // Acquire: partner of `add_slab`; the offsets of those slabs are visible.
         self.count.load(Ordering::Acquire)
     }
 
-    /// Adds a slab at pool offset `at`. Only one thread at a time.
+    /// Adds a slab at pool offset `at`. One thread at a time.
     pub(crate) fn add_slab(&self, at: u64) {
         let index = self.slab_count();
         let segment = self.slabs[index / DIRECTORY_SLABS]
             .get_or_init(|| (0..DIRECTORY_SLABS).map(|_| AtomicU64::new(0)).collect());
-        // Relaxed: seen by who sees the count below, or an entry that leads here, published after it.
+        // Relaxed: published by the count below, or by an entry that leads here and is published
+        // later.
         segment[index % DIRECTORY_SLABS].store(at, Ordering::Relaxed);
-        // Release: with `slab_count`.
+        // Release: partner of `slab_count`.
         self.count.store(index + 1, Ordering::Release);
     }
 
@@ -129,7 +130,7 @@ impl Space {
     #[inline]
     pub(crate) fn slab_offset(&self, index: usize) -> Option<u64> {
         let segment = self.slabs.get(index / DIRECTORY_SLABS)?.get()?;
-        // Relaxed: as in `add_slab`.
+        // Relaxed: see `add_slab`.
         let at = segment[index % DIRECTORY_SLABS].load(Ordering::Relaxed);
         (at != 0).then_some(at)
     }
@@ -142,11 +143,11 @@ impl Space {
         Some(slab + index * BLOCK_LEN)
     }
 
-    /// As [`offset`](Space::offset), for a block that something on the disk leads to.
+    /// Like [`offset`](Space::offset), for a block that something on the disk leads to.
     ///
     /// # Errors
     ///
-    /// When there is no such block; `from` is the pool offset of what leads to it.
+    /// When there is no such block; `from` is the pool offset of the word that leads to it.
     #[inline]
     pub(crate) fn locate(&self, block: Block, from: u64) -> Result<u64> {
         self.offset(block).ok_or_else(|| {
@@ -155,7 +156,7 @@ impl Space {
         })
     }
 
-    /// Where the bit of a block that exists is.
+    /// The place of the bit of an existing block.
     fn bit(&self, block: Block) -> Result<Bit> {
         let index = u64::from(block.0) & (self.slab_blocks() - 1);
         let slab = self.locate(Block(block.0 - index as u32), 0)?;
@@ -163,8 +164,8 @@ impl Space {
         Ok(Bit { line: slab + line * 64, word: (bit / 64) as usize, mask: 1 << (bit % 64) })
     }
 
-    /// Takes `count` blocks that nobody has, as many in a row as there are; fewer when the slabs have no more.
-    /// Nothing is noted on the medium: a crash gives them back.
+    /// Takes `count` free blocks, as many consecutive ones as there are; fewer if the slabs have no
+    /// more. Nothing is noted on the medium: a crash gives the blocks back.
     pub(crate) fn reserve<M: Medium>(&self, medium: &M, count: usize) -> Result<Vec<Block>> {
         let mut taken = Vec::with_capacity(count);
         let mut free = self.free.lock(medium);
@@ -196,8 +197,9 @@ impl Space {
         }
     }
 
-    /// To be called before the bits of `blocks` change on the medium: from here on what is in memory counts, and nobody
-    /// reads the slab's lines while they are being stored.
+    /// Must be called before the bits of `blocks` change on the medium: reads their slabs into
+    /// memory. From then on memory counts, and nobody reads the lines of these slabs while they are
+    /// stored.
     fn look_at_all<M: Medium>(&self, medium: &M, blocks: &[Block]) -> Result<()> {
         let mut free = self.free.lock(medium);
         free.slabs.resize_with(self.slab_count(), || None);
@@ -207,8 +209,8 @@ impl Space {
         Ok(())
     }
 
-    /// Adds to `changes` that blocks are in use from now on, and others free. The locks are to be held until that is
-    /// committed.
+    /// Adds to `changes` that the blocks `used` are in use from now on, and the blocks `free` are
+    /// free. Hold the returned locks until this is committed.
     pub(crate) fn mark<M: Medium>(
         &self,
         medium: &M,
@@ -255,7 +257,7 @@ impl Space {
         Ok(())
     }
 
-    /// Gives blocks back that nobody has any more, on the medium neither.
+    /// Gives back blocks that are free on the medium, too.
     pub(crate) fn release<M: Medium>(&self, medium: &M, blocks: impl IntoIterator<Item = Block>) {
         let mut free = self.free.lock(medium);
         self.put_back(&mut free, blocks);
@@ -281,7 +283,7 @@ impl Space {
             let places = words[line as usize * found.words.len()..].iter_mut();
             places.zip(found.words).for_each(|(free, used)| *free = !used);
         }
-        // The block with the bits itself, whatever they say.
+        // The block that holds the bits is never free, whatever they say.
         words[0] &= !1;
         let rest = self.slab_blocks() % 64;
         if rest > 0 {

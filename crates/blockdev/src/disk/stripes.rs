@@ -4,14 +4,14 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
-/// Locks: enough that two operations seldom want the same.
+/// Number of locks. Two operations seldom want the same one.
 const STRIPES: usize = 1024;
 
-/// A lock for each line; several lines may have the same.
+/// Locks for lines. Each line has one lock; several lines may share it.
 #[derive(Debug)]
 pub(crate) struct Stripes(Box<[PauseMutex<()>]>);
 
-/// Stripes that are held.
+/// Locks that are held.
 pub(crate) type Held<'a> = SmallVec<[PauseGuard<'a, ()>; 12]>;
 
 impl Stripes {
@@ -30,7 +30,7 @@ impl Stripes {
         self.0[Stripes::index(at)].lock(medium)
     }
 
-    /// Waits for the locks of some lines, which it takes in ascending order.
+    /// Waits for the locks of some lines, in ascending order.
     pub(crate) fn hold<M: Medium>(&self, medium: &M, lines: impl Iterator<Item = u64>) -> Held<'_> {
         let mut indices: SmallVec<[usize; 12]> = lines.map(Stripes::index).collect();
         indices.sort_unstable();

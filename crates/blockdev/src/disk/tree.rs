@@ -1,6 +1,8 @@
-//! Trees of nodes of 448 entries: the way from a logical block to its leaf, for the disk and for each snapshot.
+//! Trees of nodes of 448 entries: the path from a logical block to its leaf, for the disk and for
+//! each snapshot.
 //!
-//! A snapshot is the tree as it was: from then on nodes that it has are copied before they change.
+//! A snapshot shares the nodes of the disk's tree. From then on these nodes are copied before they
+//! change.
 
 use std::collections::{HashMap, hash_map};
 
@@ -16,13 +18,13 @@ use crate::seal::Owner;
 /// Lines of a node.
 const NODE_LINES: usize = 64;
 
-/// A node of a tree: what leads to it, and which one it is.
+/// A node of a tree: the word that leads to it, and its position.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node {
     pub(crate) child: Child,
     /// Levels above the leaves.
     pub(crate) level: u32,
-    /// A leaf below it.
+    /// The number of one leaf below it.
     pub(crate) leaf: u64,
 }
 
@@ -32,12 +34,13 @@ impl Node {
     }
 }
 
-/// Place, in a node `level` levels above the leaves, of the child that leads to a leaf.
+/// Place of the child on the way to a leaf, in a node `level` levels above the leaves.
 fn place_of(leaf: u64, level: u32) -> u64 {
     leaf / leaves(level - 1) % NODE_ENTRIES
 }
 
-/// The leaf of a tree with this number; none where nothing was ever written. Nobody changes the tree's nodes meanwhile.
+/// The leaf of a tree with this number; none if nothing was ever written there. Nobody changes the
+/// tree's nodes meanwhile.
 pub(crate) fn find_leaf<M: Medium>(
     medium: &M,
     space: &Space,
@@ -50,7 +53,7 @@ pub(crate) fn find_leaf<M: Medium>(
     find_node(medium, space, tree, leaf, 0)
 }
 
-/// The node of a tree `level` levels above the leaves on the way to a leaf that the tree has room for.
+/// The node `level` levels above the leaves on the way to a leaf that the tree has room for.
 fn find_node<M: Medium>(
     medium: &M,
     space: &Space,
@@ -69,7 +72,8 @@ fn find_node<M: Medium>(
     Ok(child)
 }
 
-/// The node of a tree at the same place as one of another: so many levels above the leaves, with this first leaf.
+/// The node of a tree at the position of a node of another tree: so many levels above the leaves,
+/// with this first leaf.
 pub(crate) fn node_at<M: Medium>(
     medium: &M,
     space: &Space,
@@ -83,12 +87,12 @@ pub(crate) fn node_at<M: Medium>(
     find_node(medium, space, tree, leaf, level)
 }
 
-/// The child of a node at `place`.
+/// The child at `place` of a node.
 fn read_child<M: Medium>(medium: &M, space: &Space, node: Node, place: u64) -> Result<Child> {
     Ok(Child::decode(place_word(medium, space, node, place)?))
 }
 
-/// The entry of a node at `place`, as it is stored.
+/// The stored word of the entry at `place` of a node.
 pub(crate) fn place_word<M: Medium>(
     medium: &M,
     space: &Space,
@@ -100,7 +104,7 @@ pub(crate) fn place_word<M: Medium>(
     Ok(space.key().load_line(medium, at, node.owner())?.words[word])
 }
 
-/// Words of a node, by its lines.
+/// Words of a node, line by line.
 type NodeWords = [[u64; WORDS]; NODE_LINES];
 
 /// A node that is being made.
@@ -123,7 +127,7 @@ impl NewNode {
         self.words[(line / 64) as usize][word] = child.encode();
     }
 
-    /// Writes it; durable with the next fence.
+    /// Writes the node; durable with the next fence.
     fn write<M: Medium>(&self, medium: &M) {
         let mut bytes = [0; BLOCK_LEN as usize];
         let images = bytes.as_chunks_mut::<64>().0.iter_mut();
@@ -136,7 +140,7 @@ impl NewNode {
     }
 }
 
-/// The words of a node; those of an empty one where there is none.
+/// The words of a node; those of an empty node if there is none.
 fn read_node<M: Medium>(medium: &M, space: &Space, node: Node) -> Result<Box<NodeWords>> {
     let mut words = Box::new([[0; WORDS]; NODE_LINES]);
     if !node.child.block.is_none() {
@@ -148,25 +152,26 @@ fn read_node<M: Medium>(medium: &M, space: &Space, node: Node) -> Result<Box<Nod
     Ok(words)
 }
 
-/// What makes leaves the disk's own: nodes that were made or copied, and what leads to them. Nothing is written meanwhile.
+/// Changes that make leaves the disk's own: new or copied nodes, and the words that lead to them.
+/// Nothing is written while they are collected.
 #[derive(Debug)]
 pub(crate) struct Paths {
     nodes: Vec<NewNode>,
-    /// Place of each among the nodes.
+    /// Index of each new node in `nodes`, by its block.
     index: HashMap<Block, usize>,
-    /// That of new nodes, and that up to which nodes are a snapshot's too.
+    /// Generation of new nodes, and the generation up to which nodes are shared with a snapshot.
     generations: (u32, u32),
-    /// The tree, with another top perhaps.
+    /// The tree after the changes; its top may be another node.
     pub(crate) tree: Tree,
-    /// Changes of nodes that stay where they are.
+    /// Changes of nodes that stay in place.
     pub(crate) changes: Changes,
-    /// Place of each among them, by its line.
+    /// Index of each change in `changes`, by its line.
     lines: HashMap<u64, usize>,
     /// The leaves, by their numbers.
     pub(crate) leaves: Vec<(u64, Child)>,
 }
 
-/// Where a node's number is kept.
+/// The place of the word that leads to a node.
 #[derive(Clone, Copy, Debug)]
 enum Above {
     Tree,
@@ -174,7 +179,8 @@ enum Above {
 }
 
 impl Paths {
-    /// None yet: nodes of generation `shared_until` and before are a snapshot's too, new ones get `generation`.
+    /// No changes yet. Nodes of generation `shared_until` and earlier are shared with a snapshot;
+    /// new nodes get `generation`.
     pub(crate) fn new(tree: Tree, generation: u32, shared_until: u32) -> Self {
         Paths {
             nodes: Vec::new(),
@@ -187,8 +193,7 @@ impl Paths {
         }
     }
 
-    /// Works out what has to be done so that a leaf can be changed in place, beside what has to be done already. New nodes
-    /// get blocks of `supply`.
+    /// Adds the changes that make a leaf changeable in place. New nodes get blocks of `supply`.
     pub(crate) fn add<M: Medium>(
         &mut self,
         medium: &M,
@@ -229,7 +234,7 @@ impl Paths {
             || !node.block.is_none() && node.generation > self.generations.1
     }
 
-    /// A new node, empty or a copy of `of`, in its place.
+    /// Adds a new node in its place, empty or a copy of `of`.
     fn make<M: Medium>(
         &mut self,
         medium: &M,
@@ -237,7 +242,7 @@ impl Paths {
         of: Node,
         supply: impl FnOnce() -> Result<Block>,
     ) -> Result<Node> {
-        // Before a block is taken, which nobody would give back if the node cannot be read.
+        // Before a block is taken: if the node cannot be read, nobody would give the block back.
         let words = read_node(medium, space, of)?;
         let block = supply()?;
         self.index.insert(block, self.nodes.len());
@@ -247,7 +252,7 @@ impl Paths {
         Ok(made)
     }
 
-    /// The child of a node, as it will be.
+    /// The child of a node after the changes.
     fn child<M: Medium>(&self, medium: &M, space: &Space, node: Node, place: u64) -> Result<Child> {
         if let Some(&made) = self.index.get(&node.child.block) {
             return Ok(self.nodes[made].child(place));

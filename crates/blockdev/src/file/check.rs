@@ -1,4 +1,4 @@
-//! Does a file contradict itself?
+//! The check of a file's consistency.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -14,7 +14,8 @@ impl<M: Medium> Body<M> {
         Lines::of_file(key, self.heap.header())
     }
 
-    /// Proves that both lines of each pair are whole and that the extents are the file's own. Nobody writes meanwhile.
+    /// Proves that both lines of each pair are complete and that the extents belong to the file.
+    /// Nobody writes meanwhile.
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
         let writing = self.writing.lock(self.medium());
         let header = self.heap.header();

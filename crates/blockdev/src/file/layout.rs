@@ -1,11 +1,12 @@
-//! Where things lie in a file's heap.
+//! On-media layout of a file.
 //!
-//! What changes is kept in pairs of lines ([`Pair`](super::pair::Pair)), the newer of which counts; content lies in extents.
+//! Changing metadata lie in pairs of lines ([`Pair`](super::pair::Pair)), of which the newer line
+//! counts. Content lies in extents.
 //!
 //! ```text
 //! heap header, 2 KiB
-//! byte 0       identity, a line that never changes: magic number | key, which the other lines' checksums are made with
-//!      64      state, a pair: bytes of the file | its marks, bit 0: present
+//! byte 0       identity, a line that never changes: magic number | key of the other lines' checksums
+//!      64      state, a pair: bytes of the file | marks; bit 0: present
 //!      192     14 pairs of 7 extents each
 //!
 //! extent, a word   pool offset (upper 48 bits) | chunks of 64 KiB (16 bits); 0: none yet
@@ -20,7 +21,7 @@ use remanent_pmem::pool::layout::{CHUNK_LEN, RUN_MAX};
 use super::pair::PAIR_LEN;
 use crate::line::WORDS;
 
-/// Changes when anything described here does.
+/// Version of this layout.
 pub(super) const LAYOUT: u64 = 2;
 /// "RemaFile".
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"RemaFile");
@@ -28,22 +29,22 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"RemaFile");
 pub(super) const IDENTITY: u64 = 0;
 pub(super) const STATE: u64 = LINE_LEN;
 const EXTENTS: u64 = STATE + PAIR_LEN;
-/// Pairs that have the extents.
+/// Pairs for the extents.
 pub(super) const GROUPS: usize = 14;
-/// Extents of a file, at most.
+/// Maximal number of extents of a file.
 pub(super) const EXTENT_COUNT: usize = GROUPS * WORDS;
 const _: () = assert!((RUN_MAX as u64) < CHUNK_LEN);
 const _: () = assert!(EXTENTS + GROUPS as u64 * PAIR_LEN <= HEADER_LEN);
 
-/// Bytes by which a file becomes longer ahead of need, at most: 256 MiB.
+/// Maximal number of bytes by which a file grows ahead of need: 256 MiB.
 pub(super) const EXTENT_LEN_MAX: u64 = 256 << 20;
 
-/// Offset, in the header, of the pair that has an extent, and the extent's word in it.
+/// Offset, in the header, of the pair with an extent, and the extent's word in the pair.
 pub(super) fn place(extent: usize) -> (u64, usize) {
     (EXTENTS + (extent / WORDS) as u64 * PAIR_LEN, extent % WORDS)
 }
 
-/// What changes of a file beside its content.
+/// Metadata of a file that change, except for its extents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// Bytes of the file.
@@ -61,7 +62,7 @@ impl State {
     }
 }
 
-/// A run of chunks that has a part of the content.
+/// A run of chunks that holds a part of the content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Its first byte in the file.
@@ -72,7 +73,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The extent that `word` is of, from byte `start` of the file on.
+    /// Decodes the extent that begins at byte `start` of the file.
     pub(super) fn decode(word: u64, start: u64) -> Self {
         let chunks = word % CHUNK_LEN;
         Extent { start, at: word - chunks, len: chunks * CHUNK_LEN }

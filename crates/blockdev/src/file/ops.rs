@@ -1,8 +1,8 @@
-//! Reading, writing, and making durable.
+//! Reading, writing, and syncing.
 //!
-//! Content is written past the caches as a [`Disk`](crate::Disk)'s blocks are, and the fence is left to `sync`. A fence is for
-//! the stores of its own thread; so it is noted which thread has written what, and what others have written is written
-//! once more by the one that syncs.
+//! Content is written past the caches, like the blocks of a [`Disk`](crate::Disk), and `sync`
+//! executes the fence. A fence covers only the stores of its own thread. So each thread's writes
+//! are noted, and the thread that syncs writes the others' once more.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -19,12 +19,13 @@ use super::pair::Pair;
 use crate::line::WORDS;
 use crate::{Error, Result};
 
-/// Ranges that are noted as not synced; with more a write makes them all durable.
+/// Maximal number of unsynced ranges that are noted. A write that would exceed it makes all of them
+/// durable.
 const UNSYNCED_MAX: usize = 64;
-/// Bytes that are written at once of what is zeros, or was written by another thread.
+/// Bytes that are written at once, of zeros or of data that another thread wrote.
 const PIECE_LEN: u64 = 4096;
-/// Parts that what is missing comes in, about, where the pool has no run for all of it; and extents taken at once, at
-/// most: each is noted in the heap's lane.
+/// If the pool has no run for all missing bytes, the approximate number of parts they come in; and
+/// the maximal number of extents taken at once, because the heap's lane notes each.
 const STEP_EXTENTS: u64 = 8;
 const STEP_EXTENTS_MAX: usize = 2 * STEP_EXTENTS as usize;
 
@@ -32,7 +33,7 @@ const STEP_EXTENTS_MAX: usize = 2 * STEP_EXTENTS as usize;
 #[derive(Debug)]
 pub(super) struct Body<M: Medium> {
     pub(super) heap: Heap<M>,
-    /// Bytes of the file: what readers may read.
+    /// Bytes of the file that readers may read.
     len: AtomicU64,
     is_present: AtomicBool,
     /// Set one after the other, and never changed.
@@ -40,19 +41,19 @@ pub(super) struct Body<M: Medium> {
     pub(super) writing: PauseMutex<Writing>,
 }
 
-/// What whoever changes the file has.
+/// State of the thread that changes the file.
 #[derive(Debug)]
 pub(super) struct Writing {
     pub(super) pair: Pair,
     pub(super) groups: Box<[Pair]>,
-    /// What `pair` says, durably.
+    /// The durable content of `pair`.
     pub(super) state: State,
     unsynced: Vec<Unsynced>,
-    /// Bytes from the beginning that a process that was killed may have left in the caches.
+    /// Bytes from the beginning that a killed process may have left in the caches alone.
     in_doubt: u64,
 }
 
-/// What a thread has written since it was last made durable.
+/// Data that a thread wrote and that are not durable yet.
 #[derive(Debug)]
 struct Unsynced {
     range: Range<u64>,
@@ -60,7 +61,7 @@ struct Unsynced {
 }
 
 impl Writing {
-    /// Nothing of what the pairs lead to counts as durable.
+    /// Nothing that the pairs lead to counts as durable.
     pub(super) fn new(pair: Pair, groups: Box<[Pair]>) -> Self {
         let state = State::decode(pair.words());
         Writing { pair, groups, state, unsynced: Vec::new(), in_doubt: state.len }
@@ -114,21 +115,21 @@ impl<M: Medium> Body<M> {
     }
 
     pub(super) fn len(&self) -> u64 {
-        // Acquire: with `publish`, so that the bytes below it are seen.
+        // Acquire: partner of `publish`; the bytes below the length are visible.
         self.len.load(Ordering::Acquire)
     }
 
     pub(super) fn is_present(&self) -> bool {
-        // Acquire: with `set_present`.
+        // Acquire: partner of `set_present`.
         self.is_present.load(Ordering::Acquire)
     }
 
     fn publish(&self, len: u64) {
-        // Release: with `len`.
+        // Release: partner of `len`.
         self.len.store(len, Ordering::Release);
     }
 
-    /// Where a range of the file lies, part by part: the part, and its pool offset. There are extents for it.
+    /// The places of a range of the file: each part, and its pool offset. The extents for it exist.
     fn parts(&self, range: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> {
         self.extents().filter_map(move |extent| {
             let part = range.start.max(extent.start)..range.end.min(extent.end());
@@ -165,7 +166,7 @@ impl<M: Medium> Body<M> {
         self.verify()
     }
 
-    /// Writes where there is room; durable after `make_durable`.
+    /// Writes to existing extents; durable after `make_durable`.
     fn put(&self, writing: &mut Writing, offset: u64, bytes: &[u8]) {
         let range = offset..offset + bytes.len() as u64;
         for (part, at) in self.parts(range.clone()) {
@@ -194,7 +195,7 @@ impl<M: Medium> Body<M> {
             return;
         }
         for (part, at) in self.parts(0..*in_doubt) {
-            // Flush: what was written by a process that was killed; fenced below.
+            // Flush: data of a killed process; fenced below.
             // Redundant: the simulator knows no second crash of another kind.
             self.medium().flush(at, part.end - part.start);
         }
@@ -202,13 +203,15 @@ impl<M: Medium> Body<M> {
         for other in unsynced.iter().filter(|unsynced| unsynced.thread != thread) {
             self.write_again(other.range.clone());
         }
-        // Fence: the data, before a length that has them is written, and before it is said that they are durable.
+        // Fence: the data, before a length that includes them is written, and before they count as
+        // durable.
         self.medium().fence();
         unsynced.clear();
         *in_doubt = 0;
     }
 
-    /// Writes what is there once more, so that this thread's fence covers it. Nobody writes meanwhile.
+    /// Writes a range with its own content, so that this thread's fence covers it. Nobody writes
+    /// meanwhile.
     #[cold]
     fn write_again(&self, range: Range<u64>) {
         let mut piece = [0; PIECE_LEN as usize];
@@ -222,11 +225,12 @@ impl<M: Medium> Body<M> {
         }
     }
 
-    /// Makes another state durable. What it has of the content is.
+    /// Makes another state durable. The content that it includes is durable already.
     fn set_state(&self, writing: &mut Writing, state: State) {
         if state != writing.state {
             writing.pair.set(self.medium(), state.encode());
-            // Fence: the state is what is acknowledged; and it comes before the next one, which overwrites its copy.
+            // Fence: the state is acknowledged after it; and it comes before the next state, which
+            // overwrites the other line.
             self.medium().fence();
             writing.state = state;
         }
@@ -262,7 +266,7 @@ impl<M: Medium> Body<M> {
             writing.in_doubt = 0;
             self.publish(0);
         }
-        // Release: with `is_present`.
+        // Release: partner of `is_present`.
         self.is_present.store(is_present, Ordering::Release);
         self.verify()
     }
@@ -271,12 +275,14 @@ impl<M: Medium> Body<M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full or the file has as many extents as it can: then none was taken.
+    /// When the pool is full or the file has the maximal number of extents. In both cases none was
+    /// taken.
     fn make_room(&self, writing: &mut Writing, len: u64) -> Result<()> {
         if len <= self.capacity() {
             return Ok(());
         }
-        // The lane is held until the extents are linked for good: it says that they may have to be given back.
+        // The lane is held until the extents are linked durably: it records that they may have to
+        // be given back.
         let mut lane = self.heap.enter().prepare_to_write();
         let mut taken = Vec::new();
         if let Err(error) = self.take(&mut lane, len, &mut taken) {
@@ -296,13 +302,15 @@ impl<M: Medium> Body<M> {
                 self.add_extent(extent);
             }
             group.set(self.medium(), words);
-            // Fence: the extents are the file's before those of the next group, and before the length reaches into them.
+            // Fence: this group's extents, before those of the next group and before a length that
+            // includes them.
             self.medium().fence();
         }
         Ok(())
     }
 
-    /// Takes extents from the pool that nothing leads to yet: as few as it has, of which the last doubles the file.
+    /// Takes extents from the pool that nothing leads to yet: as few as possible, of which the last
+    /// one doubles the file.
     fn take(&self, lane: &mut Lane<'_, M>, len: u64, taken: &mut Vec<Extent>) -> Result<()> {
         let (count, capacity) = (self.extents().count(), self.capacity());
         let needed_min = ((len - capacity) / STEP_EXTENTS).max(CHUNK_LEN);
@@ -320,7 +328,8 @@ impl<M: Medium> Body<M> {
     }
 }
 
-/// Takes `len` bytes, or as large a part of it as the pool has, down to `len_min`: offset and length.
+/// Takes `len` bytes, or the largest part of it that the pool has, at least `len_min`. Returns
+/// offset and length.
 fn take_part<M: Medium>(lane: &mut Lane<'_, M>, len: u64, len_min: u64) -> Result<(u64, u64)> {
     match lane.allocate(len) {
         Err(error) if error.is_full() && len / 2 >= len_min => {
@@ -336,7 +345,7 @@ impl<M: Medium> Drop for Body<M> {
         let writing = self.writing.get_mut();
         let is_written = !writing.unsynced.is_empty() || len > writing.state.len;
         if is_written && self.medium().fault().is_none() && !thread::panicking() {
-            // Nobody is left to tell: what fails here was never acknowledged.
+            // Nobody can be told: what fails here was never acknowledged.
             let _ = self.sync();
         }
     }

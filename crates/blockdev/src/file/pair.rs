@@ -1,7 +1,7 @@
-//! A line of metadata that changes by itself, for one fence: two lines, written in turn.
+//! A line of metadata that changes atomically, for one fence: two lines, written in turn.
 //!
-//! The one with the even version is the first. Whatever a crash leaves of the line that was being written, the other
-//! is at rest, and whole; so this needs no journal and survives write disturbance.
+//! The first line has the even versions. While one line is written, the other is at rest, and
+//! complete whatever a crash leaves. So a pair needs no journal, and survives write disturbance.
 
 use remanent_pmem::{Error, LINE_LEN, Medium, Result};
 
@@ -11,7 +11,7 @@ use crate::seal::Key;
 /// Bytes of a pair.
 pub(super) const PAIR_LEN: u64 = 2 * LINE_LEN;
 
-/// A pair, as its newer line has it.
+/// A pair, with the content of its newer line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     /// Pool offset.
@@ -33,14 +33,14 @@ impl Pair {
         pair
     }
 
-    /// Reads a pair as a crash left it, and makes its older line whole again if it is not. Before the pair changes, the
-    /// caller flushes and fences both.
+    /// Reads a pair after a crash, and rewrites its older line if that is incomplete. The caller
+    /// flushes and fences both before the pair changes.
     ///
-    /// What was being written is not left there: what is written next might complete it.
+    /// An incomplete line is not left as it is, because the next write might complete it.
     ///
     /// # Errors
     ///
-    /// When neither line is whole.
+    /// When neither line is complete.
     pub(super) fn recover<M: Medium>(medium: &M, at: u64, key: Key) -> Result<Self> {
         let lines = Self::lines(medium, at, key);
         let whole = lines.iter().flatten().copied();
@@ -56,7 +56,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// The lines, first and second; none where one is not whole.
+    /// The lines, first and second; `None` for an incomplete one.
     fn lines<M: Medium>(medium: &M, at: u64, key: Key) -> [Option<Line>; 2] {
         [0, 1].map(|version| {
             let line = Line::load(medium, place(at, version), key.of_line());
@@ -68,31 +68,32 @@ impl Pair {
         lines[(self.line.version.wrapping_sub(1) % 2) as usize].is_none()
     }
 
-    /// What the older line may say: the same.
+    /// The line that the older one may hold: the same content, one version earlier.
     fn older(&self) -> Line {
         Line { version: self.line.version.wrapping_sub(1), ..self.line }
     }
 
-    /// What the checksums of its file are made with.
+    /// Key of the file's checksums.
     pub(super) fn key(&self) -> Key {
         self.key
     }
 
-    /// What it says.
+    /// The content.
     pub(super) fn words(&self) -> &[u64; WORDS] {
         &self.line.words
     }
 
-    /// Has it say something else, durably with the caller's fence.
+    /// Sets the content, durably with the caller's fence.
     #[track_caller]
     pub(super) fn set<M: Medium>(&mut self, medium: &M, words: [u64; WORDS]) {
         self.line = Line { words, version: self.line.version.wrapping_add(1) };
         self.put(medium, self.line);
-        // Flush: fenced by the caller, before anything is based on it and before the pair changes again.
+        // Flush: fenced by the caller, before anything relies on it and before the pair changes
+        // again.
         medium.flush(place(self.at, self.line.version), LINE_LEN);
     }
 
-    /// Whether the medium has both lines as they are to be.
+    /// Whether both lines are complete on the medium.
     pub(super) fn is_whole<M: Medium>(&self, medium: &M) -> bool {
         let lines = Self::lines(medium, self.at, self.key);
         !self.lines_missing(&lines) && lines.contains(&Some(self.line))

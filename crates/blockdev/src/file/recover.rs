@@ -1,4 +1,4 @@
-//! Making a file, and opening it after whatever happened.
+//! Creating a file, and opening it after any crash.
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::heap::layout::HEADER_LEN;
@@ -12,7 +12,7 @@ use crate::line::{Line, WORDS};
 use crate::seal::Key;
 
 impl<M: Medium> RootObject<M> for Body<M> {
-    /// Its metadata; content where it is written by whole lines.
+    /// Metadata survive; content does if it is written in whole lines.
     const SURVIVES_DISTURBANCE: bool = true;
 
     fn root_type() -> RootType {
@@ -52,7 +52,8 @@ impl<M: Medium> RootObject<M> for Body<M> {
             let what = format!("{} bytes, and extents for {end}", writing.state.len);
             return Err(PoolError::corrupt(header + STATE, what));
         }
-        // This makes the header durable first, and with it the lines that were completed above.
+        // The recovery makes the header durable first, including the lines that were rewritten
+        // above.
         heap.recover(|block| extents.iter().any(|extent| extent.at == block.offset))?;
         let body = Body::new(heap, writing);
         extents.into_iter().for_each(|extent| body.add_extent(extent));

@@ -1,9 +1,5 @@
 //! Structures as their papers describe them, for comparison.
 //!
-//! They are measured and tested beside this crate's own structures. Programs use those.
-//!
-//! | paper's structure | use instead |
-//! |---|---|
-//! | [`nvramdisk::Nvramdisk`] | [`Disk`](crate::Disk): one fence a write and not seven a block, checksums, snapshots |
+//! Benchmarks and tests compare them with the structures of this crate, which programs should use.
 
 pub mod nvramdisk;

@@ -1,10 +1,10 @@
-//! Which option of the command cures an error of the library.
+//! Options of the command that help against an error of the library.
 
 use remanent::blockdev::Error as DiskError;
 use remanent::pmem::Error as PoolError;
 use remanent::structures::Error as StructureError;
 
-/// What to add to the error's text; empty when no option helps.
+/// Text to append to the error; empty if no option helps.
 pub(crate) fn advice(error: &anyhow::Error) -> &'static str {
     match error.chain().find_map(of_pool) {
         Some(PoolError::Full { .. } | PoolError::TooSmall { .. }) => {

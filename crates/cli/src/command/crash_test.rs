@@ -1,4 +1,4 @@
-//! `remanent crash-test`: crashes Remanent's own structures in simulation, at length.
+//! `remanent crash-test`: long crash exploration of Remanent's own structures, in simulation.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -15,49 +15,53 @@ use serde_json::{Value, json};
 
 use super::output::{has_failed, say};
 
-/// Crash the pool, the allocator and the structures everywhere, in simulation
+/// Crash the pool, the allocator and the structures at every point, in simulation
 ///
-/// Runs each structure on a simulated medium, cuts the power (or kills the process) before every flush
-/// and every fence, recovers everything that such a crash can leave, crashes recovery too, and compares
-/// what is found with a model. A seed decides what is done and how threads are interleaved, so that
-/// every failure can be shown again by the command that is printed with it.
+/// Runs each structure on a simulated medium and crashes it before every flush and every fence, by
+/// a power cut or the death of the process. It recovers every image that such a crash can leave,
+/// crashes the recovery, too, and compares the result with a model. A seed determines the
+/// operations and the schedule of threads. Every failure is printed with the command that repeats
+/// it.
 ///
-/// Ends with status 1 when something was violated, when a scenario never reached what it is there for, or when a flush
-/// or fence could be left out without anyone noticing or the source saying why.
+/// Ends with status 1 if a guarantee was violated, if a scenario did not reach the events it is
+/// for, or if a flush or fence can be left out without a failure and without an explanation in the
+/// source.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CrashTest {
-    /// Explore this structure (`hashmap`), or one aspect of it (`hashmap/threads`), instead of all
+    /// Explore this structure (`hashmap`), or one scenario of it (`hashmap/threads`), instead of
+    /// all
     #[arg(long, value_name = "NAME")]
     structure: Option<String>,
-    /// Runs of each scenario, with a seed each
+    /// Runs of each scenario; each has its own seed
     #[arg(long, value_name = "N", default_value_t = 10)]
     seeds: u64,
-    /// Simulated threads, in scenarios that have several
+    /// Simulated threads in scenarios with several threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=8))]
     threads: Option<u64>,
-    /// Runs at the same time [default: one for each processor]
+    /// Parallel runs [default: one for each processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Write everything that was found to this file, as JSON
+    /// Write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Also leave out each flush and each fence in turn, and see whether that is noticed
+    /// Also leave out each flush and each fence in turn, and check that an exploration fails
     #[arg(long)]
     mutate: bool,
-    /// Leave out flushes and fences of source files alone whose path contains this, such as `structures/src/hashmap`
+    /// Leave out only flushes and fences of source files whose path contains this, such as
+    /// `structures/src/hashmap`
     #[arg(long, value_name = "PATH", requires = "mutate")]
     sources: Option<String>,
-    /// List what can be explored, and end
+    /// List the scenarios, and end
     #[arg(long)]
     list: bool,
-    /// Show one run again; with `--point` and `--image`, one crash of it
+    /// Repeat one run; with `--point` and `--image`, one crash of it
     #[arg(long, value_name = "SEED", requires = "structure", conflicts_with = "mutate")]
     seed: Option<u64>,
-    /// Crash point to show again; given twice, the second is in the life after the first crash
+    /// Crash point to repeat; given twice, the second is in the life after the first crash
     #[arg(long, value_name = "POINT", requires = "seed")]
     point: Vec<u64>,
-    /// What survived that crash, by number; one for each `--point`
+    /// Image that survives that crash, by number; one for each `--point`
     #[arg(long, value_name = "IMAGE", requires = "point")]
     image: Vec<u64>,
 }
@@ -70,12 +74,12 @@ Examples:
   remanent crash-test --structure hashmap --mutate --sources structures/src/hashmap
   remanent crash-test --structure heap/large --seed 7 --point 49 --image 1
 
-How to read a line of the result:
+Columns of the result:
   crash points   moments at which a run was crashed
-  images         contents of the medium after such a crash on which recovery ran
-  states         different contents of the structure that recovery found
-  violations     images on which something was lost, invented, leaked or damaged; each is printed with
-                 what survived, the operations before the crash, and the command that shows it again";
+  images         contents that such a crash may leave on the medium, and on which recovery ran
+  states         different contents of the structure after recovery
+  violations     images on which something was lost, invented, leaked or damaged; each is printed
+                 with what survived, the operations before the crash, and the command that repeats it";
 
 impl CrashTest {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
@@ -112,7 +116,7 @@ impl CrashTest {
             };
             chosen.retain(is_of);
             if chosen.is_empty() {
-                // What is known to break is explored when it is asked for by its name.
+                // Scenarios that are known to fail are explored only when they are named.
                 chosen = counterexamples();
                 chosen.retain(is_of);
             }
@@ -129,7 +133,7 @@ impl CrashTest {
         Ok(chosen)
     }
 
-    /// What a repeated run is restricted to.
+    /// The part of a run to repeat.
     fn only(&self, chosen: &[Scenario]) -> anyhow::Result<Option<Only>> {
         if self.seed.is_none() {
             return Ok(None);
@@ -197,7 +201,7 @@ impl CrashTest {
         results
     }
 
-    /// What a scenario must have reached and has not, when all of it was explored as it is meant to be.
+    /// Events that the scenario is for and did not reach in a complete exploration.
     fn missed(&self, scenario: &Scenario, report: &Report) -> Vec<&'static str> {
         let is_whole = self.seed.is_none() && self.threads.is_none() && self.seeds > 0;
         if is_whole && report.is_clean() { scenario.missed(report) } else { Vec::new() }
@@ -269,7 +273,7 @@ fn to_json(results: &[(&Scenario, Report)], mutation: Option<&Mutation>) -> Valu
     })
 }
 
-/// Shown on a terminal, and nowhere else.
+/// A progress bar, on a terminal only.
 fn progress() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::default_spinner());

@@ -1,15 +1,15 @@
-//! Where the pool of a server lies that was told of none.
+//! The default path of a server's pool.
 
 use std::path::{Path, PathBuf};
 
 /// A file in memory that outlives the process, one for each user.
 ///
-/// `/dev/shm` where there is one: it survives the process, not a restart of the machine, and
-/// persisting costs nothing. Else the user's run-time directory, else the directory for temporary
-/// files, which is a disk on most machines and then survives as much as durability `process` says.
+/// `/dev/shm` if it exists: it survives the process but not a restart of the machine, and
+/// persisting costs nothing. Otherwise the user's run-time directory. Otherwise the directory for
+/// temporary files, which is a disk on most machines; there durability `process` holds as usual.
 ///
-/// The directory may be open to everyone, so the file is to be opened with
-/// [`Options::private`](remanent::pmem::Options::private): what somebody else put there is not our pool.
+/// Everybody may write to these directories, so open the file with
+/// [`Options::private`](remanent::pmem::Options::private): a file of somebody else is not our pool.
 pub(crate) fn path() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     let shared_memory = Path::new("/dev/shm");

@@ -1,4 +1,4 @@
-//! Telling of a medium that fails while it is served.
+//! Reporting a fault of the medium while it is served.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use remanent::pmem::{Error, Medium, Pool};
 
 use super::output::complain;
 
-/// How often the medium is asked.
+/// Interval at which the medium is checked for a fault.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Does what `serving` does, and says on standard error, once, when the medium has met a fault.
+/// Runs `serving`. If the medium meets a fault, reports it once on standard error.
 ///
 /// # Errors
 ///
-/// When `serving` fails, or the medium has met a fault: what is answered after that is not to be trusted, and a script
-/// that started the server is to know.
+/// When `serving` fails, or the medium has met a fault. Answers after a fault are unreliable, and
+/// the status must show this to a script that started the server.
 pub(crate) async fn told<M: Medium>(
     pool: &Pool<M>,
     serving: impl Future<Output = anyhow::Result<()>>,
@@ -30,7 +30,7 @@ pub(crate) async fn told<M: Medium>(
         served = serving => served,
         () = watching => unreachable!("nobody watches to an end"),
     };
-    // Whatever else fails, fails because of it.
+    // After a fault, any other failure is a consequence.
     if pool.medium().fault().is_some() {
         bail!(
             "the medium of {} failed while it was served; look for the cause, then open the pool again and run \
@@ -41,7 +41,7 @@ pub(crate) async fn told<M: Medium>(
     served
 }
 
-/// Says what the medium has met; false while that is nothing.
+/// Reports a fault of the medium; returns false if there is none.
 fn tell<M: Medium>(pool: &Pool<M>) -> bool {
     let Some(fault) = pool.medium().fault() else { return false };
     complain(format_args!(

@@ -17,9 +17,9 @@ use std::process::ExitCode;
 pub(crate) use advice::advice;
 use clap::{Parser, Subcommand};
 
-/// Data structures and a server in memory that survives.
+/// Data structures and a server in memory that survives crashes.
 ///
-/// One pool file holds everything; it is whole again the moment it is opened, whatever killed the
+/// One pool file holds everything. It is consistent the moment it is opened, whatever killed the
 /// process that wrote it.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100, after_help = EXAMPLES)]

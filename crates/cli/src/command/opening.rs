@@ -1,4 +1,4 @@
-//! Opening pools in the durability, and the form, that they are meant for.
+//! Opening pools with the right durability, and with the right map for the entries.
 
 use std::fmt;
 use std::io;
@@ -10,14 +10,14 @@ use remanent::pmem::{self, Emulated, Error, Mapped, Medium, Options, Pool};
 use remanent::{Backing, Durability, Emulation};
 use remanent_server::store::Form;
 
-/// What `serve --durability` promises of acknowledged writes.
+/// The guarantee of `serve --durability` for acknowledged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Promise {
     /// They survive the death of the process.
     Process,
     /// They survive the loss of power.
     Power,
-    /// They do once they are safe, which they are within a bound.
+    /// They survive once they are safe, which happens within a bound.
     Batched,
 }
 
@@ -56,13 +56,13 @@ impl Promise {
 /// A pool that is ready to be served.
 pub(crate) struct Opened<M: Medium> {
     pub(crate) pool: Pool<M>,
-    /// The map that it keeps its entries in, or is to.
+    /// The map for the pool's entries, existing or to be created.
     pub(crate) form: Form,
-    /// Whether it had been closed properly.
+    /// Whether the pool was closed properly.
     pub(crate) was_clean: bool,
 }
 
-/// Opens a pool, or creates it; without a promise as it was made.
+/// Opens a pool, or creates it. Without a promise, the pool keeps its durability.
 pub(crate) fn open(
     options: &Options,
     path: &Path,
@@ -104,14 +104,15 @@ fn open_for(
 ) -> pmem::Result<Pool> {
     let durability = match asked {
         Promise::Process => Durability::Process,
-        // Emulated memory stands for one that survives the loss of power, and does not.
+        // Emulated memory only models memory that survives the loss of power.
         Promise::Batched if emulation != Emulation::None => Durability::Process,
         Promise::Power | Promise::Batched => Durability::Power,
     };
     options.clone().durability(durability).open_or_create(path)
 }
 
-/// Opens an existing pool in the durability that it was made for; says whether it had been closed properly.
+/// Opens an existing pool with the durability that it was created with. Also returns whether it was
+/// closed properly.
 pub(crate) fn open_as_made(options: &Options, path: &Path) -> pmem::Result<(Pool, bool)> {
     let (pool, was_clean) = with_end(options.clone().durability(Durability::Process).open(path)?);
     let info = pool.info()?;
@@ -122,12 +123,12 @@ pub(crate) fn open_as_made(options: &Options, path: &Path) -> pmem::Result<(Pool
     if made == pool.guarantee().durability {
         return Ok((pool, was_clean));
     }
-    // Whoever made the pool meant it: serving it with less would be a silent loss.
+    // Serving the pool with less than it was created for would be a silent loss.
     drop(pool);
     Ok((options.clone().durability(made).open(path)?, was_clean))
 }
 
-/// A pool, and whether it had been closed properly.
+/// A pool, and whether it was closed properly.
 fn with_end(pool: Pool) -> (Pool, bool) {
     let was_clean = pool.was_clean();
     (pool, was_clean)
@@ -137,7 +138,7 @@ fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Opens a pool, or creates it, on memory with the latency of another technology.
+/// Opens or creates a pool on memory with the latency of another technology.
 pub(crate) fn open_emulated(
     options: &Options,
     path: &Path,
@@ -156,7 +157,8 @@ pub(crate) fn open_emulated(
     Ok(Opened { form, was_clean: pool.was_clean(), pool })
 }
 
-/// The form that a pool has, or that it is to get; refuses the one if it is not the other.
+/// The map that the pool has, or that it will get. Refuses a promise that does not fit the existing
+/// map.
 fn agreed_form<M: Medium>(
     pool: &Pool<M>,
     path: &Path,

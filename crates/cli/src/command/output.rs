@@ -1,7 +1,7 @@
-//! What the command prints, and what becomes of it where nobody reads it.
+//! Output of the command, also when nobody reads it.
 //!
-//! Standard output may be a pipe whose reader has gone, or a file on a full disk. That is no reason to panic: the rest of
-//! the output is dropped, and the command ends with status 1.
+//! Standard output may be a pipe whose reader has gone, or a file on a full disk. The command then
+//! drops the rest of the output and ends with status 1, without a panic.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The first error of standard output.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
-/// Whether what could not be printed was for people who watch.
+/// Whether the output that failed was only for people who watch.
 static IS_OPTIONAL: AtomicBool = AtomicBool::new(false);
 
-/// Prints a line on standard output, as `println!` does; an error is told by [`end`].
+/// Prints a line on standard output, like `println!`; [`end`] reports an error.
 macro_rules! say {
     ($($argument:tt)*) => {
         $crate::command::output::line(format_args!($($argument)*))
@@ -30,13 +30,14 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
-/// A text without what would steer a terminal: names in a pool may be anybody's.
+/// The text without characters that control a terminal. Anybody may have chosen the names in a
+/// pool.
 fn harmless(text: &str) -> Cow<'_, str> {
     let steers = |letter: char| letter.is_control() && letter != '\n';
     if !text.contains(steers) {
         return text.into();
     }
-    // As in JSON, where some come unescaped.
+    // As in JSON, which leaves some of them unescaped.
     let escape = |letter: char| match steers(letter) {
         true => format!("\\u{:04x}", u32::from(letter)),
         false => letter.to_string(),
@@ -44,12 +45,13 @@ fn harmless(text: &str) -> Cow<'_, str> {
     text.chars().map(escape).collect()
 }
 
-/// A name as it is shown: on one line.
+/// A name for display, on one line.
 pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     if name.contains('\n') { name.replace('\n', "\\n").into() } else { name.into() }
 }
 
-/// Prints a line on standard output that is for people who watch; that nobody does is no failure.
+/// Prints a line on standard output for people who watch. If it fails, that is no failure of the
+/// command.
 pub(crate) fn announce(text: &str) {
     if writeln!(io::stdout(), "{}", harmless(text)).is_err() {
         // Relaxed: a flag that this thread reads at its end.
@@ -57,12 +59,12 @@ pub(crate) fn announce(text: &str) {
     }
 }
 
-/// Prints a line on standard error; there is nobody to tell if that fails.
+/// Prints a line on standard error; a failure cannot be reported anywhere.
 pub(crate) fn complain(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", harmless(&text.to_string()));
 }
 
-/// Whether nobody reads what is printed, so that there is no use in going on for it.
+/// Whether standard output has failed, so that continuing for it is useless.
 pub(crate) fn has_failed() -> bool {
     FAILURE.get().is_some()
 }
@@ -75,21 +77,21 @@ pub(crate) fn note(printed: io::Result<()>) {
     }
 }
 
-/// The status that the command ends with: `code`, unless its output was lost.
+/// The exit status: `code`, unless output was lost.
 pub(crate) fn end(code: ExitCode) -> ExitCode {
     // Relaxed: as in `announce`.
     if !has_failed() && !IS_OPTIONAL.load(Ordering::Relaxed) {
         note(io::stdout().flush());
     }
     let Some(error) = FAILURE.get() else { return code };
-    // Who closes a pipe knows.
+    // The program that closed the pipe knows.
     if error.kind() != io::ErrorKind::BrokenPipe {
         complain(format_args!("error: cannot write to standard output: {error}"));
     }
     ExitCode::FAILURE
 }
 
-/// An error and its causes on one line; what a cause says that was said already is left out.
+/// An error and its causes on one line, without repetitions.
 pub(crate) fn describe(error: &anyhow::Error) -> String {
     let mut causes = error.chain().map(ToString::to_string);
     let first = causes.next().unwrap_or_default();

@@ -23,23 +23,24 @@ use super::output::{announce, complain};
 use super::units::{human_size, parse_address, parse_duration, parse_size, parse_size_at_least_1};
 use super::{default_pool, fault};
 
-/// Descriptors without which no server begins.
+/// Minimal number of file descriptors for a server.
 const DESCRIPTORS_MIN: u64 = 16;
-/// Bytes of a password file.
+/// Maximal length of a password file in bytes.
 const PASSWORD_FILE_MAX: u64 = 64 << 10;
 
 /// Serve Redis clients from a pool
 ///
-/// Every write is durable, in the pool's class, before it is acknowledged; with --durability batched
-/// it is acknowledged at once and safe within a bound. The server ends on SIGTERM, SIGINT or the
-/// command SHUTDOWN, after it has answered what it has read; a second signal ends it at once. Nothing
-/// is lost either way, nor by SIGKILL. SIGHUP is ignored: there is nothing to read anew. The status is 0 unless
-/// something failed, the medium included.
+/// Every write is durable, in the pool's class, before it is acknowledged. With --durability
+/// batched it is acknowledged at once and becomes safe within a bound. On SIGTERM, SIGINT or the
+/// command SHUTDOWN the server answers what it has read, and ends; a second signal ends it at once.
+/// Nothing is lost in either case, nor by SIGKILL. SIGHUP is ignored, because there is no
+/// configuration to read again. The status is 0, or 1 if something failed or the medium met a
+/// fault.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
-    /// Pool file; created when missing. Default: /dev/shm/remanent-UID.pool, which survives the
-    /// death of the process but not of the machine
+    /// Pool file; created if it does not exist. Default: /dev/shm/remanent-UID.pool, which survives
+    /// the death of the process but not a restart of the machine
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
 
@@ -51,19 +52,19 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
     size: u64,
 
-    /// What an acknowledged write survives: the death of the `process`, or the loss of `power`, or
-    /// that once it is safe, which it soon is (`batched`). Default: what the pool was made for;
-    /// `process` for a new one
+    /// What an acknowledged write survives: the death of the `process`; the loss of `power`; or,
+    /// with `batched`, the loss of power once the write is safe, within the bound of --lag and
+    /// --lag-time. Default: the durability that the pool was created with; `process` for a new pool
     #[arg(long, value_name = "CLASS")]
     durability: Option<Promise>,
 
-    /// With --durability batched: bytes that may be acknowledged and not safe; at so many a writer
-    /// waits. Default: 8M
+    /// With --durability batched: maximal number of bytes that are acknowledged and not yet safe; a
+    /// write beyond it waits. Default: 8M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     lag: Option<u64>,
 
-    /// With --durability batched: how old a write may become before it is safe, where the disk is
-    /// fast enough. Default: 20ms
+    /// With --durability batched: age at which a write is safe, if the disk is fast enough.
+    /// Default: 20ms
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     lag_time: Option<Duration>,
 
@@ -79,7 +80,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
 
-    /// Serve other machines although no password is set
+    /// Serve other machines, although no password is set
     #[arg(long)]
     unprotected: bool,
 
@@ -87,18 +88,18 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
     wait: Duration,
 
-    /// Connections at a time; fewer where the system allows fewer open files (`ulimit -n`)
+    /// Maximal number of connections; fewer if the system allows fewer open files (`ulimit -n`)
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000, value_parser = value_parser!(u32).range(1..))]
     max_clients: u32,
 
-    /// Memory for what clients send and do not finish, and for answers that they do not read, of all together. What
-    /// would need more is answered with an error that begins with OOM; the client that takes most of it is then
-    /// closed, if it has not got on for ten seconds
+    /// Memory for unfinished requests and unread answers of all clients together. A request that
+    /// would need more is answered with an error that begins with OOM. The client that takes most
+    /// of this memory is then closed, if it has made no progress for ten seconds
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size_at_least_1)]
     client_memory: u64,
 
-    /// Threads that serve connections; 0 takes one a core but one, which is left to the network and
-    /// to clients on this machine
+    /// Threads that serve connections; 0 takes one for each core but one, which is left to the
+    /// network and to clients on this machine
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = value_parser!(u32).range(..=1024))]
     threads: u32,
 }
@@ -115,16 +116,16 @@ Examples:
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let start = Instant::now();
-        // Before a pool is made for nothing.
+        // Checked before a pool is created in vain.
         self.password()?;
         let path = self.pool.clone().unwrap_or_else(default_pool::path);
         self.refuse_lag_unless(match self.durability {
             Some(promise) => promise == Promise::Batched,
-            // It may have been made so.
+            // An existing pool may be batched.
             None => path.exists(),
         })?;
         let options = Pool::options().size_max(self.size).emulation(self.emulate).wait(self.wait);
-        // Everybody may put files where the default pool lies.
+        // Everybody may put files into the directory of the default pool.
         let options = options.private(self.pool.is_none());
         match self.emulate {
             Emulation::Latency(_) => {
@@ -169,7 +170,7 @@ impl Serve {
         let server = Server::bind(store, self.config()?)?;
         let runtime = runtime()?;
         runtime.block_on(async {
-            // The signals are caught before anyone is told that the server is there.
+            // Signals are caught before the server announces itself.
             let stop = Stop::new()?;
             announce(&format!(
                 "listening on {}: {entries} in {}, opened in {:.1} ms{}; an acknowledged write {promise}",
@@ -236,17 +237,17 @@ impl Serve {
     }
 }
 
-/// What there is to say of a store that was just opened.
+/// Facts about a store that was just opened.
 struct Ready {
-    /// When opening began.
+    /// Time when opening began.
     start: Instant,
     was_clean: bool,
-    /// Whether it knows how many entries it has, and need not count them one by one.
+    /// Whether the store knows the number of its entries without counting them.
     counts: bool,
 }
 
 impl Ready {
-    /// How many entries there are, where it does not take long to know.
+    /// The number of entries, if it is known or quickly counted.
     fn entries(&self, store: &impl Store) -> anyhow::Result<String> {
         if !self.counts {
             return Ok("entries not counted yet".into());
@@ -274,15 +275,17 @@ pub(super) fn promise(guarantee: &pmem::Guarantee, lag: Option<Lag>) -> String {
     let words = match (guarantee.durability, guarantee.backing, guarantee.emulation) {
         (Durability::Power, ..) => "survives the loss of power",
         (_, Backing::Memory, Emulation::None) => "survives the death of the process, not a reboot",
-        (.., Emulation::None) => "survives the death of the process; for power loss ask for it",
+        (.., Emulation::None) => {
+            "survives the death of the process; --durability power adds power loss"
+        }
         _ => "survives the death of the process, on emulated memory",
     };
     words.to_owned()
 }
 
-/// What a server's main thread runs in.
+/// The runtime of a server's main thread.
 pub(super) fn runtime() -> anyhow::Result<Runtime> {
-    // It would panic where there are too few descriptors for its signals.
+    // Creating it panics if there are too few descriptors for its signals.
     if let Some(max) = getrlimit(Resource::Nofile).current.filter(|&max| max < DESCRIPTORS_MIN) {
         bail!(
             "{max} files may be open at a time, and a server needs {DESCRIPTORS_MIN}: see `ulimit -n`"
@@ -291,11 +294,11 @@ pub(super) fn runtime() -> anyhow::Result<Runtime> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// The signals that end the server.
+/// Signals that end the server.
 pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,
-    /// Caught, and nothing else: a terminal that is closed does not end a server.
+    /// Caught and ignored, so that closing a terminal does not end the server.
     _hangup: Signal,
 }
 
@@ -308,8 +311,8 @@ impl Stop {
         })
     }
 
-    /// Waits for a signal. From then on another one ends the process at once: nothing that was
-    /// acknowledged is lost by that, but what lags behind is left to the system to write.
+    /// Waits for a signal. From then on another one ends the process at once. No acknowledged write
+    /// is lost by that, but the system has to write what is not yet safe.
     pub(super) async fn wait(mut self) {
         self.received().await;
         tokio::spawn(async move {

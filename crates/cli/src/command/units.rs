@@ -19,7 +19,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is no size; write for example 512M, 8G or 1.5T"))
 }
 
-/// As [`parse_size`], for what cannot be nothing.
+/// Like [`parse_size`], for values that must not be 0.
 pub(crate) fn parse_size_at_least_1(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err("there is no room in 0 bytes; write for example 512M or 8G".to_owned()),
@@ -27,7 +27,8 @@ pub(crate) fn parse_size_at_least_1(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `127.0.0.1:6380`, `[::1]:6380` or `localhost:6380`; of a name with several addresses an IPv4 one is taken first.
+/// `127.0.0.1:6380`, `[::1]:6380` or `localhost:6380`. If a name has several addresses, an IPv4
+/// address is preferred.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse() {
         return Ok(address);

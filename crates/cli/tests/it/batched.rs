@@ -85,7 +85,8 @@ fn await_safety(client: &mut Client) {
     }
 }
 
-/// Only the name of a sorted set waits for a batch; a set that is named already changes durably at once.
+/// Only the name of a sorted set waits for a batch; a set that is named already changes durably at
+/// once.
 #[test]
 fn members_of_sorted_sets_do_not_wait() {
     let directory = on_disk();
@@ -99,7 +100,8 @@ fn members_of_sorted_sets_do_not_wait() {
     assert_eq!(client.call(&["ZADD", "set", "3", "three"]), Answer::Integer(1));
     assert_eq!(client.call(&["ZINCRBY", "set", "9", "one"]), Answer::bulk("10"));
     assert_eq!(told(&mut client, "lag_bytes"), "0");
-    // Members are removed after their set for good, so all that was written before is made safe first.
+    // Members are removed after their set for good, so all that was written before is made safe
+    // first.
     assert_eq!(client.call(&["SET", "string", "text"]), Answer::ok());
     assert_eq!(client.call(&["ZADD", "gone", "1", "one"]), Answer::Integer(1));
     assert_ne!(told(&mut client, "lag_bytes"), "0");

@@ -111,10 +111,10 @@ fn compare_with(arguments: &[&str], client: impl Fn(SocketAddr) -> String) {
 
 /// What redis-cli sends, a command a line.
 ///
-/// What Redis has changed since 7.0, which Debian has, is left out of those: Remanent answers as later ones do. They
-/// print a score with the fewest digits that tell it from others, where 7.0 prints 0.1 as 0.10000000000000001; so the
-/// scores here are sums of powers of two. And they know `ZRANK … WITHSCORE`. Left out as well is −0, whose sign Redis
-/// keeps in long sets alone.
+/// What Redis has changed since 7.0, which Debian has, is left out of those: Remanent answers as
+/// later ones do. They print a score with the fewest digits that tell it from others, where 7.0
+/// prints 0.1 as 0.10000000000000001; so the scores here are sums of powers of two. And they know
+/// `ZRANK … WITHSCORE`. Left out as well is −0, whose sign Redis keeps in long sets alone.
 const TRANSCRIPTS: [&str; 4] =
     ["strings.redis", "sorted_sets.redis", "numbers.redis", "server.redis"];
 

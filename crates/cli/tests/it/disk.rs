@@ -1,5 +1,5 @@
-//! `remanent disk`: the command, what its server serves, and the server killed under a client that notes what was
-//! acknowledged.
+//! `remanent disk`: the command, what its server serves, and the server killed under a client that
+//! notes what was acknowledged.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,7 +1,8 @@
-//! Real clients of `remanent disk serve`: what they give back is free, and snapshots stay as they were.
+//! Real clients of `remanent disk serve`: what they give back is free, and snapshots stay as they
+//! were.
 //!
-//! These tests need nbdinfo, nbdcopy, qemu-img, qemu-io and fio (Debian: libnbd-bin, qemu-utils, fio); `ci/test` installs
-//! them.
+//! These tests need nbdinfo, nbdcopy, qemu-img, qemu-io and fio (Debian: libnbd-bin, qemu-utils,
+//! fio); `ci/test` installs them.
 
 use std::fs;
 use std::path::Path;
@@ -82,8 +83,8 @@ fn are_available(programs: &[&str]) -> bool {
     programs.iter().all(|program| available(program, &["--version"]))
 }
 
-/// Serves a disk of 16 MiB over a socket and over TCP, lets clients at it by both names, and checks it afterwards.
-/// `test` gets a file that no disk has held yet, with a hole in the middle.
+/// Serves a disk of 16 MiB over a socket and over TCP, lets clients at it by both names, and checks
+/// it afterwards. `test` gets a file that no disk has held yet, with a hole in the middle.
 fn with_served_disk(test: impl Fn(&Server, &[String; 2], &Path)) {
     let directory = directory();
     let pool = directory.path().join("clients.pool");

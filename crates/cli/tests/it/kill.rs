@@ -1,11 +1,11 @@
 //! Kills the server under load and compares what is left with what it acknowledged.
 //!
-//! Each of four connections sends pipelined writes of strings and sorted sets on keys of its own, and keeps
-//! a log of what it sent and how much of that was answered. Requests of one connection run in
-//! order, so after a kill its keys must be as some prefix of its log left them: all that was
+//! Each of four connections sends pipelined writes of strings and sorted sets on keys of its own,
+//! and keeps a log of what it sent and how much of that was answered. Requests of one connection
+//! run in order, so after a kill its keys must be as some prefix of its log left them: all that was
 //! answered, and of the rest the first few requests or none, each wholly. Counters that all
-//! connections share lie between the increments answered and those sent. A sorted set must be the same
-//! in all ways to read it: in its order, by member, as a scan, and in number.
+//! connections share lie between the increments answered and those sent. A sorted set must be the
+//! same in all ways to read it: in its order, by member, as a scan, and in number.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
 
@@ -272,11 +272,13 @@ fn no_kill_loses_or_resurrects_a_write_as_nvram() {
     kill_rounds(directory().path(), rounds(50).div_ceil(5), &arguments, CONNECTIONS);
 }
 
-/// What is not safe lies with the system, which outlives the process: not even that is lost by a kill.
+/// What is not safe lies with the system, which outlives the process: not even that is lost by a
+/// kill.
 #[test]
 fn no_kill_loses_or_resurrects_a_batched_write() {
     let arguments = ["--threads", "4", "--durability", "batched", "--lag", "256K"];
-    // Members are safe at once, at a disk's speed; so that the others are not as slow, one connection has sets.
+    // Members are safe at once, at a disk's speed; so that the others are not as slow, one
+    // connection has sets.
     kill_rounds(on_disk().path(), rounds(50).div_ceil(5), &arguments, 1);
 }
 

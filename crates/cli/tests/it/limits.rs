@@ -1,4 +1,5 @@
-//! What a server does when something runs out: memory, descriptors, room in files, or the medium itself.
+//! What a server does when something runs out: memory, descriptors, room in files, or the medium
+//! itself.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,8 @@ fn info(client: &mut Client, name: &str) -> String {
     line.unwrap_or_else(|| panic!("{name} is not in {text}"))
 }
 
-/// Answers that are not read take no more than they may, whoever asks; who reads nothing is closed at last.
+/// Answers that are not read take no more than they may, whoever asks; who reads nothing is closed
+/// at last.
 #[test]
 fn answers_that_nobody_reads_have_one_bound() {
     const CLIENTS: usize = 12;
@@ -195,7 +197,8 @@ fn a_terminal_that_is_closed_ends_no_server() {
     server.stop();
 }
 
-/// Someone cuts the pool's file off while it is served: that is told on standard error, in `INFO`, and by the status.
+/// Someone cuts the pool's file off while it is served: that is told on standard error, in `INFO`,
+/// and by the status.
 #[test]
 fn a_medium_that_fails_is_told() {
     for arguments in [&[][..], &["--durability", "batched", "--emulate", "nvram"]] {

@@ -1,4 +1,5 @@
-//! What the command prints where nobody can read it, and what it says of arguments that make no sense.
+//! What the command prints where nobody can read it, and what it says of arguments that make no
+//! sense.
 
 use std::fs::File;
 use std::path::Path;
@@ -170,7 +171,8 @@ fn a_host_can_be_given_by_name() {
     assert!(greeting.starts_with("listening on 127.0.0.1:"), "{greeting}");
 }
 
-/// Files that are no pools, names that steer terminals, limits below every use: each is told in a line.
+/// Files that are no pools, names that steer terminals, limits below every use: each is told in a
+/// line.
 #[test]
 fn what_makes_no_sense_ends_with_an_error() {
     let directory = directory();

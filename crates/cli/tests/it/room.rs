@@ -1,4 +1,5 @@
-//! A full file system: what is deleted is room again, at once and after a restart, and errors say what is full.
+//! A full file system: what is deleted is room again, at once and after a restart, and errors say
+//! what is full.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +18,8 @@ const PIPELINE: u64 = 50;
 
 /// A directory on a tmpfs of 64 MiB.
 ///
-/// Nothing when this process may not mount: then the test of that name was run in one that may, in a mount namespace
-/// of its own, and has passed.
+/// Nothing when this process may not mount: then the test of that name was run in one that may, in
+/// a mount namespace of its own, and has passed.
 fn small_file_system(test: &str) -> Option<PathBuf> {
     if let Some(at) = std::env::var_os(MOUNT_POINT).map(PathBuf::from) {
         let size = format!("size={SYSTEM_LEN},huge=never");

@@ -66,7 +66,8 @@ impl Server {
         Self::spawn(Command::new(env!("CARGO_BIN_EXE_remanent")), pool, arguments)
     }
 
-    /// The same from a shell that has run `setting` before, such as `ulimit -n 100`; standard error goes to `log`.
+    /// The same from a shell that has run `setting` before, such as `ulimit -n 100`; standard error
+    /// goes to `log`.
     pub(crate) fn start_after(
         setting: &str,
         pool: &Path,

@@ -8,7 +8,8 @@ use super::support::{Answer, Random, encode};
 /// Keys of each connection and kind: few, so that each is written many times a round.
 const KEYS: u64 = 40;
 const SETS: u64 = 8;
-/// Of the sorted sets, those that strings replace, and that are deleted as a whole. The others can become long.
+/// Of the sorted sets, those that strings replace, and that are deleted as a whole. The others can
+/// become long.
 const SETS_REPLACED: u64 = 3;
 const MEMBERS: u64 = 200;
 pub(crate) const SHARED_COUNTERS: u64 = 3;
@@ -60,8 +61,8 @@ impl fmt::Debug for Write {
 }
 
 impl Write {
-    /// A write of the connection `owner`, which may or may not be one that has sorted sets; `number` makes its value
-    /// unlike all others.
+    /// A write of the connection `owner`, which may or may not be one that has sorted sets;
+    /// `number` makes its value unlike all others.
     pub(crate) fn random(random: &mut Random, owner: u64, number: u64, has_sets: bool) -> Write {
         let mut key =
             |kind: &str, keys| format!("{kind}:{owner}:{}", random.below(keys)).into_bytes();

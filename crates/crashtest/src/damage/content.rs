@@ -1,20 +1,20 @@
-//! What is stored, as a function of numbers, and how answers about it are judged.
+//! Content that is a function of numbers, and the judgement of answers about it.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 use remanent_crashsim::Rng;
 
-/// Entries that a structure has from the start.
+/// Numbers of entries that exist from the start.
 const FILLED: Range<u64> = 0..400;
-/// Entries that come later.
+/// Numbers of entries that are added later.
 const ADDED: Range<u64> = 400..500;
-/// Entries that are never stored.
+/// Numbers that are never stored.
 const MISSING: Range<u64> = 700..740;
-/// Entries that are written once the pool is damaged, and not judged.
+/// Numbers of entries that are written after the damage, and not judged.
 const WRITTEN: Range<u64> = 1000..1080;
 
-/// How much was ever stored under a number, and what is stored now.
+/// The history of each number, and what is stored under it at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Content {
     /// Whether entries are replaced and removed, or only added.
@@ -22,14 +22,14 @@ pub(super) struct Content {
     pub(super) values: Values,
 }
 
-/// How long values are.
+/// Kind of values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Values {
     /// Eight bytes.
     Word,
-    /// Up to 300 bytes, but for a few that have so many.
+    /// Up to 300 bytes, except for a few that have `long`.
     Bytes { long: u64 },
-    /// All alike.
+    /// All of the same length.
     Blocks { len: u64 },
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Step {
     Remove(u64),
 }
 
-/// How often an entry was replaced.
+/// Number of times that an entry was replaced.
 pub(super) type Version = u64;
 
 impl Content {
@@ -49,7 +49,7 @@ impl Content {
         FILLED.map(|number| Step::Put(number, 0))
     }
 
-    /// The steps that change it afterwards.
+    /// The steps that change the structure afterwards.
     pub(super) fn change(self) -> impl Iterator<Item = Step> {
         let changed = FILLED.filter(move |_| self.changes).filter_map(|number| match number % 15 {
             3 | 6 | 9 | 12 => Some(Step::Put(number, 1)),
@@ -65,12 +65,12 @@ impl Content {
         WRITTEN.map(|number| Step::Put(number, 0)).chain(removed.map(Step::Remove))
     }
 
-    /// Numbers that are asked for.
+    /// Numbers that are looked up.
     pub(super) fn asked(self) -> impl Iterator<Item = u64> {
         FILLED.chain(ADDED).chain(MISSING)
     }
 
-    /// What is stored under a number in the end.
+    /// The version under a number at the end; `None` if nothing is stored.
     fn version(self, number: u64) -> Option<Version> {
         if ADDED.contains(&number) {
             return Some(0);
@@ -85,12 +85,12 @@ impl Content {
         }
     }
 
-    /// Whether anything is stored under a number in the end.
+    /// Whether anything is stored under a number at the end.
     pub(super) fn is_stored(self, number: u64) -> bool {
         self.version(number).is_some()
     }
 
-    /// What belongs under a number.
+    /// The value of a number in a version.
     pub(super) fn value(self, number: u64, version: Version) -> Vec<u8> {
         let mut rng = Rng::from_parts(&[number, version]);
         let len = match self.values {
@@ -102,12 +102,13 @@ impl Content {
         (0..len).map(|_| rng.below(256) as u8).collect()
     }
 
-    /// Judges what was found under a number.
+    /// Judges an answer about a number.
     pub(super) fn judge(self, number: u64, found: Option<&[u8]>, answers: &mut Answers) {
         self.judge_as(number, found, |number, version| self.value(number, version), answers);
     }
 
-    /// As [`judge`](Content::judge), where something that follows from the value is stored.
+    /// Like [`judge`](Content::judge), if the structure stores something that is derived from the
+    /// value.
     pub(super) fn judge_as(
         self,
         number: u64,
@@ -132,7 +133,7 @@ impl Content {
         }
     }
 
-    /// Judges what was found under a number in a copy that was made before anything changed.
+    /// Judges an answer about a number in a copy that was made before any change.
     pub(super) fn judge_filled(self, number: u64, found: Option<&[u8]>, answers: &mut Answers) {
         let expected = FILLED.contains(&number).then(|| self.value(number, 0));
         match (expected, found) {
@@ -144,7 +145,7 @@ impl Content {
         }
     }
 
-    /// Judges what a walk over all entries has found.
+    /// Begins to judge a walk over all entries.
     pub(super) fn walk(self) -> Walk {
         Walk { content: self, seen: BTreeSet::new(), steps: 0 }
     }
@@ -158,11 +159,12 @@ pub(super) struct Walk {
     steps: u64,
 }
 
-/// Entries that a walk may meet: more than there ever are.
+/// Maximal number of entries in a walk, more than ever exist.
 const STEPS_MAX: u64 = 4000;
 
 impl Walk {
-    /// Notes an entry; whether to go on. A number that nobody stored is `None`.
+    /// Notes an entry; returns whether to continue. The number is `None` if nobody stored such an
+    /// entry.
     pub(super) fn meet(
         &mut self,
         number: Option<u64>,
@@ -188,7 +190,7 @@ impl Walk {
         self.steps <= STEPS_MAX
     }
 
-    /// Ends the walk; `told` is whether it has reported an error.
+    /// Ends the walk; `told` is the error that it has reported, if any.
     pub(super) fn end(self, told: Option<String>, answers: &mut Answers) {
         if let Some(error) = told {
             answers.note(Answer::Error, || error);
@@ -202,39 +204,39 @@ impl Walk {
     }
 }
 
-/// One answer to a question about what is stored.
+/// The judgement of one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// As it was stored.
+    /// The stored value.
     Right,
-    /// An error, which says that something is damaged.
+    /// An error that reports damage.
     Error,
-    /// Nothing, where something was stored.
+    /// Nothing, although something was stored.
     Absent,
-    /// What was stored before something replaced or removed it.
+    /// A value that was replaced or removed later.
     Older,
-    /// Something else.
+    /// A value that was never stored.
     Wrong,
-    /// More than can be there.
+    /// More entries than exist.
     Endless,
 }
 
-/// Answers, counted.
+/// Judgements, counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// As it was stored.
+    /// Stored values.
     pub right: u64,
-    /// Errors, which say that something is damaged.
+    /// Errors that report damage.
     pub errors: u64,
-    /// Nothing, where something was stored.
+    /// Absent entries that were stored.
     pub absent: u64,
-    /// What was stored before something replaced or removed it.
+    /// Values that were replaced or removed later.
     pub older: u64,
-    /// Something else.
+    /// Values that were never stored.
     pub wrong: u64,
-    /// Walks that went on behind all that can be there.
+    /// Walks with more entries than exist.
     pub endless: u64,
-    /// The first that was not right, in words.
+    /// Description of the first answer that was not right.
     pub first: Option<String>,
     /// The first error.
     pub first_error: Option<String>,
@@ -261,7 +263,7 @@ impl Answers {
         }
     }
 
-    /// Answers that misled without a word.
+    /// Number of wrong answers without an error.
     pub fn misleading(&self) -> u64 {
         self.absent + self.older + self.wrong + self.endless
     }

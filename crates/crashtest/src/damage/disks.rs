@@ -1,4 +1,4 @@
-//! Disks with a snapshot, and plain files.
+//! Damage to disks with a snapshot, and to plain files.
 
 use remanent_blockdev::file::File;
 use remanent_blockdev::{BLOCK_LEN, Disk};
@@ -19,7 +19,7 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
 
 struct DiskSubject;
 
-/// Blocks of numbers that follow each other lie in different leaves of the map.
+/// Place of a number: consecutive numbers lie in different leaves of the map.
 fn place_of(number: u64) -> u64 {
     number * 5 % 2048 * BLOCK_LEN
 }
@@ -31,7 +31,7 @@ fn apply(disk: &Disk, step: Step) -> remanent_blockdev::Result<()> {
     }
 }
 
-/// Judges a block; one that was never written, or was trimmed, holds zeros.
+/// Judges a block. A block that was never written, or was trimmed, holds zeros.
 fn judge(
     number: u64,
     read: remanent_blockdev::Result<()>,
@@ -117,7 +117,7 @@ impl FileSubject {
     }
 }
 
-/// Numbers of which a file has the content: nothing can be removed from the middle of a file.
+/// Content of a file: nothing can be removed from the middle of a file.
 const FILE_CONTENT: Content = Content { changes: false, ..CONTENT };
 
 impl Subject for FileSubject {

@@ -1,4 +1,4 @@
-//! What is done to a pool file: what bad memory, bad disks and bad programs do.
+//! Kinds of damage to a pool file: those of bad memory, bad disks and bad programs.
 
 use std::fmt;
 
@@ -8,38 +8,39 @@ use remanent_pmem::pool::layout::CHUNK_LEN;
 
 use super::image::Image;
 
-/// Bytes that are damaged as one: a word, a line, a sector, a page.
+/// Units of damage in bytes: a word, a line, a sector, a page.
 const UNITS: [usize; 4] = [8, 64, 512, PAGE_LEN as usize];
 
 /// One piece of damage.
 #[expect(missing_docs, reason = "fields are offsets and lengths in the file, in bytes")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Damage {
-    /// A bit is the other one.
+    /// A flipped bit.
     Bit { offset: u64, bit: u8 },
-    /// Zeros instead of what was there.
+    /// Zeros in place of the content.
     Zeroed { offset: u64, len: usize },
-    /// Random bytes instead of what was there.
+    /// Random bytes in place of the content.
     Garbage { offset: u64, len: usize },
-    /// Every bit is set, as in flash that was erased.
+    /// All bits set, as in erased flash.
     Ones { offset: u64, len: usize },
-    /// Two places have each other's content.
+    /// The content of two places is exchanged.
     Exchanged { offset: u64, other: u64, len: usize },
-    /// A place has another's content as well.
+    /// The content of one place is copied to another.
     Copied { from: u64, to: u64, len: usize },
-    /// A page is as it was some time before.
+    /// A page has its content of an earlier time.
     Stale { offset: u64 },
-    /// The file is shorter.
+    /// The file is truncated.
     Truncated { len: u64 },
 }
 
 impl Damage {
-    /// Draws a piece of damage that changes something in `image`; `older` is the same file some time before.
+    /// Draws a piece of damage that changes something in `image`. `older` is the same file at an
+    /// earlier time.
     pub(super) fn draw(rng: &mut Rng, image: &Image, older: &Image) -> Self {
         let len = *rng.pick(&UNITS);
         match rng.below(13) {
             0..=2 => Damage::Bit { offset: draw_place(rng, image, 8), bit: rng.below(64) as u8 },
-            // A word that may be zero, such as a link that leads nowhere.
+            // A word that may be zero, such as a null link.
             3 => {
                 let page = draw_place(rng, image, PAGE_LEN as usize);
                 let offset = page + rng.below(PAGE_LEN / 8) * 8;
@@ -61,7 +62,7 @@ impl Damage {
         }
     }
 
-    /// Does it.
+    /// Applies the damage.
     pub(super) fn apply(&self, rng: &mut Rng, image: &mut Image, older: &Image) {
         match *self {
             Damage::Bit { offset, bit } => {
@@ -117,8 +118,8 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A unit that does not hold zeros alone. Every other time the chunk is drawn first, so that chunks of which few
-/// pages are in use, such as those with metadata, are hit as often as those that are full.
+/// Draws a unit that does not only hold zeros. Every other time the chunk is drawn first. So chunks
+/// with few used pages, such as those with metadata, are hit as often as full ones.
 fn draw_place(rng: &mut Rng, image: &Image, len: usize) -> u64 {
     let pages: Vec<u64> = image.pages.keys().copied().collect();
     let mut page = *rng.pick(&pages);
@@ -138,7 +139,7 @@ fn draw_place(rng: &mut Rng, image: &Image, len: usize) -> u64 {
     *rng.pick(&used)
 }
 
-/// Two units of different content, if a few attempts find them.
+/// Draws two units of different content, if a few attempts find them.
 fn draw_pair(rng: &mut Rng, image: &Image, len: usize) -> (u64, u64) {
     let one = draw_place(rng, image, len);
     let mut other = draw_place(rng, image, len);

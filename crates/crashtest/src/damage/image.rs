@@ -1,4 +1,4 @@
-//! The content of a pool file in memory: pages that are not all zeros.
+//! The content of a pool file in memory, as the pages that are not all zeros.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,12 +11,12 @@ use remanent_pmem::PAGE_LEN;
 /// A page of a file.
 pub(super) type Page = Box<[u8; PAGE_LEN as usize]>;
 
-/// A pool file as it was at one moment. Pages that are missing hold zeros.
+/// A pool file at one moment. Missing pages hold zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     /// Length of the file in bytes.
     pub(super) len: u64,
-    /// By their numbers.
+    /// Pages by their numbers.
     pub(super) pages: BTreeMap<u64, Page>,
 }
 
@@ -38,7 +38,7 @@ impl Image {
         Ok(Image { len, pages })
     }
 
-    /// Writes a file, with holes where there are zeros.
+    /// Writes a file, with holes in place of zeros.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         for (number, page) in &self.pages {

@@ -1,4 +1,4 @@
-//! Strings and sorted sets of a server, by the commands that clients send.
+//! Damage to strings and sorted sets of a server, examined by commands of clients.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use super::content::{Answer, Content, Step, Values};
 use super::{Answers, Subject};
 
 const CONTENT: Content = Content { changes: true, values: Values::Bytes { long: 70_000 } };
-/// Numbers of this remainder are members of sorted sets; the others are strings.
+/// One number in so many is a member of a sorted set; the others are strings.
 const SETS_ONE_IN: u64 = 4;
 const SETS: u64 = 9;
 
-/// A server's pool.
+/// The pool of a server.
 pub(super) struct Keys;
 
 type Client = Session<MapStore>;
@@ -27,7 +27,7 @@ fn connect(pool: &Pool) -> anyhow::Result<Client> {
     Ok(Session::new(shared, address, address))
 }
 
-/// Runs one command; its answer as it goes over the wire.
+/// Runs one command, and returns the answer as it is sent.
 fn call(client: &mut Client, command: &[&[u8]]) -> Vec<u8> {
     encode_request(client.input(), command);
     let mut answer = Vec::new();
@@ -43,7 +43,7 @@ fn call(client: &mut Client, command: &[&[u8]]) -> Vec<u8> {
     }
 }
 
-/// What an answer says: an error, nothing, or a string.
+/// Decodes an answer: an error, nothing, or a string.
 fn parse(answer: &[u8]) -> Result<Option<&[u8]>, String> {
     match answer.split_first() {
         Some((b'-', text)) => Err(String::from_utf8_lossy(text).trim_end().to_owned()),
@@ -64,7 +64,8 @@ fn member_of(number: u64) -> Vec<u8> {
     format!("member {number}").into_bytes()
 }
 
-/// A score is the value's first bytes: a whole number, so that it is told as it was given.
+/// The score of a member: the first bytes of its value, as a whole number that is printed as it was
+/// given.
 fn score_of(number: u64, version: u64) -> Vec<u8> {
     let mut bytes = CONTENT.value(number, version);
     bytes.resize(4, 7);
@@ -105,7 +106,7 @@ fn apply_all(client: &mut Client, steps: impl Iterator<Item = Step>) -> anyhow::
     Ok(())
 }
 
-/// Asks for one number.
+/// Looks one number up.
 fn ask(client: &mut Client, number: u64, answers: &mut Answers) {
     let answer = if is_member(number) {
         call(client, &[b"ZSCORE", &set_of(number), &member_of(number)])

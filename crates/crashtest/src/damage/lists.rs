@@ -1,4 +1,4 @@
-//! Batched lists, in the variants of their paper.
+//! Damage to batched lists, in the variants of their paper.
 
 use remanent_pmem::Pool;
 use remanent_structures::BatchOptions;

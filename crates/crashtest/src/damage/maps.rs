@@ -1,4 +1,4 @@
-//! Maps: of words, and of bytes.
+//! Damage to maps of words and of bytes.
 
 use std::ops::ControlFlow;
 
@@ -14,16 +14,17 @@ const WORDS: Content = Content { changes: true, values: Values::Word };
 const BYTES: Content = Content { changes: true, values: Values::Bytes { long: 70_000 } };
 const WORDS_UNPROTECTED: Option<&str> = Some("words of eight bytes");
 
-/// A map from numbers to what belongs under them.
+/// A map from numbers to their values.
 trait Entries {
     fn get(&self, number: u64) -> Result<Option<Vec<u8>>>;
     fn put(&self, number: u64, value: &[u8]) -> Result<()>;
     fn remove(&self, number: u64) -> Result<()>;
-    /// Visits entries until `visit` says that it is enough; a key that belongs to no number is `None`.
+    /// Visits entries until `visit` returns false. The number is `None` for a key that belongs to
+    /// no number.
     fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()>;
 }
 
-/// A map under a root: how it is created, and how it is opened.
+/// A kind of map under a root: how to create and how to open it.
 struct MapSubject {
     name: &'static str,
     content: Content,
@@ -180,9 +181,9 @@ impl<T: Map<[u8], [u8]>> Entries for Bytes<T> {
 /// Keys and values of eight bytes.
 struct Words<T>(T);
 
-/// Keys far from each other, so that ordered maps are not filled from one end.
+/// Distance of keys, so that ordered maps are not filled from one end.
 const STRIDE: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Its inverse: `STRIDE * INVERSE` is 1 modulo 2^64.
+/// The inverse of `STRIDE`: `STRIDE * INVERSE` is 1 modulo 2^64.
 const INVERSE: u64 = 0xf1de_83e1_9937_733d;
 const _: () = assert!(STRIDE.wrapping_mul(INVERSE) == 1);
 
@@ -208,13 +209,13 @@ impl<T: Map<u64, u64>> Entries for Words<T> {
     }
 }
 
-/// Keys of bytes, each with one value, in a map that may have several.
+/// Keys of bytes, each with one value, in a map that allows several.
 struct Multi(HashMultiMap<[u8], [u8]>);
 
 impl Entries for Multi {
     fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let mut found = self.0.get_all(&key_of(number))?;
-        // Two values are as wrong as another one: neither is what was stored.
+        // Two values are as wrong as another value: neither was stored.
         Ok(if found.len() > 1 { Some(found.concat()) } else { found.pop() })
     }
 

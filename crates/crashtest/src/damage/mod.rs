@@ -1,9 +1,9 @@
-//! Damages pools of every kind, and sees whether anybody is told something wrong.
+//! Damages pools of every kind, and judges their answers.
 //!
-//! A [`Subject`] fills a pool with content that follows from numbers, so that every answer can be judged. For each
-//! seed the pool file is damaged in one place ([`Damage`]), checked as `remanent pool check` does, opened, read from one end to
-//! the other, written to, and read again ([`judge`]). `remanent damage-test` does that in processes of its own, so that what
-//! hangs or dies is counted too.
+//! A [`Subject`] fills a pool with content that is a function of numbers, so that every answer can
+//! be judged. For each seed ([`judge`]) the pool file is damaged in one place ([`Damage`]), checked
+//! as `remanent pool check` does, opened, read completely, written to, and read again. `remanent
+//! damage-test` does this in separate processes, so that hangs and dead processes are counted, too.
 
 mod content;
 mod disks;
@@ -23,39 +23,40 @@ pub use content::Answers;
 pub use fault::Damage;
 use image::Image;
 
-/// Length beyond which the pools do not grow: enough for everything that is written.
+/// Size beyond which the pools do not grow: enough for all writes.
 const SIZE_MAX: u64 = 96 << 20;
 
-/// A kind of pool: what is in it, and how it is read.
+/// A kind of pool: its content, and how it is read.
 pub trait Subject: Sync {
     /// Name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What carries no checksum in it, so that a read may answer wrongly without noticing; nothing where all does.
+    /// The part of it without a checksum, whose damage a read may not notice; `None` if everything
+    /// has checksums.
     fn unprotected(&self) -> Option<&'static str>;
 
-    /// Makes the structure and gives it its first content.
+    /// Creates the structure with its first content.
     ///
     /// # Errors
     ///
-    /// What the structure reports; the pool is sound and has room.
+    /// Those of the structure; the pool is undamaged and has room.
     fn fill(&self, pool: &Pool) -> anyhow::Result<()>;
 
-    /// Changes, removes and adds.
+    /// Changes, removes and adds entries.
     ///
     /// # Errors
     ///
-    /// As for [`fill`](Subject::fill).
+    /// Those of [`fill`](Subject::fill).
     fn change(&self, pool: &Pool) -> anyhow::Result<()>;
 
-    /// Asks for everything that is stored, and for some that is not.
+    /// Looks up everything that is stored, and some numbers that are not.
     ///
     /// # Errors
     ///
     /// When the structure cannot be opened.
     fn read(&self, pool: &Pool) -> anyhow::Result<Answers>;
 
-    /// Adds and removes what `read` does not ask for. Errors are no matter.
+    /// Adds and removes entries that `read` does not look up. Errors are ignored.
     fn write(&self, pool: &Pool);
 }
 
@@ -68,38 +69,38 @@ pub fn subjects() -> Vec<Box<dyn Subject>> {
     subjects
 }
 
-/// A pool before it is damaged.
+/// The images of a pool before it is damaged.
 #[derive(Debug)]
 pub struct Originals {
-    /// Halfway.
+    /// In the middle of its history.
     older: Image,
-    /// At its end, as a killed process leaves it.
+    /// At the end, as a killed process leaves it.
     killed: Image,
-    /// Closed properly.
+    /// At the end, closed properly.
     closed: Image,
 }
 
-/// What a damaged pool did.
+/// The behaviour of a damaged pool.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What was done to it.
+    /// The damage.
     pub damage: Damage,
-    /// Whether the process that wrote it had been killed.
+    /// Whether the process that wrote the pool was killed.
     pub was_killed: bool,
-    /// Contradictions that the check found; `None` where it refused the file.
+    /// Number of violations that the check found; `None` if it refused the file.
     pub contradictions: Option<usize>,
-    /// Why it could not be opened.
+    /// Why the pool could not be opened.
     pub refused: Option<String>,
-    /// What reading answered.
+    /// Answers of the first reading.
     pub read: Answers,
-    /// What reading answered once something else had been written.
+    /// Answers of the reading after further writes.
     pub reread: Answers,
-    /// Bytes of storage that the file has taken meanwhile.
+    /// Bytes of storage by which the file has grown meanwhile.
     pub growth: u64,
 }
 
 impl Originals {
-    /// Makes a pool in `directory`, and keeps what its file held.
+    /// Creates a pool in `directory`, and keeps the images of its file.
     ///
     /// # Errors
     ///
@@ -119,11 +120,11 @@ impl Originals {
     }
 }
 
-/// Damages a pool as `seed` says, and judges what it then answers.
+/// Damages a pool, as `seed` determines, and judges its answers.
 ///
 /// # Errors
 ///
-/// When the damaged file cannot be written. What the damaged pool reports is part of the verdict.
+/// When the damaged file cannot be written. Errors of the damaged pool are part of the verdict.
 pub fn judge(
     subject: &dyn Subject,
     originals: &Originals,

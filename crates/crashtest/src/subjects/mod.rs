@@ -1,4 +1,4 @@
-//! Everything that is explored: a folder for each subject, with its scenarios beside it.
+//! All subjects: a folder for each, with its scenarios.
 
 mod batch;
 mod batch_list;
@@ -22,7 +22,7 @@ mod vector;
 use crate::scenario::Scenario;
 pub use shapes::{Shape, shapes};
 
-/// Every subject, in the order in which they are explored.
+/// Every subject, in the order of exploration.
 pub const SUBJECTS: &[Subject] = &[
     pool::SUBJECT,
     heap::SUBJECT,
@@ -43,44 +43,45 @@ pub const SUBJECTS: &[Subject] = &[
     file::SUBJECT,
 ];
 
-/// What is explored of one structure, and what that must have shown.
+/// A subject: its scenarios, and what they must show.
 #[derive(Debug)]
 pub struct Subject {
-    /// Name of its folder, with which the names of its scenarios begin.
+    /// Name of its folder, and common beginning of its scenarios' names.
     pub name: &'static str,
-    /// Makes all of its scenarios.
+    /// Returns all of its scenarios.
     pub scenarios: fn() -> Vec<Scenario>,
-    /// Makes scenarios that are known to be violated, and are explored only when they are asked for by name.
+    /// Returns scenarios that are known to fail. They are explored only when they are named.
     pub counterexamples: fn() -> Vec<Scenario>,
-    /// Files and folders, from `crates/` on, whose every flush and fence its scenarios execute.
+    /// Files and folders, from `crates/` on. Its scenarios must execute every flush and fence in
+    /// them.
     pub sources: &'static [&'static str],
     /// Those of them that other subjects execute.
     pub sources_elsewhere: &'static [&'static str],
-    /// Images that its scenarios judge at least.
+    /// Minimal number of images that its scenarios judge.
     pub images_min: u64,
-    /// A sample of what `remanent crash-test --mutate` does for its sources.
+    /// A sample of the mutation that `remanent crash-test --mutate` runs for its sources.
     pub mutation: Option<MutationSample>,
 }
 
-/// Some scenarios, and how many flushes and fences they must miss when these are left out.
+/// Some scenarios, and how many left-out flushes and fences must make them fail.
 #[derive(Clone, Copy, Debug)]
 pub struct MutationSample {
-    /// Which scenarios.
+    /// The scenarios.
     pub scenarios: Chosen,
     /// Seeds of each, times its weight.
     pub seeds: u64,
-    /// Mutants that are killed at least.
+    /// Minimal number of killed mutants.
     pub killed_min: usize,
-    /// Mutants that survive without an explanation, at most.
+    /// Maximal number of survivors without an explanation.
     pub survivors_max: usize,
 }
 
 /// Some of a subject's scenarios, by the ends of their names.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {
-    /// Those that end so.
+    /// Those with such an end.
     Only(&'static [&'static str]),
-    /// Those that do not.
+    /// Those without such an end.
     AllBut(&'static [&'static str]),
 }
 
@@ -95,12 +96,12 @@ impl Chosen {
     }
 }
 
-/// Everything that is explored, subject by subject.
+/// All scenarios, subject by subject.
 pub fn scenarios() -> Vec<Scenario> {
     SUBJECTS.iter().flat_map(|subject| (subject.scenarios)()).collect()
 }
 
-/// Scenarios that are known to be violated.
+/// Scenarios that are known to fail.
 pub fn counterexamples() -> Vec<Scenario> {
     SUBJECTS.iter().flat_map(|subject| (subject.counterexamples)()).collect()
 }

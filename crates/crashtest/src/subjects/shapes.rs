@@ -1,4 +1,4 @@
-//! How the trees of a scenario look while it runs.
+//! Shapes of a scenario's tree while it runs.
 
 use std::any::Any;
 
@@ -10,18 +10,18 @@ use crate::scenario::Scenario;
 /// Levels and leaves of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Levels, that of the leaves included.
+    /// Number of levels, including that of the leaves.
     pub levels: u64,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
 }
 
-/// The shapes that the tree of a scenario takes, before the first operation of a seed and after each; operations of threads
-/// one after the other, without a crash.
+/// The shapes of a scenario's tree: before the first operation of a seed and after each, without a
+/// crash, with the operations of several threads one after the other.
 ///
 /// # Panics
 ///
-/// Panics if the scenario is of something else than a tree.
+/// When the scenario's subject is not a tree.
 pub fn shapes(scenario: &Scenario, seed: u64) -> Vec<Shape> {
     let mut shapes = Vec::new();
     scenario.subject.run(&scenario.config, seed, &mut |handle| shapes.push(shape(handle)));

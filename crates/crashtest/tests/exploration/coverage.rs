@@ -1,8 +1,8 @@
 //! What the scenarios of a subject must have executed: every flush and every fence of its sources.
 //!
-//! A call that no scenario comes to stands in code that no crash is explored in. Calls are found by their text, and
-//! compared with the places that the simulator saw. Calls inside of functions with `#[track_caller]` are seen at the
-//! places that those are called from.
+//! A call that no scenario comes to stands in code that no crash is explored in. Calls are found by
+//! their text, and compared with the places that the simulator saw. Calls inside of functions with
+//! `#[track_caller]` are seen at the places that those are called from.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -80,7 +80,8 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines with a call, by number, outside of comments, tests, and functions that stand for their callers.
+/// Lines with a call, by number, outside of comments, tests, and functions that stand for their
+/// callers.
 fn calls(text: &str) -> Vec<(u32, &str)> {
     let mut found = Vec::new();
     let mut lines = (1..).zip(text.lines());

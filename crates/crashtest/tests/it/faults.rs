@@ -9,7 +9,8 @@ use remanent_crashtest::counterexamples;
 use remanent_pmem::pool::Format;
 use remanent_pmem::pool::layout::{CHUNK_LEN, DATA_FIRST};
 
-/// What the paper says of explicit cache flushes: an entry of the map that nobody writes is destroyed, with it a block.
+/// What the paper says of explicit cache flushes: an entry of the map that nobody writes is
+/// destroyed, with it a block.
 #[test]
 fn cache_flushes_of_the_map_destroy_neighbours_of_an_nvramdisks_entry() {
     let mut found = counterexamples();

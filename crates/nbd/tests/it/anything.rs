@@ -1,5 +1,5 @@
-//! Properties of a session: nothing makes it panic or take much memory, and how bytes were split on the
-//! way changes nothing.
+//! Properties of a session: nothing makes it panic or take much memory, and how bytes were split on
+//! the way changes nothing.
 
 use std::sync::Arc;
 

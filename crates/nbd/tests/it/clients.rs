@@ -1,4 +1,5 @@
-//! Real clients: libnbd's tools, QEMU's, and fio, over a Unix socket and over TCP, on disks in memory.
+//! Real clients: libnbd's tools, QEMU's, and fio, over a Unix socket and over TCP, on disks in
+//! memory.
 //!
 //! These tests need nbdinfo and nbdcopy, qemu-img and qemu-io, and fio (Debian: libnbd-bin,
 //! qemu-utils, fio); `ci/test` installs them.
@@ -70,8 +71,8 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// Runs a test on an empty disk, on `full`, which holds what [`content`] returns and cannot be written, and on another empty
-/// one, `sectors`.
+/// Runs a test on an empty disk, on `full`, which holds what [`content`] returns and cannot be
+/// written, and on another empty one, `sectors`.
 fn with_disks(test: impl Fn(&Place)) {
     let description = DESCRIPTION.to_owned();
     let full = Ram { is_read_only: true, description, ..Ram::with(&content()) };

@@ -1,4 +1,4 @@
-//! Allocated = reachable, proved.
+//! The check of a heap: allocated = reachable.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,21 +9,21 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
 use crate::violation::Violation;
 
-/// Violations that are told one by one; more are counted.
+/// Maximal number of violations that are reported one by one; further ones are counted.
 const TOLD_MAX: usize = 100;
 
 type Bitmap = [u64; (BITMAP_LEN / WORD_LEN) as usize];
 
-/// What a heap holds, against what its structure can reach.
+/// What a heap holds, and what its structure can reach.
 #[derive(Debug, Default)]
 struct Reachable {
     small: HashMap<ChunkId, Bitmap>,
     large: HashSet<ChunkId>,
-    /// Chunks whose state does not say what is in them.
+    /// Chunks with a damaged state, whose content is unknown.
     damaged: HashSet<ChunkId>,
 }
 
-/// Violations, of which a bounded number is kept.
+/// Violations; a bounded number is kept.
 #[derive(Debug, Default)]
 struct Findings {
     told: Vec<Violation>,
@@ -48,10 +48,11 @@ impl Findings {
 }
 
 impl<M: Medium> Heap<M> {
-    /// Compares what is allocated with the blocks that the structure can reach.
+    /// Compares the allocated blocks with the blocks that the structure can reach.
     ///
-    /// Every block is named by the offset at which it begins. Frees what is retired first, so no
-    /// operation may be in progress. Takes memory for a bitmap of the reachable chunks: 256 bytes each.
+    /// `blocks` yields the offset at which each block begins. The check frees retired blocks first,
+    /// so no operation may be in progress. It takes memory for a bitmap of each reachable chunk:
+    /// 256 bytes.
     ///
     /// # Errors
     ///
@@ -109,7 +110,7 @@ impl<M: Medium> Heap<M> {
         reachable
     }
 
-    /// State words that are damaged are for the pool's own check to tell.
+    /// The pool's own check reports damaged state words.
     fn compare(&self, mut reachable: Reachable, findings: &mut Findings) {
         let end = self.pool.chunk_end();
         let mut at = ChunkId(0).next_data();
@@ -162,12 +163,12 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Blocks that are allocated at present, large ones counted once; those that are unlinked but not
-    /// yet free are among them. Looks at 256 bytes a chunk.
+    /// Number of allocated blocks; a large one counts once. Blocks that are unlinked and not yet
+    /// free are included. Reads 256 bytes for each chunk.
     ///
     /// # Errors
     ///
-    /// When a state word is damaged: then nobody knows how many blocks its chunk has.
+    /// When a state word is damaged: the number of blocks in its chunk is then unknown.
     pub fn count_blocks(&self) -> Result<u64> {
         let end = self.pool.chunk_end();
         let mut count = 0;
@@ -185,7 +186,7 @@ impl<M: Medium> Heap<M> {
         Ok(count)
     }
 
-    /// Space of this heap in bytes: of whole chunks, and of the blocks allocated in them.
+    /// Space of this heap in bytes: of its chunks, and of the blocks allocated in them.
     ///
     /// # Errors
     ///
@@ -235,10 +236,10 @@ fn reach_small(
     bits[word] |= bit;
 }
 
-/// Space that a heap takes.
+/// Space of a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes of the chunks it owns.
+    /// Bytes of the chunks that it owns.
     pub chunk_bytes: u64,
     /// Bytes of the blocks allocated in them. The difference is free space and fragmentation.
     pub block_bytes: u64,

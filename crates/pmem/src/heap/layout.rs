@@ -1,4 +1,4 @@
-//! A heap's chunk, its lanes, and the size classes.
+//! On-media layout of a heap's chunk and its lanes; the size classes.
 //!
 //! ```text
 //! heap chunk, 64 KiB
@@ -6,35 +6,36 @@
 //!       2048  lane 0 … lane 30 (2 KiB each)
 //!
 //! lane
-//! byte     0  active chunks: a word a size class, two chunk numbers of 32 bits each
-//!        256  suspects: 224 words, offsets of blocks whose bit may be wrong after a crash; in the upper
-//!             16 bits the length of a run of chunks that was being taken
+//! byte     0  active chunks: a word for each size class, two chunk numbers of 32 bits
+//!        256  suspects: 224 words, offsets of blocks whose bit may be wrong after a crash; in the
+//!             upper 16 bits the length of a run of chunks that was being allocated
 //! ```
 
 use crate::medium::WORD_LEN;
 use crate::pool::layout::{BLOCK_LEN_MIN, CHUNK_LEN, ChunkId, RUN_MAX, SIZE_LIMIT};
 
-/// Bytes that a structure has for its own header.
+/// Bytes of the structure's own header.
 pub const HEADER_LEN: u64 = 2048;
 pub(crate) const LANE_LEN: u64 = 2048;
-/// Lanes of a heap: threads that can be inside it at the same time; more wait for one.
+/// Lanes of a heap: threads that can be inside it at the same time. Further ones wait.
 pub const LANE_COUNT: usize = ((CHUNK_LEN - HEADER_LEN) / LANE_LEN) as usize;
 
 pub(crate) const SUSPECTS: u64 = 256;
 pub(crate) const RUN_SHIFT: u32 = 48;
-/// Suspects that a lane can hold.
+/// Maximal number of suspects in a lane.
 pub const SUSPECT_COUNT: u16 = ((LANE_LEN - SUSPECTS) / WORD_LEN) as u16;
 
 /// Bytes of the blocks of each size class.
 ///
-/// Steps of 32 bytes up to 256, so that the first 32 bytes of a block lie in one line; then steps of at
-/// most a quarter, in whole lines; above 8 KiB, what divides a chunk.
+/// Steps of 32 bytes up to 256, so that the first 32 bytes of a block lie in one line. Then steps
+/// of at most a quarter, in whole lines. Above 8 KiB, lengths that divide a chunk well.
 pub const CLASS_LEN: [u32; 32] = [
     32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024, 1280, 1536, 1792,
     2048, 2560, 3072, 3584, 4096, 5440, 6528, 8192, 9344, 10_880, 13_056, 16_384, 21_824,
 ];
 
-/// Longest block that shares a chunk with others; longer allocations are runs of whole chunks.
+/// Bytes of the longest block that shares a chunk with others. Longer allocations are runs of
+/// chunks.
 pub const SMALL_LEN_MAX: u64 = CLASS_LEN[CLASS_COUNT - 1] as u64;
 pub(crate) const CLASS_COUNT: usize = CLASS_LEN.len();
 
@@ -61,13 +62,13 @@ static CLASS_OF: [u8; TABLE_LEN] = {
 pub(crate) struct Class(pub(crate) u8);
 
 impl Class {
-    /// The class of blocks that hold `len` bytes, if that is not more than a class can.
+    /// The class of blocks that hold `len` bytes; `None` if no class is large enough.
     #[inline(always)]
     pub(crate) fn for_len(len: u64) -> Option<Class> {
         CLASS_OF.get(len.div_ceil(STEP) as usize).map(|&class| Class(class))
     }
 
-    /// The class with this number, if there is one.
+    /// The class with this number; `None` if there is none.
     pub(crate) fn from_number(number: u8) -> Option<Class> {
         ((number as usize) < CLASS_COUNT).then_some(Class(number))
     }
@@ -85,10 +86,10 @@ impl Class {
         self.block_count().div_ceil(64)
     }
 
-    /// Free blocks that make a used chunk worth taking again: an eighth.
+    /// Number of free blocks that make a used chunk worth taking again: an eighth.
     ///
-    /// Fewer would cost a fence for too few allocations; the price is that up to an eighth of a
-    /// class's space can lie idle.
+    /// With fewer, a fence would serve too few allocations. The price: up to an eighth of a class's
+    /// space may lie idle.
     pub(crate) fn worthwhile(self) -> u32 {
         (self.block_count() / 8).max(1)
     }
@@ -110,19 +111,19 @@ pub(crate) fn active(lane: u64, class: Class) -> u64 {
     lane + u64::from(class.0) * WORD_LEN
 }
 
-/// The suspect word of a run of chunks that is being taken: its offset, and its length in the upper 16
-/// bits. Until the run has a durable head, nothing else says how long it is.
+/// The suspect word of a run of chunks that is being allocated: its offset, and its length in the
+/// upper 16 bits. Until the head of the run is durable, nothing else has the length.
 pub(crate) fn suspected_run(first: ChunkId, run: u32) -> u64 {
     first.offset() | u64::from(run) << RUN_SHIFT
 }
 
-/// Offset, and length of the run if it was one, of a suspect word.
+/// Decodes a suspect word: its offset, and the length if it is a run.
 pub(crate) fn read_suspect(word: u64) -> (u64, u32) {
     (word & ((1 << RUN_SHIFT) - 1), (word >> RUN_SHIFT) as u32)
 }
 
-/// Offset of suspect `slot`. Neighbouring slots lie in different lines, because flushing the line that
-/// was flushed last is the dearest flush of all.
+/// Offset of suspect `slot`. Neighbouring slots lie in different lines, because flushing the most
+/// recently flushed line is the slowest flush.
 pub(crate) fn suspect(lane: u64, slot: u16) -> u64 {
     const LINES: u16 = SUSPECT_COUNT / 8;
     let (line, word) = (slot % LINES, slot / LINES);

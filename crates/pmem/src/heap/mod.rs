@@ -1,16 +1,17 @@
 //! A heap: the space of one structure, and safe reclamation for its readers.
 //!
-//! A heap owns whole chunks. Threads enter it through a [`Lane`], which is at once an allocator that no
-//! other thread touches meanwhile, and a promise that nothing this thread can still see is freed.
+//! A heap owns whole chunks. A thread enters it through a [`Lane`]. While the thread holds the
+//! lane, no other thread uses the lane's allocator, and nothing that this thread can still see is
+//! freed.
 //!
-//! # What is trusted after a crash
+//! # Reliable bits after a crash
 //!
-//! Allocation only sets a bit in memory: no flush, no fence. What makes that safe is that a lane
-//! durably names the chunks it allocates from (its *active* chunks) before it uses them, and the blocks
-//! that are on their way out (its *suspects*) before they are unlinked. After a crash the bits of
-//! active chunks and of suspects are not trusted: the structure is asked, block by block, whether the
-//! block is linked, and the bit becomes the answer. Everything else is exact. The work is bounded by the
-//! lanes that were in use, whatever the pool holds.
+//! Allocation only sets a bit in memory, without a flush or a fence. This is safe because of what a
+//! lane records durably: the chunks that it allocates from (its *active* chunks), before it uses
+//! them; and the blocks that are about to be unlinked (its *suspects*), before they are unlinked.
+//! After a crash the bits of active chunks and of suspects are unreliable. Recovery asks the
+//! structure about each such block whether it is linked, and sets the bit accordingly. All other
+//! bits are exact. The work is bounded by the lanes that were in use, whatever the pool holds.
 
 mod check;
 pub mod layout;
@@ -38,12 +39,12 @@ use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, RootId};
 use crate::sync::PauseMutex;
 use crate::{Fault, Result};
 
-/// Pool memory that an allocation returned.
+/// Pool memory returned by an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block {
     /// Pool offset of the first byte, aligned to 32 bytes.
     pub offset: u64,
-    /// Usable bytes, at least those asked for.
+    /// Usable bytes, at least as many as requested.
     pub len: u64,
 }
 
@@ -55,29 +56,32 @@ pub struct Heap<M: Medium> {
     owner: RootId,
     chunk: ChunkId,
     lanes: Box<[LaneSlot]>,
-    /// One past the highest lane ever entered: the others need no look.
+    /// One past the highest lane that was ever entered; lanes from here on need no scan.
     lanes_used: AtomicUsize,
     readers: Readers,
-    /// Global epoch; what was retired in epoch e is unreachable for all once it is e + 2.
+    /// Global epoch. What was retired in epoch e is unreachable for all once the epoch is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
 }
 
-/// Which chunks lanes may take up; volatile, found out as the heap is used.
+/// The chunks that lanes may take; volatile, and found as the heap is used.
 #[derive(Debug)]
 struct HeapChunks {
-    /// Chunks with blocks worth taking, by class.
+    /// Chunks with enough free blocks, by class.
     partial: [Vec<ChunkId>; CLASS_COUNT],
-    /// What is in `partial`, and what lanes allocate from: not to be listed, not to be given back.
+    /// Chunks in `partial`, and those that lanes allocate from. They are not listed again, and not
+    /// given back.
     listed: HashSet<ChunkId>,
     active: HashSet<ChunkId>,
-    /// Frees in each chunk until it is to be looked at again; 0 for one that was not looked at.
+    /// For each chunk, the number of frees until it is examined again; 0 if it was not examined
+    /// yet.
     frees_left: Vec<u16>,
-    /// Chunks before this one were looked at since the heap was opened.
+    /// All chunks before this one were examined since the heap was opened.
     scanned: ChunkId,
-    /// Classes of which a search of the whole pool found no free block, and none was freed since: a bit each.
+    /// A bit for each class without a free block in the whole pool: a search found none, and none
+    /// was freed since.
     exhausted: u32,
-    /// Where such a search of a class goes on.
+    /// Where the search for a class in the whole pool continues.
     scarce: [ChunkId; CLASS_COUNT],
 }
 
@@ -91,18 +95,19 @@ impl HeapChunks {
     }
 }
 
-/// A lane's volatile half. Aligned to two lines: the adjacent-line prefetcher fetches pairs.
+/// The volatile half of a lane. Aligned to two lines, because the adjacent-line prefetcher fetches
+/// pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct LaneSlot {
-    /// 0 when nobody is inside, else the announced epoch times two plus one.
+    /// 0 if no thread is inside, else the announced epoch times two plus one.
     announced: AtomicU64,
     /// How often the lane was left.
     left: AtomicU64,
     state: UnsafeCell<LaneState>,
 }
 
-// SAFETY: `state` is only touched by the thread that set `announced` from 0 (see `Heap::enter`).
+// SAFETY: only the thread that changed `announced` from 0 accesses `state` (see `Heap::enter`).
 unsafe impl Sync for LaneSlot {}
 
 #[derive(Debug)]
@@ -110,15 +115,15 @@ struct LaneState {
     cursors: [Cursor; CLASS_COUNT],
     free_slots: VecDeque<u16>,
     retired: VecDeque<Retired>,
-    /// Retired blocks at which freeing is tried next.
+    /// Number of retired blocks at which the next attempt to free is made.
     attempt_at: usize,
-    /// Retired blocks at which the epoch is to move on next.
+    /// Number of retired blocks at which the next attempt to advance the epoch is made.
     advance_at: usize,
-    /// How many of them are runs of chunks.
+    /// Number of retired runs of chunks.
     retired_large: usize,
-    /// Lines to be flushed before the next fence in this lane, whichever thread it is of.
+    /// Lines to be flushed before the next fence in this lane, whichever thread executes it.
     unflushed: Vec<u64>,
-    /// Slots of large blocks allocated by the operation in progress.
+    /// Suspect slots of the large blocks that the operation in progress has allocated.
     large: Vec<u16>,
 }
 
@@ -126,9 +131,9 @@ struct LaneState {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     chunk: Option<ChunkId>,
-    /// Next bitmap word to look at.
+    /// Next bitmap word to load.
     word: u32,
-    /// Free bits of the word before, not handed out yet.
+    /// Free bits of the previous word that are not handed out yet.
     available: u64,
 }
 
@@ -140,15 +145,16 @@ struct Retired {
 }
 
 impl<M: Medium> Heap<M> {
-    /// Takes possession of a fresh, zeroed heap chunk.
+    /// Creates the heap in a fresh, zeroed chunk.
     pub(crate) fn create(pool: Pool<M>, owner: RootId, chunk: ChunkId) -> Result<Self> {
         let heap = Self::new(pool, owner, chunk);
-        // Fence: the chunk's state word and its zeros are durable before the structure builds on them.
+        // Fence: the chunk's state word and its zeros are durable before the structure relies on
+        // them.
         heap.medium().fence();
         Ok(heap)
     }
 
-    /// Takes possession of a heap that exists; the structure then calls [`recover`](Heap::recover).
+    /// Opens an existing heap; the structure then calls [`recover`](Heap::recover).
     pub(crate) fn open(pool: Pool<M>, owner: RootId, chunk: ChunkId) -> Result<Self> {
         Ok(Self::new(pool, owner, chunk))
     }
@@ -209,20 +215,21 @@ impl<M: Medium> Heap<M> {
         self.owner
     }
 
-    /// Offset of the 2 KiB that belong to the structure; zeros in a fresh heap.
+    /// Offset of the 2 KiB for the structure's header; zeros in a fresh heap.
     pub fn header(&self) -> u64 {
         self.chunk.offset()
     }
 
-    /// How often a root of [this number](Heap::owner) was created in the pool: no other heap that ever was has
-    /// both. Memory may still hold what an earlier one has left.
+    /// Number of times a root of [this number](Heap::owner) was created in the pool. No other heap
+    /// that ever existed in the pool has the same number and generation. Use it to recognise what
+    /// an earlier heap left in the same memory.
     pub fn generation(&self) -> u64 {
         self.pool.root_generation(self.owner)
     }
 
-    /// Reports what the medium could not do, if anything.
+    /// Reports a fault of the medium, if there was one.
     ///
-    /// Asked at the end of an operation, before it is acknowledged.
+    /// Called at the end of an operation, before it is acknowledged.
     ///
     /// # Errors
     ///
@@ -235,7 +242,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Enters the heap: claims a lane and announces the epoch. Waits when every lane is taken.
+    /// Enters the heap: claims a lane and announces the epoch. Waits while every lane is taken.
     ///
     /// While the lane is held, nothing that this thread can reach is freed.
     #[inline]
@@ -256,10 +263,10 @@ impl<M: Medium> Heap<M> {
     #[inline(always)]
     fn try_enter(&self, index: usize, thread: u64) -> Option<Lane<'_, M>> {
         let slot = &self.lanes[index];
-        // Relaxed: an old epoch is announced at worst, which holds reclamation back, never forward.
+        // Relaxed: the announced epoch may be old, which delays reclamation and never hastens it.
         let epoch = self.epoch.load(Ordering::Relaxed);
         // SeqCst: acquires the lane from its last holder (Release in `Lane::drop`), and orders the
-        // announcement before every load of this operation, against the scan in `try_advance`.
+        // announcement before every load of this operation; partner of the scan in `try_advance`.
         slot.announced
             .compare_exchange(0, epoch * 2 + 1, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;
@@ -267,23 +274,23 @@ impl<M: Medium> Heap<M> {
             // SeqCst: before any load of this operation, as above.
             self.lanes_used.fetch_max(index + 1, Ordering::SeqCst);
         }
-        // SAFETY: the announcement made this thread the only one that touches the lane's state until
-        // `Lane::drop` takes it back.
+        // SAFETY: after the announcement only this thread accesses the lane's state, until
+        // `Lane::drop` withdraws it.
         let state = unsafe { &mut *slot.state.get() };
         Some(Lane::new(self, index, state, thread))
     }
 
     /// The present epoch; see [`has_passed`](Heap::has_passed).
     pub fn epoch(&self) -> u64 {
-        // SeqCst: after everything that this thread did before it asks, as in `Lane::retire`.
+        // SeqCst: after everything that this thread did before, as in `Lane::retire`.
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Whether every operation has left that was inside the heap when [`epoch`](Heap::epoch) answered
-    /// `epoch`. To be asked again until it says so, and not by one that is inside.
+    /// Whether every operation has ended that was inside the heap when [`epoch`](Heap::epoch)
+    /// returned `epoch`. Call it again until it returns true; do not call it inside an operation.
     pub fn has_passed(&self, epoch: u64) -> bool {
         self.try_advance();
-        // SeqCst: what those operations did comes before what this thread does next.
+        // SeqCst: everything that those operations did comes before what this thread does next.
         self.epoch.load(Ordering::SeqCst) >= epoch + 2
     }
 
@@ -306,10 +313,10 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Moves the global epoch on when every thread inside has seen it.
+    /// Advances the global epoch, if every thread inside has announced it.
     fn try_advance(&self) {
-        // SeqCst: the scan comes after the unlinking of what is to be freed, in the total order that
-        // the announcements are part of.
+        // SeqCst: the scan comes after the unlinking of the blocks to be freed, in the total order
+        // of the announcements.
         let epoch = self.epoch.load(Ordering::SeqCst);
         let used = self.lanes_used.load(Ordering::SeqCst);
         let seen_by_all = self.lanes[..used].iter().all(|slot| {
@@ -317,7 +324,7 @@ impl<M: Medium> Heap<M> {
             announced == 0 || announced / 2 == epoch
         });
         if seen_by_all && self.readers.all_at(epoch, self.medium().thread()) {
-            // SeqCst: only one thread moves it on; failing means that another did.
+            // SeqCst: one thread advances the epoch; a failure means that another did.
             let _ =
                 self.epoch.compare_exchange(epoch, epoch + 1, Ordering::SeqCst, Ordering::Relaxed);
         }
@@ -347,16 +354,18 @@ impl<M: Medium> Heap<M> {
         Ok(is_ours.then_some(u64::from(state.run) * CHUNK_LEN))
     }
 
-    /// Asks whether the pool has room for `count` large blocks of `len` bytes. Others may take it meanwhile.
+    /// Checks whether the pool has room for `count` large blocks of `len` bytes. Others may take it
+    /// meanwhile.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`](crate::Error::Full) when it has not.
+    /// [`Error::Full`](crate::Error::Full) when there is no room.
     pub fn check_room(&self, len: u64, count: u64) -> Result<()> {
         self.pool.check_room(len.div_ceil(CHUNK_LEN).clamp(1, u64::from(u32::MAX)) as u32, count)
     }
 
-    /// The class of a chunk with small blocks of ours; of one that was set aside there is none.
+    /// The class of a chunk with small blocks of this heap; `None` for other chunks, and for chunks
+    /// that were set aside.
     fn class_of(&self, chunk: ChunkId) -> Option<Class> {
         let state = self.pool.usable_state(chunk);
         let ours = state.kind == ChunkKind::Small && state.owner == self.owner.0;
@@ -371,7 +380,7 @@ fn report(fault: Fault) -> crate::Error {
 
 impl<M: Medium> Drop for Heap<M> {
     fn drop(&mut self) {
-        // An unclean end is what recovery is for; nothing to report to.
+        // Errors cannot be reported here; the next opening recovers.
         let _ = self.quiesce();
         self.pool.heaps().lock(self.medium()).remove(&self.owner);
     }

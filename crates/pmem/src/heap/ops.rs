@@ -1,4 +1,4 @@
-//! Allocating, retiring, reclaiming.
+//! Allocation, retirement, reclamation.
 
 use std::sync::atomic::Ordering;
 
@@ -10,14 +10,14 @@ use crate::pool::space::purpose::Purpose;
 use crate::violation::Violation;
 use crate::{Error, Fenceable, Result, fence};
 
-/// Epochs that pass from the retiring of a block until nobody can see it.
+/// Epochs from the retirement of a block until nobody can see it.
 const EPOCHS: u64 = 2;
-/// Free suspect slots that an operation finds when it begins; none needs more.
+/// Free suspect slots at the beginning of an operation; no operation needs more.
 const SLOTS_RESERVED: usize = 32;
-/// Chunks that one search for a used chunk looks at.
+/// Chunks that one search for a used chunk examines.
 const SCAN_MAX: u32 = 256;
 
-/// A thread's place inside a [`Heap`], held for the length of one operation.
+/// A thread's place inside a [`Heap`] during one operation.
 ///
 /// Dropping it ends the promise that nothing reachable is freed.
 #[derive(Debug)]
@@ -28,7 +28,8 @@ pub struct Lane<'h, M: Medium> {
     pub(super) thread: u64,
 }
 
-/// A block that recovery will ask about, until it is cancelled or retired and freed.
+/// A noted block. After a crash recovery asks about it, until it is cancelled, or retired and
+/// freed.
 #[derive(Debug)]
 #[must_use = "a suspect occupies one of the lane's slots until it is retired or cancelled"]
 pub struct Suspect {
@@ -53,7 +54,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.heap
     }
 
-    /// Number of this lane, below [`LANE_COUNT`](layout::LANE_COUNT); nobody else has it meanwhile.
+    /// Number of this lane, below [`LANE_COUNT`](layout::LANE_COUNT). No other thread has it
+    /// meanwhile.
     #[inline(always)]
     pub fn index(&self) -> usize {
         self.index
@@ -69,8 +71,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         layout::lane(self.heap.chunk, self.index)
     }
 
-    /// Makes the lane fit to write: room for suspects. Waits for readers when too much is retired, which
-    /// only a reader stopped in the middle of an operation can bring about.
+    /// Prepares the lane for writing: makes room for suspects. Waits for readers if too many blocks
+    /// are retired, which happens only if a reader is stopped in the middle of an operation.
     #[inline]
     pub fn prepare_to_write(self) -> Self {
         self.prepare_for(SLOTS_RESERVED)
@@ -89,12 +91,14 @@ impl<'h, M: Medium> Lane<'h, M> {
             let Reclamation { batch, attempt } = self.heap.reclamation;
             self.state.attempt_at = batch.max(self.state.retired.len() + attempt);
         }
-        // Large blocks do not wait for a batch, they may be gigabytes; nor do we wait for their readers.
+        // Large blocks do not wait for a batch, because they may be gigabytes; nor does this thread
+        // wait for their readers.
         let mut rounds_left = if self.state.retired_large > 0 { EPOCHS } else { 0 };
         while self.state.free_slots.len() < suspects || rounds_left > 0 {
             rounds_left =
                 if self.state.retired_large > 0 { rounds_left.saturating_sub(1) } else { 0 };
-            // Our own announcement may be what holds the epoch back: leave, and come again.
+            // This thread's own announcement may hold the epoch back: leave the lane, and enter
+            // again.
             let (heap, thread, index) = (self.heap, self.thread, self.index);
             drop(self);
             heap.medium().pause();
@@ -105,13 +109,13 @@ impl<'h, M: Medium> Lane<'h, M> {
         self
     }
 
-    /// Allocates at least `len` bytes, their content unspecified.
+    /// Allocates at least `len` bytes with unspecified content.
     ///
-    /// Free after a crash unless the structure links it: nothing needs to be undone.
+    /// After a crash the block is free unless the structure links it: nothing needs to be undone.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] or [`Error::TooLarge`]; nothing was changed then.
+    /// [`Error::Full`] or [`Error::TooLarge`]; nothing was changed.
     #[inline]
     pub fn allocate(&mut self, len: u64) -> Result<Block> {
         match Class::for_len(len) {
@@ -120,11 +124,11 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
     }
 
-    /// Allocates whole chunks, aligned to 64 KiB and full of zeros, even when `len` is small.
+    /// Allocates whole chunks of zeros, aligned to 64 KiB, even if `len` is small.
     ///
     /// # Errors
     ///
-    /// As for [`allocate`](Lane::allocate).
+    /// Those of [`allocate`](Lane::allocate).
     pub fn allocate_zeroed(&mut self, len: u64) -> Result<Block> {
         self.allocate_large(len, true)
     }
@@ -138,7 +142,7 @@ impl<'h, M: Medium> Lane<'h, M> {
                 cursor.available &= cursor.available - 1;
                 let word = cursor.word - 1;
                 let at = chunk.bitmap() + u64::from(word) * WORD_LEN;
-                // Not flushed: the bits of an active chunk are not trusted after a crash.
+                // Not flushed: after a crash the bits of an active chunk are unreliable anyway.
                 self.medium().fetch_or(at, 1 << bit);
                 let index = u64::from(word * 64 + bit);
                 let len = class.block_len();
@@ -166,7 +170,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.activate(class)
     }
 
-    /// Takes a chunk to allocate from, and durably says so before the first block is handed out.
+    /// Takes a chunk to allocate from, and records it durably before the first block is handed out.
     #[cold]
     fn activate(&mut self, class: Class) -> Result<()> {
         let medium = self.medium();
@@ -180,15 +184,16 @@ impl<'h, M: Medium> Lane<'h, M> {
         };
         let previous = self.state.cursors[class.0 as usize].chunk;
         if let Some(previous) = previous {
-            // Flush: by the fence below the old chunk's bits are durable. Until then the lane names
-            // both chunks.
+            // Flush: the fence below makes the bits of the old chunk durable. Until then the lane
+            // names both chunks.
             medium.flush(previous.bitmap(), u64::from(class.bitmap_words()) * WORD_LEN);
         }
         let at = layout::active(self.lane_offset(), class);
         let named = medium.load(at);
         medium.store(at, named << 32 | u64::from(chunk.0));
         medium.flush(at, WORD_LEN);
-        // Fence: from here on recovery asks about every block of the chunk, so its bits need no flush.
+        // Fence: from here on recovery asks about every block of the chunk, so its bits need no
+        // flush.
         self.fence();
         self.state.cursors[class.0 as usize] = Cursor { chunk: Some(chunk), word: 0, available: 0 };
         if let Some(previous) = previous {
@@ -197,7 +202,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         Ok(())
     }
 
-    /// The pool is full: frees what can be freed, and takes any chunk with a free block.
+    /// In a full pool: frees retired blocks, and takes any chunk with a free block.
     #[cold]
     fn pick_when_full(&mut self, class: Class) -> Option<ChunkId> {
         self.reclaim();
@@ -209,7 +214,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         })
     }
 
-    /// Leaves the chunk of a class to others, unless it is full.
+    /// Leaves the chunk of a class to other lanes, unless it is full.
     #[cold]
     fn leave_active(&mut self, class: Class) {
         let cursor = &mut self.state.cursors[class.0 as usize];
@@ -218,7 +223,7 @@ impl<'h, M: Medium> Lane<'h, M> {
             return;
         };
         *cursor = Cursor::default();
-        // The lane names the chunk until it has had two others, and fences for each of them.
+        // The lane names the chunk until it has had two others, and it fences for each of them.
         let len = u64::from(class.bitmap_words()) * WORD_LEN;
         for line in (0..len).step_by(LINE_LEN as usize) {
             self.flush_later(chunk.bitmap() + line);
@@ -226,7 +231,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.heap.leave_chunk(chunk, class);
     }
 
-    /// The pool is full: allocates from the beginning of the active chunk again, if something was freed there.
+    /// In a full pool: restarts allocation at the beginning of the active chunk, if a block was
+    /// freed there.
     #[cold]
     fn begins_anew(&mut self, class: Class) -> bool {
         let cursor = &mut self.state.cursors[class.0 as usize];
@@ -247,7 +253,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         let purpose = Purpose::Large { run, zeroed };
         let chunk = match self.take_run(purpose, run) {
             Err(error) if error.is_full() => {
-                // Chunks in which a former process has left nothing.
+                // The scan gives back chunks that an earlier process left without blocks.
                 self.reclaim();
                 self.heap.scan_all();
                 self.take_run(purpose, run)?
@@ -269,7 +275,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         })
     }
 
-    /// Gives back a block that was never published.
+    /// Frees a block that was never published.
     pub fn give_back(&mut self, block: Block) {
         match self.heap.locate(block.offset) {
             Some((chunk, class, index)) => {
@@ -285,15 +291,15 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
     }
 
-    /// Suspects that this operation may still note.
+    /// Number of suspects that this operation may still note.
     #[inline]
     pub fn suspects_left(&self) -> usize {
         self.state.free_slots.len()
     }
 
-    /// Notes that `offset` is about to be unlinked. To be made durable by this lane's
-    /// [`fence`](Lane::fence), [`fence_with`](Lane::fence_with), or [`flush_noted`](Lane::flush_noted) and a
-    /// fence, before the block becomes unreachable.
+    /// Notes that `offset` is about to be unlinked. Before the block becomes unreachable, the note
+    /// must be durable, by this lane's [`fence`](Lane::fence), [`fence_with`](Lane::fence_with), or
+    /// [`flush_noted`](Lane::flush_noted) and a fence.
     #[inline]
     pub fn suspect(&mut self, offset: u64) -> Suspect {
         let slot = self.state.free_slots.pop_front().expect("an operation finds slots reserved");
@@ -303,17 +309,19 @@ impl<'h, M: Medium> Lane<'h, M> {
         Suspect { offset, slot }
     }
 
-    /// Takes a suspicion back: the block stays linked, or somebody else retires it.
+    /// Withdraws a suspect: the block stays linked, or another thread retires it.
     #[inline]
     pub fn cancel(&mut self, suspect: Suspect) {
-        // The word may stay: recovery asks the structure, which says that the block is linked.
+        // The word may stay: recovery asks the structure, which answers that the block is linked.
         self.state.free_slots.push_back(suspect.slot);
     }
 
-    /// Hands over a block that new operations cannot reach any more; it is freed when nobody can.
+    /// Hands over a block that new operations cannot reach any more. It is freed when no thread can
+    /// see it.
     #[inline]
     pub fn retire(&mut self, suspect: Suspect) {
-        // SeqCst: read after the unlinking, so that whoever announced a later epoch cannot see it.
+        // SeqCst: read after the unlinking, so that a thread that has announced a later epoch
+        // cannot see the block.
         let epoch = self.heap.epoch.load(Ordering::SeqCst);
         let Suspect { offset, slot } = suspect;
         debug_assert!(
@@ -333,18 +341,19 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
     }
 
-    /// Notes that the line at `offset` is to be flushed before this lane's next fence, perhaps in another
-    /// operation. A flush of its own here would hold up the next locked instruction until it is done.
+    /// Notes that the line at `offset` is to be flushed before this lane's next fence, perhaps in
+    /// another operation. Flushing it at once would delay the next locked instruction until the
+    /// flush is done.
     #[inline]
     pub fn flush_later(&mut self, offset: u64) {
         let line = offset & !(LINE_LEN - 1);
-        // Suspects share lines, and an attempt that was lost notes its again.
+        // Suspects share lines, and a lost attempt notes its lines again.
         if self.medium().needs_flush() && self.state.unflushed.last() != Some(&line) {
             self.state.unflushed.push(line);
         }
     }
 
-    /// Flushes the lines noted; the caller fences before it leaves the lane.
+    /// Flushes the noted lines. The caller fences before it leaves the lane.
     #[inline(always)]
     #[track_caller]
     pub fn flush_noted(&mut self) {
@@ -362,7 +371,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.state.unflushed.clear();
     }
 
-    /// Flushes the lines noted, and fences everything this thread has flushed.
+    /// Flushes the noted lines, and makes all flushes of this thread durable.
     #[inline]
     #[track_caller]
     pub fn fence(&mut self) {
@@ -370,7 +379,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.medium().fence();
     }
 
-    /// As [`fence`](crate::fence), for the lines noted too.
+    /// Like [`fence`](crate::fence), and also for the noted lines.
     #[inline(always)]
     #[track_caller]
     pub fn fence_with<F: Fenceable>(&mut self, blocks: F) -> F::Durable {
@@ -388,7 +397,7 @@ impl<'h, M: Medium> Lane<'h, M> {
             return;
         }
         if !self.state.unflushed.is_empty() {
-            // Flush and fence: unlinked for good before the block counts as free.
+            // Flush and fence: the unlinking is durable before the block counts as free.
             self.fence();
         }
         let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
@@ -398,7 +407,7 @@ impl<'h, M: Medium> Lane<'h, M> {
             match self.heap.locate(retired.offset) {
                 Some((chunk, class, index)) => {
                     if let Some(at) = self.heap.free_small(retired.offset, chunk, class, index) {
-                        // Flush: fenced below, before the suspect's slot is used again.
+                        // Flush: fenced below, before the suspect's slot is reused.
                         self.medium().flush(at, WORD_LEN);
                         emptied.push((chunk, class));
                     }
@@ -410,8 +419,8 @@ impl<'h, M: Medium> Lane<'h, M> {
             }
         }
         // Fence: the bits are durable before anything forgets that the blocks were suspects.
-        // Redundant: slots are used in turn, so that an operation's fence comes before these are used
-        // again, unless a reader that stands still has left but a few free.
+        // Redundant: slots are used in turn, so that an operation's fence comes before these are
+        // used again, unless a reader that stands still has left but a few free.
         self.fence();
         self.state.free_slots.extend(freed.iter().map(|retired| retired.slot));
         self.heap.consider_all(emptied);
@@ -428,20 +437,21 @@ impl<M: Medium> Drop for Lane<'_, M> {
         let left = lane.left.load(Ordering::Relaxed);
         // Release: partner of the Acquire in `Heap::wait_for_lanes`.
         lane.left.store(left + 1, Ordering::Release);
-        // Release: hands the lane's state to the next holder (SeqCst in `Heap::try_enter`).
+        // Release: partner of the SeqCst in `Heap::try_enter`; hands the lane's state to the next
+        // holder.
         lane.announced.store(0, Ordering::Release);
     }
 }
 
 impl<M: Medium> Heap<M> {
-    /// Frees what every lane holds that was retired and that no reader can see: for a structure that
-    /// found the pool full, outside of any lane.
+    /// Frees the retired blocks of every lane that no reader can see. For a structure that found
+    /// the pool full; called outside of any lane.
     #[cold]
     pub fn relieve(&self) {
         let thread = self.medium().thread();
         for _ in 0..=EPOCHS {
             self.try_advance();
-            // Relaxed: lanes that are entered for the first time meanwhile hold nothing yet.
+            // Relaxed: a lane that is entered for the first time meanwhile holds nothing yet.
             for index in 0..self.lanes_used.load(Ordering::Relaxed) {
                 if let Some(mut lane) = self.try_enter(index, thread) {
                     lane.reclaim();
@@ -450,7 +460,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Chunk, class and index of a small block of ours; `None` for anything else.
+    /// Chunk, class and index of a small block of this heap; `None` for anything else.
     #[inline]
     pub(super) fn locate(&self, offset: u64) -> Option<(ChunkId, Class, u32)> {
         let chunk = ChunkId::containing(offset);
@@ -459,8 +469,8 @@ impl<M: Medium> Heap<M> {
         Some((chunk, class, index as u32))
     }
 
-    /// Clears the bit of a small block; returns where it is. A block that is free already, or none, leaves its chunk
-    /// set aside: what is allocated there is not to be believed.
+    /// Clears the bit of a small block; returns the place of its word. If the block is already free
+    /// or does not exist, its chunk is set aside, because its allocations are unreliable.
     #[inline]
     fn free_small(&self, offset: u64, chunk: ChunkId, class: Class, index: u32) -> Option<u64> {
         let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
@@ -495,7 +505,7 @@ impl<M: Medium> Heap<M> {
         self.pool.put_aside(chunk, Violation::new(offset, what));
     }
 
-    /// Gives back the large block at `offset`. What is none leaves its chunk set aside.
+    /// Gives back the large block at `offset`. If there is none, the chunk is set aside.
     fn free_large(&self, offset: u64) {
         let chunk = ChunkId::containing(offset);
         let state = self.pool.usable_state(chunk);
@@ -507,15 +517,15 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// A chunk with free blocks: a used one when it is worth it, else a fresh one.
+    /// A chunk with free blocks: a used one if it has enough of them, else a fresh one.
     fn pick_chunk(&self, class: Class) -> Result<ChunkId> {
         let mut chunks = self.chunks.lock(self.medium());
         if chunks.partial[class.0 as usize].is_empty() {
             self.scan_some(&mut chunks);
         }
         while let Some(chunk) = chunks.partial[class.0 as usize].pop() {
-            // A chunk that was given back since is not listed any more, or is listed again, perhaps among
-            // those of another class.
+            // A chunk that was given back since is not listed any more, or is listed again, perhaps
+            // for another class.
             if self.class_of(chunk) == Some(class)
                 && chunks.listed.remove(&chunk)
                 && self.pool.break_seal(chunk)
@@ -529,8 +539,8 @@ impl<M: Medium> Heap<M> {
         Ok(chunk)
     }
 
-    /// A chunk of ours with any free block at all. Looks at the whole pool, but not again before
-    /// something was freed.
+    /// A chunk of this heap with any free block. Searches the whole pool; after a search without
+    /// result, not again before a block was freed.
     #[cold]
     fn pick_scarce(&self, class: Class) -> Result<ChunkId> {
         let end = self.pool.chunk_end();
@@ -574,10 +584,11 @@ impl<M: Medium> Heap<M> {
         None
     }
 
-    /// The pool is full: has lanes in which nobody is leave their chunk of a class, if it has free blocks.
+    /// In a full pool: makes lanes without a thread leave their chunk of a class, if it has free
+    /// blocks.
     #[cold]
     fn take_from_lanes(&self, class: Class, thread: u64) {
-        // Relaxed: lanes that are entered for the first time meanwhile have no chunk yet.
+        // Relaxed: a lane that is entered for the first time meanwhile has no chunk yet.
         for index in 0..self.lanes_used.load(Ordering::Relaxed) {
             if let Some(mut lane) = self.try_enter(index, thread) {
                 lane.leave_active(class);
@@ -585,7 +596,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Looks at all chunks that were filled before the heap was opened.
+    /// Examines all chunks that were filled before the heap was opened.
     #[cold]
     fn scan_all(&self) {
         let mut chunks = self.chunks.lock(self.medium());
@@ -594,7 +605,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Looks at a few chunks that were filled before the heap was opened.
+    /// Examines a few chunks that were filled before the heap was opened.
     fn scan_some(&self, chunks: &mut HeapChunks) {
         let end = self.pool.chunk_end();
         for _ in 0..SCAN_MAX {
@@ -609,7 +620,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Lists a chunk with room, and gives one back in which nothing is left.
+    /// Lists a chunk with room, and gives back an empty one.
     fn consider(&self, chunks: &mut HeapChunks, chunk: ChunkId, class: Class) {
         if chunks.active.contains(&chunk) || self.pool.is_aside(chunk) {
             return;
@@ -636,17 +647,17 @@ impl<M: Medium> Heap<M> {
             .sum()
     }
 
-    /// A lane allocates from another chunk now.
+    /// Called when a lane allocates from another chunk.
     pub(super) fn leave_chunk(&self, chunk: ChunkId, class: Class) {
         let mut chunks = self.chunks.lock(self.medium());
         chunks.active.remove(&chunk);
-        // What was freed in it meanwhile was not for others.
+        // Blocks freed in it meanwhile were not available to other lanes.
         chunks.exhausted &= !(1 << class.0);
         self.consider(&mut chunks, chunk, class);
     }
 
-    /// A block of each of these chunks became free. Counting a chunk's free blocks reads its whole bitmap,
-    /// so it is done only when enough of them have become free to matter, or all.
+    /// Called when a block of each of these chunks became free. Counting the free blocks of a chunk
+    /// reads its whole bitmap, so this is done only when enough blocks have become free, or all.
     fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
         let mut chunks = self.chunks.lock(self.medium());
         for (chunk, class) in emptied {

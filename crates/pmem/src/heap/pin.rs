@@ -1,9 +1,9 @@
-//! Readers: a promise that nothing they can see is freed, for the price of two plain stores.
+//! Pins of readers: nothing that they can see is freed, for the price of two plain stores.
 //!
-//! A reader announces the epoch in a slot of its own thread and loads. For that to be safe the
-//! announcement must be visible before the loads happen, which takes a full fence, dearer than the rest of
-//! a lookup. Here whoever wants to free pays instead: it has the kernel put a fence into every running
-//! thread of the process (`membarrier`), once for a batch of blocks. Where the kernel cannot, readers
+//! A reader announces the epoch in a slot of its own thread, and loads. The announcement must be
+//! visible before the loads, which would need a full fence, slower than the rest of a lookup. Here
+//! the thread that frees pays instead: it makes the kernel execute a fence in every running thread
+//! of the process (`membarrier`), once for a batch of blocks. If the kernel cannot do this, readers
 //! fence themselves.
 
 use std::marker::PhantomData;
@@ -13,20 +13,20 @@ use super::{Heap, Lane};
 use crate::medium::Medium;
 use crate::sync::{can_fence_all_threads, fence_all_threads};
 
-/// Threads that can read without a lane; those with higher numbers take one.
+/// Threads that can read without a lane; threads with higher numbers take one.
 const SLOT_COUNT: usize = 64;
 
 /// The announcements of a heap's readers.
 #[derive(Debug)]
 pub(super) struct Readers {
     slots: Box<[Slot]>,
-    /// One past the highest slot ever used: the others need no look.
+    /// One past the highest slot that was ever used; slots from here on need no scan.
     used: AtomicUsize,
     /// Whether `membarrier` fences for the readers.
     is_asymmetric: bool,
 }
 
-/// Aligned to two lines: the adjacent-line prefetcher fetches pairs.
+/// Aligned to two lines, because the adjacent-line prefetcher fetches pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Slot(AtomicU64);
@@ -43,7 +43,7 @@ pub struct Pin<'h, M: Medium> {
 #[derive(Debug)]
 enum Held<'h, M: Medium> {
     Slot(&'h AtomicU64),
-    /// An outer pin of the same thread protects this one as well.
+    /// An outer pin of the same thread already protects this one.
     Outer,
     Lane {
         #[expect(dead_code, reason = "held for its drop")]
@@ -64,7 +64,7 @@ impl Readers {
     ///
     /// Everything unlinked before this call is invisible to readers that are not inside.
     pub(super) fn all_at(&self, epoch: u64, thread: u64) -> bool {
-        // Relaxed: pairs, through the barrier below, with the exchange in `announce`.
+        // Relaxed: partner, through the barrier below, of the exchange in `announce`.
         let used = self.used.load(Ordering::Relaxed);
         let others = (0..used).any(|slot| slot as u64 != thread);
         if others {
@@ -107,15 +107,15 @@ impl<M: Medium> Heap<M> {
             return Held::Outer;
         }
         if index >= self.readers.used.load(Ordering::Relaxed) {
-            // SeqCst: a full fence, once, so that whoever frees after this looks at the slot.
+            // SeqCst: a full fence, once, so that a thread that frees after this scans the slot.
             self.readers.used.fetch_max(index + 1, Ordering::SeqCst);
         }
-        // Relaxed: an old epoch is announced at worst, which holds reclamation back, never forward.
+        // Relaxed: the announced epoch may be old, which delays reclamation and never hastens it.
         let epoch = self.epoch.load(Ordering::Relaxed);
         slot.store(epoch * 2 + 1, Ordering::Relaxed);
         if self.readers.is_asymmetric {
-            // The announcement comes before the loads for the compiler; for the CPU, `Readers::barrier`
-            // of whoever frees sees to it.
+            // For the compiler, the announcement comes before the loads. For the CPU,
+            // `Readers::barrier` of the thread that frees ensures it.
             compiler_fence(Ordering::SeqCst);
         } else {
             // SeqCst: the announcement is visible before any load of this reader.
@@ -129,7 +129,7 @@ impl<M: Medium> Drop for Pin<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Held::Slot(slot) = self.held {
-            // Release: every load of this reader happened before; partner of the loads in `all_at`.
+            // Release: partner of the loads in `all_at`; every load of this reader happened before.
             slot.store(0, Ordering::Release);
         }
     }

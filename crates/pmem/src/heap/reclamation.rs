@@ -1,23 +1,26 @@
-//! When memory that was retired is freed.
+//! When retired memory is freed.
 
-/// When a heap frees the blocks that are retired.
+/// When a heap frees retired blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reclamation {
-    /// Retired blocks of a lane that are worth a batch; it costs two fences, however many they are.
+    /// Number of retired blocks of a lane that make a batch. A batch costs two fences, whatever its
+    /// size.
     pub batch: usize,
-    /// Retired blocks between two attempts to free a batch; an attempt may interrupt every thread.
+    /// Number of retired blocks between two attempts to free a batch. An attempt may interrupt
+    /// every thread.
     pub attempt: usize,
 }
 
 impl Default for Reclamation {
-    /// A batch costs 1/32 fence a block.
+    /// A batch costs 1/32 fence for each block.
     fn default() -> Self {
         Reclamation { batch: 64, attempt: 16 }
     }
 }
 
 impl Reclamation {
-    /// Retired blocks between two attempts to move the epoch on, so that half of a batch can be freed when it is due.
+    /// Number of retired blocks between two attempts to advance the epoch, so that half of a batch
+    /// can be freed when it is due.
     pub(super) fn half_batch(self) -> usize {
         (self.batch / 2).max(1)
     }

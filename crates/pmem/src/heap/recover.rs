@@ -1,5 +1,5 @@
-//! After a crash: making the bits of active chunks and suspects true again. At a clean end: leaving
-//! nothing to do.
+//! Recovery of a heap after a crash: corrects the bits of active chunks and suspects. Preparation
+//! of a proper close: leaves nothing to recover.
 
 use super::layout::{self, CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
 use super::{Block, Heap};
@@ -8,25 +8,26 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind};
 
 impl<M: Medium> Heap<M> {
-    /// Decides every block whose bit a crash may have left wrong, by asking the structure whether the
-    /// block is linked.
+    /// Corrects the bit of every block that a crash may have left wrong, by asking the structure
+    /// whether the block is linked.
     ///
-    /// Called once, when the structure is opened and before anyone uses it. Bounded by the lanes that
-    /// were in use: at most 2 × 32 chunks and 224 suspects each. A crash on the way changes nothing
-    /// about what has to be done. Blocks are passed with whatever they hold: it may be garbage.
+    /// Called once, when the structure is opened and before anyone uses it. The work is bounded by
+    /// the lanes that were in use: at most 2 × 32 chunks and 224 suspects for each. A crash
+    /// meanwhile leaves the same work. `is_linked` gets blocks with whatever they hold, which may
+    /// be garbage.
     ///
-    /// What was stored by a process that was killed may lie in caches still, and be lost to a power failure
-    /// that comes later. So `is_linked` flushes the links that it bases its answer on; the structure's
-    /// header is made durable here.
+    /// Stores of a killed process may be in the caches alone, and be lost in a later power failure.
+    /// So `is_linked` must flush the links that decide its answer. This function makes the
+    /// structure's header durable.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: then the next open has it all to do again. Chunks whose state is damaged are
-    /// [set aside](crate::Pool::set_aside).
+    /// When the medium met a fault; the next opening then does the work again. Chunks with a
+    /// damaged state are [set aside](crate::Pool::set_aside).
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
-        // Flush and fence: the header, before anything is decided by it. Also after a proper close: this root
-        // may not have been opened since the crash.
+        // Flush and fence: the header, before anything is decided by it. Also after a proper close:
+        // this root may not have been opened since the crash.
         // Redundant: but where a process was killed before, and the power fails later.
         self.medium().persist(self.header(), layout::HEADER_LEN);
         for index in 0..LANE_COUNT {
@@ -35,9 +36,9 @@ impl<M: Medium> Heap<M> {
             any |= self.recover_suspects(lane, &mut is_linked);
         }
         if any {
-            // What the structure answered while memory could not be read is not to be believed.
+            // If memory could not be read, the structure's answers are unreliable.
             self.verify()?;
-            // Fence: every bit is true before the lanes forget what was doubtful.
+            // Fence: every bit is right before the lanes forget what was in doubt.
             self.medium().fence();
             self.forget();
         }
@@ -52,8 +53,8 @@ impl<M: Medium> Heap<M> {
             for number in [named as u32, (named >> 32) as u32] {
                 let chunk = ChunkId(number);
                 any |= number != 0;
-                // A chunk that changed hands since is none of ours; one that changed class is asked
-                // about under the class it has.
+                // Ignores a chunk that belongs to another heap now. A chunk that changed its class
+                // is examined with its present class.
                 if number != 0
                     && chunk.is_data()
                     && chunk < self.pool.chunk_end()
@@ -122,7 +123,8 @@ impl<M: Medium> Heap<M> {
         is_linked: &mut impl FnMut(Block) -> bool,
     ) {
         let len = class.block_len();
-        // A suspicion may be old and the chunk of another class by now: then no block begins there.
+        // The suspect may be old, and the chunk of another class by now; then no block begins
+        // there.
         if chunk.offset() + u64::from(index) * len != offset || index >= class.block_count() {
             return;
         }
@@ -146,7 +148,7 @@ impl<M: Medium> Heap<M> {
                 if !is_linked(Block { offset: chunk.offset(), len })
                     && self.pool.is_whole_run(chunk, state.run, self.owner)
                 {
-                    // Fence: the structure may just have unlinked it, which has to be durable before
+                    // Fence: the structure may just have unlinked it; this must be durable before
                     // the bytes are gone.
                     self.medium().fence();
                     self.pool.give_back_chunks(chunk, state.run);
@@ -159,7 +161,7 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Clears what the lanes name, durably.
+    /// Clears the chunks and suspects that the lanes name, durably.
     fn forget(&self) {
         let medium = self.medium();
         for index in 0..LANE_COUNT {
@@ -170,7 +172,8 @@ impl<M: Medium> Heap<M> {
             for at in words.filter(|&at| medium.load(at) != 0).collect::<Vec<_>>() {
                 medium.store(at, 0);
                 // Flush: fenced once, below.
-                // Redundant: asked again, the structure answers the same; but the next open is to be short.
+                // Redundant: asked again, the structure answers the same; but the next open is to
+                // be short.
                 medium.flush(at, WORD_LEN);
             }
         }
@@ -179,7 +182,8 @@ impl<M: Medium> Heap<M> {
         medium.fence();
     }
 
-    /// Seals every chunk of small blocks that is not sealed, so that what happens to its bitmap at rest is noticed.
+    /// Seals every unsealed chunk of small blocks, so that damage to its bitmap at rest is
+    /// detected.
     fn seal_all(&self) {
         let _chunks = self.chunks.lock(self.medium());
         let end = self.pool.chunk_end();
@@ -194,9 +198,10 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Runs `action` while no operation is in progress: every lane is held. New operations wait.
+    /// Runs `action` while no operation is in progress: all lanes are held, and new operations
+    /// wait.
     ///
-    /// `action` gets the number of blocks that are unlinked but not yet free.
+    /// `action` gets the number of blocks that are unlinked and not yet free.
     pub fn quiesced<R>(&self, action: impl FnOnce(u64) -> R) -> R {
         let thread = self.medium().thread();
         let lanes: Vec<_> = (0..LANE_COUNT).map(|index| self.wait_for(index, thread)).collect();
@@ -212,8 +217,8 @@ impl<M: Medium> Heap<M> {
         }
     }
 
-    /// Frees everything retired and makes every bit durable, so that the next open has nothing to
-    /// recover. Only while no operation is in progress.
+    /// Frees everything retired and makes every bit durable, so that the next opening has nothing
+    /// to recover. Only while no operation is in progress.
     ///
     /// # Errors
     ///
@@ -233,7 +238,7 @@ impl<M: Medium> Heap<M> {
 }
 
 impl<M: Medium> super::Lane<'_, M> {
-    /// Frees what is retired and flushes the bits of the active chunks.
+    /// Frees retired blocks and flushes the bits of the active chunks.
     fn finish(mut self) {
         while !self.state.retired.is_empty() {
             let (heap, index, thread) = (self.heap, self.index, self.thread);

@@ -1,4 +1,4 @@
-//! What a pool file lies on, and what it can therefore promise.
+//! What a pool file lies on, and which guarantees follow.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use super::isa::isa;
 use super::latency::Latency;
 use crate::error::{Error, Result};
 
-/// What is to survive once a call has returned.
+/// The kind of crash that a returned call survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
     /// The death of the process, by whatever signal.
@@ -32,12 +32,13 @@ pub enum Backing {
 /// Whether DRAM stands in for persistent memory, for research and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub enum Emulation {
-    /// The backing is taken for what it is.
+    /// No emulation.
     #[default]
     None,
-    /// Every persist executes the real flush and fence instructions, with the latency of this DRAM.
+    /// DRAM with real flush and fence instructions at every persist.
     Nvram,
-    /// No instruction is executed; flushes, fences and cache misses cost what the model says.
+    /// DRAM with modelled costs: no instruction is executed; flushes, fences and cache misses take
+    /// the time of the model.
     Latency(Latency),
 }
 
@@ -96,7 +97,7 @@ impl FromStr for Emulation {
     }
 }
 
-/// Refuses what a backing cannot give: never a silent downgrade.
+/// Refuses a guarantee that the backing cannot give, and never downgrades it silently.
 pub(crate) fn permit(
     backing: Backing,
     durability: Durability,

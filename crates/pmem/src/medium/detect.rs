@@ -1,4 +1,4 @@
-//! Finding out what a file lies on.
+//! Detection of the backing of a file.
 
 use std::fs::File;
 use std::path::Path;
@@ -13,7 +13,7 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
-/// Finds out what `file` lies on.
+/// Detects the backing of `file`.
 pub(crate) fn detect(file: &File, path: &Path) -> Result<Backing> {
     let stat = fstat(file).map_err(|e| Error::io("inspect", path, e))?;
     let kind = FileType::from_raw_mode(stat.st_mode);

@@ -18,26 +18,26 @@ use crate::error::Result;
 /// Lines of the modelled last-level cache: 2 MiB, direct-mapped.
 const CACHE_LINES: usize = 32_768;
 
-/// A mapped file whose flushes, fences and cache misses cost what a [`Latency`] says.
+/// A mapped file whose flushes, fences and cache misses take the time of a [`Latency`].
 ///
-/// Nothing is flushed for real: the time is spent in a spin on the time-stamp counter, which is
-/// calibrated against the clock once a process. A small direct-mapped cache model keeps hits cheap.
+/// No flush is executed. The time is spent in a loop on the time-stamp counter, which is calibrated
+/// against the clock once in a process. A small direct-mapped model of a cache keeps hits cheap.
 #[derive(Debug)]
 pub struct Emulated {
     mapped: Mapped,
     write_ticks: u64,
     read_ticks: u64,
     line_ticks: u64,
-    /// When the write queue of the device is empty again, in ticks.
+    /// Time, in ticks, at which the write queue of the device is empty.
     drained_at: AtomicU64,
     cache: Box<[AtomicU32]>,
 }
 
-/// Ticks of the time-stamp counter against nanoseconds.
+/// Ratio of time-stamp ticks to nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     ticks_per_ns: f64,
-    /// Ticks that a wait of zero takes: reading the counter, calling, looping.
+    /// Ticks of an empty wait: reading the counter, calling, looping.
     overhead_ticks: u64,
 }
 
@@ -99,7 +99,7 @@ impl Emulated {
         &self.mapped
     }
 
-    /// Charges a miss for every line of the range that the modelled cache does not hold.
+    /// Charges a miss for each line of the range that is not in the modelled cache.
     #[inline]
     fn touch(&self, offset: u64, len: u64) {
         if self.read_ticks == 0 {
@@ -196,7 +196,7 @@ impl Medium for Emulated {
         PENDING.with(|pending| pending.set(now));
         if self.line_ticks > 0 {
             let queued_ticks = lines(offset, len).1 * self.line_ticks;
-            // Relaxed: a model of time. The queue is shared, so bandwidth is too.
+            // Relaxed: a model of time. All threads share the queue, and so the bandwidth.
             let _ =
                 self.drained_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |drained_at| {
                     Some(drained_at.max(now) + queued_ticks)
@@ -255,17 +255,16 @@ impl Medium for Emulated {
 }
 
 thread_local! {
-    /// When this thread flushed last, in ticks; 0 when it has fenced since, and a fence is free.
+    /// Time of this thread's last flush, in ticks; 0 if it has fenced since. A fence is then free.
     static PENDING: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Mean nanoseconds of a persist of one line under `latency`, measured against the real clock.
-///
-/// Shows how well the emulation keeps its promise on this machine.
+/// Measures the mean time of a persist of one line under `latency`, in nanoseconds, against the
+/// real clock: how accurate the emulation is on this machine.
 ///
 /// # Errors
 ///
-/// When a scratch file in memory cannot be made.
+/// When a scratch file in memory cannot be created.
 pub fn measure_persist_ns(latency: Latency, rounds: u32) -> Result<f64> {
     let pool = crate::Options::new()
         .size_max(64 << 20)

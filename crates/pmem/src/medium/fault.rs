@@ -1,15 +1,15 @@
-//! What loads and stores cannot report.
+//! Faults that loads and stores cannot report.
 
-/// Something the medium could not do that a plain load or store cannot report.
+/// A fault of the medium that a plain load or store cannot report.
 ///
-/// Loads and stores have no error path of their own: they would pay for it on every access. A medium
-/// that meets a fault answers zeros, remembers the first one, and the operation asks with
+/// Loads and stores have no error path, which would cost time in every access. A medium that meets
+/// a fault answers zeros and remembers the first one. An operation asks for it with
 /// [`Medium::fault`](super::Medium::fault) before it acknowledges anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The page at this offset cannot be read: uncorrectable memory, or the file was truncated.
     Poisoned(u64),
-    /// An offset beyond the pool was followed: a damaged link.
+    /// An access beyond the pool: a damaged link.
     OutOfRange(u64),
     /// Write-back of the page at this offset failed (`msync` answered with this errno).
     WriteBack(u64, i32),

@@ -1,8 +1,9 @@
-//! Ranges that may be looked at in place.
+//! Ranges that may be viewed in place.
 
-/// A range of pool memory that was published and will not change while it is viewed.
+/// A range of pool memory that is published and does not change while it is viewed.
 ///
-/// [`Medium::view`](super::Medium::view) hands out slices into such ranges, so making one is a promise.
+/// [`Medium::view`](super::Medium::view) hands out slices of such ranges, so creating one is a
+/// promise.
 #[derive(Clone, Copy, Debug)]
 pub struct Frozen {
     offset: u64,
@@ -10,13 +11,13 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Promises that `len` bytes at `offset` are initialised and are not written for as long as
-    /// any view made from this value lives.
+    /// Promises that `len` bytes at `offset` are initialised, and are not written while any view of
+    /// this value lives.
     ///
     /// # Safety
     ///
-    /// No store to the range, by any thread, may happen between this call and the end of the last
-    /// view: the range is published and immutable, and its memory is not reclaimed meanwhile.
+    /// No thread stores to the range between this call and the end of the last view: the range is
+    /// published and immutable, and its memory is not reclaimed meanwhile.
     pub const unsafe fn new(offset: u64, len: u64) -> Self {
         Frozen { offset, len }
     }
@@ -31,7 +32,7 @@ impl Frozen {
         self.len
     }
 
-    /// Whether the range holds no byte.
+    /// Whether the range is empty.
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }

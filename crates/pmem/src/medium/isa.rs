@@ -1,7 +1,7 @@
-//! The instructions of the CPU that order and persist stores, chosen at run time.
+//! CPU instructions that order and persist stores, chosen at run time.
 //!
-//! `asm!` blocks here have no `nomem` option: each is a compiler barrier as well, so no store moves
-//! across a flush or a fence.
+//! The `asm!` blocks here have no `nomem` option. So each is also a compiler barrier, and the
+//! compiler moves no store across a flush or a fence.
 
 use std::sync::OnceLock;
 
@@ -18,16 +18,16 @@ pub enum FlushInstruction {
     DcCvap,
 }
 
-/// What this CPU offers.
+/// The relevant instructions of this CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Isa {
-    /// The best instruction that writes a line back, if there is one.
+    /// The best instruction that writes a line back; `None` if there is none.
     pub flush: Option<FlushInstruction>,
-    /// Whether MOVDIR64B stores a whole line at once, past the cache.
+    /// Whether MOVDIR64B exists, which stores a whole line at once, past the cache.
     pub movdir64b: bool,
     /// Whether 64-byte non-temporal stores exist (AVX-512).
     pub stream64: bool,
-    /// Whether as many bytes are multiplied without carry at once (VPCLMULQDQ), for checksums on the way.
+    /// Whether 64-byte carry-less multiplication exists (VPCLMULQDQ), for checksums during a copy.
     pub carryless64: bool,
 }
 
@@ -91,8 +91,8 @@ pub(crate) unsafe fn flush_line(instruction: FlushInstruction, address: *const u
     match instruction {
         #[cfg(target_arch = "x86_64")]
         FlushInstruction::Clwb => {
-            // SAFETY: the caller promises mapped memory and a CPU with CLWB; the instruction changes
-            // no architectural state but the cache.
+            // SAFETY: the caller promises mapped memory and a CPU with CLWB. The instruction
+            // changes no architectural state except the cache.
             unsafe {
                 core::arch::asm!("clwb [{}]", in(reg) address, options(nostack, preserves_flags));
             }
@@ -153,13 +153,13 @@ pub(crate) fn store_fence(instruction: FlushInstruction) {
     }
 }
 
-/// A fence that orders loads too.
+/// A fence that also orders loads.
 #[inline(always)]
 pub(crate) fn full_fence() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: MFENCE is part of the x86-64 baseline and touches no memory. The atomic fence above may
-    // compile to a locked instruction, which does not wait for CLFLUSH on every vendor.
+    // SAFETY: MFENCE is part of the x86-64 baseline and touches no memory. The atomic fence above
+    // may compile to a locked instruction, which does not wait for CLFLUSH on every vendor.
     unsafe {
         core::arch::asm!("mfence", options(nostack, preserves_flags));
     }
@@ -189,8 +189,8 @@ pub(crate) unsafe fn stream_word(address: *mut u64, value: u64) {
 ///
 /// # Safety
 ///
-/// `to` is valid for `lines * 64` bytes of writes and aligned to 64, `from` valid for as many bytes of
-/// reads, and they do not overlap.
+/// `to` is valid for `lines * 64` bytes of writes and aligned to 64, `from` valid for as many bytes
+/// of reads, and they do not overlap.
 pub(crate) unsafe fn stream_lines(to: *mut u8, from: *const u8, lines: usize) {
     #[cfg(target_arch = "x86_64")]
     if isa().stream64 {

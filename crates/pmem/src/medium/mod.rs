@@ -1,11 +1,11 @@
-//! The one way to touch pool memory.
+//! The only way to access pool memory.
 //!
-//! Every load, store, flush and fence of Remanent goes through [`Medium`], by pool offset. The same
-//! structure code therefore runs on real memory ([`Mapped`], where each call is the
-//! bare instruction), on memory with the latency of another technology
-//! ([`Emulated`]), and on the crash simulator's medium.
+//! Every load, store, flush and fence of Remanent goes through [`Medium`], by pool offset. So the
+//! same structure code runs on real memory ([`Mapped`], where each call is the bare instruction),
+//! on memory with the latency of another technology ([`Emulated`]), and on the crash simulator's
+//! medium.
 //!
-//! The rules a medium obeys are the numbered assumptions of `docs/model.md`.
+//! The numbered assumptions of `docs/model.md` are the rules for a medium.
 
 pub(crate) mod backing;
 mod checksum;
@@ -40,31 +40,31 @@ use crate::error::Result;
 
 /// Pool memory: loads, stores, compare-exchanges, bulk copies, flushes and fences by offset.
 ///
-/// Orderings are fixed, not chosen: every load is an acquire load, every store a release store, and
-/// every read-modify-write is both and totally ordered (a locked instruction on x86-64). Words are
+/// Orderings are fixed: every load is an acquire load, every store a release store, and every
+/// read-modify-write is both and totally ordered (a locked instruction on x86-64). Words are
 /// little-endian and aligned to 8 bytes.
 ///
-/// # What a crash leaves
+/// # After a crash
 ///
-/// A store survives for certain once its line was flushed *after* the store and a fence by the same
-/// thread followed the flush. Before that it may survive or not; within one line, what survives is a
-/// prefix of the ordinary stores in program order; different lines are independent.
+/// A store is certain to survive if its line was flushed *after* the store, and the same thread
+/// fenced after the flush. Any other store may survive or not. Within one line a prefix of the
+/// ordinary stores survives, in program order. Different lines are independent.
 ///
-/// `flush` and `fence` carry `#[track_caller]`, so that a simulator can name, and leave out, a single
-/// site in the source. Wrappers around them carry it too.
+/// `flush` and `fence` carry `#[track_caller]`, so that a simulator can name a single site in the
+/// source, and leave it out. Wrappers around them carry it, too.
 pub trait Medium: Sized + Send + Sync + 'static {
-    /// Bytes that may be accessed at present; grows only through [`grow`](Medium::grow).
+    /// Accessible bytes at present; only [`grow`](Medium::grow) makes it larger.
     fn len(&self) -> u64;
 
-    /// Whether there is no byte to access.
+    /// Whether there are no accessible bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Whether a line needs a flush and a fence before it is durable in this medium's class.
     ///
-    /// False for memory that outlives the process when only process death is to be survived:
-    /// structures then skip link-and-persist marks.
+    /// False for memory that outlives the process, if only the death of the process is to be
+    /// survived. Structures then set no link-and-persist marks.
     fn needs_flush(&self) -> bool;
 
     /// Loads the word at `offset`.
@@ -73,28 +73,30 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// Stores a word at `offset`.
     fn store(&self, offset: u64, value: u64);
 
-    /// [`load`](Medium::load) for the words of a range, by their places in it: a medium that checks bounds does so once.
+    /// Returns a function that [loads](Medium::load) the words of a range by their index. A medium
+    /// that checks bounds does so once.
     ///
-    /// Words behind the range are zeros. A range outside of the pool is a fault: `None`, or zeros as well.
+    /// Words behind the range are zeros. A range outside the pool is a fault: the result is `None`,
+    /// or the words are zeros.
     #[inline(always)]
     fn window(&self, offset: u64, len: u64) -> Option<impl Fn(u64) -> u64> {
         Some(move |at| if at < len { self.load(offset.wrapping_add(at)) } else { 0 })
     }
 
-    /// Replaces `current` by `new` at `offset`.
+    /// Replaces `current` by `new` at `offset`, atomically.
     ///
     /// # Errors
     ///
-    /// The word found there, when it is not `current`.
+    /// The word found there, if it is not `current`.
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64>;
 
     /// Replaces two neighbouring words at once; `offset` is aligned to 16 bytes.
     ///
-    /// Indivisible to other threads. A crash sees two stores to one line, in no promised order.
+    /// Atomic for other threads. For a crash these are two stores to one line, in any order.
     ///
     /// # Errors
     ///
-    /// The words found there, when they are not `current`.
+    /// The words found there, if they are not `current`.
     fn compare_exchange_pair(
         &self,
         offset: u64,
@@ -117,8 +119,8 @@ pub trait Medium: Sized + Send + Sync + 'static {
         self.fetch_update(offset, |word| word.wrapping_add(addend))
     }
 
-    /// Replaces the word at `offset` by a function of it, retrying until no other thread intervened,
-    /// and returns the word before.
+    /// Replaces the word at `offset` by a function of it, retrying while other threads change it.
+    /// Returns the word before.
     fn fetch_update(&self, offset: u64, update: impl Fn(u64) -> u64) -> u64 {
         let mut current = self.load(offset);
         loop {
@@ -131,21 +133,23 @@ pub trait Medium: Sized + Send + Sync + 'static {
 
     /// Copies bytes out of the pool.
     ///
-    /// Words that other threads store meanwhile are read whole but in no particular order.
+    /// Each word that other threads store meanwhile is read atomically, in no particular order.
     fn read(&self, offset: u64, bytes: &mut [u8]);
 
     /// Copies bytes into the pool with ordinary stores, ascending.
     ///
-    /// Bytes around a misaligned end keep their values; nobody else may write those words meanwhile.
+    /// Bytes beside a misaligned end keep their values; nobody else may write those words
+    /// meanwhile.
     fn write(&self, offset: u64, bytes: &[u8]);
 
-    /// Copies bytes into the pool with non-temporal stores where that is faster.
+    /// Copies bytes into the pool with non-temporal stores if that is faster.
     ///
-    /// Needs no flush, only a fence; assumption 2 (prefix within a line) does not cover it.
+    /// These stores need no flush, only a fence. Assumption 2 (a prefix within a line) does not
+    /// cover them.
     fn write_streaming(&self, offset: u64, bytes: &[u8]);
 
-    /// As [`write_streaming`](Medium::write_streaming), and returns the checksum of the bytes, which is computed while they
-    /// are on their way where the CPU can do both.
+    /// Like [`write_streaming`](Medium::write_streaming), and returns the checksum of the bytes. If
+    /// the CPU can, it is computed during the copy.
     fn write_streaming_summed(&self, offset: u64, bytes: &[u8]) -> u32 {
         write_summed(self, offset, bytes)
     }
@@ -153,10 +157,10 @@ pub trait Medium: Sized + Send + Sync + 'static {
     /// Stores zeros; like [`write`](Medium::write).
     fn write_zeros(&self, offset: u64, len: u64);
 
-    /// A slice of a published, immutable range: borrowed where memory is mapped, copied elsewhere.
+    /// A slice of a published, immutable range: borrowed if memory is mapped, otherwise copied.
     fn view(&self, range: Frozen) -> Cow<'_, [u8]>;
 
-    /// Whether the bytes at `offset` are `bytes`, without copying them.
+    /// Whether the bytes at `offset` equal `bytes`, without copying them.
     fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut found = vec![0; bytes.len()];
         self.read(offset, &mut found);
@@ -165,7 +169,7 @@ pub trait Medium: Sized + Send + Sync + 'static {
 
     /// Starts writing back every line that overlaps `offset .. offset + len`.
     ///
-    /// Complete only after the next [`fence`](Medium::fence) of the same thread.
+    /// The write-back is complete after the next [`fence`](Medium::fence) of the same thread.
     #[track_caller]
     fn flush(&self, offset: u64, len: u64);
 
@@ -180,11 +184,12 @@ pub trait Medium: Sized + Send + Sync + 'static {
         self.fence();
     }
 
-    /// Writes whole words by an ordering method: durable when it returns, but for [`Method::Async`].
+    /// Writes whole words by an ordering method. They are durable when it returns, except with
+    /// [`Method::Async`].
     ///
-    /// A medium on which nobody can tell one method from another does what has the same effect in its own stores,
-    /// flushes and fences. `offset` and the length are multiples of 8 bytes, and nobody else writes the lines meanwhile
-    /// if the method is [`Method::Direct`].
+    /// A medium without instructions of its own does what has the same effect, with its own stores,
+    /// flushes and fences. `offset` and the length are multiples of 8 bytes. With
+    /// [`Method::Direct`] nobody else may write the lines meanwhile.
     ///
     /// # Panics
     ///
@@ -194,17 +199,18 @@ pub trait Medium: Sized + Send + Sync + 'static {
         order::write_modelled(self, method, offset, bytes);
     }
 
-    /// Makes at least `len` bytes accessible; offsets stay valid. New bytes are zero.
+    /// Makes at least `len` bytes accessible. Offsets stay valid. New bytes are zero.
     ///
-    /// The new length is durable after the next [`sync_file`](Medium::sync_file), whatever is flushed and fenced before.
+    /// The new length is durable after the next [`sync_file`](Medium::sync_file); flushes and
+    /// fences do not make it durable.
     ///
     /// # Errors
     ///
     /// When the file cannot grow: the disk or the reserved range is full.
     fn grow(&self, len: u64) -> Result<()>;
 
-    /// Makes sure that storing to a range below [`len`](Medium::len) cannot fail for want of space:
-    /// the file's holes in it are filled. Durable as for [`grow`](Medium::grow).
+    /// Fills the file's holes in a range below [`len`](Medium::len), so that storing to it cannot
+    /// fail for lack of space. Durable as for [`grow`](Medium::grow).
     ///
     /// # Errors
     ///
@@ -214,25 +220,26 @@ pub trait Medium: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Hints that a range will soon be used much: a medium may bring its pages into shape.
+    /// Hints that a range will soon be used much. A medium may prepare its pages.
     fn expect_use(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
 
-    /// Gives whole pages back to the file system; they read as zero afterwards. Returns false where that is impossible,
-    /// and then nothing was changed.
+    /// Gives whole pages back to the file system; they read as zero afterwards. Returns false if
+    /// that is impossible; nothing was changed then.
     ///
-    /// A crash may leave the old bytes of any of these pages until the next [`sync_file`](Medium::sync_file), or until
-    /// something is durable that was stored to the page since.
+    /// A crash may leave the old bytes of any of these pages until the next
+    /// [`sync_file`](Medium::sync_file), or until a later store to the page is durable.
     fn release(&self, offset: u64, len: u64) -> bool;
 
-    /// Makes durable what [`grow`](Medium::grow), [`commit`](Medium::commit) and [`release`](Medium::release) have done
-    /// so far, by any thread: what the file system keeps of the file, which no flush and fence of lines reaches. Costs as
-    /// much as an `fdatasync`; nothing where only the death of the process is to be survived.
+    /// Makes the effects of [`grow`](Medium::grow), [`commit`](Medium::commit) and
+    /// [`release`](Medium::release) durable, of any thread. These are metadata of the file system,
+    /// which flushes and fences of lines do not reach. Costs as much as an `fdatasync`; nothing if
+    /// only the death of the process is to be survived.
     ///
     /// # Errors
     ///
-    /// When the system reports that it failed; then the medium has a [`fault`](Medium::fault).
+    /// When the system reports a failure; the medium then has a [`fault`](Medium::fault).
     #[track_caller]
     fn sync_file(&self) -> Result<()> {
         Ok(())
@@ -243,14 +250,14 @@ pub trait Medium: Sized + Send + Sync + 'static {
         let _ = offset;
     }
 
-    /// Called in every loop that waits for another thread: a spin hint, or a schedule point.
+    /// Must be called in every loop that waits for another thread: a spin hint, or a schedule
+    /// point.
     fn pause(&self);
 
-    /// A small number that is this thread's own while it lives, used to spread threads over lanes.
+    /// A small number that no other living thread has, used to spread threads over lanes.
     fn thread(&self) -> u64;
 
-    /// Seconds since 1970, for what people are told of later. A simulated world has a clock of its
-    /// own.
+    /// Seconds since 1970, for timestamps that people read. A simulated world has its own clock.
     fn unix_s(&self) -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
     }
@@ -259,14 +266,14 @@ pub trait Medium: Sized + Send + Sync + 'static {
     fn fault(&self) -> Option<Fault>;
 }
 
-/// [`Medium::write_streaming_summed`], one after the other.
+/// [`Medium::write_streaming_summed`] as a checksum and a copy, one after the other.
 pub(crate) fn write_summed<M: Medium>(medium: &M, offset: u64, bytes: &[u8]) -> u32 {
     let sum = crc32c(bytes);
     medium.write_streaming(offset, bytes);
     sum
 }
 
-/// A medium shared by reference counting is a medium: tests keep a handle to what a pool runs on.
+/// A shared medium is a medium: tests keep a handle to the medium of a pool.
 impl<M: Medium> Medium for Arc<M> {
     fn len(&self) -> u64 {
         self.deref().len()

@@ -1,10 +1,11 @@
-//! The five ordering methods of nvramdisk (section 6.1, Table 3) in user space, and one of today.
+//! The five ordering methods of nvramdisk (section 6.1, Table 3) in user space, and a newer one.
 //!
-//! The paper's driver sets the caching policy of pages in the kernel. A process cannot: three of the
-//! five methods are therefore the *nearest* thing a process can do, and their documentation says so.
+//! The paper's driver sets the caching policy of pages in the kernel. A process cannot do this, so
+//! three of the five methods are the *nearest equivalent* in user space; their documentation says
+//! so.
 //!
-//! [`Medium::write_ordered`] makes them work everywhere. A medium that has no instructions of its own does what has
-//! the same effect on what a crash leaves.
+//! [`Medium::write_ordered`] provides them on every medium. A medium without instructions of its
+//! own does what has the same effect on the images after a crash.
 
 use std::fmt;
 
@@ -12,34 +13,35 @@ use super::Medium;
 use super::isa::isa;
 use super::units::WORD_LEN;
 
-/// A way to bring stores to the medium in order.
+/// A way to order stores to the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {
     /// No ordering at all: plain stores, left to the cache. The paper's `async`, a baseline.
     Async,
-    /// MCF, explicit cache flush: stores, one CLWB (or CLFLUSHOPT, or CLFLUSH) a line, one fence. Exactly
-    /// the paper's method, with the newer instruction where the CPU has it.
+    /// MCF, explicit cache flush: stores, one CLWB (or CLFLUSHOPT, or CLFLUSH) a line, one fence.
+    /// Exactly the paper's method, with the newer instruction where the CPU has it.
     CacheFlush,
     /// MNT, non-temporal: stores that bypass the cache (MOVNTI a word, 64-byte streams a line), one
     /// fence. Exactly the paper's method.
     NonTemporal,
-    /// MWT, write-through: *nearest equivalent*. Each word is stored and its line written back at once,
-    /// with one fence at the end; the line stays readable in the cache, as under a write-through
-    /// policy. The paper sets the page's policy instead and needs no flush.
+    /// MWT, write-through: *nearest equivalent*. Each word is stored and its line written back at
+    /// once, with one fence at the end; the line stays readable in the cache, as under a
+    /// write-through policy. The paper sets the page's policy instead and needs no flush.
     WriteThrough,
-    /// MUC, uncacheable: *nearest equivalent*. Each word is stored, its line evicted (CLFLUSH), and a full
-    /// fence waits for it, so that every access goes to memory. The paper maps the pages uncached.
+    /// MUC, uncacheable: *nearest equivalent*. Each word is stored, its line evicted (CLFLUSH), and
+    /// a full fence waits for it, so that every access goes to memory. The paper maps the pages
+    /// uncached.
     Uncacheable,
-    /// MWC, write-combining: *nearest equivalent*. Words are gathered in a line-sized buffer on the stack
-    /// and leave as one non-temporal line, with one fence at the end. The paper maps the pages
-    /// write-combining and the CPU's own buffers gather.
+    /// MWC, write-combining: *nearest equivalent*. Words are gathered in a line-sized buffer on the
+    /// stack and leave as one non-temporal line, with one fence at the end. The paper maps the
+    /// pages write-combining and the CPU's own buffers gather.
     WriteCombining,
-    /// MOVDIR64B: whole lines stored directly, 64 bytes indivisible, one fence. Not in the paper.
+    /// MOVDIR64B: whole lines stored directly, 64 bytes at once, one fence. Not in the paper.
     Direct,
 }
 
 impl Method {
-    /// Those after which bytes are durable: all but [`Method::Async`].
+    /// Methods after which bytes are durable: all but [`Method::Async`].
     pub const DURABLE: [Method; 6] = [
         Method::CacheFlush,
         Method::NonTemporal,
@@ -72,11 +74,11 @@ impl Method {
         }
     }
 
-    /// Writes `bytes` at `offset` so that they are durable, by this method, when it returns; [`Method::Async`] alone
-    /// leaves open when.
+    /// Writes `bytes` at `offset` by this method. They are durable when it returns, except with
+    /// [`Method::Async`].
     ///
-    /// `offset` and the length are multiples of 8 bytes. [`Method::Direct`] stores a partial line by
-    /// reading it first, so nobody else may write that line meanwhile.
+    /// `offset` and the length are multiples of 8 bytes. [`Method::Direct`] reads a partial line
+    /// before it stores it, so nobody else may write that line meanwhile.
     ///
     /// # Panics
     ///
@@ -99,14 +101,16 @@ pub(super) fn check_words(offset: u64, bytes: &[u8]) {
     assert_eq!(bytes.len() as u64 % WORD_LEN, 0, "ordering methods write whole words");
 }
 
-/// What `method` comes to on any medium, in its own stores, flushes and fences: as durable as by the instructions, in
-/// the same order. A line that would be stored at once is not indivisible here.
+/// Executes `method` on any medium, with the medium's own stores, flushes and fences: with the same
+/// durability and order as the instructions. A line that an instruction stores at once is not
+/// atomic here.
 #[track_caller]
 pub(crate) fn write_modelled<M: Medium>(medium: &M, method: Method, offset: u64, bytes: &[u8]) {
     check_words(offset, bytes);
     match method {
         Method::Async => medium.write(offset, bytes),
-        // Words that are written back one by one, and then fenced, are in no order among themselves: as one flush.
+        // Words that are written back one by one under one fence have no order among themselves,
+        // like those of one flush.
         Method::CacheFlush | Method::WriteThrough => {
             medium.write(offset, bytes);
             medium.persist(offset, bytes.len() as u64);

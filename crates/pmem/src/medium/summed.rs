@@ -1,24 +1,24 @@
-//! A copy past the cache that computes the checksum of what it copies: the memory takes the lines more slowly than the core
-//! can sum them, so the checksum costs hardly anything there.
+//! A copy past the cache that computes the checksum of the copied bytes. The memory takes lines
+//! more slowly than the core can sum them, so the checksum costs hardly any time.
 //!
-//! The checksum is CRC-32C, by folding: a polynomial that is to be divided is replaced by a shorter one with the same
-//! remainder, many bytes at a time (Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
-//! Instruction", Intel 2009).
+//! The checksum is CRC-32C, computed by folding: the polynomial to be divided is replaced by a
+//! shorter one with the same remainder, many bytes at a time (Gopal and others, "Fast CRC
+//! Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009).
 
 use core::arch::x86_64::*;
 
-/// Bytes that are copied at once.
+/// Bytes that are copied in one step.
 pub(crate) const STEP_LEN: usize = 256;
 
-/// Whether the CPU has what [`stream_steps`] needs. One with AVX-512 has SSE 4.2.
+/// Whether the CPU has the instructions of [`stream_steps`]. A CPU with AVX-512 has SSE 4.2.
 #[inline]
 pub(crate) fn is_possible() -> bool {
     let isa = super::isa::isa();
     isa.stream64 && isa.carryless64
 }
 
-/// x^n modulo the polynomial, bits reflected as in the registers, and once to the left, since a product of reflected
-/// factors lies one bit to the right.
+/// x^n modulo the polynomial, with bits reflected as in the registers, and shifted left once,
+/// because the product of reflected factors lies one bit to the right.
 const fn power(n: u32) -> u64 {
     /// The polynomial without its first term, reflected.
     const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -30,12 +30,12 @@ const fn power(n: u32) -> u64 {
     (value as u64) << 1
 }
 
-/// Factors that bring the halves of 16 bytes so many bytes further.
+/// Factors that move the halves of 16 bytes forward by so many bytes.
 const fn further(bytes: u32) -> [u64; 2] {
     [power(bytes * 8 + 32), power(bytes * 8 - 32)]
 }
 
-/// Those of the four times 16 bytes of a register. The last of them stay where they are with 0.
+/// Factors for the four times 16 bytes of a register. 0 means that these 16 bytes stay in place.
 const fn factors(bytes: [u32; 4]) -> [u64; 8] {
     let mut factors = [0; 8];
     let mut index = 0;
@@ -52,11 +52,11 @@ const fn factors(bytes: [u32; 4]) -> [u64; 8] {
 ///
 /// # Safety
 ///
-/// [`is_possible`]; `to` is valid for so many bytes of writes and aligned to 64, `from` valid for as many of reads, and they
-/// do not overlap.
+/// [`is_possible`] returned true. `to` is valid for writes of this many bytes and aligned to 64,
+/// `from` is valid for reads of as many, and they do not overlap.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 pub(crate) unsafe fn stream_steps(to: *mut u8, from: *const u8, steps: usize) -> u32 {
-    // What a checksum begins with is added to the first bytes.
+    // The initial value of a checksum is added to the first bytes.
     let mut begin = _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, i64::from(u32::MAX));
     let mut sums = [_mm512_setzero_si512(); 4];
     for step in 0..steps {
@@ -81,7 +81,7 @@ pub(crate) unsafe fn stream_steps(to: *mut u8, from: *const u8, steps: usize) ->
     remainder(four)
 }
 
-/// The sum of what 64 bytes earlier bytes make, and those that are there now.
+/// The sum for the bytes so far, moved forward by `factors`, plus the next 64 bytes.
 #[target_feature(enable = "avx512f,vpclmulqdq")]
 #[inline]
 fn fold(sum: __m512i, factors: [u64; 8], next: __m512i) -> __m512i {
@@ -92,7 +92,7 @@ fn fold(sum: __m512i, factors: [u64; 8], next: __m512i) -> __m512i {
     _mm512_xor_si512(_mm512_xor_si512(low, high), next)
 }
 
-/// The checksum of 64 bytes that begin as a checksum does.
+/// The checksum of 64 bytes, which contain the initial value of a checksum.
 #[target_feature(enable = "avx512f,vpclmulqdq,sse4.2")]
 #[inline]
 fn remainder(bytes: __m512i) -> u32 {

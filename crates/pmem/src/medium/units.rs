@@ -1,6 +1,6 @@
-//! Lengths that everything on a medium is counted in.
+//! Units of length on a medium.
 
-/// Bytes that a crash tears at the finest: an aligned word of 8 bytes is written whole or not at all.
+/// Bytes of a word, aligned: the largest unit that a crash does not tear.
 pub const WORD_LEN: u64 = 8;
 /// Bytes of a cache line, the unit of [`Medium::flush`](super::Medium::flush).
 pub const LINE_LEN: u64 = 64;

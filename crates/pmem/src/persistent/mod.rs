@@ -1,8 +1,8 @@
-//! What may live in a pool: plain data whose layout is fixed.
+//! Types that may live in a pool: plain data with a fixed layout.
 //!
-//! The trait [`Persistent`] is implemented by `#[derive(Persistent)]` and for the types it bottoms out in. The
-//! derive spells a type's layout out as a constant, with [`LayoutHash`], and thereby has the compiler
-//! refuse what a pool could not hold; [`TypeName`] spells out its name.
+//! The trait [`Persistent`] is implemented by `#[derive(Persistent)]`, and here for primitive
+//! types. The derive computes a type's layout as a constant, with [`LayoutHash`]; this makes the
+//! compiler refuse types that a pool cannot hold. [`TypeName`] computes the type's name.
 
 mod off;
 
@@ -15,8 +15,8 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 
 /// Plain data that may be stored in a pool: every bit pattern is a value, and no byte is padding.
 ///
-/// Use the derive of the same name, on a `#[repr(C)]` struct of integers, floats, arrays,
-/// [`Off`] and structs that are themselves `Persistent`:
+/// Use the derive of the same name, on a `#[repr(C)]` struct of integers, floats, arrays, [`Off`]
+/// and structs that are themselves `Persistent`:
 ///
 /// ```
 /// use remanent_pmem::{Off, Persistent};
@@ -32,16 +32,18 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 /// assert_eq!(Node::TYPE_NAME, "Node");
 /// ```
 ///
-/// A type parameter is bounded by `Persistent`; lifetimes are refused, const parameters are not. In a
-/// crate that knows this one under another name, `#[persistent(crate = "path")]` says which.
+/// A type parameter must be bounded by `Persistent`. Const parameters are allowed, lifetimes are
+/// refused. If your crate knows this one under another name, state it with `#[persistent(crate =
+/// "path")]`.
 ///
 /// # Safety
 ///
-/// The implementor promises that
-/// - each bit pattern of its size is a valid value (after a crash, memory holds any mixture of words);
-/// - it has no padding and no other uninitialised byte;
-/// - it holds no reference, pointer or handle, whose meaning would end with the process;
-/// - its layout does not depend on the compiler (`#[repr(C)]` or `#[repr(transparent)]`).
+/// The implementor promises:
+/// - Each bit pattern of the type's size is a valid value, because after a crash memory holds any
+///   mixture of words.
+/// - The type has no padding and no other uninitialised bytes.
+/// - It holds no reference, pointer or handle, whose meaning would end with the process.
+/// - Its layout does not depend on the compiler (`#[repr(C)]` or `#[repr(transparent)]`).
 ///
 /// The derive's checks for a *generic* type run when its [`LAYOUT`](Self::LAYOUT) is first used.
 /// Unsafe code that relies on them goes through [`bytes_of`] and [`read_value`], which use it.
@@ -60,11 +62,11 @@ pub unsafe trait Persistent: Copy + Send + Sync + 'static {
 
     /// A hash of the name, and of the fields' names, layouts and offsets.
     ///
-    /// Roots store it, so that a pool is not opened by a program whose type has changed.
+    /// Roots store it, so that a program whose type has changed does not open the pool.
     const LAYOUT: u64;
 }
 
-/// Implements [`Persistent`] for primitive types, whose layout is their name.
+/// Implements [`Persistent`] for primitive types; their layout hash is that of their name.
 macro_rules! persistent_primitives {
     ($($primitive:ty)*) => {$(
         // SAFETY: a primitive number: no padding, every bit pattern valid, nothing pointed to.
@@ -77,7 +79,7 @@ macro_rules! persistent_primitives {
 }
 persistent_primitives! { u8 u16 u32 u64 i8 i16 i32 i64 f32 f64 }
 
-// SAFETY: an array has no padding beyond its elements', which have none.
+// SAFETY: an array has no padding besides that of its elements, which have none.
 unsafe impl<T: Persistent, const N: usize> Persistent for [T; N] {
     const TYPE_NAME: &'static str = const {
         &TypeName::new("[").push(T::TYPE_NAME).push("; ").push_number(N as i128).push("]")
@@ -86,7 +88,7 @@ unsafe impl<T: Persistent, const N: usize> Persistent for [T; N] {
     const LAYOUT: u64 = fnv1a(name_hash(Self::TYPE_NAME), &T::LAYOUT.to_le_bytes());
 }
 
-// SAFETY: it has no bytes. Its bounds are what the trait's supertraits ask for.
+// SAFETY: it has no bytes. Its bounds are those of the trait's supertraits.
 #[diagnostic::do_not_recommend]
 unsafe impl<T: ?Sized + Send + Sync + 'static> Persistent for PhantomData<T> {
     const TYPE_NAME: &'static str = "PhantomData";
@@ -109,14 +111,14 @@ unsafe impl<T: ?Sized + Send + Sync + 'static> Persistent for PhantomData<T> {
 #[inline]
 pub fn bytes_of<T: Persistent>(value: &T) -> &[u8] {
     const { T::LAYOUT };
-    // SAFETY: the value is `size_of::<T>()` bytes, all initialised (Persistent has no padding, which
-    // evaluating LAYOUT has checked), and borrowed for as long as the slice.
+    // SAFETY: the value is `size_of::<T>()` bytes, all initialised (Persistent has no padding,
+    // which evaluating LAYOUT has checked), and borrowed for as long as the slice.
     unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
 }
 
 /// Copies a value out of a pool.
 ///
-/// Words that other threads store meanwhile are each read whole, but not the value as a whole.
+/// Each word that other threads store meanwhile is read atomically, but not the value as a whole.
 #[inline]
 pub fn read_value<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
     const { T::LAYOUT };
@@ -135,9 +137,9 @@ pub fn read_value<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
     unsafe { value.assume_init() }
 }
 
-/// Copies a value out of a pool by loads of whole words, also where other threads store to it meanwhile:
-/// then it comes out mixed, and the caller finds out. `offset` is aligned to 8 bytes, and the last word is
-/// read whole.
+/// Copies a value out of a pool by loads of whole words, even while other threads store to it. The
+/// value is then a mixture, which the caller detects. `offset` is aligned to 8 bytes. The last word
+/// is read completely.
 #[inline(always)]
 pub fn read_shared<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
     const { T::LAYOUT };
@@ -152,7 +154,8 @@ pub fn read_shared<T: Persistent>(medium: &impl Medium, offset: u64) -> T {
     unsafe { value.assume_init() }
 }
 
-/// Stores a value with ordinary stores: bare word stores for a small value made of words.
+/// Stores a value with ordinary stores; a small value that consists of words is stored word by
+/// word.
 #[inline]
 pub(crate) fn write_value<T: Persistent>(medium: &impl Medium, offset: u64, value: &T) {
     debug_assert!(offset.is_multiple_of(align_of::<T>() as u64), "misaligned {}", T::TYPE_NAME);
@@ -167,17 +170,17 @@ pub(crate) fn write_value<T: Persistent>(medium: &impl Medium, offset: u64, valu
     }
 }
 
-/// Whether a type is best moved word by word: at most a line, so that the loop unrolls.
+/// Whether a type is best copied word by word: at most a line, so that the loop is unrolled.
 const fn is_few_words<T>() -> bool {
     let len = size_of::<T>() as u64;
     len <= LINE_LEN && len.is_multiple_of(WORD_LEN) && align_of::<T>() as u64 >= WORD_LEN
 }
 
-/// Computes [`Persistent::LAYOUT`] for the derive, and refuses padding on the way.
+/// Computes [`Persistent::LAYOUT`] for the derive, and refuses padding.
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutHash {
     hash: u64,
-    /// Bytes covered by the fields so far, which lie one after the other.
+    /// Bytes of the fields so far, which are adjacent.
     len: usize,
 }
 
@@ -187,11 +190,13 @@ impl LayoutHash {
         LayoutHash { hash: name_hash(type_name), len: 0 }
     }
 
-    /// Adds the field `name` of type `F` at `offset`; fields come in the order of their declaration.
+    /// Adds the field `name` of type `F` at `offset`; fields come in the order of their
+    /// declaration.
     ///
     /// # Panics
     ///
-    /// When there is padding before the field. The derive calls this in a constant: compilation fails.
+    /// When there is padding before the field. The derive calls this in a constant: compilation
+    /// fails.
     #[track_caller]
     #[must_use]
     pub const fn field<F: Persistent>(self, name: &str, offset: usize) -> Self {
@@ -206,7 +211,7 @@ impl LayoutHash {
         LayoutHash { hash: fnv1a(hash, &F::LAYOUT.to_le_bytes()), len: offset + size_of::<F>() }
     }
 
-    /// The hash, once all fields of `T` were added.
+    /// The hash, after all fields of `T` were added.
     ///
     /// # Panics
     ///
@@ -225,7 +230,7 @@ impl LayoutHash {
     }
 }
 
-/// A type's name, put together at compile time.
+/// A type's name, built at compile time.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeName {
     bytes: [u8; TYPE_NAME_LEN_MAX],
@@ -241,7 +246,7 @@ impl TypeName {
         TypeName { bytes: [0; TYPE_NAME_LEN_MAX], len: 0 }.push(text)
     }
 
-    /// Adds text at the end.
+    /// Appends text.
     ///
     /// # Panics
     ///
@@ -264,11 +269,11 @@ impl TypeName {
         self
     }
 
-    /// Adds a number in decimal at the end.
+    /// Appends a number in decimal.
     ///
     /// # Panics
     ///
-    /// As [`push`](Self::push).
+    /// Like [`push`](Self::push).
     #[must_use]
     pub const fn push_number(self, number: i128) -> Self {
         let mut digits = [0; 40];
@@ -303,9 +308,9 @@ impl TypeName {
     }
 }
 
-/// The layout of a type that its name says all about.
+/// The layout hash of a type that is described by its name alone.
 pub(crate) const fn name_hash(name: &str) -> u64 {
-    // FNV-1a: a few lines at compile time, and not a defence against anyone.
+    // FNV-1a: a few lines at compile time. It is no defence against an attacker.
     fnv1a(0xcbf2_9ce4_8422_2325, name.as_bytes())
 }
 
@@ -399,7 +404,7 @@ mod tests {
         assert_eq!(distinct.len(), layouts.len());
     }
 
-    /// Roots store layouts, so a changed hash would lock every existing pool out.
+    /// Roots store layouts, so a changed hash would make every existing pool unusable.
     #[test]
     fn layouts_are_the_same_in_every_release() {
         assert_eq!(u64::LAYOUT, 0x4d35_d319_3e8d_66f2);

@@ -1,4 +1,4 @@
-//! Relative pointers: places in a pool, named so that they mean the same wherever it is mapped.
+//! Relative pointers: places in a pool that mean the same wherever the pool is mapped.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,10 +9,10 @@ use super::{Persistent, name_hash};
 
 /// A relative pointer: the pool offset of a `T`, 8 bytes, null when zero.
 ///
-/// It never dereferences itself. What it leads to is read and written through a
-/// [`Medium`](crate::Medium), since other threads and a crash may change it; there is no `&T` to be
-/// had. An offset read from a pool may be any number, so a medium reports one that leads outside the
-/// pool ([`Fault::OutOfRange`](crate::Fault::OutOfRange)) rather than trusting it.
+/// It cannot be dereferenced. Its target is read and written through a [`Medium`](crate::Medium),
+/// because other threads and a crash may change it; so there is no `&T`. An offset read from a pool
+/// may be any number. A medium reports one outside the pool as
+/// [`Fault::OutOfRange`](crate::Fault::OutOfRange).
 ///
 /// ```
 /// use remanent_pmem::Off;
@@ -26,7 +26,7 @@ use super::{Persistent, name_hash};
 pub struct Off<T: ?Sized>(u64, PhantomData<fn() -> T>);
 
 impl<T: ?Sized> Off<T> {
-    /// The pointer to nothing: offset 0 holds the superblock, which nothing points to.
+    /// The null pointer. Offset 0 holds the superblock, which no pointer leads to.
     pub const NULL: Self = Off::new(0);
 
     /// Points to pool offset `offset`, in bytes.
@@ -41,7 +41,7 @@ impl<T: ?Sized> Off<T> {
         self.0
     }
 
-    /// Whether it points to nothing.
+    /// Whether it is null.
     #[inline]
     pub const fn is_null(self) -> bool {
         self.0 == 0
@@ -57,8 +57,8 @@ impl<T: ?Sized> Off<T> {
     ///
     /// # Panics
     ///
-    /// On overflow, in builds that check arithmetic; others wrap, and the medium then reports the
-    /// offset as out of range or as null's neighbour, never as undefined behaviour.
+    /// On overflow, in builds that check arithmetic. Other builds wrap, and the medium then reports
+    /// the offset as out of range or reads near offset 0; the behaviour is never undefined.
     #[inline]
     #[must_use]
     pub const fn byte_add(self, len: u64) -> Self {
@@ -66,16 +66,16 @@ impl<T: ?Sized> Off<T> {
     }
 }
 
-// SAFETY: a transparent u64: no padding, every bit pattern an offset, Copy, and Send and Sync since
-// `fn() -> T` is for every T.
+// SAFETY: a transparent u64: no padding, and every bit pattern is an offset. It is Copy, and Send
+// and Sync, because `fn() -> T` is for every T.
 #[diagnostic::do_not_recommend]
 unsafe impl<T: ?Sized + 'static> Persistent for Off<T> {
     const TYPE_NAME: &'static str = "Off";
-    // Not a function of T's layout: types may point to themselves.
+    // Independent of T's layout, because types may point to themselves.
     const LAYOUT: u64 = name_hash(Self::TYPE_NAME);
 }
 
-// Derives would ask T for the same trait; a pointer needs nothing of what it points to.
+// By hand: a derive would require the same trait of T, which a pointer does not need.
 impl<T: ?Sized> Clone for Off<T> {
     #[inline]
     fn clone(&self) -> Self {

@@ -1,7 +1,8 @@
-//! Chunks whose metadata contradict themselves: nothing is allocated from them, nor are they given back.
+//! Chunks with contradictory metadata: nothing is allocated from them, and they are not given back.
 //!
-//! What lies in such a chunk stays readable for the structure that has it, and whatever else the pool holds is not
-//! touched by the damage. Which chunks these are is found out when somebody wants to use them, and is volatile.
+//! The content of such a chunk stays readable for its structure, and the damage does not affect
+//! anything else in the pool. A chunk is found to be damaged when it is needed; the list is
+//! volatile.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,10 +13,10 @@ use crate::pool::layout::{ChunkId, ChunkState};
 use crate::sync::PauseMutex;
 use crate::violation::Violation;
 
-/// Reasons that are kept; of further chunks there is only the number.
+/// Maximal number of reasons that are kept; further chunks are only counted.
 const TOLD_MAX: usize = 100;
 
-/// What was set aside since the pool was opened; volatile.
+/// The chunks set aside since the pool was opened; volatile.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     count: AtomicU64,
@@ -29,16 +30,16 @@ struct Known {
 }
 
 impl<M: Medium> Pool<M> {
-    /// What is wrong with the chunks that are not used in this process because their metadata contradict themselves: the
-    /// first hundred of [`set_aside_count`](Pool::set_aside_count). Found out as chunks are needed;
-    /// [`check`](Pool::check) looks at all.
+    /// What is wrong with the chunks that this process does not use, because their metadata are
+    /// contradictory: the first hundred of [`set_aside_count`](Pool::set_aside_count). They are
+    /// found as chunks are needed; [`check`](Pool::check) looks at all.
     pub fn set_aside(&self) -> Vec<Violation> {
         self.0.aside.known.lock(self.medium()).told.clone()
     }
 
-    /// Chunks that are not used in this process because their metadata contradict themselves.
+    /// Number of chunks that this process does not use, because their metadata are contradictory.
     pub fn set_aside_count(&self) -> u64 {
-        // Relaxed: a number to be told.
+        // Relaxed: a number for a report.
         self.0.aside.count.load(Ordering::Relaxed)
     }
 
@@ -50,18 +51,18 @@ impl<M: Medium> Pool<M> {
             if known.told.len() < TOLD_MAX {
                 known.told.push(what);
             }
-            // Release: pairs with the Acquire in `is_aside`.
+            // Release: partner of the Acquire in `is_aside`.
             self.0.aside.count.fetch_add(1, Ordering::Release);
         }
     }
 
     pub(crate) fn is_aside(&self, chunk: ChunkId) -> bool {
-        // Acquire: pairs with the Release in `put_aside`.
+        // Acquire: partner of the Release in `put_aside`.
         self.0.aside.count.load(Ordering::Acquire) > 0
             && self.0.aside.known.lock(self.medium()).chunks.contains(&chunk)
     }
 
-    /// The state of a chunk for who looks for one to use: of those that are set aside, one that nobody may.
+    /// The state of a chunk for a search of usable chunks: `SET_ASIDE` if the chunk was set aside.
     pub(crate) fn usable_state(&self, chunk: ChunkId) -> ChunkState {
         if self.is_aside(chunk) {
             return ChunkState::SET_ASIDE;

@@ -1,4 +1,4 @@
-//! Does the pool's own part contradict itself?
+//! The check of the pool's own metadata.
 
 use super::Pool;
 use super::layout::{ChunkId, ChunkKind, ChunkState, DirectoryId, ROOT_COUNT};
@@ -8,19 +8,19 @@ use crate::Result;
 use crate::medium::Medium;
 use crate::violation::Violation;
 
-/// Violations that a report names; of more there is the number.
+/// Maximal number of violations in a report; further ones are only counted.
 const TOLD_MAX: usize = 1000;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct CheckReport {
-    /// Chunks looked at.
+    /// Chunks that were checked.
     pub chunks: u64,
     /// Chunks in use.
     pub chunks_used: u64,
-    /// What contradicts the format, each once: the first thousand.
+    /// Contradictions to the format, each once: the first thousand.
     pub violations: Vec<Violation>,
-    /// Violations that are not named for being too many.
+    /// Number of violations beyond those in `violations`.
     pub untold: u64,
 }
 
@@ -38,21 +38,21 @@ impl CheckReport {
     }
 }
 
-/// Bodies of which no head was seen: where they begin, how many there are, and whose.
+/// Bodies without a head: where they begin, how many there are, and their owner.
 type Headless = Option<(ChunkId, u32, u16)>;
 
 impl<M: Medium> Pool<M> {
-    /// Checks both superblocks, the root directory and every state word, and tells what was
-    /// [set aside](Pool::set_aside). What belongs to a structure is checked by the structure.
+    /// Checks both superblocks, the root directory and every state word, and reports the chunks
+    /// that were [set aside](Pool::set_aside). Each structure checks its own content.
     ///
     /// Takes memory for a bounded number of violations, whatever is damaged. The pool may be in
-    /// use: who creates or removes a root meanwhile, or needs or frees a chunk, waits. Not to be
-    /// called while a root is created or opened ([`RootObject`](super::RootObject)), which would
-    /// wait for itself.
+    /// use; threads that create or remove a root, or need or free a chunk, wait meanwhile. Do not
+    /// call it while a root is created or opened ([`RootObject`](super::RootObject)): it would wait
+    /// for itself.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: what was read before is not to be believed.
+    /// When the medium met a fault: what was read before it is unreliable.
     pub fn check(&self) -> Result<CheckReport> {
         let mut report = CheckReport::default();
         if let Some(lost) = &self.0.lost_superblock {
@@ -64,10 +64,10 @@ impl<M: Medium> Pool<M> {
         }
         {
             let medium = self.medium();
-            // Who creates or removes a root holds this until it is done.
+            // Held by a thread that creates or removes a root, until it has finished.
             let _registry = self.registry().lock(medium);
             let owners = self.check_roots(&mut report);
-            // So does who takes or gives back a run of chunks.
+            // Held by a thread that takes or gives back a run of chunks, until it has finished.
             let search = self.search().lock(medium);
             self.check_chunks(&owners, search.end, &mut report);
         }
@@ -80,7 +80,7 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Which numbers have a root: also one whose entry is damaged.
+    /// Which numbers have a root, including those with a damaged entry.
     fn check_roots(&self, report: &mut CheckReport) -> Vec<bool> {
         let mut is_root = vec![false; usize::from(ROOT_COUNT) + 1];
         for id in self.root_ids() {
@@ -155,13 +155,14 @@ impl<M: Medium> Pool<M> {
 
     fn check_seal(&self, chunk: ChunkId, state: ChunkState, report: &mut CheckReport) {
         let is_at_rest = || self.medium().load(chunk.state()) == state.encode();
-        // Read once more: a structure that is in use may have broken the seal meanwhile.
+        // Checked again: a structure that is in use may have broken the seal meanwhile.
         if !self.fits_seal(chunk, state) && is_at_rest() {
             report.tell(chunk.bitmap(), misfit_of_seal(chunk));
         }
     }
 
-    /// Returns how many chunks of the run are its own: what comes behind them is looked at by itself.
+    /// Returns how many chunks of the run belong to it. The chunks behind them are checked
+    /// separately.
     fn check_run(
         &self,
         head: ChunkId,

@@ -1,8 +1,9 @@
-//! Directory chunks: the entries of roots that the header chunk has no room for.
+//! Directory chunks: the entries of roots beyond those in the header chunk.
 //!
-//! A pool takes a directory chunk when a root is created and every entry is in use, and keeps it. The chunk is named in the
-//! header, durably, before its state word says that it is taken; so after a crash in between the word in the header leads
-//! to a free chunk, and opening clears it. Nobody else takes the chunk meanwhile.
+//! A pool takes a directory chunk when a root is created and every entry is in use, and keeps it.
+//! The header names the chunk durably before the chunk's state word says that it is taken. After a
+//! crash in between, the word in the header leads to a free chunk, and opening clears the word.
+//! Nobody else takes the chunk meanwhile.
 
 use super::layout::{
     ChunkId, ChunkKind, DIRECTORY_ROOT_COUNT, DirectoryId, HEADER_ROOT_COUNT, ROOT_LEN, ROOTS,
@@ -14,7 +15,7 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 
 impl<M: Medium> Pool<M> {
-    /// Offset of a root's entry, which exists.
+    /// Offset of an existing root entry.
     pub(crate) fn root_entry(&self, id: RootId) -> u64 {
         let (directory, number) = id.place();
         let first = match directory {
@@ -24,20 +25,20 @@ impl<M: Medium> Pool<M> {
         first + number * ROOT_LEN
     }
 
-    /// Every number that there is an entry for.
+    /// The numbers of all entries.
     pub(super) fn root_ids(&self) -> impl Iterator<Item = RootId> {
         let further = self.directories().count() as u16 * DIRECTORY_ROOT_COUNT;
         (1..=HEADER_ROOT_COUNT + further).map(RootId)
     }
 
-    /// The directory chunks that the pool has.
+    /// The directory chunks of the pool.
     pub(super) fn directories(&self) -> impl Iterator<Item = DirectoryId> {
         let all = (0..directory_count_max(self.0.version)).map(DirectoryId);
         all.take_while(|directory| self.medium().load(directory.link()) != 0)
     }
 
-    /// Takes another directory chunk, and returns the first root that has its entry there; `None` where the pool has as
-    /// many as its format allows. The caller holds the registry.
+    /// Takes another directory chunk, and returns the first root with its entry there; `None` if
+    /// the pool has the maximal number. The caller holds the registry.
     pub(super) fn grow_directory(&self) -> Result<Option<RootId>> {
         let next = DirectoryId(self.directories().count() as u16);
         if next.0 == directory_count_max(self.0.version) {
@@ -53,7 +54,8 @@ impl<M: Medium> Pool<M> {
         Ok(Some(RootId(HEADER_ROOT_COUNT + next.0 * DIRECTORY_ROOT_COUNT + 1)))
     }
 
-    /// Checks what leads to directory chunks, and clears the word of one that was being taken; before any entry is read.
+    /// Checks the words that lead to directory chunks, and clears that of a chunk that was being
+    /// taken. Called before any entry is read.
     pub(super) fn recover_directories(&self) -> Result<()> {
         for directory in self.directories() {
             let chunk = self.read_directory(directory)?;
@@ -61,11 +63,12 @@ impl<M: Medium> Pool<M> {
             if state.is_free() {
                 self.store_own([(directory.link(), 0)]);
                 // Flush and fence: before the chunk is taken for something else.
-                // Redundant fence: who takes chunks has opened or created a root before, which fences.
+                // Redundant fence: who takes chunks has opened or created a root before, which
+                // fences.
                 self.medium().persist(directory.link(), WORD_LEN);
             } else if state.kind == ChunkKind::Directory && state.owner == directory.owner().0 {
-                // Flush and fence: entries as a killed process left them in the caches, before anything is decided
-                // by a root's state.
+                // Flush and fence: entries that a killed process left in the caches alone, before
+                // anything is decided by a root's state.
                 // Redundant: but where a process was killed before, and the power fails later.
                 self.medium().persist(chunk.offset(), u64::from(DIRECTORY_ROOT_COUNT) * ROOT_LEN);
             } else {

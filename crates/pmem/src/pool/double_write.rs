@@ -1,13 +1,14 @@
-//! Writing the pool's own lines twice, on media with write disturbance.
+//! The double write of the pool's own lines, on media with write disturbance.
 //!
-//! There, a line that is being written when the power fails may lose what lies beside the words that were stored. State
-//! words of chunks share lines, and what describes a root lies beside the word that decides about it. So in a pool
-//! that is declared to lie on such a medium, the new images of those lines are first written to a place of their own, with
-//! a checksum, and made durable; then the lines themselves are. Opening writes the last images once more. If they are
-//! not whole, the lines are: they had not been touched yet.
+//! On such a medium a power failure may leave garbage in any word of a line that is being written.
+//! State words of chunks share lines, and the description of a root lies beside the word that
+//! decides about it. So in a pool that is declared to lie on such a medium, the new images of those
+//! lines are first written to an area of their own, with a checksum, and made durable. Then the
+//! lines themselves are written. Opening writes the last images to their lines once more. If the
+//! images are incomplete, the lines are complete: they had not been written to yet.
 //!
 //! ```text
-//! where a zone's first chunks would have their state words; they are the zone's metadata, and have none
+//! area: the place of the state words of a zone's first chunks, which are metadata and have none
 //! byte 0     CRC-64 of what follows, number of lines
 //!      64    offsets of the lines, up to 28
 //!      320   images
@@ -20,7 +21,7 @@ use crate::pool::Pool;
 const COUNT: u64 = 8;
 const TARGETS: u64 = LINE_LEN;
 const IMAGES: u64 = TARGETS + 4 * LINE_LEN;
-/// Lines that are written as one step.
+/// Maximal number of lines in one step.
 const LINES_MAX: u64 = 28;
 const LEN: u64 = IMAGES + LINES_MAX * LINE_LEN;
 const _: () = assert!(LEN <= DATA_FIRST as u64 * WORD_LEN);
@@ -32,10 +33,10 @@ pub(super) const AREA: u64 = ChunkId(0).state();
 type Image = (u64, [u64; WORDS]);
 
 impl<M: Medium> Pool<M> {
-    /// Stores words of the pool's own metadata, in the order given.
+    /// Stores words of the pool's own metadata, in the given order.
     ///
-    /// On a medium with write disturbance they are durable when this returns, and nothing beside them is lost; else the
-    /// caller flushes and fences.
+    /// On a medium with write disturbance they are durable when this returns, and no neighbouring
+    /// word is lost. On others the caller flushes and fences.
     pub(crate) fn store_own(&self, words: impl IntoIterator<Item = (u64, u64)>) {
         let medium = self.medium();
         if !self.guarantee().write_disturbance {
@@ -72,7 +73,7 @@ fn write_doubly<M: Medium>(medium: &M, images: &[Image]) {
         store(medium, AREA + IMAGES + index * LINE_LEN, &image);
     }
     medium.store(AREA, checksum(medium, count));
-    // Flush and fence: the images, before any of their lines is touched.
+    // Flush and fence: the images, before any of their lines is written.
     medium.persist(AREA, IMAGES + count * LINE_LEN);
     for &(line, image) in images {
         store(medium, line, &image);
@@ -95,7 +96,8 @@ fn checksum<M: Medium>(medium: &M, count: u64) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, &bytes)
 }
 
-/// Whether the line belongs to the pool itself: to its header, to the state words of a zone, or to a directory chunk.
+/// Whether the line is the pool's own metadata: in its header, in the state words of a zone, or in
+/// a directory chunk.
 fn is_own<M: Medium>(medium: &M, line: u64) -> bool {
     let in_zone = line % (u64::from(ZONE_CHUNKS) * CHUNK_LEN);
     let is_state = (AREA + LEN..ChunkId(0).bitmap()).contains(&in_zone);
@@ -107,7 +109,7 @@ fn is_own<M: Medium>(medium: &M, line: u64) -> bool {
     line.is_multiple_of(LINE_LEN) && (line < CHUNK_LEN || is_state || is_directory())
 }
 
-/// Forgets what an older pool in the same place may have left.
+/// Voids the images of an older pool in the same place.
 pub(super) fn forget<M: Medium>(medium: &M) {
     if medium.load(AREA) != 0 {
         medium.store(AREA, 0);
@@ -116,13 +118,15 @@ pub(super) fn forget<M: Medium>(medium: &M) {
     }
 }
 
-/// Writes the last images once more, if they are whole; when the pool is opened, before anything else is read. `is_kept` says
-/// that lines go on being written twice; else the images are forgotten, or they would come back later.
+/// Writes the last images to their lines once more, if they are complete. Called when the pool is
+/// opened, before anything else is read. `is_kept`: whether double writes continue. If not, the
+/// images are voided, so that a later opening does not apply them.
 pub(super) fn recover<M: Medium>(medium: &M, is_kept: bool) {
     if medium.len() < AREA + LEN {
         return;
     }
-    // Flush and fence: images as a killed process left them in the caches, before anything is decided by them.
+    // Flush and fence: images that a killed process left in the caches alone, before anything is
+    // decided by them.
     // Redundant: but where a process was killed before, and the power fails later.
     medium.persist(AREA, LEN);
     let count = medium.load(AREA + COUNT);
@@ -138,11 +142,11 @@ pub(super) fn recover<M: Medium>(medium: &M, is_kept: bool) {
         // Flush: fenced once, below.
         medium.flush(line, LINE_LEN);
     }
-    // Fence: before the images are forgotten, or overwritten.
+    // Fence: before the images are voided or overwritten.
     medium.fence();
     if !is_kept {
         medium.store(AREA, 0);
-        // Flush and fence: from here on lines change that these images know nothing of.
+        // Flush and fence: from here on lines change without new images.
         medium.persist(AREA, WORD_LEN);
     }
 }

@@ -1,4 +1,4 @@
-//! Compares `docs/pool-format.md` with the code: every number in its tables.
+//! Compares every number in the tables of `docs/pool-format.md` with the code.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::heap::layout as heap;
 
 const DOCUMENT: &str = include_str!("../../../../docs/pool-format.md");
 
-/// Cells of the table rows whose first cell is a name in code quotes: name and number.
+/// Name and number of the table rows whose first cell is a name in code quotes.
 fn numbers() -> BTreeMap<&'static str, u64> {
     let rows = DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `"));
     let cells = rows.filter_map(|row| row.split_once("` | "));

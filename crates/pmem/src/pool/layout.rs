@@ -1,7 +1,7 @@
-//! Where things lie in a pool file.
+//! On-media layout of a pool file.
 //!
-//! A file is a row of chunks of 64 KiB, grouped in zones of 4 GiB. Each zone begins with its own
-//! metadata, so a file of any length is described without moving anything:
+//! A file is a sequence of chunks of 64 KiB, grouped in zones of 4 GiB. Each zone begins with its
+//! own metadata, so a file grows without moving anything:
 //!
 //! ```text
 //! chunk   0         1 … 8            9 … 264            265 … 65535
@@ -10,7 +10,7 @@
 //!          only)    512 KiB          16 MiB
 //! ```
 //!
-//! The file is sparse: metadata of chunks that were never used takes no space.
+//! The file is sparse: metadata of chunks that were never used take no space.
 //!
 //! Header chunk of zone 0:
 //!
@@ -20,22 +20,22 @@
 //!      copy A      copy B
 //! ```
 //!
-//! Further roots are in *directory chunks* of 256 entries each. Each of the entries above has a word that leads to one, in
-//! order: the chunk's number in the lower half, a CRC32C of the word's index and of that number in the upper one. A chunk is
-//! named there before its state word says that it was taken; a word whose chunk is free leads nowhere, and opening
-//! clears it.
+//! Further roots are in *directory chunks* of 256 entries each. Each of the entries above has a
+//! word that leads to one directory chunk, in order: the chunk's number in the lower half, a CRC32C
+//! of that number and of the word's index in the upper half. A chunk is named there before its
+//! state word says that it is taken. If the chunk is free, opening clears the word.
 
 use crate::heap::layout::CLASS_COUNT;
 use crate::medium::{LINE_LEN, WORD_LEN, crc32c};
 
-/// Version of everything described here and in `heap/layout.rs`, which new pools get.
+/// Version of everything described here and in `heap/layout.rs`; new pools get it.
 pub const FORMAT_VERSION: u32 = 3;
-/// The version before, without directory chunks: its pools are opened as well, and keep it.
+/// The version without directory chunks. Its pools are opened, and keep it.
 pub const FORMAT_VERSION_ONE_DIRECTORY: u32 = 2;
-/// The first version, which has no seals either: its pools are opened as well, and keep it.
+/// The first version, which also has no seals. Its pools are opened, and keep it.
 pub const FORMAT_VERSION_UNSEALED: u32 = 1;
 
-/// Bytes of a chunk, the unit of space that changes hands between heaps.
+/// Bytes of a chunk, the unit in which heaps take space and give it back.
 pub const CHUNK_LEN: u64 = 64 << 10;
 /// Chunks of a zone.
 pub const ZONE_CHUNKS: u32 = 65_536;
@@ -51,31 +51,32 @@ const BITMAP_CHUNKS: u32 = (ZONE_CHUNKS as u64 * BITMAP_LEN / CHUNK_LEN) as u32;
 /// Index of a zone's first data chunk.
 pub const DATA_FIRST: u32 = BITMAP_FIRST + BITMAP_CHUNKS;
 
-/// Bytes at the beginning of each zone that no value can use, 16.6 MiB: header, state words and bitmaps. Nearly all of
-/// it are holes of the file until the chunks that they describe are used.
+/// Bytes of metadata at the beginning of each zone, 16.6 MiB: header, state words and bitmaps.
+/// Nearly all of it is a hole of the file until the described chunks are used.
 pub const METADATA_LEN: u64 = DATA_FIRST as u64 * CHUNK_LEN;
-/// Bytes of the smallest pool: the metadata of its first zone, and chunks for the heap of one root and its first values.
+/// Bytes of the smallest pool: the metadata of its first zone, and chunks for the heap of one root
+/// and its first values.
 pub const SIZE_MIN: u64 = METADATA_LEN + 2 * CHUNK_LEN;
 
-/// Bytes that no pool exceeds: chunks have numbers of 32 bits, so 256 TiB less a chunk.
+/// Bytes of the largest pool: chunks have numbers of 32 bits, so 256 TiB less a chunk.
 pub const SIZE_LIMIT: u64 = u32::MAX as u64 * CHUNK_LEN;
 
-/// Largest run of chunks that one allocation can take.
+/// Chunks of the longest run, which is one allocation.
 pub const RUN_MAX: u32 = ZONE_CHUNKS - DATA_FIRST;
 
 /// Offset of the second superblock copy; the first is at 0.
 pub(crate) const SUPERBLOCK_B: u64 = 4096;
 pub(crate) const ROOTS: u64 = 8192;
 pub(crate) const ROOT_LEN: u64 = 256;
-/// Roots whose entries lie in the header chunk: all of a pool of format version 2 or 1.
+/// Roots with entries in the header chunk: all roots of a pool of format version 2 or 1.
 pub const HEADER_ROOT_COUNT: u16 = ((CHUNK_LEN - ROOTS) / ROOT_LEN) as u16;
-/// Place in an entry of the header chunk of the word that leads to a directory chunk.
+/// Offset, in an entry of the header chunk, of the word that leads to a directory chunk.
 pub(crate) const DIRECTORY: u64 = 40;
-/// Directory chunks that a pool can have.
+/// Maximal number of directory chunks in a pool.
 pub(crate) const DIRECTORY_COUNT: u16 = HEADER_ROOT_COUNT;
-/// Roots whose entries lie in one directory chunk.
+/// Roots with entries in one directory chunk.
 pub(crate) const DIRECTORY_ROOT_COUNT: u16 = (CHUNK_LEN / ROOT_LEN) as u16;
-/// Roots that a pool can have.
+/// Maximal number of roots in a pool.
 pub const ROOT_COUNT: u16 = HEADER_ROOT_COUNT + DIRECTORY_COUNT * DIRECTORY_ROOT_COUNT;
 
 /// Number of a chunk, counted over the whole file.
@@ -100,7 +101,7 @@ impl ChunkId {
         ChunkId(self.0 - self.0 % ZONE_CHUNKS).offset()
     }
 
-    /// Whether the chunk can hold data; zone metadata cannot.
+    /// Whether the chunk can hold data; chunks of zone metadata cannot.
     pub const fn is_data(self) -> bool {
         self.0 % ZONE_CHUNKS >= DATA_FIRST
     }
@@ -125,7 +126,7 @@ impl ChunkId {
     }
 }
 
-/// Offset and length of the state words of a file of `size` bytes, zone by zone.
+/// Offset and length of the state words in a file of `size` bytes, zone by zone.
 pub(crate) fn state_words(size: u64) -> impl Iterator<Item = (u64, u64)> {
     let zones = (size / CHUNK_LEN).div_ceil(u64::from(ZONE_CHUNKS));
     (0..zones).map(move |zone| {
@@ -135,7 +136,7 @@ pub(crate) fn state_words(size: u64) -> impl Iterator<Item = (u64, u64)> {
     })
 }
 
-/// Number of a root, and of the heap that belongs to it: its place in the directory plus one.
+/// Number of a root and of its heap: the index in the directory plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootId(pub u16);
 
@@ -149,7 +150,7 @@ impl DirectoryId {
         ROOTS + self.0 as u64 * ROOT_LEN + DIRECTORY
     }
 
-    /// What the chunk's state word says of it in place of an owner.
+    /// Value of the owner field in the chunk's state word.
     pub(crate) const fn owner(self) -> RootId {
         RootId(self.0 + 1)
     }
@@ -162,7 +163,8 @@ impl DirectoryId {
 }
 
 impl RootId {
-    /// Where the entry lies: in which directory chunk, or else in the header chunk; and its number there.
+    /// The place of the entry: its directory chunk, or `None` for the header chunk; and its index
+    /// there.
     pub(crate) const fn place(self) -> (Option<DirectoryId>, u64) {
         if self.0 <= HEADER_ROOT_COUNT {
             return (None, self.0 as u64 - 1);
@@ -173,24 +175,24 @@ impl RootId {
     }
 }
 
-/// Directory chunks that a pool of a format version can have.
+/// Maximal number of directory chunks in a pool of a format version.
 pub(crate) const fn directory_count_max(version: u32) -> u16 {
     if version > FORMAT_VERSION_ONE_DIRECTORY { DIRECTORY_COUNT } else { 0 }
 }
 
-/// Roots that a pool of a format version can have.
+/// Maximal number of roots in a pool of a format version.
 pub(crate) const fn root_count_max(version: u32) -> u16 {
     HEADER_ROOT_COUNT + directory_count_max(version) * DIRECTORY_ROOT_COUNT
 }
 
-/// What a chunk is used for.
+/// Use of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChunkKind {
-    /// Nothing, and its bytes read as zero, durably: it was never in use, or only the death of the process is to be
-    /// survived and its storage was given back.
+    /// Unused; its bytes read as zero, durably. It was never in use; or its storage was given back,
+    /// in a pool that only has to survive the death of the process.
     Free = 0,
-    /// Nothing; its bytes may be anything, whether or not it has storage.
+    /// Unused; its bytes may be anything, with or without storage.
     FreeDirty = 1,
     /// Blocks of one size class.
     Small = 2,
@@ -204,19 +206,20 @@ pub enum ChunkKind {
     Directory = 6,
 }
 
-/// In the run of a chunk with small blocks: that the other bits are the seal of its bitmap.
+/// Bit in the `run` of a chunk with small blocks: the other bits are the seal of its bitmap.
 const SEALED: u32 = 1 << 31;
 
 /// A chunk's state word: kind (8 bits) | size class (8) | owner (16) | chunks in the run (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkState {
-    /// What the chunk is used for.
+    /// Use of the chunk.
     pub kind: ChunkKind,
-    /// Size class of its blocks, when small.
+    /// Size class of its blocks, in a `Small` chunk.
     pub class: u8,
-    /// Root whose heap it belongs to; 0 when free.
+    /// Root of the owning heap; 0 when free.
     pub owner: u16,
-    /// Chunks of the run, for its head; of a chunk with small blocks 1, or the seal of its bitmap.
+    /// In the head of a run: chunks of the run. In a chunk with small blocks: 1, or the seal of its
+    /// bitmap.
     pub run: u32,
 }
 
@@ -224,7 +227,7 @@ impl ChunkState {
     /// An unused chunk of zeros: the word 0.
     pub const FREE: ChunkState = ChunkState { kind: ChunkKind::Free, class: 0, owner: 0, run: 0 };
 
-    /// Reads a state word; a kind that does not exist is an error.
+    /// Decodes a state word.
     ///
     /// # Errors
     ///
@@ -256,7 +259,8 @@ impl ChunkState {
             | (self.run as u64) << 32
     }
 
-    /// The word in a sealed chunk's place: a checksum of its number, class and owner, and of its bitmap as it is at rest.
+    /// The state of this chunk when sealed: with a checksum of its number, class and owner, and of
+    /// its bitmap.
     pub(crate) fn sealed(self, chunk: ChunkId, bitmap: &[u8; BITMAP_LEN as usize]) -> ChunkState {
         let mut bytes = [0; BITMAP_LEN as usize + 8];
         bytes[..4].copy_from_slice(&chunk.0.to_le_bytes());
@@ -266,18 +270,18 @@ impl ChunkState {
         ChunkState { run: crc32c(&bytes) | SEALED, ..self }
     }
 
-    /// The same, of a chunk whose bitmap may change.
+    /// The state of this chunk without a seal; its bitmap may then change.
     pub(crate) fn unsealed(self) -> ChunkState {
         ChunkState { run: 1, ..self }
     }
 
-    /// Whether this is a chunk of small blocks whose bitmap has to be as it was sealed.
+    /// Whether this is a chunk of small blocks whose bitmap must match its seal.
     pub(crate) fn is_sealed(self) -> bool {
         self.kind == ChunkKind::Small && self.run & SEALED != 0
     }
 
-    /// What contradicts the format in the state of a chunk from which `run_max` chunks are left in its zone, if anything
-    /// does.
+    /// Describes a contradiction to the format, if there is one, in the state of a chunk with
+    /// `run_max` chunks left in its zone, itself included.
     pub(crate) fn misfit(self, run_max: u32, version: u32) -> Option<String> {
         let ChunkState { kind, class, owner, run } = self;
         let is_small = kind == ChunkKind::Small;
@@ -301,7 +305,7 @@ impl ChunkState {
         (!owners.contains(&owner)).then(|| format!("owner {owner}"))
     }
 
-    /// Chunks from this one to the next that has a meaning of its own: the run of a head, else 1.
+    /// Number of chunks up to the next independent one: the run of a head, else 1.
     pub const fn span(self) -> u32 {
         match self.kind {
             ChunkKind::LargeHead => self.run,
@@ -309,11 +313,11 @@ impl ChunkState {
         }
     }
 
-    /// Stands for a state word that is damaged: a chunk that nobody may use.
+    /// State of a chunk with a damaged state word: nobody may use it.
     pub(crate) const SET_ASIDE: ChunkState =
         ChunkState { kind: ChunkKind::LargeBody, class: 0, owner: 0, run: 0 };
 
-    /// Whether the chunk may be taken.
+    /// Whether the chunk may be allocated.
     pub fn is_free(self) -> bool {
         matches!(self.kind, ChunkKind::Free | ChunkKind::FreeDirty)
     }

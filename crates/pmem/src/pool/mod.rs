@@ -1,4 +1,4 @@
-//! The pool: one file, whole again the moment it is opened.
+//! The pool: one file that is consistent the moment it is opened.
 
 mod aside;
 pub mod check;
@@ -35,9 +35,9 @@ use crate::{Backing, Durability, Emulation, Error, Mapped, Result};
 
 /// A pool of persistent memory.
 ///
-/// A pool holds structures under named roots, and the space they live in. Opening it takes the same
-/// time whatever it holds. Clones share one pool; it is closed when the last one, and the last
-/// structure opened from it, is dropped.
+/// A pool holds structures under named roots, and their space. Opening it takes the same time
+/// whatever it holds. Clones share one pool. The pool is closed when the last clone and the last
+/// structure opened from it are dropped.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -67,31 +67,33 @@ struct Inner<M: Medium> {
     search: PauseMutex<Search>,
     /// Roots that are open in this process.
     registry: PauseMutex<Registry>,
-    /// Roots whose heap exists in this process: those that are open, and those whose last operations are being completed.
+    /// Roots with a heap in this process: those that are open, and those whose last operations are
+    /// being completed.
     heaps: PauseMutex<HashSet<RootId>>,
-    /// When heaps free what was retired.
+    /// When heaps free retired blocks.
     reclamation: PauseMutex<Reclamation>,
     aside: Aside,
-    /// Held while lines of the pool's own are written twice.
+    /// Held during a double write of the pool's own lines.
     double_write: PauseMutex<()>,
     version: u32,
     size_max: u64,
     was_clean: bool,
     guarantee: Guarantee,
-    /// What opening found of a copy of the superblock that no crash leaves so. It is written anew by then.
+    /// What opening found wrong with a superblock copy that no crash leaves so. The copy has been
+    /// rewritten.
     lost_superblock: Option<Violation>,
 }
 
-/// What a pool lies on and promises.
+/// The guarantee of a pool, and its backing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guarantee {
-    /// The pool file; empty when the medium is no file.
+    /// The pool file; empty if the medium is not a file.
     pub path: PathBuf,
-    /// What it lies on.
+    /// The backing.
     pub backing: Backing,
-    /// What survives, for certain, once a call has returned.
+    /// The kind of crash that a returned call survives for certain.
     pub durability: Durability,
-    /// Whether DRAM stands in for persistent memory.
+    /// Whether DRAM emulates persistent memory.
     pub emulation: Emulation,
     /// Whether a line that is being written when the power fails may hold garbage afterwards; see
     /// [`Options::write_disturbance`].
@@ -110,12 +112,12 @@ impl Default for Guarantee {
     }
 }
 
-/// What a pool is and holds.
+/// Description of a pool and its roots.
 #[derive(Clone, Debug)]
 pub struct PoolInfo {
-    /// What it lies on and promises.
+    /// Backing and guarantee.
     pub guarantee: Guarantee,
-    /// Identity, as 16 bytes of a random (version 4) UUID.
+    /// Identity: the 16 bytes of a random (version 4) UUID.
     pub uuid: [u8; 16],
     /// Version of the format.
     pub format_version: u32,
@@ -125,30 +127,31 @@ pub struct PoolInfo {
     pub size_max: u64,
     /// When it was created, in seconds since 1970.
     pub created_unix_s: u64,
-    /// Durability it was created with; that of this opening is in `guarantee`.
+    /// Durability at creation; that of this opening is in `guarantee`.
     pub created_durability: Durability,
-    /// How often it was opened.
+    /// Number of times it was opened.
     pub opens: u64,
-    /// Whether it had been closed properly before this opening.
+    /// Whether it was closed properly before this opening.
     pub was_clean: bool,
     /// Its roots.
     pub roots: Vec<RootInfo>,
 }
 
 impl Pool<Mapped> {
-    /// How to create or open a pool file.
+    /// Options for creating and opening a pool file.
     pub fn options() -> Options {
         Options::new()
     }
 }
 
 impl<M: Medium> Pool<M> {
-    /// Makes a pool on a medium whose content does not matter.
+    /// Creates a pool on a medium, overwriting its content.
     ///
     /// # Errors
     ///
-    /// When the medium cannot grow to the smallest pool ([`SIZE_MIN`], nearly all of it holes),
-    /// `size_max` is below that ([`Error::TooSmall`]), or more than [`SIZE_LIMIT`].
+    /// When the medium cannot grow to the smallest pool ([`SIZE_MIN`], nearly all of it holes);
+    /// [`Error::TooSmall`] when `size_max` is below that; when `size_max` is more than
+    /// [`SIZE_LIMIT`].
     pub fn format(medium: M, format: &Format) -> Result<Self> {
         let end = ChunkId(DATA_FIRST);
         if format.size_max < SIZE_MIN {
@@ -166,7 +169,7 @@ impl<M: Medium> Pool<M> {
         // Flush and fence: no old superblock or root survives beside the new ones.
         // Redundant fence: but for a crash in here on a device that held a pool before.
         medium.persist(0, CHUNK_LEN);
-        // Sync: the length is durable before the superblock counts on it.
+        // Sync: the length is durable before the superblock relies on it.
         medium.sync_file()?;
         let mut superblock = Superblock {
             version: layout::FORMAT_VERSION,
@@ -185,29 +188,31 @@ impl<M: Medium> Pool<M> {
         Ok(Self::assemble(medium, superblock, format.guarantee.clone(), true, None))
     }
 
-    /// Opens the pool on a medium, whatever state a crash left it in.
+    /// Opens the pool on a medium, in whatever state a crash left it.
     ///
     /// # Errors
     ///
-    /// [`Error::NotAPool`], [`Error::Version`], or [`Error::Corrupt`] when the file is shorter than its
-    /// superblock says.
+    /// [`Error::NotAPool`], [`Error::Version`], or [`Error::Corrupt`] when the file is shorter than
+    /// its superblock says.
     pub fn recover(medium: M) -> Result<Self> {
         Self::recover_with(medium, Guarantee::default())
     }
 
     fn recover_with(medium: M, mut guarantee: Guarantee) -> Result<Self> {
         if medium.len() >= CHUNK_LEN {
-            // Flush and fence: superblocks and roots as a killed process left them in the caches, before
-            // the older superblock is overwritten and anything is decided by a root's state.
+            // Flush and fence: superblocks and roots that a killed process left in the caches
+            // alone, before the older superblock is overwritten and anything is decided by a root's
+            // state.
             // Redundant: but where a process was killed before, and the power fails later.
             medium.persist(0, CHUNK_LEN);
         }
-        // Sync: a file's length and holes as a killed process left them, before anything is decided by them.
+        // Sync: the file's length and holes as a killed process left them, before anything is
+        // decided by them.
         // Redundant: but where a process was killed before, and the power fails later.
         medium.sync_file()?;
         let (mut superblock, lost_superblock) = Superblock::read_fitting(&medium)?;
         guarantee.write_disturbance |= superblock.write_disturbance;
-        // There a crash leaves anything of the copy that was being written.
+        // With write disturbance a crash may leave anything in the copy that was being written.
         let lost_superblock = lost_superblock.filter(|_| !guarantee.write_disturbance);
         double_write::recover(&medium, guarantee.write_disturbance);
         let was_clean = superblock.clean;
@@ -263,12 +268,12 @@ impl<M: Medium> Pool<M> {
         &self.0.medium
     }
 
-    /// What the pool lies on and promises.
+    /// Backing and guarantee of the pool.
     pub fn guarantee(&self) -> &Guarantee {
         &self.0.guarantee
     }
 
-    /// Whether the pool had been closed properly before it was opened; true for a new one.
+    /// Whether the pool was closed properly before it was opened; true for a new one.
     pub fn was_clean(&self) -> bool {
         self.0.was_clean
     }
@@ -283,15 +288,15 @@ impl<M: Medium> Pool<M> {
         self.0.superblock.lock(self.medium()).uuid
     }
 
-    /// How often the pool was opened, this time included.
+    /// Number of times the pool was opened, including this one.
     pub fn opens(&self) -> u64 {
         self.0.superblock.lock(self.medium()).opens
     }
 
-    /// Sets when blocks that are retired are freed, in the structures that are created and opened from here on. Not
+    /// Sets when structures that are created or opened from here on free their retired blocks. Not
     /// stored in the pool.
     ///
-    /// Small batches make every few operations free something: for tests, in which that is to happen.
+    /// Small batches make every few operations free something; tests use this.
     pub fn set_reclamation(&self, reclamation: Reclamation) {
         *self.0.reclamation.lock(self.medium()) = reclamation;
     }
@@ -300,7 +305,7 @@ impl<M: Medium> Pool<M> {
         *self.0.reclamation.lock(self.medium())
     }
 
-    /// What the pool is and holds.
+    /// Describes the pool and its roots.
     ///
     /// # Errors
     ///
@@ -359,7 +364,8 @@ fn check_size_max(size_max: u64, path: &Path) -> Result<()> {
 }
 
 impl<M: Medium> Drop for Inner<M> {
-    /// Marks the pool as closed properly. Every heap is quiescent by now: each holds a clone of the pool.
+    /// Marks the pool as closed properly. Every heap is quiescent by now, because each holds a
+    /// clone of the pool.
     fn drop(&mut self) {
         if self.medium.fault().is_none() && !std::thread::panicking() {
             let superblock = self.superblock.get_mut();

@@ -1,4 +1,4 @@
-//! How a pool file is created and opened.
+//! Creating and opening a pool file.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -22,20 +22,20 @@ use crate::{Backing, Durability, Emulated, Emulation, Error, Latency, Mapped, Re
 
 /// Default of [`Options::size_max`]: 64 GiB of address range, none of it used before it is needed.
 const SIZE_MAX_DEFAULT: u64 = 64 << 30;
-/// What messages call a pool in memory that has no name.
+/// Name of an anonymous pool in memory, for messages.
 const IN_MEMORY: &str = "(anonymous memory)";
-/// How often a waiting opener tries the lock.
+/// Interval at which a waiting opener tries the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What a new pool is to be, on any medium.
+/// Properties of a new pool, on any medium.
 #[derive(Clone, Debug)]
 pub struct Format {
     /// Length in bytes beyond which the pool does not grow.
     pub size_max: u64,
-    /// Identity of the pool. What structures recognise as their own depends on it, so a medium that
-    /// is formatted again wants another one.
+    /// Identity of the pool. Structures recognise their own content by it, so a medium that is
+    /// formatted again needs another one.
     pub uuid: [u8; 16],
-    /// What it lies on and promises.
+    /// Backing and guarantee.
     pub guarantee: Guarantee,
 }
 
@@ -82,15 +82,17 @@ impl Options {
 
     /// Length in bytes beyond which a new pool does not grow. An existing pool keeps its own.
     ///
-    /// It contains the pool's metadata, which no value can use: 16.6 MiB of each 4 GiB that are begun
-    /// ([`METADATA_LEN`](crate::pool::layout::METADATA_LEN)), so that a pool of 20 MiB holds 3.4 MiB. Of the file system
-    /// metadata takes space only as far as it is used: 264 bytes for each 64 KiB of values.
+    /// It includes the pool's metadata: 16.6 MiB of each 4 GiB that are begun
+    /// ([`METADATA_LEN`](crate::pool::layout::METADATA_LEN)). So a pool of 20 MiB holds 3.4 MiB of
+    /// values. On the file system metadata take space only as they are used: 264 bytes for each 64
+    /// KiB of values.
     pub fn size_max(mut self, bytes: u64) -> Self {
         self.size_max = bytes;
         self
     }
 
-    /// What is to survive once a call has returned. What the backing cannot give is an error.
+    /// Sets the kind of crash that a returned call survives. A guarantee that the backing cannot
+    /// give is an error.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -102,70 +104,73 @@ impl Options {
         self
     }
 
-    /// Writes lines back with this instruction, for research, where it is done by an instruction at all: to compare
-    /// with what was measured on CPUs that had no better one. Else it is the best that the CPU has.
+    /// Sets the instruction that writes lines back, for comparisons with measurements on older
+    /// CPUs. Default: the best one that the CPU has. It has no effect if the backing needs no flush
+    /// instruction.
     pub fn flush_instruction(mut self, instruction: FlushInstruction) -> Self {
         self.flush_instruction = Some(instruction);
         self
     }
 
-    /// Declares that the medium may leave garbage, in any word, in a line that was being written when the
-    /// power failed. A pool remembers it from its creation; an existing one may be declared so while it
-    /// is open.
+    /// Declares that a power failure may leave garbage, in any word, in a line that is being
+    /// written. A pool remembers this from its creation. For an existing pool the declaration holds
+    /// while it is open.
     ///
-    /// Structures then use a form that survives it, or refuse to be created and opened with
-    /// [`Error::Disturbed`]. The pool writes the lines that it keeps of itself twice, which makes growing, creating and
-    /// removing slower.
+    /// Structures then use a form that survives this, or refuse to be created and opened with
+    /// [`Error::Disturbed`]. The pool makes a double write of its own lines, so growing, creating
+    /// and removing are slower.
     pub fn write_disturbance(mut self, declared: bool) -> Self {
         self.write_disturbance = declared;
         self
     }
 
-    /// Opens a file of the calling user's own only: a regular file that the path names itself, not through a symbolic
-    /// link, that has no other name, and that nobody else may write. For paths in directories where others may put
-    /// files, such as `/dev/shm`.
+    /// Requires that the file belongs to the calling user alone: a regular file, with one name,
+    /// which the path names without a symbolic link, and which nobody else may write. Use it for
+    /// paths in directories where others may put files, such as `/dev/shm`.
     ///
-    /// What was opened is looked at, not what the path named a moment before. The directory must be one in which
-    /// others cannot rename the caller's files: theirs to write only if it is sticky.
+    /// The opened file itself is checked, and not what the path named a moment before. Others must
+    /// not be able to rename the caller's files in the directory: if they may write to it, it must
+    /// be sticky.
     pub fn private(mut self, private: bool) -> Self {
         self.private = private;
         self
     }
 
-    /// Bytes of free space that keep their memory or disk space for the next use, by default 4 MiB; what is free beyond
-    /// that goes back to the file system when it is freed, and all of it when the file system is full.
+    /// Sets the bytes of free space that keep their memory or disk space for the next use; 4 MiB by
+    /// default. Free space beyond that goes back to the file system when it is freed; all of it
+    /// does when the file system is full.
     ///
-    /// With more, a pool whose values come and go in large numbers asks the file system less often. It counts in this
-    /// opening alone.
+    /// With a larger reserve, a pool whose values come and go in large numbers asks the file system
+    /// less often. The setting holds for this opening.
     pub fn reserve_bytes(mut self, bytes: u64) -> Self {
         self.reserve_bytes = bytes;
         self
     }
 
-    /// How long to wait for another process to release the pool.
+    /// Sets how long to wait for another process to release the pool.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Creates a pool file, for its owner alone (mode 0600). It appears under its name only when it is
-    /// whole.
+    /// Creates a pool file that only its owner may access (mode 0600). The file appears under its
+    /// name when it is complete.
     ///
     /// # Errors
     ///
-    /// When the file exists, or the backing cannot give what was asked for. Under
+    /// When the file exists, or the backing cannot give the requested guarantee. Under
     /// [`Emulation::Latency`] use [`create_emulated`](Options::create_emulated).
     pub fn create(&self, path: impl AsRef<Path>) -> Result<Pool> {
         self.refuse_latency(path.as_ref())?;
         self.create_on(path.as_ref(), |mapped| mapped)
     }
 
-    /// Creates a pool in memory that has no name and ends with the pool: for indexes that are rebuilt, and for tests.
+    /// Creates a pool in anonymous memory: for indexes that are rebuilt, and for tests.
     ///
-    /// The same structures live in it, without a flush or a fence, and nobody else can open it. It takes memory as it
-    /// is filled, up to `size_max`, and gives back what is freed, as a file in tmpfs does; the system counts it as shared
-    /// memory of this process. All of it is gone when the last handle is dropped, or the process ends. Whether it gets
-    /// huge pages is decided as for tmpfs.
+    /// It holds the same structures, without a flush or a fence, and nobody else can open it. Like
+    /// a file in tmpfs it takes memory as it is filled, up to `size_max`, and gives freed memory
+    /// back; the system counts it as shared memory of this process. It ends when the last handle is
+    /// dropped, or with the process. It gets huge pages under the same conditions as tmpfs.
     ///
     /// ```
     /// use remanent_pmem::Pool;
@@ -177,8 +182,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for durability `Power`, and under [`Emulation::Latency`]; what the system reports when it
-    /// gives no memory or no descriptor.
+    /// [`Error::Unsupported`] for durability `Power`, and under [`Emulation::Latency`]; the
+    /// system's error if it gives no memory or no descriptor.
     pub fn create_in_memory(&self) -> Result<Pool> {
         let path = Path::new(IN_MEMORY);
         self.refuse_latency(path)?;
@@ -187,24 +192,27 @@ impl Options {
         self.format(mapped, guarantee)
     }
 
-    /// Opens a pool file, whatever state a crash left it in.
+    /// Opens a pool file, in whatever state a crash left it.
     ///
     /// # Errors
     ///
-    /// When it is no pool, of another version, truncated, locked, or cannot give what was asked for.
+    /// When it is not a pool, of another version, truncated, locked, or cannot give the requested
+    /// guarantee.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Pool> {
         self.refuse_latency(path.as_ref())?;
         self.open_with(path.as_ref(), Access::Shared, |mapped| mapped)
     }
 
-    /// Opens a pool file for inspection: nothing in the file changes, whatever is done to the pool.
+    /// Opens a pool file for inspection: the file does not change, whatever is done to the pool.
     ///
-    /// Stores, those of recovery among them, go to private copies of the pages that they touch, and end with
-    /// this process. So a pool can be checked as a crash left it, also one on a read-only file system or one
-    /// that the caller may only read. Any number of processes may inspect a pool at once; none may while
-    /// it is open for use. Takes memory for the pages that recovery stores to.
+    /// Stores, including those of recovery, go to private copies of the pages, and end with this
+    /// process. So a pool can be checked as a crash left it, even on a read-only file system or
+    /// with permission to read only. Any number of processes may inspect a pool at the same time,
+    /// but not while it is open for use. Inspection takes memory for the pages that recovery stores
+    /// to.
     ///
-    /// The durability and the emulation asked for are ignored. [`PoolInfo::opens`](crate::PoolInfo) counts the inspection.
+    /// Durability and emulation of these options are ignored. [`PoolInfo::opens`](crate::PoolInfo)
+    /// counts the inspection.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
@@ -221,8 +229,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// As for [`open`](Options::open); [`Error::Unsupported`] on a devdax device, which cannot be mapped
-    /// privately. [`Error::Inspected`] from whatever would make the pool grow.
+    /// Those of [`open`](Options::open); [`Error::Unsupported`] on a devdax device, which cannot be
+    /// mapped privately. [`Error::Inspected`] from operations that would make the pool grow.
     pub fn inspect(&self, path: impl AsRef<Path>) -> Result<Pool> {
         let path = path.as_ref();
         if is_device(path) {
@@ -238,16 +246,16 @@ impl Options {
         options.open_with(path, Access::Private, |mapped| mapped)
     }
 
-    /// Opens a pool file, or creates it when there is none.
+    /// Opens a pool file, or creates it if there is none.
     ///
     /// # Errors
     ///
-    /// As for [`open`](Options::open) and [`create`](Options::create).
+    /// Those of [`open`](Options::open) and [`create`](Options::create).
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Pool> {
         match self.open(path.as_ref()) {
             Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 match self.create(path.as_ref()) {
-                    // Another process was quicker: what it made is as good.
+                    // Another process was quicker; its pool serves as well.
                     Err(Error::Io { source, .. })
                         if source.kind() == io::ErrorKind::AlreadyExists =>
                     {
@@ -260,31 +268,33 @@ impl Options {
         }
     }
 
-    /// Creates a pool file whose accesses cost what an [`Emulation::Latency`] says.
+    /// Creates a pool file whose accesses take the time of an [`Emulation::Latency`].
     ///
     /// # Errors
     ///
-    /// As for [`create`](Options::create), and when the emulation is another one.
+    /// Those of [`create`](Options::create); a different emulation in the options.
     pub fn create_emulated(&self, path: impl AsRef<Path>) -> Result<Pool<Emulated>> {
         let latency = self.latency(path.as_ref())?;
         self.create_on(path.as_ref(), |mapped| Emulated::new(mapped, latency))
     }
 
-    /// Opens a pool file whose accesses cost what an [`Emulation::Latency`] says.
+    /// Opens a pool file whose accesses take the time of an [`Emulation::Latency`].
     ///
     /// # Errors
     ///
-    /// As for [`open`](Options::open), and when the emulation is another one.
+    /// Those of [`open`](Options::open); a different emulation in the options.
     pub fn open_emulated(&self, path: impl AsRef<Path>) -> Result<Pool<Emulated>> {
         let latency = self.latency(path.as_ref())?;
         self.open_with(path.as_ref(), Access::Shared, |mapped| Emulated::new(mapped, latency))
     }
 
-    /// As [`create_in_memory`](Options::create_in_memory), with accesses that cost what an [`Emulation::Latency`] says.
+    /// Like [`create_in_memory`](Options::create_in_memory), with accesses that take the time of an
+    /// [`Emulation::Latency`].
     ///
     /// # Errors
     ///
-    /// As for [`create_in_memory`](Options::create_in_memory), and when the emulation is another one.
+    /// Those of [`create_in_memory`](Options::create_in_memory); a different emulation in the
+    /// options.
     pub fn create_emulated_in_memory(&self) -> Result<Pool<Emulated>> {
         let path = Path::new(IN_MEMORY);
         let latency = self.latency(path)?;
@@ -330,7 +340,8 @@ impl Options {
         if self.private {
             check_directory(path)?;
         }
-        // Written under another name and renamed: a crash leaves no half pool under this one.
+        // Written under another name and renamed, so that a crash leaves no incomplete pool under
+        // this name.
         let temporary = temporary_path(path);
         let file = OpenOptions::new()
             .read(true)
@@ -365,7 +376,7 @@ impl Options {
         let mut file = self.open_file(path, access)?;
         self.lock(&file, path, access)?;
         while !is_still_at(&file, path) {
-            // Removed, and perhaps made anew, while the lock was waited for.
+            // The file was removed, and perhaps created anew, during the wait for the lock.
             file = self.open_file(path, access)?;
             self.lock(&file, path, access)?;
         }
@@ -422,7 +433,7 @@ impl Options {
 
     fn open_file(&self, path: &Path, access: Access) -> Result<File> {
         let mut options = OpenOptions::new();
-        // No waiting, should it be something else than a file: a pipe, say.
+        // Without waiting, in case the path is not a file but a pipe, for example.
         options.read(true).write(access == Access::Shared);
         options.custom_flags(OFlags::NONBLOCK.bits() as i32);
         if !self.private {
@@ -442,7 +453,8 @@ impl Options {
         Ok(file)
     }
 
-    /// Takes the lock, waiting as long as allowed: for itself, or together with others who inspect the pool.
+    /// Takes the lock, waiting as long as allowed: exclusively, or shared with others that inspect
+    /// the pool.
     fn lock(&self, file: &File, path: &Path, access: Access) -> Result<()> {
         let operation = match access {
             Access::Shared => FlockOperation::NonBlockingLockExclusive,
@@ -474,7 +486,7 @@ impl Options {
     }
 }
 
-/// Refuses a file that somebody else made, or could lead us to or change.
+/// Refuses a file that somebody else created, may change, or could have led us to.
 fn check_own(file: &File, path: &Path) -> Result<()> {
     let metadata = file.metadata().map_err(|e| Error::io("look at", path, e))?;
     let user = rustix::process::geteuid().as_raw();
@@ -492,7 +504,7 @@ fn check_own(file: &File, path: &Path) -> Result<()> {
     Err(Error::NotPrivate { path: path.to_owned(), reason })
 }
 
-/// Refuses a directory in which others may rename and remove what is not theirs.
+/// Refuses a directory in which others may rename and remove the files of this user.
 fn check_directory(path: &Path) -> Result<()> {
     let directory = parent(path);
     let metadata = std::fs::metadata(directory).map_err(|e| Error::io("look at", directory, e))?;
@@ -510,7 +522,7 @@ fn check_directory(path: &Path) -> Result<()> {
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// The directory that a file lies in.
+/// The directory of a file.
 fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -526,7 +538,7 @@ fn is_still_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Memory that is grown and mapped as a file, and has no name.
+/// An anonymous file in memory, which grows and is mapped like any file.
 fn memory_file() -> Result<File> {
     let memory = memfd_create("remanent", MemfdFlags::CLOEXEC);
     memory.map(File::from).map_err(|e| Error::io("create", Path::new(IN_MEMORY), e))
@@ -537,14 +549,14 @@ fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_char_device())
 }
 
-/// A name that nobody else uses: two threads, or processes, may create the same pool at once.
+/// A unique name, because two threads or processes may create the same pool at once.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{:032x}.new", u128::from_le_bytes(random_uuid())));
     path.with_file_name(name)
 }
 
-/// How much address range the pool in `file` was created for.
+/// The address range that the pool in `file` was created for.
 fn stored_size_max(file: &File, path: &Path, access: Access) -> Result<u64> {
     let backing = detect::detect(file, path)?;
     let file = file.try_clone().map_err(|e| Error::io("open", path, e))?;
@@ -554,7 +566,7 @@ fn stored_size_max(file: &File, path: &Path, access: Access) -> Result<u64> {
     Ok(superblock.size_max)
 }
 
-/// Puts the file's name into errors that were found below the level of files.
+/// Puts the file's name into errors from below the level of files.
 fn name_file(error: Error, path: &Path) -> Error {
     match error {
         Error::NotAPool { reason, .. } => Error::NotAPool { path: path.to_owned(), reason },
@@ -562,7 +574,7 @@ fn name_file(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The process that holds the lock on `file`, as the kernel lists it.
+/// The process that holds the lock on `file`, according to the kernel's list.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));

@@ -1,4 +1,4 @@
-//! Which roots are open in this process, and where their names are; volatile.
+//! The open roots of this process, and the places of names; volatile.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -6,14 +6,14 @@ use std::sync::Weak;
 
 use crate::pool::layout::RootId;
 
-/// Held by whoever creates, opens or removes a root.
+/// Held to create, open or remove a root.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    /// Objects of the roots that are open.
+    /// Objects of the open roots.
     pub(super) open: HashMap<RootId, Weak<dyn Any + Send + Sync>>,
-    /// Roots by name, from when they are first asked for.
+    /// Roots by name, once a name was asked for.
     pub(super) names: Option<HashMap<String, RootId>>,
-    /// As many entries from the first one on are in use.
+    /// All entries before this index are in use.
     pub(super) taken_before: u16,
 }
 

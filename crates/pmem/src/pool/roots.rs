@@ -7,11 +7,11 @@
 //!       16  layout hash                  128  type name, UTF-8, zero-padded (128 bytes)
 //!       24  CRC32C of bytes 8 … 23 and 64 … 255
 //!       32  generation: how often a root of this number was created
-//!       40  in the header chunk: what leads to a directory chunk (`directory.rs`)
+//!       40  in the header chunk: word that leads to a directory chunk (`directory.rs`)
 //! ```
 //!
-//! The state word is stored last and alone decides. A crash while a root is created or dropped leaves
-//! state 1 or 3, and the next open gives back everything its heap had taken.
+//! The state word is stored last, and alone decides. A crash while a root is created or dropped
+//! leaves state 1 or 3. The next opening then gives back all chunks of its heap.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const NAME_LEN: u64 = 64;
 pub(super) const TYPE: u64 = 128;
 const TYPE_LEN: u64 = 128;
 
-/// Names that an error lists.
+/// Maximal number of names in an error.
 const NAMES_TOLD_MAX: usize = 20;
 
 const NONE: u64 = 0;
@@ -45,7 +45,7 @@ const DROPPING: u64 = 3;
 /// The type of a root, compared when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RootType {
-    /// Name a person recognises, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
+    /// Name for people, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
     pub name: String,
     /// Hash of everything that makes two layouts incompatible.
     pub layout: u64,
@@ -64,20 +64,20 @@ pub struct RootInfo {
     pub(crate) heap: ChunkId,
 }
 
-/// A structure that lives under a root and is shared by everyone who opened it in this process.
+/// A structure under a root, shared by everyone in this process who opened it.
 pub trait RootObject<M: Medium>: Send + Sync + Sized + 'static {
-    /// Whether what is at rest in the structure survives garbage in lines that were being written; see
-    /// [`Options::write_disturbance`](crate::Options::write_disturbance).
+    /// Whether the structure survives garbage in lines that were being written when the power
+    /// failed; see [`Options::write_disturbance`](crate::Options::write_disturbance).
     const SURVIVES_DISTURBANCE: bool = false;
 
-    /// Name and layout, compared with what the directory holds.
+    /// Name and layout, to be compared with those in the directory.
     fn root_type() -> RootType;
 
     /// Fills a fresh heap. Everything written must be durable when this returns.
     ///
     /// # Errors
     ///
-    /// Any; the root then does not come into being.
+    /// Any error; the root is then not created.
     fn create(heap: Heap<M>) -> Result<Self>;
 
     /// Recovers from an existing heap.
@@ -120,8 +120,8 @@ impl<M: Medium> Pool<M> {
         Ok(self.find(&mut registry, name)?.is_some())
     }
 
-    /// Whether there is a live root of that number; its entry has to be whole, and its heap its
-    /// own. Nobody creates or removes roots meanwhile.
+    /// Whether there is a live root of that number; checks its entry and that its heap belongs to
+    /// it. Nobody creates or removes roots meanwhile.
     pub(super) fn check_root(&self, id: RootId) -> Result<bool> {
         match self.medium().load(self.root_entry(id) + STATE) {
             NONE => Ok(false),
@@ -138,18 +138,18 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// As for [`create_root_with`](Pool::create_root_with).
+    /// Those of [`create_root_with`](Pool::create_root_with).
     pub fn create_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         self.create_root_with(name, T::create)
     }
 
-    /// Creates the structure `T` under a new root: `fill` makes it in a fresh heap. Everything that it wrote
-    /// must be durable when it returns.
+    /// Creates the structure `T` under a new root: `fill` creates it in a fresh heap, durably when
+    /// `fill` returns.
     ///
     /// # Errors
     ///
-    /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or what creating the structure
-    /// reports; then the pool is as before.
+    /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or the error of `fill`.
+    /// The pool is then as before.
     pub fn create_root_with<T: RootObject<M>>(
         &self,
         name: &str,
@@ -174,8 +174,8 @@ impl<M: Medium> Pool<M> {
             }
         };
         self.store_own([(self.root_entry(id) + STATE, LIVE)]);
-        // Flush and fence: the root is there for good once it is handed out. What it leads to was made
-        // durable by `fill`.
+        // Flush and fence: the root is durable before it is handed out. `fill` has made its content
+        // durable.
         self.medium().persist(self.root_entry(id) + STATE, WORD_LEN);
         registry.add_name(name, id);
         let shared: Arc<dyn Any + Send + Sync> = object.clone();
@@ -185,12 +185,14 @@ impl<M: Medium> Pool<M> {
 
     /// Opens the structure `T` under an existing root.
     ///
-    /// Opening a root twice yields the same object: its volatile part exists once a process.
+    /// Opening a root again yields the same object, because its volatile part exists once in a
+    /// process.
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRoot`], [`Error::WrongType`], [`Error::Disturbed`], or what recovery reports;
-    /// [`Error::RootInUse`] when it is open as a Rust type that merely shares name and layout with `T`.
+    /// [`Error::NoSuchRoot`], [`Error::WrongType`], [`Error::Disturbed`], or the error of recovery;
+    /// [`Error::RootInUse`] when the root is open as another Rust type with the same name and
+    /// layout as `T`.
     pub fn open_root<T: RootObject<M>>(&self, name: &str) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
         let root = self.find_present(&mut registry, name)?;
@@ -220,7 +222,7 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchRoot`]; [`Error::RootInUse`] while somebody has it open.
+    /// [`Error::NoSuchRoot`]; [`Error::RootInUse`] while the root is open.
     pub fn remove_root(&self, name: &str) -> Result<()> {
         let mut registry = self.registry().lock(self.medium());
         let root = self.find_present(&mut registry, name)?;
@@ -229,13 +231,14 @@ impl<M: Medium> Pool<M> {
         }
         self.wait_for_heap(root.id);
         self.store_own([(self.root_entry(root.id) + STATE, DROPPING)]);
-        // Flush and fence: from here on the root is gone, and recovery goes on where a crash stops.
+        // Flush and fence: from here on the root is gone; after a crash recovery completes the
+        // removal.
         self.medium().persist(self.root_entry(root.id) + STATE, WORD_LEN);
         registry.remove_name(name, root.id);
         self.clear_entry(root.id)
     }
 
-    /// Finishes what a crash interrupted: roots being created or dropped.
+    /// Completes what a crash interrupted: roots that were being created or dropped.
     pub(crate) fn recover_roots(&self) -> Result<()> {
         for id in self.root_ids() {
             match self.medium().load(self.root_entry(id) + STATE) {
@@ -247,7 +250,7 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// The root of that name. Names are read once a process; the entry is read each time.
+    /// The root of that name. The names are read once in a process; the entry is read each time.
     fn find(&self, registry: &mut Registry, name: &str) -> Result<Option<RootInfo>> {
         if registry.names.is_none() {
             let roots = self.roots()?;
@@ -293,10 +296,10 @@ impl<M: Medium> Pool<M> {
         Err(Error::corrupt(self.root_entry(root.id) + HEAP, what))
     }
 
-    /// Waits until the heap of a root, which nobody can reach any more, is quiescent.
+    /// Waits until the heap of a root is quiescent, once nobody can reach the root any more.
     ///
-    /// The last handle of a structure may be dropped by another thread at this moment; what it still
-    /// frees must not meet a second heap over the same chunks.
+    /// At this moment another thread may be dropping the last handle of the structure. The blocks
+    /// that it still frees must not meet a second heap on the same chunks.
     fn wait_for_heap(&self, id: RootId) {
         while self.heaps().lock(self.medium()).contains(&id) {
             self.medium().pause();
@@ -325,11 +328,11 @@ impl<M: Medium> Pool<M> {
     fn write_entry(&self, id: RootId, name: &str, root_type: &RootType) -> Result<ChunkId> {
         let medium = self.medium();
         let entry = self.root_entry(id);
-        // The state after the generation, in this line's order of stores.
+        // The state after the generation: the order of stores within this line matters.
         let generation = self.root_generation(id) + 1;
         self.store_own([(entry + GENERATION, generation), (entry + STATE, CREATING)]);
-        // Flush and fence: from here on recovery gives back whatever this root has taken, and no other root has
-        // its number and its generation.
+        // Flush and fence: from here on recovery gives back everything that this root has taken;
+        // and no other root has the same number and generation.
         medium.persist(entry + STATE, WORD_LEN);
         let heap = self.take_chunks(Purpose::Heap, id)?;
         medium.write_zeros(entry + NAME, ROOT_LEN - NAME);
@@ -337,12 +340,13 @@ impl<M: Medium> Pool<M> {
         medium.write(entry + TYPE, root_type.name.as_bytes());
         self.store_own([(entry + HEAP, u64::from(heap.0)), (entry + LAYOUT, root_type.layout)]);
         self.store_own([(entry + CRC, self.entry_checksum(id))]);
-        // Flush: fenced together with the heap's header, before the state says that the root is live.
+        // Flush: fenced together with the heap's header, before the state says that the root is
+        // live.
         medium.flush(entry, ROOT_LEN);
         Ok(heap)
     }
 
-    /// How often a root of this number was created.
+    /// Number of times a root of this number was created.
     pub(crate) fn root_generation(&self, id: RootId) -> u64 {
         self.medium().load(self.root_entry(id) + GENERATION)
     }
@@ -350,8 +354,9 @@ impl<M: Medium> Pool<M> {
     fn clear_entry(&self, id: RootId) -> Result<()> {
         self.give_back_all(id);
         self.store_own([(self.root_entry(id) + STATE, NONE)]);
-        // Flush and fence: the entry may be used again only when nothing belongs to it any more.
-        // Redundant: if this is lost, recovery finds the state before it, and nothing left to give back.
+        // Flush and fence: the entry is reused only when no chunk belongs to it any more.
+        // Redundant: if this is lost, recovery finds the state before it, and nothing left to give
+        // back.
         self.medium().persist(self.root_entry(id) + STATE, WORD_LEN);
         Ok(())
     }

@@ -1,14 +1,18 @@
-//! Seals: bitmaps at rest are compared with a checksum before anything is allocated by them.
+//! Seals: checksums of bitmaps at rest, compared before anything is allocated from their chunks.
 //!
-//! A heap that closes properly *seals* its chunks of small blocks: the state word gets a checksum of the bitmap. Who changes
-//! a bitmap next, a lane that takes the chunk up, or frees the first block in it, compares the two and breaks the seal. So
-//! a bit that was flipped meanwhile, a page that became zeros or another's, or an older one, is noticed before a block
-//! is handed out that is in use. What does not fit is set aside.
+//! A heap that closes properly *seals* its chunks of small blocks: the state word gets a checksum
+//! of the bitmap. The next change of the bitmap compares the two and breaks the seal: a lane that
+//! takes the chunk, or the free of the first block in it. So damage to a bitmap at rest is detected
+//! before a block in use is allocated again: a flipped bit, a page of zeros, a page of another
+//! chunk, or an older page. A chunk that does not match is set aside.
 //!
-//! A seal is broken under the heap's lock of its chunks, and before any bit changes, so nobody compares a bitmap that is
-//! being changed. A crash may leave the seal beside changed bits if both were being flushed; then a lane names the
-//! chunk, or a block in it, and recovery breaks the seal unseen. Chunks that were in use in a process that crashed have no
-//! seal until the next proper close. Nor have those of pools that are declared to lie on a medium with write disturbance.
+//! A seal is broken under the heap's lock of its chunks, before any bit changes. So nobody compares
+//! a bitmap that is being changed. A crash may leave a seal beside changed bits if both were being
+//! flushed. Then a lane names the chunk, or a block in it, and recovery breaks the seal without
+//! comparing.
+//!
+//! Two kinds of chunks have no seal: those that were in use in a crashed process, until the next
+//! proper close; and those of pools that are declared to lie on a medium with write disturbance.
 
 use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
@@ -16,7 +20,8 @@ use crate::pool::layout::{BITMAP_LEN, ChunkId, ChunkKind, ChunkState, FORMAT_VER
 use crate::violation::Violation;
 
 impl<M: Medium> Pool<M> {
-    /// Seals a chunk whose bitmap is at rest. The caller's fence makes it durable, together with the bitmap.
+    /// Seals a chunk whose bitmap is at rest. The caller's fence makes the seal durable, together
+    /// with the bitmap.
     pub(crate) fn seal(&self, chunk: ChunkId, state: ChunkState) {
         if self.0.version == FORMAT_VERSION_UNSEALED || self.guarantee().write_disturbance {
             return;
@@ -28,8 +33,8 @@ impl<M: Medium> Pool<M> {
         self.medium().flush(chunk.state(), WORD_LEN);
     }
 
-    /// To be called before bits of a chunk change, or are believed: breaks its seal. False when the chunk is set aside,
-    /// from now on if the bitmap does not fit the seal.
+    /// Breaks the seal of a chunk; must be called before its bits change or are relied on. Returns
+    /// false if the chunk is set aside; a chunk that does not match its seal is set aside now.
     pub(crate) fn break_seal(&self, chunk: ChunkId) -> bool {
         let state = self.usable_state(chunk);
         if !state.is_sealed() {
@@ -43,11 +48,11 @@ impl<M: Medium> Pool<M> {
         true
     }
 
-    /// Breaks a seal, if there is one, whatever it says.
+    /// Breaks the seal of a chunk, if there is one, without comparing.
     pub(crate) fn drop_seal(&self, chunk: ChunkId, state: ChunkState) {
         if state.is_sealed() {
             self.store_own([(chunk.state(), state.unsealed().encode())]);
-            // Flush: fenced before the lanes forget the chunk, or the block of it that is being freed.
+            // Flush: fenced before the lanes forget the chunk, or its block that is being freed.
             self.medium().flush(chunk.state(), WORD_LEN);
         }
     }

@@ -1,11 +1,11 @@
-//! The superblock: who the pool is, in two copies.
+//! The superblock: the identity of the pool, in two copies.
 //!
-//! The copies are written in turn, each with a higher sequence number and a CRC32C over its fields. A
-//! crash can tear the one being written; the other is whole.
+//! The copies are written in turn, each with a higher sequence number and a CRC32C over its fields.
+//! A crash can tear the copy that is being written; the other is complete.
 //!
 //! ```text
 //! byte  0  magic "REMANENT"        40  sequence number       80  state (1 clean, 2 open)
-//!       8  format version (u32)    48  size_max in bytes     88  first chunk to look at
+//!       8  format version (u32)    48  size_max in bytes     88  hint: chunk to search first
 //!      12  reserved (u32)          56  size in bytes         96  number of opens
 //!      16  uuid (16 bytes)         64  created, unix s      104  CRC32C of bytes 0 … 103
 //!      32  durability (u64)        72  medium: bit 0, write disturbance
@@ -39,12 +39,12 @@ pub(crate) struct Superblock {
     /// Whether the medium may leave garbage in a line that was being written when the power failed.
     pub(crate) write_disturbance: bool,
     pub(crate) clean: bool,
-    /// Every data chunk before this one was in use when the pool last grew.
+    /// Hint: when the pool last grew, every data chunk before this one was in use.
     pub(crate) first_chunk: u32,
     pub(crate) opens: u64,
 }
 
-/// Why a copy cannot be used.
+/// Reason why a copy cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fault {
     Magic,
@@ -63,7 +63,8 @@ impl Superblock {
         Self::read_and_look(medium).map(|(superblock, _)| superblock)
     }
 
-    /// As [`read`](Superblock::read); with what is wrong with the other copy, if a crash cannot have left it so.
+    /// Like [`read`](Superblock::read). Also returns what is wrong with the other copy, if no crash
+    /// can have caused it.
     pub(super) fn read_and_look<M: Medium>(medium: &M) -> Result<(Self, Option<Violation>)> {
         let not_a_pool = |reason: String| Error::NotAPool { path: "the file".into(), reason };
         if medium.len() < CHUNK_LEN {
@@ -74,7 +75,8 @@ impl Superblock {
         }
         match Self::copies(medium) {
             [Ok(a), Ok(b)] => Ok((if a.sequence >= b.sequence { a } else { b }, None)),
-            // Before any other: a copy of our version may be a leftover beside that of a later one.
+            // Checked first: a valid copy of our version may be a leftover beside one of a later
+            // version.
             [Err(Fault::Version(found)), _] | [_, Err(Fault::Version(found))] => {
                 Err(Error::Version { found, expected: FORMAT_VERSION })
             }
@@ -100,17 +102,19 @@ impl Superblock {
         [Self::read_copy(medium, 0), Self::read_copy(medium, SUPERBLOCK_B)]
     }
 
-    /// As [`read_and_look`](Superblock::read_and_look), for a file that has all the bytes that the superblock counts on.
+    /// Like [`read_and_look`](Superblock::read_and_look), for the superblock that fits the length
+    /// of the file.
     ///
-    /// Where the newer copy counts on more bytes than there are, the file was truncated; or it was about to grow, on a
-    /// system that lost its new length and kept the superblock. In that case the older copy counts: its pool is whole,
-    /// since chunks behind its end are taken only once the newer copy is durable. They have state words, in the part of
-    /// the file that is there, and these are durable before anything refers to their chunks: when all of them say
-    /// that a chunk was never in use, none was.
+    /// If the newer copy needs a longer file, there are two cases. The file was truncated. Or it
+    /// was about to grow, on a system that lost its new length and kept the superblock; then the
+    /// older copy counts. No chunk behind the end of the older copy was ever in use in this case:
+    /// such chunks are taken only once the newer copy is durable; their state words lie in the part
+    /// of the file that exists, and are durable before anything refers to the chunks. So the case
+    /// is recognised by state words that all say "never in use".
     ///
     /// # Errors
     ///
-    /// As for [`read`](Superblock::read), and [`Error::Corrupt`] when the file was truncated.
+    /// Those of [`read`](Superblock::read), and [`Error::Corrupt`] when the file was truncated.
     pub(super) fn read_fitting<M: Medium>(medium: &M) -> Result<(Self, Option<Violation>)> {
         let (newer, lost) = Self::read_and_look(medium)?;
         if newer.size <= medium.len() {
@@ -131,18 +135,19 @@ impl Superblock {
         }
     }
 
-    /// What is wrong with one of the copies of a pool that is open.
+    /// What is wrong with one of the superblock copies of an open pool.
     pub(super) fn lost_copy<M: Medium>(medium: &M) -> Option<Violation> {
         Self::read_and_look(medium).ok().and_then(|(_, lost)| lost)
     }
 
-    /// Says that the other copy, number `copy`, is lost, unless it is what a crash leaves that comes while it is being
-    /// written: then it has words of the superblock before this one, and of the one after it.
+    /// Reports the other copy, number `copy`, as lost, unless a crash may have left it while it was
+    /// being written. Such a copy consists of words of the superblock before this one and of the
+    /// one after it.
     fn lost<M: Medium>(&self, medium: &M, copy: u64, fault: &Fault) -> Option<Violation> {
         let offset = copy * SUPERBLOCK_B;
         let mut found = [0; LEN];
         medium.read(offset, &mut found);
-        // The very first superblock goes to the second copy, and then there was none before it.
+        // The very first superblock goes to the second copy; there is none before it.
         let is_first = self.sequence == 1;
         let own = self.encode();
         let word = |bytes: &[u8; LEN], at: usize| {
@@ -212,7 +217,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Refuses sizes that no version of this code writes, before anything is mapped by them.
+    /// Refuses sizes that no version of this code writes, before they are used for a mapping.
     fn check_sizes(&self) -> Result<(), Fault> {
         if self.size_max > SIZE_LIMIT {
             return Err(Fault::Field("size_max"));
@@ -230,7 +235,7 @@ impl Superblock {
         self.sequence += 1;
         let offset = if self.sequence.is_multiple_of(2) { 0 } else { SUPERBLOCK_B };
         medium.write(offset, &self.encode());
-        // Flush and fence: this copy is whole before the next write may touch the other one.
+        // Flush and fence: this copy is complete before the next write may touch the other one.
         medium.persist(offset, LEN as u64);
     }
 
@@ -264,7 +269,7 @@ impl Superblock {
     }
 }
 
-/// Whether every chunk that the newer superblock has and the older one has not was never in use.
+/// Whether every chunk that only the newer superblock includes was never in use.
 fn never_used<M: Medium>(medium: &M, older: &Superblock, newer: &Superblock) -> bool {
     let chunks = (older.size / CHUNK_LEN) as u32..(newer.size / CHUNK_LEN) as u32;
     chunks.map(ChunkId).filter(|chunk| chunk.is_data()).all(|chunk| {

@@ -1,9 +1,10 @@
-//! Blocks that nobody else can reach yet, with what is durable about them in their type.
+//! Unpublished blocks, whose type says what about them is durable.
 //!
-//! A block is written ([`Dirty`]), its lines are sent on their way ([`Flushed`]), a fence waits for
-//! them ([`Durable`]), and only then does [`Link::publish`](crate::Link::publish) take it. Skipping a
-//! step, or writing after the flush, does not compile. After publication other threads may dirty the
-//! block at any time, so a type can say no more about it: the state moves into the link's word.
+//! A block is written ([`Dirty`]); its lines are flushed ([`Flushed`]); a fence waits for them
+//! ([`Durable`]). Only then does [`Link::publish`](crate::Link::publish) accept it. Skipping a
+//! step, or writing after the flush, does not compile. After publication other threads may dirty
+//! the block at any time, which a type cannot express. From then on the word of the link says what
+//! is durable.
 //!
 //! ```
 //! use remanent_pmem::{Dirty, Durable, Fresh, Medium, Off, Persistent, fence};
@@ -34,21 +35,21 @@ use crate::persistent::{self, Off, Persistent};
 
 /// The block may be written; nothing about it is durable.
 ///
-/// `!Send`, as [`Flushed`] is: streaming stores wait in a buffer of the core that made them.
+/// `!Send`, like [`Flushed`]: streaming stores wait in a buffer of the core that executed them.
 #[derive(Debug)]
 pub enum Dirty {}
 
-/// All that was written is on its way to the medium, and durable after the next fence of this thread.
+/// Everything written is on its way to the medium, and durable after the next fence of this thread.
 ///
-/// `!Send`: a fence orders only the flushes of the thread that issues it.
+/// `!Send`: a fence orders only the flushes of its own thread.
 #[derive(Debug)]
 pub enum Flushed {}
 
-/// All that was written is durable.
+/// Everything written is durable.
 #[derive(Debug)]
 pub enum Durable {}
 
-/// What is durable about a [`Fresh`] block: [`Dirty`], [`Flushed`] or [`Durable`], and nothing else.
+/// The state of a [`Fresh`] block: [`Dirty`], [`Flushed`] or [`Durable`], and no other.
 pub trait State: sealed::State {}
 impl State for Dirty {}
 impl State for Flushed {}
@@ -56,20 +57,20 @@ impl State for Durable {}
 
 /// A block of pool memory that belongs to one thread, and that no link leads to yet.
 ///
-/// `T` is what the block begins with: the whole of it, or a header before bytes of varying length.
-/// Dropping a `Fresh` forgets the block without freeing it; [`into_raw`](Fresh::into_raw) is how to
-/// give it back to its allocator.
+/// `T` is the type at the beginning of the block: the whole block, or a header before bytes of
+/// varying length. Dropping a `Fresh` forgets the block without freeing it. Use
+/// [`into_raw`](Fresh::into_raw) to give it back to its allocator.
 #[must_use = "an unpublished block is lost when it is dropped: publish it, or free it"]
 pub struct Fresh<'m, T, S: State, M: Medium> {
     medium: &'m M,
     offset: u64,
     len: u64,
-    /// The bytes to flush, relative to the block: from the first to the last one written, if any.
+    /// The range to flush, relative to the block: from the first to the last byte written, if any.
     written_begin: u64,
     written_end: u64,
     /// The header's type; a `Fresh` holds no `T`.
     header: PhantomData<fn() -> T>,
-    /// Whether it may change threads, which depends on the state.
+    /// Whether the block may change threads, which depends on the state.
     state: PhantomData<S::Confinement>,
 }
 
@@ -80,7 +81,7 @@ impl<'m, T, S: State, M: Medium> Fresh<'m, T, S, M> {
         self.medium
     }
 
-    /// Where the block is.
+    /// Pointer to the block.
     #[inline]
     pub fn off(&self) -> Off<T> {
         Off::new(self.offset)
@@ -98,13 +99,13 @@ impl<'m, T, S: State, M: Medium> Fresh<'m, T, S, M> {
         self.len
     }
 
-    /// Whether the block has no byte.
+    /// Whether the block has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Gives the block up, still unreachable, and returns its pool offset: to free it.
+    /// Gives up the block, still unreachable, and returns its pool offset, for example to free it.
     #[inline]
     #[must_use = "the offset is all that is left of the block"]
     pub fn into_raw(self) -> u64 {
@@ -121,7 +122,7 @@ impl<'m, T, S: State, M: Medium> Fresh<'m, T, S, M> {
 impl<'m, T, M: Medium> Fresh<'m, T, Dirty, M> {
     /// Takes the block of `len` bytes at `offset` into use.
     ///
-    /// Bytes that are not written keep what the block held before, durable or not.
+    /// Bytes that are not written keep the block's earlier content, durable or not.
     ///
     /// # Safety
     ///
@@ -183,7 +184,7 @@ impl<'m, T, M: Medium> Fresh<'m, T, Dirty, M> {
         self.medium.store(offset, value);
     }
 
-    /// Copies bytes to `at` bytes into the block.
+    /// Copies bytes into the block, at byte `at`.
     ///
     /// # Panics
     ///
@@ -195,10 +196,10 @@ impl<'m, T, M: Medium> Fresh<'m, T, Dirty, M> {
         self.medium.write(offset, bytes);
     }
 
-    /// Copies bytes to `at` bytes into the block with streaming stores, which need no flush.
+    /// Copies bytes into the block, at byte `at`, with streaming stores, which need no flush.
     ///
-    /// Faster than [`write_bytes`](Self::write_bytes) from about a page on. What is written with
-    /// ordinary stores should lie on one side of them: the flush covers all from the first to the
+    /// Faster than [`write_bytes`](Self::write_bytes) from about a page on. Keep all ordinary
+    /// stores on one side of these bytes, because the flush covers everything from the first to the
     /// last ordinary store.
     ///
     /// # Panics
@@ -218,14 +219,15 @@ impl<'m, T, M: Medium> Fresh<'m, T, Dirty, M> {
     #[track_caller]
     pub fn flush(self) -> Fresh<'m, T, Flushed, M> {
         if self.written_begin < self.written_end {
-            // Flush: the block's content, before the fence that `Link::publish` waits for (by type).
+            // Flush: the block's content. Partner: the fence that `Link::publish` requires by its
+            // type.
             let len = self.written_end - self.written_begin;
             self.medium.flush(self.offset + self.written_begin, len);
         }
         self.into_state()
     }
 
-    /// The pool offset of `len` bytes to be written at `at`, remembered for the flush.
+    /// The pool offset of `len` bytes to be written at `at`; remembers the range for the flush.
     #[inline]
     #[track_caller]
     fn claim(&mut self, at: u64, len: u64) -> u64 {
@@ -262,7 +264,8 @@ impl<T, S: State, M: Medium> fmt::Debug for Fresh<'_, T, S, M> {
     }
 }
 
-// Panics apart, by value: formatting them in place would keep blocks in memory instead of registers.
+// In a function of their own, with arguments by value: formatting in place would keep blocks in
+// memory instead of registers.
 #[cold]
 #[track_caller]
 fn unfit(offset: u64, len: u64, header_len: u64) -> ! {
@@ -275,15 +278,15 @@ fn outside(at: u64, len: u64, offset: u64, block_len: u64) -> ! {
     panic!("{len} bytes at {at} exceed the block of {block_len} bytes at {offset:#x}");
 }
 
-/// Waits until all that was flushed is durable: exactly one fence, for however many blocks.
+/// Waits until everything flushed is durable: exactly one fence, for any number of blocks.
 ///
-/// Takes one [`Fresh<Flushed>`](Fresh), or a tuple (up to six), array or `Vec` of them, of any header
-/// types, and returns the same with [`Durable`] blocks. Other flushes and streaming writes of this
-/// thread become durable by the same fence. An empty array or `Vec` costs no fence.
+/// Takes one [`Fresh<Flushed>`](Fresh), or a tuple (up to six), array or `Vec` of them, of any
+/// header types, and returns the same with [`Durable`] blocks. The same fence also makes other
+/// flushes and streaming writes of this thread durable. An empty array or `Vec` executes no fence.
 ///
 /// # Panics
 ///
-/// When the blocks do not all lie in the same medium: one fence could not speak for two.
+/// When the blocks lie in different media, because a fence covers one medium.
 #[inline]
 #[track_caller]
 pub fn fence<F: Fenceable>(blocks: F) -> F::Durable {
@@ -294,7 +297,7 @@ pub fn fence<F: Fenceable>(blocks: F) -> F::Durable {
     blocks.into_durable(sealed::Fenced(()))
 }
 
-/// What one [`fence`] makes durable: flushed blocks, alone or several together.
+/// Arguments of [`fence`]: flushed blocks, one or several.
 pub trait Fenceable: sealed::Fenceable {}
 impl<F: sealed::Fenceable> Fenceable for F {}
 
@@ -325,11 +328,11 @@ mod sealed {
         type Confinement = ();
     }
 
-    /// Shows that a fence has come after the flushes; made in `fence` alone.
+    /// Proof that a fence was executed after the flushes; only `fence` creates it.
     #[derive(Clone, Copy)]
     pub struct Fenced(pub(super) ());
 
-    /// The working side of [`Fenceable`](super::Fenceable).
+    /// The implementation of [`Fenceable`](super::Fenceable).
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not flushed, so a fence would make nothing of it durable",
         label = "not a flushed block, nor a tuple, array or `Vec` of flushed blocks",
@@ -339,7 +342,7 @@ mod sealed {
         type Durable;
         type Medium: Medium;
 
-        /// The medium that all blocks lie in; none when there is no block.
+        /// The medium of all blocks; `None` if there is no block.
         fn medium(&self) -> Option<&Self::Medium>;
 
         fn into_durable(self, fenced: Fenced) -> Self::Durable;

@@ -1,17 +1,18 @@
-//! Words that publish: an offset, with marks that tell what is durable about it.
+//! Words that publish: an offset, with marks that say whether it is durable.
 //!
 //! # Link-and-persist
 //!
-//! A compare-exchange makes a new word visible at once but durable only after a flush and a fence. If
-//! another thread acted on it in between, a crash could take away what that thread has already
-//! answered. So a word is published with the mark [`Word::DIRTY`]; whoever changed it flushes, fences
-//! and clears the mark, and whoever *reads* the mark does the same before acting on the word
-//! ([`Link::load_durable`]). The rule that makes it sound:
+//! A compare-exchange makes a new word visible at once, but durable only after a flush and a fence.
+//! If another thread acted on the word in between, a crash could undo what that thread has already
+//! answered. So a word is published with the mark [`Word::DIRTY`]. The thread that published it
+//! flushes, fences and clears the mark. A thread that *reads* the mark does the same before it acts
+//! on the word ([`Link::load_durable`]). The rule that makes this sound:
 //!
-//! **A dirty word is never replaced, except by itself without the mark.** Each word that a link ever
-//! held was therefore durable before the next one became visible.
+//! **A dirty word is never replaced, except by itself without the mark.** So each word of a link
+//! was durable before the next one became visible.
 //!
-//! In a medium that needs no flush words are durable as soon as they are visible, and no mark is set.
+//! In a medium that needs no flush, words are durable as soon as they are visible, and no mark is
+//! set.
 //!
 //! # The word
 //!
@@ -38,23 +39,24 @@ use crate::persistent::Off;
 pub struct Word(u64);
 
 impl Word {
-    /// Bit of a link whose owner is deleted, as in Harris's list; its meaning is the structure's.
+    /// Bit of a link whose owner is deleted, as in Harris's list. The structure defines its
+    /// meaning.
     pub const MARK: u64 = 1;
-    /// Bit of a word that may not be durable yet. Set and cleared by [`Link`] alone.
+    /// Bit of a word that may not be durable yet. Only [`Link`] sets and clears it.
     pub const DIRTY: u64 = 2;
-    /// Bit with a meaning that the structure gives it.
+    /// Bit whose meaning the structure defines.
     pub const FLAG_A: u64 = 4;
-    /// Bit with a meaning that the structure gives it.
+    /// Bit whose meaning the structure defines.
     pub const FLAG_B: u64 = 8;
     /// Bits of the offset, which is aligned to 16 bytes.
     pub const OFFSET_MASK: u64 = (1 << Self::TAG_SHIFT) - 16;
-    /// Place of the lowest of the tag's 16 bits.
+    /// Position of the lowest of the tag's 16 bits.
     pub const TAG_SHIFT: u32 = 48;
 
-    /// The word that leads nowhere: all bits zero, as in a new block.
+    /// The word without a target: all bits zero, as in a new block.
     pub const NULL: Word = Word(0);
 
-    /// A word that leads to `offset`, with tag zero and no bit set.
+    /// A word with target `offset`, tag zero and no bit set.
     ///
     /// # Panics
     ///
@@ -65,31 +67,31 @@ impl Word {
         Word(offset)
     }
 
-    /// A word from its bits, as a medium holds it.
+    /// A word from its bits.
     #[inline]
     pub const fn from_raw(bits: u64) -> Self {
         Word(bits)
     }
 
-    /// Its bits, as a medium holds it.
+    /// The bits of the word.
     #[inline]
     pub const fn raw(self) -> u64 {
         self.0
     }
 
-    /// Pool offset of what it leads to, in bytes; zero when nowhere.
+    /// Pool offset of the target in bytes; zero if there is none.
     #[inline]
     pub const fn offset(self) -> u64 {
         self.0 & Self::OFFSET_MASK
     }
 
-    /// What it leads to.
+    /// Pointer to the target.
     #[inline]
     pub const fn target<T: ?Sized>(self) -> Off<T> {
         Off::new(self.offset())
     }
 
-    /// Whether it leads nowhere, whatever its tag and bits are.
+    /// Whether it has no target, whatever its tag and bits are.
     #[inline]
     pub const fn is_null(self) -> bool {
         self.offset() == 0
@@ -101,7 +103,7 @@ impl Word {
         self.has(Self::MARK)
     }
 
-    /// Whether a crash might still take it away.
+    /// Whether a crash might still undo it.
     #[inline]
     pub const fn is_dirty(self) -> bool {
         self.has(Self::DIRTY)
@@ -113,7 +115,7 @@ impl Word {
         self.0 & bits != 0
     }
 
-    /// The structure's 16 bits: a version, most often.
+    /// The structure's 16 bits, usually a version.
     #[inline]
     pub const fn tag(self) -> u16 {
         (self.0 >> Self::TAG_SHIFT) as u16
@@ -140,11 +142,11 @@ impl Word {
         self.with(Self::MARK)
     }
 
-    /// The same, leading to `offset`, with tag and bits kept.
+    /// The same with target `offset`; tag and bits are kept.
     ///
     /// # Panics
     ///
-    /// As [`Word::to`].
+    /// Like [`Word::to`].
     #[inline]
     #[must_use]
     pub const fn with_offset(self, offset: u64) -> Self {
@@ -158,8 +160,8 @@ impl Word {
         Word(self.0 & !(u64::MAX << Self::TAG_SHIFT) | (tag as u64) << Self::TAG_SHIFT)
     }
 
-    /// The same with the next tag, wrapping: a word is not mistaken for an older one that led to the
-    /// same place, unless 65,536 changes passed in between.
+    /// The same with the next tag, wrapping. The new word differs from each of the last 65,535
+    /// words with the same target.
     #[inline]
     #[must_use]
     pub const fn with_next_tag(self) -> Self {
@@ -188,9 +190,9 @@ impl fmt::Debug for Word {
 
 /// A published word of pool memory, changed by compare-exchange and made durable in place.
 ///
-/// Changing it costs one fence, reading it none, unless the word is met while another thread is
-/// making it durable. See the [module](self) for the rule that every access has to keep; structures
-/// that change the word by other means (two words at once) set [`Word::DIRTY`] themselves, when
+/// Changing it costs one fence. Reading it costs none, unless another thread is just making the
+/// word durable. See the [module](self) for the rule that every access must keep. Structures that
+/// change the word by other means (two words at once) set [`Word::DIRTY`] themselves, if
 /// [`Medium::needs_flush`], and call [`help`](Link::help).
 pub struct Link<'m, M: Medium> {
     medium: &'m M,
@@ -202,14 +204,15 @@ pub struct Link<'m, M: Medium> {
 pub struct Published(Word);
 
 impl Published {
-    /// The word that was published, as it reads until somebody changes it.
+    /// The published word, as it reads until it is changed.
     #[inline]
     pub const fn word(self) -> Word {
         self.0
     }
 }
 
-/// The outcome of publishing a block: done, or the word that was found and the block handed back.
+/// The outcome of publishing a block: success, or the word that was found, with the block handed
+/// back.
 pub type PublishResult<'m, T, M> = Result<Published, (Word, Fresh<'m, T, Durable, M>)>;
 
 impl<'m, M: Medium> Link<'m, M> {
@@ -226,15 +229,15 @@ impl<'m, M: Medium> Link<'m, M> {
         self.offset
     }
 
-    /// Loads the word as it is: perhaps dirty, and then not to be acted on.
+    /// Loads the word as it is. Do not act on it if it is dirty.
     #[inline]
     pub fn load(self) -> Word {
-        // Acquire: what the block at the word's offset holds was stored before the releasing
-        // compare-exchange in `exchange`, and is visible from here on.
+        // Acquire: partner of the compare-exchange in `exchange`; the content of the block that the
+        // word leads to is visible from here on.
         Word(self.medium.load(self.offset))
     }
 
-    /// Loads the word, and makes it durable if it is not; the word returned is clean.
+    /// Loads the word, and makes it durable if necessary. The returned word is clean.
     #[inline]
     #[track_caller]
     pub fn load_durable(self) -> Word {
@@ -242,35 +245,36 @@ impl<'m, M: Medium> Link<'m, M> {
         if word.is_dirty() { self.help(word) } else { word }
     }
 
-    /// Makes a dirty word durable and clears its mark, whoever published it: its writer does so, and every
-    /// reader that comes earlier (*help*). Returns the word without the mark, durable even if the link has since moved on.
+    /// Makes a dirty word durable and clears its mark, whoever published it (*help*): its writer
+    /// calls this, and so does every earlier reader. Returns the word without the mark; it is
+    /// durable even if the link has changed since.
     #[inline]
     #[track_caller]
     pub fn help(self, word: Word) -> Word {
         debug_assert!(word.is_dirty(), "{word:?} at {:#x} is not dirty", self.offset);
         let clean = word.without(Word::DIRTY);
-        // Flush: the link's line, holding this word or a later one (and then this one was durable
-        // before the later one was stored).
+        // Flush: the link's line. It holds this word, or a later one; then this word was durable
+        // before the later one was stored.
         self.medium.flush(self.offset, 8);
-        // Fence: partner of the flush above; the word is durable before the mark that says otherwise
-        // is gone.
+        // Fence: partner of the flush above; the word is durable before its mark is cleared.
         self.medium.fence();
-        // Release: a thread that acquires the clean word acts on it without a flush, which is right
-        // since the fence came first. When the exchange fails, another thread has cleared the mark.
-        // The cleared mark itself needs no flush: a mark found after a crash is only cleared again.
+        // Release: a thread that acquires the clean word acts on it without a flush, because the
+        // fence came first. If the exchange fails, another thread has cleared the mark. Clearing
+        // needs no flush: a mark that is found after a crash is only cleared again.
         let _ = self.medium.compare_exchange(self.offset, word.0, clean.0);
         clean
     }
 
-    /// Publishes a durable block in place of `expected`: visible and durable on return, for one fence.
+    /// Publishes a durable block in place of `expected`, for one fence: visible and durable on
+    /// return.
     ///
-    /// The new word leads to the block, carries the tag of `expected`, and has no bit set;
-    /// [`publish_as`](Link::publish_as) is for any other.
+    /// The new word leads to the block, has the tag of `expected`, and no bit set. Use
+    /// [`publish_as`](Link::publish_as) for any other word.
     ///
     /// # Errors
     ///
-    /// The word found instead of `expected`, and the block, unpublished:
-    /// [`reopen`](Fresh::reopen) it to change what it leads to, and try again.
+    /// The word found instead of `expected`, and the block, still unpublished.
+    /// [`reopen`](Fresh::reopen) the block to change its content, and try again.
     #[inline]
     #[track_caller]
     pub fn publish<'f, T>(
@@ -282,11 +286,11 @@ impl<'m, M: Medium> Link<'m, M> {
         self.publish_as(expected, block, new)
     }
 
-    /// Publishes a durable block by the word `new`, whose offset is the block's.
+    /// Publishes a durable block by the word `new`, which leads to the block.
     ///
     /// # Errors
     ///
-    /// As [`publish`](Link::publish).
+    /// Those of [`publish`](Link::publish).
     ///
     /// # Panics
     ///
@@ -308,8 +312,8 @@ impl<'m, M: Medium> Link<'m, M> {
         }
     }
 
-    /// Replaces `expected` by a word that publishes no fresh block (a mark, a successor, null):
-    /// visible and durable on return, for one fence.
+    /// Replaces `expected` by a word that publishes no fresh block (a mark, a successor, null), for
+    /// one fence: visible and durable on return.
     ///
     /// # Errors
     ///
@@ -320,12 +324,12 @@ impl<'m, M: Medium> Link<'m, M> {
         self.replace_with(expected, new, || {})
     }
 
-    /// As [`replace`](Link::replace), with other flushes under the same fence: `flush` is called once
-    /// `new` is visible, for a flush before the exchange would hold it up.
+    /// Like [`replace`](Link::replace), with other flushes under the same fence. `flush` is called
+    /// once `new` is visible, because a flush before the exchange would delay the exchange.
     ///
     /// # Errors
     ///
-    /// As [`replace`](Link::replace); `flush` was not called then.
+    /// Those of [`replace`](Link::replace); `flush` was not called then.
     #[inline]
     #[track_caller]
     pub fn replace_with(
@@ -366,14 +370,15 @@ impl<'m, M: Medium> Link<'m, M> {
         }
     }
 
-    /// Makes `new` visible, dirty if it has to become durable.
+    /// Makes `new` visible, dirty if the medium needs a flush.
     #[inline]
     fn exchange(self, expected: Word, new: Word) -> Result<(), Word> {
         debug_assert!(!expected.is_dirty(), "{expected:?} is replaced before it is durable");
         debug_assert!(!new.is_dirty(), "{new:?} is given the dirty mark by its link alone");
         let dirty = if self.medium.needs_flush() { Word::DIRTY } else { 0 };
-        // Release: the block that the word leads to, and all that was stored in it, is visible to
-        // whoever acquires the word in `load`. Acquire, on failure: the same for the word found.
+        // Release: partner of `load`; the block that the word leads to, with all its content, is
+        // visible to a thread that acquires the word. Acquire, on failure: the same for the word
+        // found.
         match self.medium.compare_exchange(self.offset, expected.0, new.0 | dirty) {
             Ok(_) => Ok(()),
             Err(found) => Err(Word(found)),
@@ -381,14 +386,15 @@ impl<'m, M: Medium> Link<'m, M> {
     }
 }
 
-// Apart, by value: formatting it in place would keep the block in memory instead of registers.
+// In a function of its own, with arguments by value: formatting in place would keep the block in
+// memory instead of registers.
 #[cold]
 #[track_caller]
 fn misled(new: Word, offset: u64) -> ! {
     panic!("{new:?} does not lead to the block at {offset:#x}");
 }
 
-// Derives would ask the medium for the same trait; a link only borrows it.
+// By hand: a derive would require the same trait of the medium, which a link only borrows.
 impl<M: Medium> Clone for Link<'_, M> {
     #[inline]
     fn clone(&self) -> Self {

@@ -1,4 +1,4 @@
-//! Types that carry the discipline of publication: what is not durable cannot be linked.
+//! Types for publication: a block that is not durable cannot be linked.
 
 pub mod fresh;
 pub mod link;

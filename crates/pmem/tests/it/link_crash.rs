@@ -1,4 +1,5 @@
-//! Fresh blocks and links, crashed everywhere: a stack of one link, which any thread pushes and pops.
+//! Fresh blocks and links, crashed everywhere: a stack of one link, which any thread pushes and
+//! pops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ struct Node {
     value: u64,
 }
 
-/// The stack, and where the next node goes. Nodes that were popped are not used again before a crash.
+/// The stack, and where the next node goes. Nodes that were popped are not used again before a
+/// crash.
 struct Stack {
     medium: Arc<Sim>,
     free: AtomicU64,

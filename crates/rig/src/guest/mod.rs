@@ -1,4 +1,4 @@
-//! The machine from inside, for scenarios: where their files lie, how the host learns what is acknowledged, and programs.
+//! The guest's part for scenarios: places of files, reports to the host, and programs.
 
 pub(crate) mod nbd;
 pub(crate) mod process;
@@ -15,16 +15,16 @@ use anyhow::{Context, Result};
 
 use crate::message::{Job, Lost, Message};
 
-/// Where the file system is mounted that outlives the machine.
+/// Mount point of the file system that outlives the machine.
 const PLACE: &str = "/mnt";
-/// The port that leads to the host; the machine has no other.
+/// The port to the host; the machine has no other.
 const PORT: &str = "/dev/vport0p1";
 
-/// The way to the host.
+/// The connection to the host.
 struct Port(Mutex<File>);
 
 impl Port {
-    /// Tells the host why nothing goes on.
+    /// Reports to the host why the guest cannot continue.
     fn fail(&self, error: anyhow::Error) {
         match error.downcast::<Lost>() {
             Ok(Lost(losses)) => self.tell(&Message::Lost(losses)),
@@ -32,11 +32,11 @@ impl Port {
         }
     }
 
-    /// A message that cannot be sent is one of a machine whose host is gone: see `listen`.
+    /// Sends a message. If sending fails, the host is gone: see `listen`.
     fn tell(&self, message: &Message) {
         let Ok(mut line) = serde_json::to_vec(message) else { return };
         line.push(b'\n');
-        // One write, so that a cut leaves a whole line or one without an end.
+        // One write, so that a cut leaves a complete line or one without an end.
         let mut port = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = port.write_all(&line) {
             eprintln!("cannot write to {PORT}: {error}");
@@ -44,7 +44,7 @@ impl Port {
     }
 }
 
-/// The machine from inside.
+/// The guest, for a scenario.
 pub(crate) struct Guest {
     port: Port,
     job: Job,
@@ -65,18 +65,18 @@ impl Guest {
         self.job.is_first
     }
 
-    /// Tells the host that so many writes of this round are acknowledged to the writer.
+    /// Reports to the host that `count` writes of this round are acknowledged to the writer.
     pub(crate) fn acknowledge(&self, writer: usize, count: u64) {
         self.port.tell(&Message::Acknowledged(writer, count));
     }
 
-    /// Tells the host why nothing goes on.
+    /// Reports to the host why the guest cannot continue.
     pub(crate) fn fail(&self, error: anyhow::Error) {
         self.port.fail(error);
     }
 }
 
-/// Removes a directory with all that is in it, if it is there.
+/// Removes a directory with its content, if it exists.
 pub(crate) fn remove_directory(path: &Path) -> Result<()> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! Block devices that a program serves by NBD, and the kernel attaches.
+//! Block devices that a program serves over NBD and the kernel attaches.
 
 use std::path::Path;
 use std::process::Child;
@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 
 use super::process::{run, start, wait_for_file, wait_until};
 
-/// Starts a server that listens on the Unix socket `socket`, and has the kernel make a device of what it serves.
+/// Starts a server that listens on the Unix socket `socket`, and attaches its export as a kernel
+/// device.
 pub(crate) fn attach(server: &[&str], socket: &str, device: &str) -> Result<Child> {
     let (program, arguments) = server.split_first().context("the server has no command line")?;
     let mut server = start(program, arguments)?;

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than anything that is waited for here takes in an emulated machine.
+/// Timeout, longer than anything that is waited for takes in an emulated machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a program to its end, whatever that is.
+/// Runs a program to its end, and returns its output, whether or not it succeeds.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<Output> {
     Command::new(program)
         .args(arguments)
@@ -27,7 +27,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What a program wrote, and how it ended, in one line.
+/// Output and exit status of a program in one line.
 pub(crate) fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', " / ");
     format!("{}: {} {}", output.status, text(&output.stdout), text(&output.stderr))
@@ -42,7 +42,7 @@ pub(crate) fn start(program: &str, arguments: &[&str]) -> Result<Child> {
         .with_context(|| format!("cannot start {program}"))
 }
 
-/// Waits until a program that was started has made a file, such as its socket.
+/// Waits until a started program has created a file, such as its socket.
 pub(crate) fn wait_for_file(path: &Path, child: &mut Child) -> Result<()> {
     wait_until(&format!("{} is there", path.display()), || {
         if let Some(status) = child.try_wait()? {
@@ -52,7 +52,7 @@ pub(crate) fn wait_for_file(path: &Path, child: &mut Child) -> Result<()> {
     })
 }
 
-/// Waits until `is_so`; an error says what was waited for.
+/// Waits until `is_so` returns true; an error names `what` was waited for.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = Instant::now();
     while !is_so()? {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// Longer than any answer takes.
+/// Timeout, longer than any answer takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longer than any string that was written.
+/// Maximal length of a string, longer than any that was written.
 const BULK_MAX: usize = 1 << 26;
 
 /// An answer of the server.

@@ -1,4 +1,5 @@
-//! The life in the guest: prepares the memory, starts and checks a scenario, and puts load on it.
+//! The main program of the guest: prepares the memory, starts and checks a scenario, and puts load
+//! on it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,12 +14,12 @@ use crate::message::{GO, Message, Order};
 use crate::scenario::Storage;
 use crate::{measurement, scenario};
 
-/// What the guest's init script asks for.
+/// Tasks that the guest's init script starts.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Life {
-    /// Do what the host asks for
+    /// Execute the host's orders
     Serve,
-    /// Make the memory's file system, if it has none, and mount it
+    /// Create the memory's file system, if there is none, and mount it
     Prepare,
 }
 
@@ -42,7 +43,7 @@ pub(crate) fn run(life: Life) -> Result<ExitCode> {
                 .with_context(|| format!("cannot open {PORT}, the port to the host"))?;
             let lines = listen(BufReader::new(port.try_clone()?));
             obey(Port(Mutex::new(port)), &lines);
-            // The host ends the machine once it has read that.
+            // The host ends the machine once it has read the message.
             loop {
                 std::thread::park();
             }
@@ -50,7 +51,7 @@ pub(crate) fn run(life: Life) -> Result<ExitCode> {
     }
 }
 
-/// Does what the host orders, and returns once that has ended, or cannot go on.
+/// Executes the host's orders. Returns when they are done or cannot be continued.
 fn obey(port: Port, lines: &mpsc::Receiver<String>) {
     match receive_order(lines) {
         Ok(Order::Test(job)) => {
@@ -79,7 +80,7 @@ fn measure(port: &Port, name: &str, words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Does the host's job, until the power fails.
+/// Executes the host's job until the power is cut.
 fn serve(guest: &Guest, lines: &mpsc::Receiver<String>) -> Result<std::convert::Infallible> {
     let scenario = scenario::named(&guest.job.scenario).map_err(anyhow::Error::msg)?.0;
     match scenario.storage() {
@@ -100,7 +101,7 @@ fn serve(guest: &Guest, lines: &mpsc::Receiver<String>) -> Result<std::convert::
     opened.load.run(guest, past.round())
 }
 
-/// Lines from the host. When it is gone, the machine ends: nobody else would end it.
+/// Lines from the host. When the host is gone, the machine ends, because nobody else would end it.
 fn listen(mut reader: BufReader<File>) -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

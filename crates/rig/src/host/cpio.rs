@@ -1,4 +1,4 @@
-//! Writes the archive that the kernel unpacks as its first file system: the format `newc` of cpio.
+//! Writes the archive that the kernel unpacks as its first file system, in cpio's format `newc`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 
-/// An archive that is being written; `finish` ends it.
+/// An archive under construction; `finish` completes it.
 pub(crate) struct Archive<W> {
     out: W,
     entries: u32,
@@ -20,7 +20,7 @@ impl<W: Write> Archive<W> {
         Archive { out, entries: 0, directories: BTreeSet::new() }
     }
 
-    /// A directory, with those above it.
+    /// Adds a directory and its parents.
     pub(crate) fn directory(&mut self, path: &str) -> io::Result<()> {
         for (end, _) in path.match_indices('/').chain([(path.len(), "")]) {
             let path = &path[..end];
@@ -31,13 +31,13 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// A file that may be executed, with the directories above it.
+    /// Adds an executable file and its parent directories.
     pub(crate) fn file(&mut self, path: &str, content: &[u8]) -> io::Result<()> {
         self.parents(path)?;
         self.entry(path, PROGRAM, content)
     }
 
-    /// A symbolic link.
+    /// Adds a symbolic link.
     pub(crate) fn link(&mut self, path: &str, target: &str) -> io::Result<()> {
         self.parents(path)?;
         self.entry(path, LINK, target.as_bytes())
@@ -65,7 +65,8 @@ impl<W: Write> Archive<W> {
         })?;
         self.entries += 1;
         let name_len = name.len() as u32 + 1;
-        // inode, mode, user, group, links, time, length, device twice of two numbers, name's length, sum
+        // inode, mode, user, group, links, time, length, device twice of two numbers, name's
+        // length, sum
         let fields = [self.entries, mode, 0, 0, 1, 0, len, 0, 0, 0, 0, name_len, 0];
         let mut header = String::from("070701");
         for field in fields {
@@ -77,7 +78,7 @@ impl<W: Write> Archive<W> {
         self.padded(content)
     }
 
-    /// Each header and each content begins at a multiple of four bytes.
+    /// Pads to a multiple of four bytes, at which each header and each content begins.
     fn padded(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.out.write_all(bytes)?;
         self.out.write_all(&[0; 3][..bytes.len().next_multiple_of(4) - bytes.len()])

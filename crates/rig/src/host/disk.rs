@@ -1,10 +1,13 @@
-//! A disk with a write cache that loses it with the power.
+//! A disk that loses its write cache with the power.
 //!
-//! Killing QEMU loses nothing that the guest has written to an ordinary disk: it lies in the host's page cache. So
-//! QEMU gets its disk from here, by NBD over a Unix socket. What the guest writes stays in this program's memory until the
-//! guest flushes; then it goes to the file. When the power fails, of each sector that was not flushed a coin decides
-//! whether it reached the file, as on a disk that writes in an order of its own. Between two flushes is a moment that a
-//! cut seldom meets, so it waits for the next one: that flush comes too late.
+//! Killing QEMU loses nothing that the guest has written to an ordinary disk, because it lies in
+//! the host's page cache. So QEMU gets its disk from here, by NBD over a Unix socket. Writes of the
+//! guest stay in this program's memory until the guest flushes; then they go to the file. When the
+//! power is cut, each unflushed sector reaches the file or not, at random, as on a disk that writes
+//! in an order of its own.
+//!
+//! A cut seldom comes between a write and its flush. So it waits for the next flush, which then
+//! comes too late.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -22,9 +25,9 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::random::Random;
 
-/// What a disk writes whole or not at all.
+/// Length of a sector, which the disk writes atomically.
 const SECTOR_LEN: u64 = 512;
-/// More than QEMU asks for in one request.
+/// Maximal length of a request, more than QEMU uses.
 const REQUEST_LEN_MAX: u32 = 64 << 20;
 
 const SERVER_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
@@ -49,7 +52,7 @@ const READ: u16 = 0;
 const WRITE: u16 = 1;
 const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
-/// Flag of a write that is durable when it is answered.
+/// Flag of a write that must be durable when it is answered.
 const FUA: u16 = 1;
 /// Invalid argument.
 const EINVAL: u32 = 22;
@@ -58,14 +61,14 @@ const EIO: u32 = 5;
 
 type Sector = [u8; SECTOR_LEN as usize];
 
-/// What became of the sectors that were not flushed when the power failed.
+/// The fate of the sectors that were not flushed when the power was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
     pub(crate) lost: u64,
     pub(crate) kept: u64,
 }
 
-/// The disk: a file, and what of it is not flushed.
+/// The disk: a file, and its unflushed sectors.
 #[derive(Debug)]
 struct Disk {
     file: File,
@@ -80,7 +83,7 @@ impl Disk {
         Ok(Disk { file, len, unflushed: BTreeMap::new() })
     }
 
-    /// The sectors of a request, if it is one of whole sectors of this disk.
+    /// The sectors of a request; `None` if it is not for whole sectors of this disk.
     fn sectors(&self, offset: u64, len: u64) -> Option<std::ops::Range<u64>> {
         let end = offset.checked_add(len)?;
         let is_whole = offset.is_multiple_of(SECTOR_LEN) && len.is_multiple_of(SECTOR_LEN);
@@ -120,7 +123,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The power fails: of what was not flushed, nothing, all, or any part has reached the disk.
+    /// Cuts the power: none, all, or any part of the unflushed sectors has reached the disk.
     fn fail(mut self, random: &mut Random) -> io::Result<Loss> {
         let kept_of_8 = random.below(9);
         let mut loss = Loss::default();
@@ -136,18 +139,18 @@ impl Disk {
     }
 }
 
-/// How long a cut waits for a flush: a guest under load flushes many times in this.
+/// Maximal time that a cut waits for a flush; a guest under load flushes many times in it.
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A disk that waits for its machine, or serves it.
 pub(crate) struct Served {
     thread: JoinHandle<Result<Disk>>,
     is_failing: Arc<AtomicBool>,
-    /// Told when a flush is refused because the power fails.
+    /// Notified when a flush is refused because of a power cut.
     refused: Receiver<()>,
 }
 
-/// The end of the thread that serves.
+/// Shared with the thread that serves: whether the power is being cut.
 struct Power {
     is_failing: Arc<AtomicBool>,
     refused: Sender<()>,
@@ -155,13 +158,13 @@ struct Power {
 
 impl Power {
     fn fails(&self) -> bool {
-        // Relaxed: nothing else is told by it.
+        // Relaxed: it publishes nothing else.
         self.is_failing.load(Ordering::Relaxed)
     }
 }
 
 impl Served {
-    /// Serves the disk in `file` to the first who connects to `socket`.
+    /// Serves the disk in `file` to the first client that connects to `socket`.
     pub(crate) fn start(file: &Path, socket: &Path) -> Result<Served> {
         let disk = Disk::open(file).with_context(|| format!("cannot open {}", file.display()))?;
         let listener = UnixListener::bind(socket)
@@ -176,22 +179,23 @@ impl Served {
         Ok(Served { thread, is_failing, refused })
     }
 
-    /// Lets the power of the disk fail at its next flush, which is never answered; without one, after a while.
+    /// Cuts the power of the disk at its next flush, which is never answered; if none comes, after
+    /// a while.
     pub(crate) fn wait_for_flush(&self) {
-        // Relaxed: as in `Power::fails`.
+        // Relaxed: see `Power::fails`.
         self.is_failing.store(true, Ordering::Relaxed);
-        // Without a flush there was no load, and any moment is as good.
+        // If there is no flush, there is no load, and any moment is equally good.
         let _ = self.refused.recv_timeout(FLUSH_WAIT_MAX);
     }
 
-    /// Ends what the machine, which is dead, has left of the write cache.
+    /// Decides about the write cache that the dead machine has left.
     pub(crate) fn fail(self, random: &mut Random) -> Result<Loss> {
         let disk = self.thread.join().map_err(|_| anyhow!("the disk panicked"))??;
         disk.fail(random).context("cannot write to the disk's file")
     }
 }
 
-/// Serves until the other end is gone; a message that its end has divided is none.
+/// Serves until the client is gone; an incomplete message does not count.
 fn serve(mut disk: Disk, link: UnixStream, power: &Power) -> Result<Disk> {
     let mut reader = BufReader::new(link.try_clone()?);
     let mut writer = BufWriter::new(link);
@@ -240,7 +244,7 @@ fn wrong(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The fixed newstyle handshake, with as little as QEMU needs.
+/// The fixed newstyle handshake, restricted to what QEMU needs.
 fn negotiate(len: u64, reader: &mut impl Read, writer: &mut impl Write) -> io::Result<()> {
     writer.write_all(&SERVER_MAGIC.to_be_bytes())?;
     writer.write_all(&OPTION_MAGIC.to_be_bytes())?;
@@ -309,9 +313,10 @@ fn answer_all(
             return Ok(());
         }
         if kind == FLUSH && power.fails() {
-            // Nobody waits any more when the machine is dead already.
+            // If the machine is already dead, nobody waits for this.
             let _ = power.refused.send(());
-            // Closing the link would tell the guest of a failed flush, which a cut does not.
+            // Keeps the link open: closing it would report a failed flush to the guest, which a
+            // power cut does not.
             return io::copy(reader, &mut io::sink()).map(drop);
         }
         let (error, payload) = match disk.answer(kind, flags, offset, len, &data) {
@@ -327,7 +332,7 @@ fn answer_all(
 }
 
 impl Disk {
-    /// Does a request; the bytes of the answer, or the number of an error.
+    /// Executes a request; returns the bytes of the answer, or an error number.
     fn answer(
         &mut self,
         kind: u16,
@@ -414,7 +419,7 @@ mod tests {
         assert!(losses.iter().any(|lost| (1..32).contains(lost)), "{losses:?}");
     }
 
-    /// As QEMU does it: a handshake, a write, a flush, a read, and the end.
+    /// Does what QEMU does: a handshake, a write, a flush, a read, and the end.
     #[test]
     fn a_client_is_served_over_its_socket() {
         let (file, disk) = disk();

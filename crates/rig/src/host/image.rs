@@ -1,4 +1,5 @@
-//! The guest's first file system: an init script, programs with their libraries, modules.
+//! The guest's first file system: an init script, programs with their libraries, and kernel
+//! modules.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,14 +14,14 @@ use super::kernel::{Kernel, read_module};
 use crate::program::Program;
 use crate::scenario::Scenario;
 
-/// What every guest has, besides busybox.
+/// Programs of every guest, besides busybox.
 const PROGRAMS: [Program; 3] = [
     Program::debian("ndctl", "ndctl"),
     Program::debian("mkfs.ext4", "e2fsprogs"),
     Program::debian("fsck.ext4", "e2fsprogs"),
 ];
 
-/// For persistent memory, its file system, the port to the host, and a disk.
+/// Modules for persistent memory, its file system, the port to the host, and a disk.
 const MODULES: [&str; 8] = [
     "libnvdimm",
     "nfit",
@@ -32,11 +33,11 @@ const MODULES: [&str; 8] = [
     "virtio_blk?",
 ];
 
-/// Where programs lie that are not in `PATH` of an ordinary user.
+/// Directories of programs that are not in the `PATH` of an ordinary user.
 const DIRECTORIES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// What some guests have besides: programs, and modules of the kernel.
+/// Further needs of some guests: programs and kernel modules.
 #[derive(Default)]
 pub(crate) struct Needs {
     programs: Vec<&'static Program>,
@@ -49,7 +50,7 @@ impl Needs {
         self.modules.extend(modules);
     }
 
-    /// What each of the scenarios needs.
+    /// The combined needs of the scenarios.
     pub(crate) fn of(scenarios: &[&dyn Scenario]) -> Needs {
         let mut needs = Needs::default();
         scenarios.iter().for_each(|scenario| needs.add(scenario.programs(), scenario.modules()));
@@ -98,7 +99,7 @@ pub(crate) fn write(path: &Path, kernel: &Kernel, needs: &Needs) -> Result<()> {
 
 struct Image {
     archive: Archive<BufWriter<File>>,
-    /// A file for what is between a program and the archive.
+    /// A temporary file between a program and the archive.
     scratch: PathBuf,
     written: BTreeSet<String>,
 }
@@ -140,7 +141,8 @@ impl Image {
         Ok(())
     }
 
-    /// Copies a file without its debug information: the guest has to unpack what is copied, each boot.
+    /// Copies a file without its debug information, because the guest unpacks the archive at each
+    /// boot.
     fn copy(&mut self, name: &str, source: &Path) -> Result<()> {
         if !self.written.insert(name.to_owned()) {
             return Ok(());
@@ -163,7 +165,7 @@ impl Image {
     }
 }
 
-/// A program of this system.
+/// Path of a program of this system.
 pub(crate) fn find(name: &str, package: &str) -> Result<PathBuf> {
     let listed = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> =
@@ -174,7 +176,7 @@ pub(crate) fn find(name: &str, package: &str) -> Result<PathBuf> {
     }
 }
 
-/// A plugin of this system's nbdkit.
+/// Path of a plugin of this system's nbdkit.
 fn find_plugin(file: &str, package: &str) -> Result<PathBuf> {
     const DIRECTORIES: [&str; 3] = [
         "/usr/lib/x86_64-linux-gnu/nbdkit/plugins",
@@ -191,12 +193,13 @@ fn find_plugin(file: &str, package: &str) -> Result<PathBuf> {
     }
 }
 
-/// The shared libraries of a program, and what loads them.
+/// The shared libraries of a program, and its loader.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().with_context(|| {
         format!("cannot run ldd, to find the libraries of {}", program.display())
     })?;
-    // A static program makes ldd fail, on the wrong stream for one and the right one for another.
+    // ldd fails for a static program, and prints the message on one stream or the other, so only
+    // its output counts.
     let text = String::from_utf8_lossy(&output.stdout);
     if text.contains("not found") {
         bail!("libraries of {} are missing:\n{}", program.display(), text.trim_end());
@@ -204,7 +207,7 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     Ok(parse_ldd(&text))
 }
 
-/// `NAME => PATH (ADDRESS)` for a library, `PATH (ADDRESS)` for the loader.
+/// Parses `NAME => PATH (ADDRESS)` for a library, `PATH (ADDRESS)` for the loader.
 fn parse_ldd(text: &str) -> Vec<PathBuf> {
     text.lines()
         .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 pub(crate) struct Kernel {
     image: PathBuf,
     modules: PathBuf,
-    /// What each module needs, by its path: those that it needs directly or indirectly.
+    /// For each module, by its path, the modules that it needs directly or indirectly.
     needs: BTreeMap<String, Vec<String>>,
 }
 
@@ -52,10 +52,10 @@ impl Kernel {
         Ok(Kernel { image: image(place, version), needs: needs.collect(), modules })
     }
 
-    /// Paths of the modules `names` and of all they need, in an order in which they can be loaded.
+    /// Paths of the modules `names` and of all modules that they need, in loading order.
     ///
-    /// What the kernel has built in has no module, and is left out where `names` marks it so with
-    /// a `?` at its end.
+    /// A feature that is built into the kernel has no module. It is left out if its name in `names`
+    /// ends with `?`.
     pub(crate) fn modules(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
         let mut order = Vec::new();
         for name in names {
@@ -75,7 +75,7 @@ impl Kernel {
         Ok(order.into_iter().map(|path| self.modules.join(path)).collect())
     }
 
-    /// Appends `path` behind what it needs.
+    /// Appends `path` behind the modules that it needs.
     fn visit(
         &self,
         path: &str,
@@ -95,17 +95,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Writes what QEMU is to load to `directory`: the kernel without its compression where that can be done.
+    /// Writes the file for QEMU to `directory`: the kernel, uncompressed if possible.
     ///
-    /// Emulated, the kernel takes some three seconds to decompress itself, of each boot; here it takes half
-    /// a second, of each run.
+    /// In the emulated machine, decompression takes some three seconds of each boot. Here it takes
+    /// half a second, once in a run.
     pub(crate) fn unpack(&self, directory: &Path) -> Result<PathBuf> {
         let bytes = fs::read(&self.image)
             .with_context(|| format!("cannot read {}", self.image.display()))?;
         let Some((program, payload)) = payload(&bytes) else { return Ok(self.image.clone()) };
         let (from, to) = (directory.join("vmlinux.packed"), directory.join("vmlinux"));
         fs::write(&from, payload).with_context(|| format!("cannot write {}", from.display()))?;
-        // What follows the payload is no part of it, and programs complain of it at their end.
+        // The bytes behind the payload make the program report an error at its end, which does not
+        // matter.
         let _ = Command::new(program)
             .arg("-dc")
             .stdin(File::open(&from)?)
@@ -122,7 +123,7 @@ impl Kernel {
     }
 }
 
-/// The content of a module, without compression.
+/// The uncompressed content of a module.
 pub(crate) fn read_module(path: &Path) -> Result<Vec<u8>> {
     let program = match path.extension().and_then(OsStr::to_str) {
         Some("xz") => "xz",
@@ -145,13 +146,13 @@ pub(crate) fn read_module(path: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The name of a module by its path; a dash and an underscore are the same.
+/// The name of a module by its path; a dash and an underscore are equivalent.
 fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split('.').next().unwrap_or(file).replace('-', "_")
 }
 
-/// Where ci/test unpacks a kernel: in the directory of the build.
+/// The directory of the build, where ci/test unpacks a kernel.
 fn beside_this_program() -> Result<PathBuf> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
     let target = program.ancestors().nth(2);
@@ -181,10 +182,11 @@ fn numbers(version: &OsStr) -> Vec<u64> {
     text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// The compressed kernel inside a boot image, and the program that knows its format.
+/// The compressed kernel inside a boot image, and the program that decompresses it.
 ///
-/// After <https://www.kernel.org/doc/html/latest/arch/x86/boot.html>: `setup_sects` lies at 0x1f1, `payload_offset`
-/// at 0x248 from the protected-mode code on, and behind it `payload_length`.
+/// After <https://www.kernel.org/doc/html/latest/arch/x86/boot.html>: `setup_sects` is at 0x1f1.
+/// `payload_offset` is at 0x248 and counts from the protected-mode code; `payload_length` follows
+/// it.
 fn payload(image: &[u8]) -> Option<(&'static str, &[u8])> {
     let word = |at: usize| -> Option<usize> {
         Some(u32::from_le_bytes(image.get(at..at + 4)?.try_into().ok()?) as usize)
@@ -198,7 +200,7 @@ fn payload(image: &[u8]) -> Option<(&'static str, &[u8])> {
     };
     let begin = (setup_sectors + 1) * 512 + word(0x248)?;
     let payload = image.get(begin..begin.checked_add(word(0x24c)?)?)?;
-    // The last word is the length of what comes out, which no format knows.
+    // The last word is the uncompressed length, which belongs to no compression format.
     let payload = payload.get(..payload.len().checked_sub(4)?)?;
     let program = match payload {
         [0xfd, b'7', b'z', b'X', b'Z', ..] => "xz",

@@ -1,4 +1,4 @@
-//! One machine with persistent memory, from the moment its power comes until it fails.
+//! One machine with persistent memory, from power-on to power cut.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -17,26 +17,26 @@ use super::image::find;
 use crate::message::{GO, Message, Order};
 use crate::random::Random;
 
-/// How often a wait looks whether it has become pointless.
+/// Interval at which a wait checks whether it has become useless.
 const GLANCE: Duration = Duration::from_millis(100);
 /// Bytes of the disk.
 const DISK_LEN: u64 = 320 << 20;
-/// Lines of the console that an error repeats.
+/// Number of console lines in an error.
 const CONSOLE_LINES: usize = 15;
 
-/// What a machine is made of.
+/// The parts of a machine.
 pub(crate) struct Parts {
     pub(crate) kernel: PathBuf,
     pub(crate) initrd: PathBuf,
-    /// The file behind the persistent memory, which outlives every machine.
+    /// The file behind the persistent memory; it outlives every machine.
     pub(crate) memory: PathBuf,
     pub(crate) memory_size: u64,
-    /// The file behind the disk, of a machine that has one.
+    /// The file behind the disk, if the machine has one.
     pub(crate) disk: Option<PathBuf>,
 }
 
 impl Parts {
-    /// Makes the files behind the memory and the disk, empty.
+    /// Creates the empty files behind the memory and the disk.
     pub(crate) fn create_storage(&self) -> Result<()> {
         File::create(&self.memory)
             .and_then(|file| file.set_len(self.memory_size))
@@ -47,10 +47,10 @@ impl Parts {
             .with_context(|| format!("cannot create {}", disk.display()))
     }
 
-    /// QEMU with this machine, as yet without a console.
+    /// The QEMU command for this machine, without a console.
     ///
-    /// It emulates in software: where KVM is there at all, it may be there and not work, and what is
-    /// looked for does not depend on speed.
+    /// The emulation is in software: KVM may exist and not work, and the result does not depend on
+    /// speed.
     pub(crate) fn command(&self, kernel_arguments: &str) -> Result<Command> {
         if cfg!(not(target_arch = "x86_64")) {
             bail!(
@@ -60,14 +60,14 @@ impl Parts {
         let mut command = Command::new(find("qemu-system-x86_64", "qemu-system-x86")?);
         let with = |text: &str, path: &Path| {
             let mut argument = OsString::from(text);
-            // A comma ends a value, two are one in it.
+            // QEMU ends a value at a comma; a double comma stands for one.
             argument.push(path.to_string_lossy().replace(',', ",,"));
             argument
         };
         command
             .args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"])
             .args(["-machine", "pc,nvdimm=on", "-accel", "tcg,thread=multi"])
-            // Without five levels of page tables, whose walks are emulated as well.
+            // Without five levels of page tables, because their walks are emulated, too.
             .args(["-cpu", "max,la57=off", "-smp", "2"])
             .args(["-m", "1G,slots=2,maxmem=32G"])
             .arg("-object")
@@ -84,8 +84,8 @@ impl Parts {
             .arg(&self.kernel)
             .arg("-initrd")
             .arg(&self.initrd)
-            // A kernel that panics ends the machine, and so its emulator.
-            // Where the host is busy, emulated timers are late, and the kernel must not take them for broken.
+            // A kernel panic ends the machine, and so its emulator. On a busy host, emulated timers
+            // are late, and the kernel must not take them for broken.
             .args([
                 "-append",
                 &format!("console=ttyS0 quiet panic=-1 no_timer_check {kernel_arguments}"),
@@ -96,8 +96,8 @@ impl Parts {
     }
 }
 
-/// A disk with a write cache. QEMU itself keeps nothing: what the guest writes goes to the socket at once, and so does each
-/// flush.
+/// A disk with a write cache. QEMU itself caches nothing: each write and each flush of the guest
+/// goes to the socket at once.
 fn disk_arguments(socket: &str) -> [String; 4] {
     let node = format!(
         "driver=nbd,node-name=disk,server.type=unix,server.path={socket},cache.direct=on,cache.no-flush=off"
@@ -106,7 +106,7 @@ fn disk_arguments(socket: &str) -> [String; 4] {
     ["-blockdev".to_owned(), node, "-device".to_owned(), device]
 }
 
-/// A running machine; its power fails when it is dropped.
+/// A running machine. Dropping it cuts its power.
 pub(crate) struct Machine {
     child: Child,
     link: UnixStream,
@@ -114,12 +114,12 @@ pub(crate) struct Machine {
     disk: Option<disk::Served>,
     console: PathBuf,
     errors: PathBuf,
-    /// Holds the socket, whose path must be short.
+    /// The directory of the socket, whose path must be short.
     _socket: tempfile::TempDir,
 }
 
 impl Machine {
-    /// Turns a machine on; `name` is what files about it in `directory` begin with.
+    /// Turns on a machine. The names of its files in `directory` begin with `name`.
     pub(crate) fn start(parts: &Parts, directory: &Path, name: &str) -> Result<Machine> {
         let socket = tempfile::Builder::new().prefix("rig-").tempdir()?;
         let path = socket.path().join("link");
@@ -160,12 +160,12 @@ impl Machine {
         Ok(Machine { child, link, messages, disk, console, errors, _socket: socket })
     }
 
-    /// Hands the guest what it is to do.
+    /// Sends the guest its order.
     pub(crate) fn send_order(&mut self, order: &Order) -> Result<()> {
         self.send(&serde_json::to_string(order)?)
     }
 
-    /// Tells the guest that it may put load on what it checked.
+    /// Allows the guest to put load on what it has checked.
     pub(crate) fn send_go(&mut self) -> Result<()> {
         self.send(GO)
     }
@@ -176,7 +176,7 @@ impl Machine {
             .with_context(|| format!("the machine takes no message{}", self.last_words()))
     }
 
-    /// The next message; an error when there is none until the deadline, or the machine ends.
+    /// The next message. An error if the deadline passes or the machine ends.
     pub(crate) fn receive(&mut self, deadline: &Deadline) -> Result<Message> {
         loop {
             if interrupted() {
@@ -202,8 +202,8 @@ impl Machine {
         }
     }
 
-    /// Lets the power fail: nothing in the machine gets to know. Returns what it had said before, and what became of the
-    /// write cache of its disk, which `random` decides.
+    /// Cuts the power: the machine gets no warning. Returns the messages before the cut, and the
+    /// fate of the disk's write cache, which `random` decides.
     pub(crate) fn cut(mut self, random: &mut Random) -> Result<(Vec<Message>, Option<disk::Loss>)> {
         if let Some(disk) = &self.disk {
             disk.wait_for_flush();
@@ -211,11 +211,11 @@ impl Machine {
         self.child.kill().context("cannot kill QEMU")?;
         self.child.wait()?;
         let loss = self.disk.take().map(|disk| disk.fail(random)).transpose()?;
-        // Ends when the socket's other end, which died with QEMU, was read to its end.
+        // Ends when everything from the socket's other end, which died with QEMU, was read.
         Ok((self.messages.iter().collect(), loss))
     }
 
-    /// What the guest and QEMU printed last, for an error.
+    /// The last output of the guest and of QEMU, for an error.
     fn last_words(&self) -> String {
         let read = |path: &Path| {
             let bytes = fs::read(path).unwrap_or_default();
@@ -238,7 +238,7 @@ impl Drop for Machine {
     }
 }
 
-/// How long something may take, and what to call it.
+/// A time limit, and a name for what it limits.
 pub(crate) struct Deadline {
     begin: Instant,
     allowed: Duration,
@@ -257,9 +257,10 @@ impl Deadline {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C and SIGTERM end waits with an error, so that machines end and files are removed.
+/// From now on Ctrl-C and SIGTERM end waits with an error, so that machines end and files are
+/// removed.
 pub(crate) fn catch_interrupts() -> Result<()> {
-    // Relaxed: nothing else is told by it.
+    // Relaxed: it publishes nothing else.
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .context("cannot catch interrupts")
 }
@@ -269,7 +270,7 @@ pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// QEMU connects as soon as it has read its arguments.
+/// Accepts QEMU's connection. QEMU connects as soon as it has read its arguments.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
     let deadline = Deadline::new(Duration::from_secs(30), "starting");
     loop {
@@ -288,7 +289,7 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
     }
 }
 
-/// Reads messages until the other end is gone. A line that the cut divided is no message.
+/// Receives messages until the other end is gone. A line that the cut has split is no message.
 fn listen(link: UnixStream) -> Receiver<Message> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {

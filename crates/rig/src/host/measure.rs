@@ -1,4 +1,4 @@
-//! Measures something in one machine, whose power does not fail before it is done.
+//! Runs a measurement in one machine, whose power is not cut.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::arguments;
 use crate::message::{Message, Order};
 use crate::random::Random;
 
-/// Some ten times what the longest measurement takes with its defaults, on two idle cores.
+/// Timeout: some ten times the longest measurement with its defaults, on two idle cores.
 const MEASURE_MAX: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Runs a measurement and prints what it found.
+/// Runs a measurement and prints its result.
 pub(crate) fn measure(arguments: &arguments::Measure) -> Result<ExitCode> {
     machine::catch_interrupts()?;
     let measurement = arguments.measurement;

@@ -1,4 +1,4 @@
-//! The life on the host: machines whose power fails, and what is known about what they acknowledged.
+//! The host's part: machines whose power is cut, and the record of what they acknowledged.
 
 mod cpio;
 mod disk;
@@ -23,18 +23,19 @@ use kernel::Kernel;
 use machine::{Deadline, Machine, Parts};
 use report::{Progress, Report};
 
-/// From the power's coming to the start of what is under test. Some ten times what it takes on two idle cores.
+/// Timeout from power-on to the start of the program under test: some ten times what this takes on
+/// two idle cores.
 const BOOT_MAX: Duration = Duration::from_secs(90);
 const CHECK_MAX: Duration = Duration::from_secs(180);
-/// Between one acknowledgement and the next.
+/// Timeout from one acknowledgement to the next.
 const LOAD_MAX: Duration = Duration::from_secs(60);
 
-/// One cut in so many is made while what is under test opens what the last cut left.
+/// One cut in so many falls into the opening after the previous cut.
 const OPENING_EVERY: u64 = 5;
-/// How long after the beginning of such an opening.
+/// Delay of such a cut after the beginning of the opening.
 const OPENING_US: std::ops::Range<u64> = 0..1_500_000;
-/// How long after the last acknowledgement that was waited for: many times what a write takes, so that the
-/// moment is anywhere in it.
+/// Delay of a cut after the last awaited acknowledgement: many times the duration of a write, so
+/// that the cut may fall anywhere in one.
 const DELAY_US: std::ops::Range<u64> = 0..20_000;
 
 /// Runs a scenario.
@@ -72,14 +73,14 @@ pub(crate) fn run(arguments: &arguments::Run) -> Result<ExitCode> {
     Ok(if report.losses.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes what every scenario's machine needs, and runs none.
+/// Builds what every scenario's machine needs, and runs none.
 pub(crate) fn check(arguments: &arguments::Machine) -> Result<ExitCode> {
     let place = Place::new(arguments.keep.as_deref())?;
     build(arguments, &place.path, &Needs::of(scenario::ALL))?.command("")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Boots a machine with everything in it and a shell on this terminal.
+/// Boots a machine with all programs and a shell on this terminal.
 pub(crate) fn shell(arguments: &arguments::Machine) -> Result<ExitCode> {
     let place = Place::new(arguments.keep.as_deref())?;
     let parts = build(arguments, &place.path, &Needs::of(scenario::ALL))?;
@@ -97,7 +98,7 @@ pub(crate) fn shell(arguments: &arguments::Machine) -> Result<ExitCode> {
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Makes what a machine needs, but its memory's content.
+/// Builds everything that a machine needs, except the content of its memory.
 fn build(arguments: &arguments::Machine, directory: &Path, needs: &Needs) -> Result<Parts> {
     let kernel = Kernel::find(arguments.kernel.as_deref())?;
     let initrd = directory.join("initrd");
@@ -112,10 +113,10 @@ fn build(arguments: &arguments::Machine, directory: &Path, needs: &Needs) -> Res
     })
 }
 
-/// Where a run has its files.
+/// The place of a run's files.
 struct Place {
     path: PathBuf,
-    /// Removes them at the end.
+    /// Removes the files at the end.
     temporary: Option<tempfile::TempDir>,
 }
 
@@ -149,18 +150,19 @@ struct Rig<'a> {
     progress: Progress,
 }
 
-/// The moment at which the power fails.
+/// The moment of a power cut.
 enum Moment {
-    /// While what is under test opens what the last cut left.
+    /// During the opening after the previous cut.
     Opening { delay: Duration },
     /// Under load, after so many acknowledgements.
     Load { acknowledged: u64, delay: Duration },
-    /// Once everything was checked, which ends a run.
+    /// After everything was checked, which ends a run.
     Checked,
 }
 
 impl Rig<'_> {
-    /// Cuts the power `cuts` times, and boots once more to check what the last one left. Ends at the first loss.
+    /// Cuts the power `cuts` times, and boots once more to check what the last cut left. Ends at
+    /// the first loss.
     fn cuts(&mut self, cuts: u32) -> Result<()> {
         for cut in 0..cuts {
             let moment = self.moment(cut);
@@ -175,7 +177,7 @@ impl Rig<'_> {
     }
 
     fn moment(&mut self, cut: u32) -> Moment {
-        // Drawn in any case, so that each cut takes as many numbers.
+        // Drawn in any case, so that each cut draws the same number of values.
         let (kind, acknowledged) = (self.random.next(), self.random.within(&self.scenario.acks()));
         let mut delay = |range| Duration::from_micros(self.random.within(range));
         let (opening, load) = (delay(&OPENING_US), delay(&DELAY_US));
@@ -186,7 +188,7 @@ impl Rig<'_> {
         Moment::Load { acknowledged, delay: load }
     }
 
-    /// One life of the machine, from power to cut.
+    /// One life of the machine, from power-on to the cut.
     fn boot(&mut self, number: u32, moment: &Moment) -> Result<()> {
         let name = format!("boot-{number:03}");
         let start = Instant::now();
@@ -238,7 +240,7 @@ impl Rig<'_> {
         Ok(())
     }
 
-    /// Takes messages until the one that is waited for.
+    /// Takes messages until the awaited one.
     fn expect(
         &mut self,
         machine: &mut Machine,
@@ -262,7 +264,7 @@ impl Rig<'_> {
                 if !self.past.acknowledged.is_empty() {
                     self.past.kept.push(kept);
                 }
-                // From here on there is a round that a cut can end, if with nothing acknowledged.
+                // From here on a cut ends a round, even if nothing is acknowledged yet.
                 self.past.acknowledged = vec![0; self.scenario.writers()];
                 facts.iter().for_each(|(name, value)| self.report.add_fact(name, *value));
             }

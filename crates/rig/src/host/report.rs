@@ -1,4 +1,4 @@
-//! What a run found, for people and for programs.
+//! The result of a run, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -7,7 +7,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
-/// What a run found.
+/// The result of a run.
 pub(crate) struct Report {
     scenario: &'static str,
     seed: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Report {
     cuts_in_opening: u32,
     /// Writes acknowledged under load.
     pub(crate) acks: u64,
-    /// What was acknowledged and is gone.
+    /// Acknowledged writes that are gone.
     pub(crate) losses: Vec<String>,
     facts: BTreeMap<String, Vec<f64>>,
 }
@@ -35,7 +35,7 @@ impl Report {
         self.cuts_in_opening += u32::from(is_in_opening);
     }
 
-    /// One more measurement of something whose name ends with its unit.
+    /// Adds a measured value to those of `name`, which ends with its unit.
     pub(crate) fn add_fact(&mut self, name: &str, value: f64) {
         self.facts.entry(name.to_owned()).or_default().push(value);
     }
@@ -85,7 +85,7 @@ fn median_and_max(values: &[f64]) -> (f64, f64) {
     (at(sorted.len() / 2), at(sorted.len().saturating_sub(1)))
 }
 
-/// A bar on a terminal; nothing elsewhere.
+/// A progress bar on a terminal; nothing elsewhere.
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
@@ -114,7 +114,8 @@ impl Progress {
     }
 }
 
-/// Says on a terminal what is being done, and for how long; nothing elsewhere. Gone when dropped.
+/// Shows the present activity and its duration on a terminal; nothing elsewhere. Disappears when
+/// dropped.
 pub(crate) struct Spinner(ProgressBar);
 
 impl Spinner {

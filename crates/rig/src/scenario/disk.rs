@@ -1,4 +1,5 @@
-//! A block device that a program serves from the memory, with a file system on it: what was synced there is there.
+//! A block device that a program serves from the memory, with a file system on it: synced files
+//! survive every cut.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,9 +19,9 @@ use crate::guest::process::{output, run, said};
 use crate::message::{Lost, Past};
 use crate::program::Program;
 
-/// What the server and the kernel's side of the device need.
+/// Programs of the server's and the kernel's side of the device.
 const PROGRAMS: &[Program] = &[Program::REMANENT, Program::debian("nbd-client", "nbd-client")];
-/// Bytes of the device, as `remanent disk create` takes them.
+/// Size of the device, as `remanent disk create` takes it.
 const DEVICE_SIZE: &str = "64M";
 
 const SOCKET: &str = "/run/disk.socket";
@@ -68,7 +69,7 @@ impl Scenario for Disk {
         if guest.is_first() {
             run("mkfs.ext4", &["-F", "-q", "-b", "4096", DEVICE])?;
         } else {
-            // Mounting does what the journal has; after that nothing may be left to repair.
+            // Mounting replays the file system's journal; after that nothing may be left to repair.
             run("mount", &["-t", "ext4", DEVICE, PLACE])
                 .map_err(|error| Lost(vec![format!("{error:#}")]))?;
             run("umount", &[PLACE])?;
@@ -82,14 +83,14 @@ impl Scenario for Disk {
     }
 }
 
-/// Makes what the server serves.
+/// Creates the disk that the server serves.
 fn create(path: &Path) -> Result<()> {
     let path = path.to_str().context("the pool's path is not UTF-8")?;
     run("remanent", &["disk", "create", path, "--size", DEVICE_SIZE, "--durability", "power"])?;
     Ok(())
 }
 
-/// A disk that is not whole after a cut, or a block that does not hold what was written, is a loss.
+/// An inconsistent disk after a cut, or a block with wrong content, is a loss.
 fn check_disk(path: &Path) -> Result<()> {
     let path = path.to_str().context("the pool's path is not UTF-8")?;
     check_backing(path, "dax")?;
@@ -100,7 +101,7 @@ fn check_disk(path: &Path) -> Result<()> {
     check_pool(path)
 }
 
-/// Has the kernel make a device of the disk in the pool.
+/// Attaches the disk in the pool as a kernel device.
 fn serve(path: &Path) -> Result<Child> {
     let path = path.to_str().context("the pool's path is not UTF-8")?;
     nbd::attach(&["remanent", "disk", "serve", path, "--socket", SOCKET], SOCKET, DEVICE)
@@ -114,7 +115,7 @@ fn check_file_system() -> Result<()> {
     Err(Lost(vec![format!("fsck.ext4 -f -n {DEVICE}: {}", said(&output))]).into())
 }
 
-/// The file system on the device, and what serves it.
+/// The mounted file system on the device, and its server.
 struct Mounted {
     tree: Tree,
     server: Child,

@@ -1,4 +1,5 @@
-//! Writes to a server, what it answers and holds after each, and what a power cut may leave of them.
+//! Writes to a server, the expected answers and content after each, and what a power cut may leave
+//! of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,18 +7,19 @@ use std::fmt;
 use crate::guest::resp::{Answer, encode};
 use crate::random::Random;
 
-/// Strings of each writer, and sorted sets: few, so that each is written many times a round.
+/// Strings and sorted sets of each writer: few, so that each is written many times in a round.
 const TEXTS: u64 = 40;
 const SETS: u64 = 6;
-/// Of the sorted sets, those that are deleted as a whole. The others become longer.
+/// Number of sorted sets that are deleted as a whole; the others grow.
 const SETS_DELETED: u64 = 2;
 const MEMBERS: u64 = 60;
-/// Strings of each writer of long values, and how many of its writes make them more before as many make them fewer.
+/// Strings with long values of each writer; and the number of its consecutive writes that mostly
+/// add values, before as many mostly remove them.
 const LONG_TEXTS: u64 = 24;
 const PHASE_LEN: u64 = 40;
-/// More writes than can be in flight: a pipeline, and what the port to the host holds.
+/// More writes than can be in flight: a pipeline, and the content of the port to the host.
 const LEAD_MAX: u64 = 5_000;
-/// Keys that a loss names.
+/// Maximal number of keys in the description of a loss.
 const NAMED_MAX: usize = 6;
 
 pub(crate) type Key = Vec<u8>;
@@ -54,16 +56,16 @@ pub(crate) enum Write {
     ZRem(Key, Vec<Vec<u8>>),
 }
 
-/// Which writes a writer makes.
+/// The kind of a writer's writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mix {
-    /// Of all kinds, mostly to small values.
+    /// All kinds, mostly to small values.
     Small,
-    /// Long values that are written, then removed, again and again: storage is taken and given back.
+    /// Long values that are written and removed, again and again: storage is taken and given back.
     Space,
 }
 
-/// Whose write: which writer's, in which round of which seed.
+/// The origin of a write: seed, round and writer.
 #[derive(Clone, Copy)]
 pub(crate) struct Source {
     pub(crate) mix: Mix,
@@ -73,7 +75,7 @@ pub(crate) struct Source {
 }
 
 impl Write {
-    /// The write of that number, whose value is unlike all others.
+    /// The write of this number, whose value differs from all others.
     pub(crate) fn numbered(source: Source, number: u64) -> Write {
         match source.mix {
             Mix::Small => Write::small(source, number),
@@ -81,7 +83,7 @@ impl Write {
         }
     }
 
-    /// One of [`Mix::Space`].
+    /// A write of [`Mix::Space`].
     fn of_space(source: Source, number: u64) -> Write {
         let Source { seed, round, writer, .. } = source;
         let mut random = Random::of(&[seed, round, writer as u64, number]);
@@ -98,7 +100,7 @@ impl Write {
         }
     }
 
-    /// One of [`Mix::Small`].
+    /// A write of [`Mix::Small`].
     fn small(source: Source, number: u64) -> Write {
         let Source { seed, round, writer, .. } = source;
         let mut random = Random::of(&[seed, round, writer as u64, number]);
@@ -153,7 +155,7 @@ impl Write {
         }
     }
 
-    /// Does to the entries what the server does, and returns the answer that is due.
+    /// Applies the write to the entries as the server does, and returns the expected answer.
     pub(crate) fn apply(&self, entries: &mut Entries) -> Answer {
         match self {
             Write::Set(key, value) => {
@@ -183,12 +185,12 @@ impl Write {
     }
 }
 
-/// Finds how many of the writer's writes are in `found`: at least those acknowledged, and then the first few or
-/// none, each wholly. `entries` are what was there before, and become what is.
+/// Finds how many of the writer's writes are in `found`: all acknowledged ones, and a prefix of the
+/// later ones, each completely. `entries` is the content before them, and is updated.
 ///
 /// # Errors
 ///
-/// Says what is different from what was acknowledged, when no number of writes leaves what was found.
+/// The differences to what was acknowledged, if no number of writes leaves what was found.
 pub(crate) fn count_kept(
     source: Source,
     acknowledged: u64,
@@ -235,12 +237,12 @@ pub(crate) fn count_kept(
     Err([summary].into_iter().chain(losses).collect())
 }
 
-/// The integer that the text is.
+/// The integer in the text.
 pub(crate) fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Changes the string `key`, which is there from now on.
+/// Changes the string `key`, which exists from now on.
 fn on_text(entries: &mut Entries, key: &Key, change: impl FnOnce(&mut Vec<u8>) -> i64) -> Answer {
     match entries.entry(key.clone()).or_insert(Value::Text(Vec::new())) {
         Value::Text(text) => Answer::Integer(change(text)),
@@ -248,7 +250,7 @@ fn on_text(entries: &mut Entries, key: &Key, change: impl FnOnce(&mut Vec<u8>) -
     }
 }
 
-/// Changes the sorted set `key`, which is there as long as it has members.
+/// Changes the sorted set `key`, which exists as long as it has members.
 fn on_set(entries: &mut Entries, key: &Key, change: impl FnOnce(&mut Members) -> usize) -> Answer {
     let value = entries.entry(key.clone()).or_insert(Value::Set(Members::new()));
     let Value::Set(members) = value else { return wrong_type() };
@@ -263,7 +265,7 @@ fn wrong_type() -> Answer {
     Answer::Error("WRONGTYPE Operation against a key holding the wrong kind of value".into())
 }
 
-/// Mostly small, sometimes several lines, pages or chunks long.
+/// A value, mostly small, sometimes several lines, pages or chunks long.
 fn value(random: &mut Random, tag: String) -> Vec<u8> {
     let len = match random.below(100) {
         0..70 => random.below(24),
@@ -276,7 +278,7 @@ fn value(random: &mut Random, tag: String) -> Vec<u8> {
     value
 }
 
-/// From two chunks of the pool to a dozen.
+/// A value from two to a dozen chunks of the pool long.
 fn long_value(random: &mut Random, tag: String) -> Vec<u8> {
     let len = 70_000 + random.below(700_000);
     let mut value = tag.into_bytes();
@@ -284,7 +286,7 @@ fn long_value(random: &mut Random, tag: String) -> Vec<u8> {
     value
 }
 
-/// How many members a command names besides the first.
+/// Number of further members in a command.
 fn few(random: &mut Random) -> u64 {
     match random.below(10) {
         0..5 => 0,
@@ -293,7 +295,7 @@ fn few(random: &mut Random) -> u64 {
     }
 }
 
-/// One of few; some of them are long.
+/// One of a few members, some of which are long.
 fn member(random: &mut Random) -> Vec<u8> {
     let number = random.below(MEMBERS);
     let mut member = format!("m{number}").into_bytes();
@@ -343,17 +345,17 @@ mod tests {
     #[test]
     fn one_lost_write_is_found() {
         for acknowledged in 200..260 {
-            // A write that changed nothing, such as the removal of what is not there, cannot be lost.
+            // A write without effect, such as the removal of a missing member, cannot be lost.
             let (found, whole) = (after(acknowledged - 1), after(acknowledged));
             if found != whole {
-                // What lies behind it may by chance leave the same again, but not soon.
+                // A later write may by chance leave the same content again, but not soon.
                 let losses = kept(acknowledged, &found);
                 assert!(losses.is_err(), "{acknowledged}");
             }
         }
     }
 
-    /// Values become many, and then few again: what a pool takes and gives back.
+    /// The number of values grows and shrinks, so a pool takes space and gives it back.
     #[test]
     fn writes_of_space_grow_and_shrink() {
         let source = Source { mix: Mix::Space, ..SOURCE };

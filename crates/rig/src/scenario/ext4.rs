@@ -1,4 +1,5 @@
-//! Files on the memory's own file system: shows that the rig loses nothing by itself, and what it makes of a loss.
+//! Files on the memory's own file system: shows that the rig itself loses nothing, and that it
+//! detects a loss.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,7 +14,7 @@ use crate::guest::Guest;
 use crate::message::Past;
 use crate::program::Program;
 
-/// The scenario, and the one that must fail.
+/// The scenario, and the control that must fail.
 pub(crate) const HONEST: Ext4 = Ext4 { sync: Sync::Each };
 pub(crate) const UNSYNCED: Ext4 = Ext4 { sync: Sync::Never };
 
@@ -46,7 +47,7 @@ impl Scenario for Ext4 {
     fn acks(&self) -> Range<u64> {
         match self.sync {
             Sync::Each => 20..1_000,
-            // What is younger than the file system's own rhythm of five seconds is lost.
+            // Files younger than the file system's interval of five seconds are lost.
             Sync::Never => 20..200,
         }
     }

@@ -1,4 +1,4 @@
-//! Scenarios: what is started in the guest, what load it gets, and what must be there after a power cut.
+//! Scenarios: what is started in the guest, its load, and what must be there after a power cut.
 
 mod disk;
 mod entries;
@@ -18,7 +18,7 @@ use crate::guest::Guest;
 use crate::message::Past;
 use crate::program::Program;
 
-/// All there are.
+/// All scenarios.
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &server::HONEST,
     &server::SPACE,
@@ -31,44 +31,44 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &server::SPACE_UNSYNCED,
 ];
 
-/// One thing that is put to the test by power cuts.
+/// A test by power cuts.
 ///
-/// What a writer writes is a function of the seed, the round, the writer and a number (`Random::of`), so that all that
-/// needs to be kept outside the machine is how many of the first of them were acknowledged.
+/// The content of a write is a function of seed, round, writer and number (`Random::of`). So the
+/// host only has to record how many writes were acknowledged.
 pub(crate) trait Scenario: Sync {
     fn name(&self) -> &'static str;
 
     /// One line for people.
     fn about(&self) -> &'static str;
 
-    /// How many write at a time.
+    /// Number of concurrent writers.
     fn writers(&self) -> usize;
 
     /// Writes acknowledged under load before the power fails.
     fn acks(&self) -> Range<u64>;
 
-    /// What the guest needs besides its system, this program and the tools for its memory.
+    /// Programs that the guest needs, besides its system, the rig and the tools for its memory.
     fn programs(&self) -> &'static [Program];
 
-    /// Modules of the kernel that it needs besides; `?` at the end says "or built in".
+    /// Further kernel modules that it needs; `?` at the end means "or built in".
     fn modules(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What `Guest::directory` lies on.
+    /// The storage of `Guest::directory`.
     fn storage(&self) -> Storage {
         Storage::Memory
     }
 
-    /// In the guest, at each boot: starts what is under test, and checks what was there before.
+    /// Called in the guest after each boot: starts the program under test, and checks its content.
     ///
     /// # Errors
     ///
-    /// `Lost` when something acknowledged is gone; anything else means that the rig is at fault.
+    /// `Lost` when something acknowledged is gone; any other error is a failure of the rig.
     fn open(&self, guest: &Guest, past: &Past) -> Result<Opened>;
 }
 
-/// What keeps files when the power fails.
+/// The storage that keeps files across power cuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Storage {
     /// The persistent memory, with ext4 mounted for DAX.
@@ -77,22 +77,23 @@ pub(crate) enum Storage {
     Disk,
 }
 
-/// What a scenario found, and what goes on.
+/// The result of the check, and the load that follows.
 pub(crate) struct Opened {
-    /// How many writes of each writer of the last round were found; nothing when there was none.
+    /// Number of writes found of each writer in the last round; empty if there was none.
     pub(crate) kept: Vec<u64>,
-    /// What was measured, by a name that ends with its unit.
+    /// Measured values, by a name that ends with its unit.
     pub(crate) facts: BTreeMap<String, f64>,
     pub(crate) load: Box<dyn Load>,
 }
 
-/// Load that ends with the power.
+/// Load that runs until the power is cut.
 pub(crate) trait Load {
-    /// Writes as the round has it, and tells the host what is acknowledged. Returns only with an error.
+    /// Writes the round's writes, and reports acknowledgements to the host. Returns only with an
+    /// error.
     fn run(self: Box<Self>, guest: &Guest, round: u64) -> Result<Infallible>;
 }
 
-/// A scenario that the command line names.
+/// A scenario named on the command line.
 #[derive(Clone, Copy)]
 pub(crate) struct Named(pub(crate) &'static dyn Scenario);
 
@@ -115,7 +116,8 @@ pub(crate) fn named(name: &str) -> Result<Named, String> {
 
 /// Runs `write` for each writer in a thread of its own.
 ///
-/// The host learns of an error at once. The other writers go on meanwhile: the machine is about to end.
+/// An error is reported to the host at once. The other writers continue, because the machine is
+/// about to end.
 pub(crate) fn in_threads<S: Send>(
     guest: &Guest,
     states: Vec<S>,

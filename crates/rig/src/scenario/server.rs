@@ -1,4 +1,5 @@
-//! The server: acknowledged writes of strings and sorted sets are there after every cut, and the pool is whole.
+//! The server: acknowledged writes of strings and sorted sets survive every cut, and the pool is
+//! consistent.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,7 +22,7 @@ use crate::message::{Lost, Past};
 use crate::program::Program;
 use crate::random::Random;
 
-/// The scenario, and the one that must fail.
+/// The scenario, and the control that must fail.
 pub(crate) const HONEST: Server = Server {
     name: "server",
     about: "remanent serve on a DAX pool: no acknowledged SET, DEL, APPEND, INCR, ZADD, ZREM is lost",
@@ -37,7 +38,7 @@ pub(crate) const TOO_EARLY: Server = Server {
     ..HONEST
 };
 
-/// Pools that grow and shrink, on both kinds of storage, and the one that must fail.
+/// Pools that grow and shrink, on both kinds of storage, and the control that must fail.
 pub(crate) const SPACE: Server = Server {
     name: "space",
     about: "remanent serve on new DAX pools that grow, give storage back and use it again: as server",
@@ -61,7 +62,7 @@ pub(crate) const SPACE_UNSYNCED: Server = Server {
 pub(crate) struct Server {
     name: &'static str,
     about: &'static str,
-    /// Whether a write is acknowledged after the server's answer, not before it is sent.
+    /// Whether a write is acknowledged after the server's answer, and not before it is sent.
     is_honest: bool,
     mix: Mix,
     storage: Storage,
@@ -69,14 +70,14 @@ pub(crate) struct Server {
 }
 
 const WRITERS: usize = 4;
-/// Requests in one write to the socket, at most.
+/// Maximal number of requests in one write to the socket.
 const PIPELINE_MAX: u64 = 24;
-/// How long a dishonest acknowledgement is ahead of the request: longer than the cut comes behind it, so that
-/// every cut must find something lost.
+/// How early a dishonest acknowledgement is: earlier than the cut's delay, so that every cut must
+/// find a loss.
 const LEAD: Duration = Duration::from_millis(200);
-/// Far more than all keys have at a time.
+/// Far more than all keys hold at any time.
 const POOL_SIZE: &str = "192M";
-/// Rounds for which a pool of long values lasts: each new one grows from the smallest size.
+/// Number of rounds with the same pool of long values; each new pool grows from the smallest size.
 const ROUNDS_OF_A_POOL: u64 = 3;
 
 impl Scenario for Server {
@@ -112,20 +113,20 @@ impl Scenario for Server {
         let place = self.pool(guest, past.round());
         let path = place.to_str().context("the pool's path is not UTF-8")?;
         let mut facts = BTreeMap::new();
-        // The round before may have ended while it made a pool of its own.
+        // The round before may have ended while it created its pool.
         let is_missing = self.mix == Mix::Space
             && !place.exists()
             && past.acknowledged.iter().all(|count| *count == 0);
         if guest.is_first() || is_missing {
             self.create_pool(path)?;
         }
-        // In every other round the checker recovers the pool, in the rest the server does.
+        // In every other round the checker recovers the pool, in the others the server does.
         if past.round().is_multiple_of(2) {
             check_pool(path)?;
         }
         let server = self.start(path, &mut facts)?;
         let (kept, entries) = self.check(guest, past, &server)?;
-        // Nothing that was read out may lie in the server's own memory.
+        // The content must be read from the pool again, and not from the server's own memory.
         drop(server);
         check_pool(path)?;
         self.check_backing(path, &mut facts)?;
@@ -148,7 +149,7 @@ impl Server {
         guest.directory().join(name)
     }
 
-    /// The first of the rounds that share the pool of this one.
+    /// The first of the rounds that share this round's pool.
     fn first_round(&self, round: u64) -> u64 {
         match self.mix {
             Mix::Small => 0,
@@ -165,7 +166,7 @@ impl Server {
         Process::start(path, self.durability, facts)
     }
 
-    /// A pool must be on what the scenario is about, or a cut would show nothing.
+    /// A pool must lie on the storage that the scenario is about, or a cut would show nothing.
     fn check_backing(&self, path: &str, facts: &mut BTreeMap<String, f64>) -> Result<()> {
         let backing = match self.storage {
             Storage::Memory => "dax",
@@ -182,8 +183,8 @@ impl Server {
         Ok(())
     }
 
-    /// For the first of its rounds, makes a new pool in place of the old ones; else makes a disk in the old one, where
-    /// other structures have been.
+    /// In the first of its rounds, creates a new pool in place of the old ones; in the others
+    /// creates a disk in the old one, where other structures have been.
     fn renew(&self, guest: &Guest, round: u64) -> Result<()> {
         let place = self.pool(guest, round);
         let path = place.to_str().context("the pool's path is not UTF-8")?;
@@ -206,7 +207,7 @@ impl Server {
     }
 }
 
-/// A pool must be on persistent memory that is mapped as such, or on a disk, or a cut would show nothing.
+/// A pool must lie on mapped persistent memory or on a disk, or a cut would show nothing.
 pub(super) fn check_backing(path: &str, backing: &str) -> Result<()> {
     pool_info(path, backing).map(drop)
 }
@@ -222,7 +223,7 @@ fn pool_info(path: &str, backing: &str) -> Result<Json> {
     Ok(info)
 }
 
-/// A pool that is not whole after a cut is a loss.
+/// An inconsistent pool after a cut is a loss.
 pub(super) fn check_pool(path: &str) -> Result<()> {
     let output = output("remanent", &["pool", "check", path])?;
     if output.status.success() && output.stderr.is_empty() {
@@ -236,7 +237,7 @@ impl Server {
         Source { mix: self.mix, seed, round, writer }
     }
 
-    /// Compares all that the server holds with what was acknowledged.
+    /// Compares the server's content with what was acknowledged.
     fn check(
         &self,
         guest: &Guest,
@@ -271,7 +272,7 @@ impl Server {
         if losses.is_empty() { Ok((kept, entries)) } else { Err(Lost(losses).into()) }
     }
 
-    /// A writer's entries as the rounds left them that were checked, in the present pool.
+    /// A writer's entries after the checked rounds, in the present pool.
     fn replay(&self, seed: u64, past: &Past, writer: usize) -> Entries {
         let mut entries = Entries::new();
         let first = self.first_round(past.round());
@@ -285,7 +286,7 @@ impl Server {
     }
 }
 
-/// Everything that the server holds.
+/// The complete content of the server.
 fn fetch(client: &mut Client) -> Result<Entries> {
     let keys = client.call(&["KEYS", "*"])?.strings()?;
     let count = client.call(&["DBSIZE"])?;
@@ -311,7 +312,7 @@ fn fetch(client: &mut Client) -> Result<Entries> {
     Ok(entries)
 }
 
-/// A sorted set in its order, and by member: they must agree.
+/// A sorted set, read in its order and by member; the two must agree.
 fn fetch_set(client: &mut Client, key: &[u8]) -> Result<Members> {
     let name = key.escape_ascii();
     let words = client.call(&[b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"])?.strings()?;
@@ -364,7 +365,7 @@ impl Process {
             .strip_prefix("listening on ")
             .and_then(|rest| rest.split(": ").next()?.parse().ok())
             .ok_or_else(|| anyhow!("remanent serve said {greeting:?}, which has no address"));
-        // Its pool was refused: that is what a loss can look like, too.
+        // If the server refuses its pool, that may be a loss, too.
         let address = match address {
             Ok(address) => address,
             Err(error) => {
@@ -394,7 +395,7 @@ impl Drop for Process {
     }
 }
 
-/// A writer's connection, each with what its keys hold.
+/// The writers' connections, each with the content of its keys.
 struct Writers {
     server: Process,
     entries: Vec<Entries>,
@@ -433,7 +434,7 @@ impl Server {
         let mut next = 0;
         loop {
             let first = next;
-            // Not of the row that makes the writes: how they are sent is no part of what they are.
+            // An independent sequence: how writes are sent must not affect what is written.
             let mut random = Random::of(&[!source.seed, source.round, source.writer as u64, first]);
             let writes: Vec<Write> = (0..=random.below(PIPELINE_MAX))
                 .map(|index| Write::numbered(source, first + index))

@@ -1,4 +1,5 @@
-//! SQLite with its databases, or their journals, in pools: acknowledged transactions are there after every cut, each whole.
+//! SQLite with its databases, or their journals, in pools: acknowledged transactions survive every
+//! cut, each atomically.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,13 +22,13 @@ use crate::random::Random;
 /// The scenario.
 pub(crate) struct Sqlite;
 
-/// A database, and what it is to show. Each has a writer.
+/// A database, and what it tests. Each has a writer.
 struct Database {
     name: &'static str,
     mode: &'static str,
-    /// What SQLite is told of syncs: of a database that lies in a pool, transactions survive whatever it is.
+    /// SQLite's `synchronous`. In a pool, transactions survive with any value.
     synchronous: &'static str,
-    /// Parameters of the URI, behind those that all have.
+    /// Further parameters of the URI.
     parameters: &'static str,
     /// Whether only its journals are in the pool.
     is_file: bool,
@@ -43,17 +44,17 @@ const DATABASES: [Database; 7] = [
     Database { name: "journal-beside", mode: "persist", is_file: true, ..IN_POOL },
 ];
 
-/// What most of them are.
+/// The common settings of most databases.
 const IN_POOL: Database =
     Database { name: "", mode: "delete", synchronous: "full", parameters: "", is_file: false };
 
-/// Programs: one that runs SQL, and what checks pools.
+/// Programs: one that runs SQL, and one that checks pools.
 const SHELL: &str = "shell";
 const PROGRAMS: &[Program] = &[
     Program::REMANENT,
     Program::Ours { name: "examples/shell", build: "-p remanent-sqlite --example shell" },
 ];
-/// More transactions than can be under way: what the port to the host holds.
+/// More transactions than can be in flight: the content of the port to the host.
 const LEAD_MAX: u64 = 5_000;
 
 impl Scenario for Sqlite {
@@ -107,7 +108,7 @@ impl Database {
         directory.join(format!("{}.pool", self.name)).display().to_string()
     }
 
-    /// SQLite makes a pool `power` by itself where it can.
+    /// The URI of the database. The VFS chooses `power` by itself if it can.
     fn uri(&self, directory: &Path) -> String {
         let (pool, parameters) = (self.pool(directory), self.parameters);
         if self.is_file {
@@ -118,7 +119,7 @@ impl Database {
         format!("file:{pool}?vfs=remanent&size=64M{parameters}")
     }
 
-    /// A process that runs the SQL on its standard input, of which it gets the modes first.
+    /// A process that runs the SQL on its standard input, beginning with the pragmas.
     fn start(&self, directory: &Path) -> Result<(Child, ChildStdin)> {
         let mut child = Command::new(SHELL)
             .arg(self.uri(directory))
@@ -128,7 +129,8 @@ impl Database {
             .context("cannot start the program that runs SQL")?;
         let mut input = child.stdin.take().context("standard input is not piped")?;
         let Database { mode, synchronous, .. } = self;
-        // Few pages are kept in memory, so that some are written before the commit; and the log is often written back.
+        // A small cache, so that some pages are written before the commit; and frequent
+        // checkpoints.
         writeln!(
             input,
             "pragma journal_mode={mode}; pragma synchronous={synchronous}; pragma cache_size=10; \
@@ -137,7 +139,8 @@ impl Database {
         Ok((child, input))
     }
 
-    /// Runs SQL to its end, and returns what it prints. What cannot be opened or read after a cut is a loss.
+    /// Runs SQL to its end, and returns its output. A database that cannot be opened or read after
+    /// a cut is a loss.
     fn run(&self, directory: &Path, sql: &str) -> Result<Vec<String>> {
         let (child, mut input) = self.start(directory)?;
         let written = writeln!(input, "{sql}");
@@ -152,11 +155,11 @@ impl Database {
         Ok(lines.map(str::to_owned).collect())
     }
 
-    /// How many transactions of the last round are there, or what is lost.
+    /// The number of transactions of the last round that are there, or the loss.
     fn check(&self, guest: &Guest, past: &Past, writer: usize) -> Result<Result<u64, String>> {
         let directory = &guest.directory();
         let pool = self.pool(directory);
-        // In every other round the checker recovers the pool, in the rest SQLite does.
+        // In every other round the checker recovers the pool, in the others SQLite does.
         if past.round().is_multiple_of(2) {
             check_pool(&pool)?;
         }
@@ -175,8 +178,8 @@ impl Database {
     }
 }
 
-/// Finds how many transactions of the last round are in `rows`: those of earlier rounds as they were found then, all that
-/// were acknowledged, and none but the first ones.
+/// Finds how many transactions of the last round are in `rows`. Earlier rounds must be as they were
+/// found then; all acknowledged transactions must be there; and the rest must be a prefix.
 fn count_kept(
     seed: u64,
     past: &Past,
@@ -213,7 +216,7 @@ fn count_kept(
     Ok(kept)
 }
 
-/// What a transaction writes; sometimes several pages.
+/// The text that a transaction writes; sometimes several pages.
 fn text(seed: u64, round: u64, writer: usize, number: u64) -> String {
     let mut random = Random::of(&[seed, round, writer as u64, number]);
     let len = match random.below(20) {
@@ -228,7 +231,7 @@ fn shown(row: &str) -> String {
     format!("{} ({} bytes)", row.chars().take(60).collect::<String>(), row.len())
 }
 
-/// Each writes to a database of its own.
+/// Writers, each with a database of its own.
 struct Writers;
 
 impl Load for Writers {
@@ -244,7 +247,7 @@ impl Load for Writers {
     }
 }
 
-/// One transaction after the other, each of two tables.
+/// Runs one transaction after the other, each of two tables.
 fn write(
     guest: &Guest,
     round: u64,

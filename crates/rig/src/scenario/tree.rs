@@ -1,7 +1,8 @@
 //! A tree of files that is written with `fsync`, and what a power cut may leave of it.
 //!
-//! Each round has a directory, and in it each writer. A writer creates files, replaces one by renaming another over
-//! it, appends to one, and removes some; each of that is one write, synced before it is acknowledged.
+//! Each round has a directory, with one directory for each writer. A writer creates files, replaces
+//! one by renaming another over it, appends to one, and removes some. Each of these is one write,
+//! synced before it is acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -17,11 +18,11 @@ use crate::message::{Lost, Past};
 use crate::random::Random;
 
 pub(crate) const WRITERS: usize = 3;
-/// More writes than can be in flight: what the port to the host holds.
+/// More writes than can be in flight: the content of the port to the host.
 const LEAD_MAX: u64 = 1_000;
-/// Rounds whose files stay, and are compared again after each cut.
+/// Number of rounds whose files are kept, and compared again after each cut.
 const ROUNDS_KEPT: u64 = 3;
-/// Losses that are named of each writer.
+/// Maximal number of losses described for each writer.
 const NAMED_MAX: usize = 6;
 const CONTENT_MAX: u64 = 20_000;
 
@@ -33,7 +34,7 @@ const TEMPORARY: &str = "temporary";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
     Each,
-    /// For a control, which must lose something.
+    /// Never: for a control, which must lose something.
     Never,
 }
 
@@ -49,13 +50,13 @@ enum Write {
 }
 
 impl Write {
-    /// The write of that number.
+    /// The write of this number.
     fn numbered(seed: u64, round: u64, writer: usize, number: u64) -> Write {
         let mut random = Random::of(&[seed, round, writer as u64, number]);
         let kind = random.below(20);
         let mut content = format!("{round}.{writer}.{number}.").into_bytes();
         let mut fill = |len: u64| {
-            // Words that differ, so that blocks which changed places are noticed.
+            // Distinct words, so that exchanged blocks are detected.
             while (content.len() as u64) < len {
                 content.extend_from_slice(&random.next().to_le_bytes());
             }
@@ -68,7 +69,7 @@ impl Write {
             }
             11..14 => Write::Replace(fill(3_000)),
             14..17 => Write::Append(fill(500)),
-            // Of the files before it, some were never created, or are removed already.
+            // Of the earlier files, some were never created, or are already removed.
             _ => Write::Remove(file_name(number.saturating_sub(1 + kind % 3))),
         }
     }
@@ -81,7 +82,7 @@ impl Write {
         }
     }
 
-    /// Does to the expected files what `run` does to those in the file system.
+    /// Applies the write to the expected files, as `run` does to the file system.
     fn apply(&self, files: &mut Files) {
         match self {
             Write::Create(name, content) => {
@@ -143,7 +144,7 @@ fn file_name(number: u64) -> String {
     format!("file-{number}")
 }
 
-/// Writes until the power fails.
+/// Writes until the power is cut.
 pub(crate) fn load(guest: &Guest, root: &Path, round: u64, sync: Sync) -> Result<Infallible> {
     if let Some(old) = round.checked_sub(ROUNDS_KEPT) {
         remove_directory(&root.join(round_name(old)))?;
@@ -151,7 +152,7 @@ pub(crate) fn load(guest: &Guest, root: &Path, round: u64, sync: Sync) -> Result
     for writer in 0..WRITERS {
         fs::create_dir_all(writer_directory(root, round, writer))?;
     }
-    // The directories are as good as acknowledged with the first file in them.
+    // The directories count as acknowledged with the first file in them.
     for directory in [root.to_owned(), root.join(round_name(round))] {
         sync.file(&File::open(directory)?)?;
     }
@@ -168,13 +169,14 @@ pub(crate) fn load(guest: &Guest, root: &Path, round: u64, sync: Sync) -> Result
     })
 }
 
-/// Checks the trees of the last rounds; returns how many writes each writer keeps of the last one.
+/// Checks the trees of the last rounds. Returns the number of each writer's writes in the last
+/// round.
 pub(crate) fn check(seed: u64, root: &Path, past: &Past) -> Result<Vec<u64>> {
     let mut losses = Vec::new();
     let rounds = past.kept.iter().chain([&past.acknowledged]).enumerate();
     for (round, acknowledged) in rounds {
         let round = round as u64;
-        // The next round began with the removal of the oldest, and may have been cut in it.
+        // The next round began by removing the oldest files, and may have been cut there.
         if round + ROUNDS_KEPT <= past.round() {
             continue;
         }
@@ -189,7 +191,7 @@ pub(crate) fn check(seed: u64, root: &Path, past: &Past) -> Result<Vec<u64>> {
     if losses.is_empty() { Ok(past.acknowledged.clone()) } else { Err(Lost(losses).into()) }
 }
 
-/// What of the files is neither as acknowledged nor as a write in flight may have left it.
+/// Describes the files that are neither as acknowledged nor as a write in flight may leave them.
 fn compare(seed: u64, round: u64, writer: usize, acknowledged: u64, found: &Files) -> Vec<String> {
     let write = |number| Write::numbered(seed, round, writer, number);
     let mut expected = Files::new();
@@ -211,7 +213,7 @@ fn compare(seed: u64, round: u64, writer: usize, acknowledged: u64, found: &File
 }
 
 impl Write {
-    /// Whether the power can fail during this write so that `found` is there, where `expected` was before.
+    /// Whether a cut during this write may leave `found` in place of `expected`.
     fn may_leave(&self, found: Option<&Content>, expected: Option<&Content>) -> bool {
         match self {
             // A new file may have any part of its content, and none of its blocks may be written.
@@ -242,7 +244,7 @@ fn difference(found: Option<&Content>, expected: Option<&Content>) -> String {
     }
 }
 
-/// The files of a directory, which need not be there; without the one that is never acknowledged.
+/// The files of a directory, which may be missing; without the one that is never acknowledged.
 fn read_files(directory: &Path) -> Result<Files> {
     let mut files = Files::new();
     let entries = match fs::read_dir(directory) {
@@ -273,7 +275,7 @@ fn writer_directory(root: &Path, round: u64, writer: usize) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Files as so many writes leave them in a real file system.
+    /// Files after so many writes in a real file system.
     fn written(count: u64) -> Files {
         let directory = tempfile::tempdir().expect("a directory");
         for number in 0..count {

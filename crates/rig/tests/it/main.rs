@@ -1,4 +1,5 @@
-//! The rig's program: its command line, and with the feature `client-tests` the machines whose power it cuts.
+//! The rig's program: its command line, and with the feature `client-tests` the machines whose
+//! power it cuts.
 
 mod command;
 #[cfg(feature = "client-tests")]

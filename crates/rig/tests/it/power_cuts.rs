@@ -1,7 +1,7 @@
 //! Cuts the power of real machines: each scenario loses nothing, and each control is caught.
 //!
-//! These tests need QEMU and what goes into its machine (`ci/test` installs it); docs/power-cuts.md says what they show.
-//! `REMANENT_RIG_CUTS` sets the number of cuts, `REMANENT_SEED` repeats a run.
+//! These tests need QEMU and what goes into its machine (`ci/test` installs it); docs/power-cuts.md
+//! says what they show. `REMANENT_RIG_CUTS` sets the number of cuts, `REMANENT_SEED` repeats a run.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,8 @@ use super::rig;
 /// Each machine wants two cores: one at a time, or deadlines mean nothing.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Whether machines can be booted here. Where they must be, that they cannot is a failure; else it is said.
+/// Whether machines can be booted here. Where they must be, that they cannot is a failure; else it
+/// is said.
 fn available() -> bool {
     let output = rig(&["check"]);
     let required =
@@ -42,7 +43,8 @@ fn loses_nothing(scenario: &str) {
     let _ = losing_nothing(scenario, "5");
 }
 
-/// Its report, unless machines cannot be booted here; `cuts` is the number unless another one is set.
+/// Its report, unless machines cannot be booted here; `cuts` is the number unless another one is
+/// set.
 fn losing_nothing(scenario: &str, cuts: &str) -> Option<Value> {
     if !available() {
         return None;
@@ -89,8 +91,8 @@ fn pools_on_persistent_memory_grow_and_shrink_without_a_loss() {
     }
 }
 
-/// And there was something to lose: the disk had not flushed all that was written. `space-unsynced` shows what a lost
-/// sector does.
+/// And there was something to lose: the disk had not flushed all that was written. `space-unsynced`
+/// shows what a lost sector does.
 #[test]
 fn pools_on_a_disk_with_a_write_cache_grow_and_shrink_without_a_loss() {
     let Some(report) = losing_nothing("space-on-disk", "3") else { return };
@@ -130,7 +132,8 @@ fn files_that_were_never_synced_are_missed() {
     is_caught("ext4-unsynced");
 }
 
-/// Also of what the bench does there: each disk is attached, and Berkeley DB finds on it what it put there.
+/// Also of what the bench does there: each disk is attached, and Berkeley DB finds on it what it
+/// put there.
 #[test]
 fn berkeley_db_is_measured_on_every_disk() {
     if !available() {

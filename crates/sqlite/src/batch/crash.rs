@@ -1,7 +1,7 @@
 //! Transactions of databases, crashed in simulation.
 //!
-//! A transaction reaches the disk as up to two batches: what SQLite wrote without a journal, and what it wrote for the
-//! transaction itself. Either all of it is there after a crash, or nothing.
+//! A transaction reaches the disk as up to two batches: the writes that SQLite made without a
+//! journal, and those of the transaction itself. After a crash all of it is there, or nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use remanent_pmem::pool::Format;
 
 use super::{Batch, commit};
 
-/// Bytes of a page; blocks of the disk are larger, so that a transaction changes parts of them.
+/// Bytes of a page. The disk's blocks are larger, so a transaction changes parts of them.
 const PAGE_LEN: u64 = 1024;
 const PAGES: u64 = 12;
 const SIZE_MAX: u64 = 40 << 20;
@@ -22,12 +22,12 @@ const ROOT: &str = "database";
 /// A database of a few pages, which is changed by transactions.
 struct Database;
 
-/// One transaction: pages, and what is written to them, first without a journal and then with one.
+/// One transaction: pages and their new content, first without a journal and then with one.
 #[derive(Clone, Debug)]
 struct Commit {
     unjournaled: Vec<(u64, u8)>,
     journaled: Vec<(u64, u8)>,
-    /// Pages that the database is to have at least.
+    /// Minimal number of pages of the database.
     pages: u64,
 }
 
@@ -37,10 +37,10 @@ struct Open {
     pool: Pool<Arc<Sim>>,
 }
 
-/// The size when it is not the first one, and pages that are not zeros.
+/// The size, if it is not the first one, and the pages that are not zeros.
 type State = (Option<u64>, BTreeMap<u64, u8>);
 
-/// Pages that a new database has.
+/// Pages of a new database.
 const FIRST_PAGES: u64 = 2;
 
 fn batch(pages: &[(u64, u8)], size: u64) -> Batch {

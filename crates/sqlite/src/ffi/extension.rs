@@ -36,8 +36,8 @@ pub(super) unsafe extern "C" fn sqlite3_remanentsqlite_init(
     }
 }
 
-/// Where SQLite begins with each connection that it opens, if this is what `sqlite3_auto_extension` was called with: for
-/// programs that may not load an extension.
+/// Where SQLite begins with each connection that it opens, if this is what `sqlite3_auto_extension`
+/// was called with: for programs that may not load an extension.
 ///
 /// # Safety
 ///

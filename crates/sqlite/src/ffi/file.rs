@@ -1,4 +1,4 @@
-//! Open files, as SQLite calls them.
+//! Open files and their methods, which SQLite calls.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::database::DatabaseFile;
 use crate::journals::JournalFile;
 use crate::locks::Level;
 
-/// A file of ours in the memory that SQLite has for it.
+/// An open file of this VFS, in memory that SQLite provides.
 #[repr(C)]
 pub(super) struct Handle<T> {
     base: sqlite3_file,
@@ -21,17 +21,17 @@ pub(super) struct Handle<T> {
     file: T,
 }
 
-/// Bytes of the largest of our handles.
+/// Bytes of the largest handle.
 pub(super) const HANDLE_LEN: usize = {
     let (database, journal) = (size_of::<Handle<DatabaseFile>>(), size_of::<Handle<JournalFile>>());
     if database > journal { database } else { journal }
 };
 
-/// Puts an open file where SQLite wants it.
+/// Writes an open file to the memory that SQLite provides.
 ///
 /// # Safety
 ///
-/// `place` has room for [`HANDLE_LEN`] bytes, aligned as SQLite does it, to 8 bytes.
+/// `place` has room for [`HANDLE_LEN`] bytes, and is aligned to 8 bytes, as SQLite does it.
 pub(super) unsafe fn install<T>(
     place: *mut sqlite3_file,
     registered: &'static Registered,
@@ -40,20 +40,20 @@ pub(super) unsafe fn install<T>(
 ) {
     const { assert!(align_of::<Handle<T>>() <= 8 && size_of::<Handle<T>>() <= HANDLE_LEN) };
     let handle = Handle { base: sqlite3_file { pMethods: methods }, registered, file };
-    // SAFETY: the caller says that there is room.
+    // SAFETY: the caller promises the room.
     unsafe { place.cast::<Handle<T>>().write(handle) };
 }
 
 /// # Safety
 ///
-/// `file` was installed as a `T`, and is used by one thread at a time, as SQLite does.
+/// `file` was installed as a `T`. One thread at a time uses it, which SQLite guarantees.
 unsafe fn handle<'h, T>(file: *mut sqlite3_file) -> &'h mut Handle<T> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises both.
     unsafe { &mut *file.cast::<Handle<T>>() }
 }
 
-/// A database: with shared memory, which is version 2. Memory mapping, version 3, is not offered, since a disk moves a block
-/// with each write.
+/// Methods of a database: version 2, with shared memory. Version 3, memory mapping, is not offered,
+/// because a disk moves a block with each write.
 pub(super) static DATABASE_METHODS: sqlite3_io_methods = sqlite3_io_methods {
     iVersion: 2,
     xLock: Some(lock),
@@ -67,7 +67,7 @@ pub(super) static DATABASE_METHODS: sqlite3_io_methods = sqlite3_io_methods {
     ..methods::<DatabaseFile>()
 };
 
-/// A journal, of which SQLite asks nothing more than reading and writing.
+/// Methods of a journal, which SQLite only reads and writes.
 pub(super) static JOURNAL_METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xLock: Some(lock_nothing),
     xUnlock: Some(lock_nothing),
@@ -118,7 +118,7 @@ unsafe extern "C" fn read<T: Content>(
 ) -> c_int {
     // SAFETY: SQLite calls the methods that the file was installed with.
     let Handle { registered, file, .. } = unsafe { handle::<T>(file) };
-    // SAFETY: SQLite hands us a buffer of its own.
+    // SAFETY: SQLite passes a buffer of its own.
     let bytes = unsafe { bytes_mut(bytes, len) };
     registered.answer(codes::IOERR_READ, || {
         let there = file.slowdown().run(|| file.read(offset.max(0) as u64, bytes))?;
@@ -136,7 +136,7 @@ unsafe extern "C" fn write<T: Content>(
 ) -> c_int {
     // SAFETY: SQLite calls the methods that the file was installed with.
     let Handle { registered, file, .. } = unsafe { handle::<T>(file) };
-    // SAFETY: SQLite hands us a buffer of its own, of at least one byte.
+    // SAFETY: SQLite passes a buffer of its own, of at least one byte.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), len.max(0) as usize) };
     registered.answer(codes::IOERR_WRITE, || {
         file.slowdown().run(|| file.write(offset.max(0) as u64, bytes))?;
@@ -167,14 +167,15 @@ unsafe extern "C" fn file_size<T: Content>(file: *mut sqlite3_file, size: *mut i
     let Handle { registered, file, .. } = unsafe { handle::<T>(file) };
     registered.answer(codes::IOERR_FSTAT, || {
         let bytes = file.size()?;
-        // SAFETY: SQLite hands us a place for it.
+        // SAFETY: SQLite passes a valid place.
         unsafe { put(size, bytes as i64) };
         Ok(codes::OK)
     })
 }
 
-/// That of a disk's blocks. Writes of any length are whole, so nothing depends on it but the page size of new databases,
-/// and the padding of logs where the medium damages what is beside a write.
+/// The block size of the disk. Writes of any length are atomic, so only two things depend on it:
+/// the page size of new databases, and the padding of logs if the medium damages bytes beside a
+/// write.
 unsafe extern "C" fn sector_size(_file: *mut sqlite3_file) -> c_int {
     remanent_blockdev::BLOCK_LEN as c_int
 }
@@ -185,13 +186,13 @@ unsafe extern "C" fn characteristics<T: Content>(file: *mut sqlite3_file) -> c_i
 }
 
 unsafe extern "C" fn lock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_LOCK, || Ok(free_or_busy(file.lock(Level::from_number(level)))))
 }
 
 unsafe extern "C" fn unlock(file: *mut sqlite3_file, level: c_int) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_UNLOCK, || {
         file.unlock(Level::from_number(level));
@@ -203,10 +204,10 @@ unsafe extern "C" fn check_reserved_lock(
     file: *mut sqlite3_file,
     is_reserved: *mut c_int,
 ) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_LOCK, || {
-        // SAFETY: SQLite hands us a place for it.
+        // SAFETY: SQLite passes a valid place.
         unsafe { put(is_reserved, c_int::from(file.is_reserved())) };
         Ok(codes::OK)
     })
@@ -217,7 +218,7 @@ unsafe extern "C" fn control(
     operation: c_int,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     let number = argument.cast::<c_int>();
     match operation {
@@ -225,7 +226,7 @@ unsafe extern "C" fn control(
             // SAFETY: the argument of this operation is a place for a number.
             unsafe { put(number, file.level() as c_int) };
         }
-        // An error is not one of the system's; and a pool that is moved takes the journals with it.
+        // Our errors are not errors of the system; and a moved pool takes its journals along.
         codes::FCNTL_LAST_ERRNO | codes::FCNTL_HAS_MOVED => {
             // SAFETY: the argument of these operations is a place for a number.
             unsafe { put(number, 0) };
@@ -252,11 +253,12 @@ unsafe extern "C" fn control(
             let code = registered.answer(codes::IOERR_COMMIT_ATOMIC, || {
                 file.slowdown().run(|| file.commit()).map(|()| codes::OK)
             });
-            // After an error of another kind SQLite would forget its journal, instead of doing without a batch.
+            // After an error of another kind SQLite would forget its journal, instead of committing
+            // without a batch.
             return if code == codes::OK { code } else { codes::IOERR_COMMIT_ATOMIC };
         }
         codes::FCNTL_ROLLBACK_ATOMIC_WRITE => file.abort(),
-        // Comes before the sync, and with synchronous=OFF in its place.
+        // This comes before the sync, and with synchronous=OFF in its place.
         codes::FCNTL_SYNC => {
             return registered.answer(codes::IOERR_FSYNC, || {
                 file.slowdown().run(|| file.commit()).map(|()| codes::OK)
@@ -271,15 +273,15 @@ unsafe extern "C" fn control(
     codes::OK
 }
 
-/// Sets a flag to a number that is not negative, or else says what the flag is.
+/// Sets a flag if the number is not negative; otherwise stores the flag in the number.
 ///
 /// # Safety
 ///
 /// `number` may be read and written.
 unsafe fn exchange(number: *mut c_int, flag: &mut bool) {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     match unsafe { number.read() } {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         ..0 => unsafe { number.write(c_int::from(*flag)) },
         value => *flag = value != 0,
     }
@@ -292,11 +294,11 @@ unsafe extern "C" fn map_index(
     is_wanted: c_int,
     region: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_SHMMAP, || {
         let found = file.region(number.max(0) as usize, len.max(0) as usize, is_wanted != 0);
-        // SAFETY: SQLite hands us a place for it.
+        // SAFETY: SQLite passes a valid place.
         unsafe { put(region, found.map_or(null_mut(), |found| found.cast())) };
         Ok(codes::OK)
     })
@@ -308,7 +310,7 @@ unsafe extern "C" fn lock_index(
     count: c_int,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_SHMLOCK, || {
         let slots: Range<usize> = first.max(0) as usize..(first + count).max(0) as usize;
@@ -324,7 +326,7 @@ unsafe extern "C" fn lock_index(
 }
 
 unsafe extern "C" fn order_index(file: *mut sqlite3_file) {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR, || {
         file.order_index();
@@ -332,9 +334,9 @@ unsafe extern "C" fn order_index(file: *mut sqlite3_file) {
     });
 }
 
-/// The memory goes with the last connection, whether SQLite wants it deleted or not.
+/// The memory is freed with the last connection, whether or not SQLite wants it deleted.
 unsafe extern "C" fn unmap_index(file: *mut sqlite3_file, _is_to_delete: c_int) -> c_int {
-    // SAFETY: these are the methods of databases.
+    // SAFETY: only databases have these methods.
     let Handle { registered, file, .. } = unsafe { handle::<DatabaseFile>(file) };
     registered.answer(codes::IOERR_SHMMAP, || {
         file.leave_index();
@@ -351,7 +353,7 @@ unsafe extern "C" fn lock_nothing(_file: *mut sqlite3_file, _level: c_int) -> c_
 }
 
 unsafe extern "C" fn check_nothing(_file: *mut sqlite3_file, is_reserved: *mut c_int) -> c_int {
-    // SAFETY: SQLite hands us a place for it.
+    // SAFETY: SQLite passes a valid place.
     unsafe { put(is_reserved, 0) };
     codes::OK
 }

@@ -1,4 +1,4 @@
-//! The SQLite that a VFS is registered with: its functions, and what it can do.
+//! The SQLite that a VFS is registered with: its functions and its abilities.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,8 @@ use super::raw::{
 };
 use crate::codes;
 
-/// Functions of the SQLite that a program is linked with, as addresses, since each binding to SQLite has types of its own.
-/// The example is at the [crate](crate).
+/// Functions of the SQLite that a program links, as addresses, because each binding to SQLite has
+/// types of its own. The [crate](crate) has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// `sqlite3_vfs_find`
@@ -23,7 +23,8 @@ pub struct Host {
     pub log: *const (),
     /// `sqlite3_libversion_number`
     pub libversion_number: *const (),
-    /// `sqlite3_compileoption_used`; null for a SQLite that was built without it, which is not told of batches then.
+    /// `sqlite3_compileoption_used`; null for a SQLite that was built without it. Batches are then
+    /// hidden from it.
     pub compileoption_used: *const (),
 }
 
@@ -39,16 +40,16 @@ pub(super) struct Sqlite {
     compileoption_used: Option<CompileoptionUsed>,
 }
 
-/// The first that knows `SQLITE_OPEN_NOFOLLOW`, and what answers it.
+/// The first version with `SQLITE_OPEN_NOFOLLOW`, and with the result code for links.
 const VERSION_NOFOLLOW: c_int = 3_031_000;
 
 impl Sqlite {
     /// # Safety
     ///
-    /// As for [`register`](super::register::register).
+    /// That of [`register`](super::register::register).
     pub(super) unsafe fn of(host: &Host) -> Self {
         Sqlite {
-            // SAFETY: the caller says that it is this function.
+            // SAFETY: the caller promises that it is this function.
             vfs_find: unsafe { std::mem::transmute::<*const (), VfsFind>(host.vfs_find) },
             // SAFETY: as above.
             vfs_register: unsafe {
@@ -66,7 +67,7 @@ impl Sqlite {
             libversion_number: unsafe {
                 std::mem::transmute::<*const (), LibversionNumber>(host.libversion_number)
             },
-            // SAFETY: as above; null is none.
+            // SAFETY: as above; null becomes `None`.
             compileoption_used: unsafe {
                 std::mem::transmute::<*const (), Option<CompileoptionUsed>>(host.compileoption_used)
             },
@@ -74,18 +75,19 @@ impl Sqlite {
     }
 
     pub(super) fn version(&self) -> c_int {
-        // SAFETY: it takes nothing, and may be called at any time.
+        // SAFETY: it has no arguments, and may be called at any time.
         unsafe { (self.libversion_number)() }
     }
 
-    /// What tells SQLite that a path has a symbolic link in it.
+    /// The result code for a path with a symbolic link.
     pub(super) fn code_of_link(&self) -> c_int {
-        // An older one takes it for an error.
+        // An older version takes it for an error.
         if self.version() < VERSION_NOFOLLOW { codes::OK } else { codes::OK_SYMLINK }
     }
 
-    /// Whether batches may be used. A SQLite that was built with `SQLITE_ENABLE_ATOMIC_WRITE`, too, does not increment the
-    /// change counter when it commits with one, so other connections would go on with the pages that they have.
+    /// Whether batches may be used. A SQLite that was also built with `SQLITE_ENABLE_ATOMIC_WRITE`
+    /// does not increment the change counter when it commits with a batch, so other connections
+    /// would keep using their old pages.
     pub(super) fn may_batch(&self) -> bool {
         let option = c"ENABLE_ATOMIC_WRITE".as_ptr();
         // SAFETY: the name ends with a NUL.
@@ -93,7 +95,7 @@ impl Sqlite {
     }
 }
 
-/// The SQLite that rusqlite brings.
+/// The SQLite that is bundled with rusqlite.
 #[cfg(test)]
 pub(super) fn bundled() -> Host {
     Host {
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn batches_are_offered_where_they_are_known_to_work() {
         unsafe extern "C" fn has_atomic_writes(option: *const c_char) -> c_int {
-            // SAFETY: the caller hands us a string that ends with a NUL.
+            // SAFETY: the caller passes a string that ends with a NUL.
             let option = unsafe { CStr::from_ptr(option) };
             c_int::from(option == c"ENABLE_ATOMIC_WRITE")
         }

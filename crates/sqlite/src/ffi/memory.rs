@@ -1,22 +1,22 @@
-//! Memory of SQLite's: places for answers, buffers, and paths.
+//! Memory of SQLite: places for results, buffers, and paths.
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Stores an answer where SQLite wants one.
+/// Stores a result at a place of SQLite.
 ///
 /// # Safety
 ///
 /// `place` is null, or may be written.
 pub(super) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller says so.
+        // SAFETY: the caller promises it.
         unsafe { place.write(value) };
     }
 }
 
-/// Bytes of SQLite's to be filled.
+/// A buffer of SQLite.
 ///
 /// # Safety
 ///
@@ -25,16 +25,16 @@ pub(super) unsafe fn bytes_mut<'b>(bytes: *mut c_void, len: c_int) -> &'b mut [u
     if len <= 0 {
         return &mut [];
     }
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     unsafe { std::slice::from_raw_parts_mut(bytes.cast(), len as usize) }
 }
 
-/// The path that SQLite says.
+/// The path in a string of SQLite.
 ///
 /// # Safety
 ///
 /// `name` ends with a NUL, and lives as long as the result is used.
 pub(super) unsafe fn path<'p>(name: *const c_char) -> &'p Path {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()))
 }

@@ -1,6 +1,7 @@
-//! The border to SQLite: the only place where pointers are followed.
+//! The border to SQLite: the only place that follows its pointers.
 //!
-//! No panic crosses it, and no error is lost on it: each call from SQLite runs within [`registered::Registered::answer`].
+//! No panic crosses the border, and no error is lost: each call from SQLite runs in
+//! [`registered::Registered::answer`].
 #![allow(unsafe_code)]
 
 mod extension;

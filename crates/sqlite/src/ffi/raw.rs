@@ -1,16 +1,16 @@
-//! SQLite's C interface, as far as a VFS has to do with it, written after `sqlite3.h` and `sqlite3ext.h`.
+//! SQLite's C interface for a VFS, after `sqlite3.h` and `sqlite3ext.h`.
 
 use std::ffi::{c_char, c_double, c_int, c_void};
 
-/// An open file, as SQLite sees it: what follows is the VFS's own.
+/// The beginning of an open file, which SQLite knows; the VFS's own content follows it.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct sqlite3_file {
-    /// What can be done with it; null when opening failed.
+    /// Its methods; null if opening failed.
     pub(crate) pMethods: *const sqlite3_io_methods,
 }
 
-/// What can be done with an open file. Version 2 has shared memory, version 3 memory mapping.
+/// Methods of an open file. Version 2 has shared memory, version 3 memory mapping.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct sqlite3_io_methods {
@@ -43,7 +43,7 @@ pub(crate) struct sqlite3_io_methods {
     pub(crate) xUnfetch: Option<unsafe extern "C" fn(*mut sqlite3_file, i64, *mut c_void) -> c_int>,
 }
 
-/// A file system, as SQLite sees it.
+/// A VFS.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct sqlite3_vfs {
@@ -82,22 +82,22 @@ pub(crate) struct sqlite3_vfs {
     pub(crate) xGetLastError:
         Option<unsafe extern "C" fn(*mut sqlite3_vfs, c_int, *mut c_char) -> c_int>,
     pub(crate) xCurrentTimeInt64: Option<unsafe extern "C" fn(*mut sqlite3_vfs, *mut i64) -> c_int>,
-    /// Three calls with which SQLite's own tests replace system calls; version 3.
+    /// Three functions by which SQLite's own tests replace system calls; version 3.
     pub(crate) xSystemCalls: [*const c_void; 3],
 }
 
-/// What `xDlSym` finds.
+/// The result of `xDlSym`.
 pub(crate) type Symbol = unsafe extern "C" fn(*mut sqlite3_vfs, *mut c_void, *const c_char);
 
-/// The beginning of `sqlite3_api_routines`, through which an extension calls SQLite: only pointers to functions, named
-/// by their place.
+/// The beginning of `sqlite3_api_routines`, through which an extension calls SQLite: only pointers
+/// to functions, identified by their index.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct sqlite3_api_routines {
     pub(crate) routines: [*const c_void; API_URI_PARAMETER + 1],
 }
 
-/// Places in [`sqlite3_api_routines`].
+/// Indices in [`sqlite3_api_routines`].
 pub(crate) const API_LIBVERSION_NUMBER: usize = 67;
 pub(crate) const API_MALLOC: usize = 68;
 pub(crate) const API_VFS_FIND: usize = 141;
@@ -155,7 +155,7 @@ mod tests {
         );
     }
 
-    /// Compiles a program against Debian's headers, which says where the routines are.
+    /// Compiles a program against Debian's headers that prints where the routines are.
     #[cfg(feature = "client-tests")]
     #[test]
     fn routines_lie_where_the_header_has_them() {

@@ -1,4 +1,4 @@
-//! Registration, with the SQLite that a program is linked with, or that loads us as an extension.
+//! Registration: with the SQLite that a program links, or that loads this library as an extension.
 
 use std::ffi::c_int;
 
@@ -7,8 +7,8 @@ use super::raw::{self, sqlite3_api_routines};
 use super::vfs;
 use crate::{Error, Result};
 
-/// Registers the VFSs `remanent` and `remanent-journal` with the SQLite that a program is linked with. None becomes the
-/// default. To do so again changes nothing.
+/// Registers the VFSs `remanent` and `remanent-journal` with the SQLite that a program links.
+/// Neither becomes the default. Calling it again changes nothing.
 ///
 /// # Errors
 ///
@@ -16,9 +16,10 @@ use crate::{Error, Result};
 ///
 /// # Safety
 ///
-/// Each field of `host` is the address of the function of that name, all of one SQLite; or null where the field says so.
+/// Each field of `host` is the address of the function of that name, all of one SQLite; or null
+/// where the field allows it.
 pub unsafe fn register(host: &Host) -> Result<()> {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let sqlite = unsafe { Sqlite::of(host) };
     let version = sqlite.version();
     if version < VERSION_MIN {
@@ -28,11 +29,12 @@ pub unsafe fn register(host: &Host) -> Result<()> {
     vfs::register(sqlite)
 }
 
-/// Registers with the SQLite that loads an extension.
+/// Registers with the SQLite that loads this library as an extension.
 ///
 /// # Safety
 ///
-/// `api` is what SQLite hands to an extension: null, if it was built without loading any.
+/// `api` is the pointer that SQLite passes to an extension: null, if SQLite was built without
+/// extensions.
 pub(super) unsafe fn register_with(api: *const sqlite3_api_routines) -> Result<()> {
     // SAFETY: SQLite's routines are static.
     let Some(api) = (unsafe { api.as_ref() }) else {
@@ -49,11 +51,11 @@ pub(super) unsafe fn register_with(api: *const sqlite3_api_routines) -> Result<(
         libversion_number: routine(raw::API_LIBVERSION_NUMBER),
         compileoption_used: routine(raw::API_COMPILEOPTION_USED),
     };
-    // SAFETY: the places are those of these functions; a test compares them with SQLite's header.
+    // SAFETY: the indices are those of these functions; a test compares them with SQLite's header.
     unsafe { register(&host) }
 }
 
-/// The first SQLite that has all that is used here.
+/// The first version of SQLite with everything that is used here.
 const VERSION_MIN: c_int = 3_022_000;
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,5 @@
-//! A VFS that is registered, and what each call of it needs: the default VFS, SQLite's log, and parameters of URIs.
+//! A registered VFS, with everything that its methods need: the default VFS, SQLite's log, and
+//! parameters of URIs.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +12,10 @@ use crate::{Result, codes};
 
 /// Name of the VFS that keeps databases in pools.
 pub(super) const NAME: &CStr = c"remanent";
-/// Name of the VFS that keeps journals in a pool, and databases where they are.
+/// Name of the VFS that keeps journals in a pool, and databases as files.
 pub(super) const JOURNAL_NAME: &CStr = c"remanent-journal";
 
-/// A VFS that is registered, for ever: SQLite may call it until the process ends.
+/// A registered VFS. It lives for ever, because SQLite may call it until the process ends.
 #[derive(Debug)]
 pub(super) struct Registered {
     pub(super) sqlite: Sqlite,
@@ -28,20 +29,20 @@ impl Registered {
         Registered { sqlite, default, may_batch: sqlite.may_batch() }
     }
 
-    /// The one that `vfs` was registered as.
+    /// The registration of `vfs`.
     ///
     /// # Safety
     ///
-    /// `vfs` is one of ours.
+    /// `vfs` was registered by this crate.
     pub(super) unsafe fn of<'r>(vfs: *mut sqlite3_vfs) -> &'r Registered {
-        // SAFETY: the caller hands us one of ours, which are never freed.
+        // SAFETY: the caller promises a VFS of this crate, which is never freed.
         let data = unsafe { (*vfs).pAppData };
-        // SAFETY: that points to what was registered, which is never freed nor changed.
+        // SAFETY: it points to a `Registered`, which is never freed nor changed.
         unsafe { &*data.cast::<Registered>() }
     }
 
-    /// Runs what SQLite asked for. An error goes to SQLite's log as text, and to its caller as a number: the one that
-    /// says what is wrong, else `otherwise`. So does a panic.
+    /// Runs a call of SQLite. An error goes to SQLite's log as text, and to the caller as a number:
+    /// the most specific one, else `otherwise`. So does a panic.
     pub(super) fn answer(&self, otherwise: c_int, run: impl FnOnce() -> Result<c_int>) -> c_int {
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(code)) => code,
@@ -66,15 +67,15 @@ impl Registered {
         unsafe { (self.sqlite.log)(code, c"%s".as_ptr(), text.as_ptr()) };
     }
 
-    /// The parameters of the URI of a database.
+    /// The parameters in the URI of a database.
     ///
     /// # Safety
     ///
-    /// `name` is what SQLite gave to `xOpen` for a main database.
+    /// `name` is the argument of `xOpen` for a main database.
     pub(super) unsafe fn settings(&self, name: *const c_char) -> Result<Settings> {
         let settings = Settings::read(|key| {
             let key = CString::new(key).expect("keys have no NUL");
-            // SAFETY: the caller says that the name has its parameters behind it.
+            // SAFETY: the caller promises that the parameters follow the name.
             let value = unsafe { (self.sqlite.uri_parameter)(name, key.as_ptr()) };
             if value.is_null() {
                 return None;
@@ -86,21 +87,21 @@ impl Registered {
         Ok(Settings { is_without_batches, ..settings })
     }
 
-    /// A string for SQLite to free.
+    /// A string that SQLite frees.
     pub(super) fn string(&self, text: &CStr) -> *mut c_char {
         let bytes = text.to_bytes_with_nul();
         // SAFETY: it may be called with any length at any time.
         let copy = unsafe { (self.sqlite.malloc)(bytes.len() as c_int) }.cast::<c_char>();
         if !copy.is_null() {
-            // SAFETY: as many bytes were asked for just now.
+            // SAFETY: so many bytes were allocated above.
             unsafe { copy.copy_from_nonoverlapping(bytes.as_ptr().cast(), bytes.len()) };
         }
         copy
     }
 
-    /// Bytes that the default VFS needs for an open file.
+    /// Bytes of an open file of the default VFS.
     pub(super) fn default_file_len(&self) -> c_int {
-        // SAFETY: a registered VFS is there until the process ends.
+        // SAFETY: a registered VFS lives until the process ends.
         unsafe { self.default.as_ref() }.szOsFile
     }
 
@@ -108,7 +109,7 @@ impl Registered {
     ///
     /// # Safety
     ///
-    /// As for `xOpen`; `file` has room for a file of that VFS.
+    /// That of `xOpen`; `file` has room for a file of that VFS.
     pub(super) unsafe fn open_default(
         &self,
         name: *const c_char,
@@ -116,11 +117,11 @@ impl Registered {
         flags: c_int,
         out_flags: *mut c_int,
     ) -> c_int {
-        // SAFETY: a registered VFS is there until the process ends.
+        // SAFETY: a registered VFS lives until the process ends.
         let Some(open) = unsafe { self.default.as_ref() }.xOpen else { return codes::CANTOPEN };
-        // SAFETY: SQLite wants this where opening fails.
+        // SAFETY: `file` may be written. SQLite expects null if opening fails.
         unsafe { (*file).pMethods = std::ptr::null() };
-        // SAFETY: the arguments are those that we were called with.
+        // SAFETY: these are the arguments of the caller.
         unsafe { open(self.default.as_ptr(), name, file, flags, out_flags) }
     }
 }

@@ -1,7 +1,7 @@
-//! A database that is a file of the default VFS, while its journals are in a pool.
+//! A database that is a file of the default VFS, with its journals in a pool.
 //!
-//! All calls go through to that file. What this adds is that the pool is open for as long as the file is, and that what
-//! SQLite has written to a journal is durable before what depends on it.
+//! All calls are forwarded to that file. The shim adds two things: it keeps the pool open as long
+//! as the file; and it makes the journals durable before dependent writes to the database.
 //!
 //! ```text
 //! byte 0        Shim
@@ -17,7 +17,7 @@ use crate::journals::Journals;
 use crate::names::JournalKind;
 use crate::{Result, codes};
 
-/// What lies before the file.
+/// The part before the default VFS's file.
 #[repr(C)]
 struct Shim {
     base: sqlite3_file,
@@ -25,20 +25,20 @@ struct Shim {
     journals: Arc<Journals>,
 }
 
-/// Bytes before the file.
+/// Bytes of the shim, before the file.
 pub(super) const SHIM_LEN: usize = size_of::<Shim>().next_multiple_of(8);
 
-/// Where the default VFS has its file.
+/// The place of the default VFS's file.
 ///
 /// # Safety
 ///
 /// `file` has room for [`SHIM_LEN`] bytes and that file.
 pub(super) unsafe fn inner(file: *mut sqlite3_file) -> *mut sqlite3_file {
-    // SAFETY: the caller says that there is room.
+    // SAFETY: the caller promises the room.
     unsafe { file.byte_add(SHIM_LEN) }
 }
 
-/// Puts a shim before a file that the default VFS has opened.
+/// Installs a shim before a file that the default VFS has opened.
 ///
 /// # Safety
 ///
@@ -48,18 +48,18 @@ pub(super) unsafe fn install(
     registered: &'static Registered,
     journals: Arc<Journals>,
 ) {
-    // SAFETY: the caller says that there is one.
+    // SAFETY: the caller promises the file.
     let inner = unsafe { inner(file) };
     // SAFETY: it is open, and so has methods.
     let methods = unsafe { (*inner).pMethods };
     // SAFETY: a VFS's methods are static.
     let version = unsafe { (*methods).iVersion };
     let base = sqlite3_file { pMethods: &METHODS[version.clamp(1, 3) as usize - 1] };
-    // SAFETY: the caller says that there is room.
+    // SAFETY: the caller promises the room.
     unsafe { file.cast::<Shim>().write(Shim { base, registered, journals }) };
 }
 
-/// As many of the methods as the default VFS's file has.
+/// Methods of each version; a shim has the version of the default VFS's file.
 static METHODS: [sqlite3_io_methods; 3] = [methods(1), methods(2), methods(3)];
 
 const fn methods(version: c_int) -> sqlite3_io_methods {
@@ -87,31 +87,31 @@ const fn methods(version: c_int) -> sqlite3_io_methods {
 }
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
-    // SAFETY: the file was opened as one with a shim.
+    // SAFETY: the file was opened with a shim.
     let inner = unsafe { inner(file) };
     // SAFETY: it is open.
     let methods = unsafe { (*inner).pMethods };
     // SAFETY: a VFS's methods are static.
     let close = unsafe { (*methods).xClose };
-    // SAFETY: the call is meant for this file.
+    // SAFETY: the call is for this file.
     let code = close.map_or(codes::OK, |close| unsafe { close(inner) });
     // SAFETY: SQLite closes a file once, and does not use it after that.
     let shim = unsafe { file.cast::<Shim>().read() };
-    // Nothing but closing the pool can go wrong now, which is tried in vain at worst: the next opening recovers.
+    // Only closing the pool can fail here. That leaves the recovery to the next opening.
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(shim.journals)));
     code
 }
 
-/// Makes what `sync` says of the file's journals durable; a code of SQLite's.
+/// Makes the file's journals durable as `sync` does it; returns a code of SQLite.
 ///
 /// # Safety
 ///
-/// The file was opened as one with a shim.
+/// The file was opened with a shim.
 unsafe fn sync_journals(
     file: *mut sqlite3_file,
     sync: impl FnOnce(&Journals) -> Result<()>,
 ) -> c_int {
-    // SAFETY: the caller says so.
+    // SAFETY: the caller promises it.
     let shim = unsafe { &*file.cast::<Shim>() };
     let sync = || shim.journals.slowdown().run(|| sync(&shim.journals)).map(|()| codes::OK);
     shim.registered.answer(codes::IOERR_FSYNC, sync)
@@ -123,18 +123,18 @@ unsafe extern "C" fn write_after_journal(
     len: c_int,
     offset: i64,
 ) -> c_int {
-    // SAFETY: the file was opened as one with a shim.
+    // SAFETY: the file was opened with a shim.
     match unsafe { sync_journals(file, Journals::sync_before_page) } {
-        // SAFETY: the arguments are those that we were called with.
+        // SAFETY: these are the arguments of this call.
         codes::OK => unsafe { write(file, bytes, len, offset) },
         code => code,
     }
 }
 
 unsafe extern "C" fn truncate_after_journal(file: *mut sqlite3_file, size: i64) -> c_int {
-    // SAFETY: the file was opened as one with a shim.
+    // SAFETY: the file was opened with a shim.
     match unsafe { sync_journals(file, Journals::sync_before_page) } {
-        // SAFETY: the arguments are those that we were called with.
+        // SAFETY: these are the arguments of this call.
         codes::OK => unsafe { truncate(file, size) },
         code => code,
     }
@@ -146,27 +146,27 @@ unsafe extern "C" fn control_with_journal(
     argument: *mut c_void,
 ) -> c_int {
     if operation == codes::FCNTL_COMMIT_PHASETWO {
-        // SAFETY: the file was opened as one with a shim.
+        // SAFETY: the file was opened with a shim.
         let code = unsafe { sync_journals(file, |journals| journals.sync(JournalKind::Wal)) };
         if code != codes::OK {
             return code;
         }
     }
-    // SAFETY: the arguments are those that we were called with.
+    // SAFETY: these are the arguments of this call.
     unsafe { control(file, operation, argument) }
 }
 
-/// Calls the default VFS's method; a missing one answers `$missing`.
+/// Calls the default VFS's method. If there is none, the result is `$missing`.
 macro_rules! forward {
     ($($name:ident => $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, $missing:expr;)*) => {$(
         unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $type),*) $(-> $result)? {
-            // SAFETY: the file was opened as one with a shim.
+            // SAFETY: the file was opened with a shim.
             let inner = unsafe { inner(file) };
             // SAFETY: it is open.
             let methods = unsafe { (*inner).pMethods };
             // SAFETY: a VFS's methods are static.
             match unsafe { (*methods).$method } {
-                // SAFETY: the arguments are those that we were called with.
+                // SAFETY: these are the arguments of this call.
                 Some(method) => unsafe { method(inner, $($argument),*) },
                 None => $missing,
             }

@@ -1,4 +1,4 @@
-//! The two VFSs, as SQLite calls them.
+//! The two VFSs and their methods, which SQLite calls.
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -17,10 +17,10 @@ use crate::journals::{JournalFile, Journals};
 use crate::names::{JournalKind, Place, split_journal};
 use crate::{Error, Result, codes, file_database};
 
-/// Bytes of a path that SQLite has room for.
+/// Bytes that SQLite provides for a path.
 const PATH_LEN: c_int = 1024;
 
-/// Registers both with a SQLite, unless they are.
+/// Registers both with a SQLite, unless they are registered already.
 pub(super) fn register(sqlite: Sqlite) -> Result<()> {
     let refused = |reason: &str| Error::Registration { reason: reason.to_owned() };
     // SAFETY: with null it finds the default VFS.
@@ -57,7 +57,7 @@ pub(super) fn register(sqlite: Sqlite) -> Result<()> {
     Ok(())
 }
 
-/// What both have alike: all but files is the default VFS's matter.
+/// The common part of both. Everything except files is left to the default VFS.
 fn template(name: &'static CStr, registered: &'static Registered) -> sqlite3_vfs {
     sqlite3_vfs {
         iVersion: 2,
@@ -83,22 +83,24 @@ fn template(name: &'static CStr, registered: &'static Registered) -> sqlite3_vfs
     }
 }
 
-/// What a VFS has to do with the journals of a database: they are in a pool, or else on the file system.
+/// Finds the journals of a database, if they are in a pool; otherwise they are on the file system.
 type Find = fn(&Path) -> Result<Option<Arc<Journals>>>;
 
-/// What SQLite is about to open.
+/// The kind of file that SQLite is about to open.
 enum Target {
     Database,
     Journal(Arc<Journals>, JournalKind),
     /// A journal of a database that was not opened here.
     NoJournal,
-    /// What is no matter of pools: temporary files, and the super-journals with which SQLite commits to several databases
-    /// at once. Those lie beside the pool, so that each VFS finds them that has a part in the commit.
+    /// Files outside pools: temporary files, and the super-journals with which SQLite commits to
+    /// several databases at once. Super-journals lie beside the pool, so that each VFS that takes
+    /// part in the commit finds them.
     Elsewhere,
 }
 
-/// Tells from name and flags what is to be opened. The name decides about super-journals, since SQLite calls a journal one
-/// when it looks, while it recovers another database, which super-journal it names.
+/// Decides from name and flags what is to be opened. The name decides about super-journals: when
+/// SQLite recovers another database and reads which super-journal a journal names, it opens that
+/// journal with the flags of a super-journal.
 ///
 /// # Safety
 ///
@@ -145,7 +147,7 @@ unsafe extern "C" fn journal_vfs_open(
     unsafe { open_with(vfs, arguments, file_database::journals, open_database_file) }
 }
 
-/// What `xOpen` is called with.
+/// The arguments of `xOpen`.
 #[derive(Clone, Copy)]
 struct Arguments {
     name: *const c_char,
@@ -162,7 +164,7 @@ impl Arguments {
 
 /// # Safety
 ///
-/// As for `xOpen`; `open_database` is told of main databases alone.
+/// That of `xOpen`. `open_database` is called for main databases only.
 unsafe fn open_with(
     vfs: *mut sqlite3_vfs,
     arguments: Arguments,
@@ -170,9 +172,9 @@ unsafe fn open_with(
     open_database: unsafe fn(&'static Registered, Arguments) -> Result<c_int>,
 ) -> c_int {
     let Arguments { name, file, flags, out_flags } = arguments;
-    // SAFETY: it was registered by us.
+    // SAFETY: this crate registered it.
     let registered = unsafe { Registered::of(vfs) };
-    // SAFETY: SQLite wants this where opening fails.
+    // SAFETY: `file` may be written. SQLite expects null if opening fails.
     unsafe { (*file).pMethods = null() };
     registered.answer(codes::CANTOPEN, || {
         // SAFETY: the arguments are SQLite's.
@@ -187,7 +189,8 @@ unsafe fn open_with(
             Target::Elsewhere => {
                 // SAFETY: the arguments are SQLite's.
                 unsafe { check_outlasts_power(name, flags) }?;
-                // SAFETY: the arguments are SQLite's, and there is room for the default VFS's files.
+                // SAFETY: the arguments are SQLite's, and there is room for the default VFS's
+                // files.
                 Ok(unsafe { registered.open_default(name, file, flags, out_flags) })
             }
         }
@@ -210,9 +213,9 @@ unsafe fn open_database_in_pool(
     // SAFETY: the name of a database is a path.
     let path = unsafe { path(name) };
     let opened = DatabaseFile::open(path, &settings, arguments.may_create(), is_read_only)?;
-    // SAFETY: SQLite has as much room as we asked for.
+    // SAFETY: SQLite provides as much room as the VFS has stated.
     unsafe { install(file, registered, &DATABASE_METHODS, opened) };
-    // SAFETY: SQLite hands us a place for it.
+    // SAFETY: SQLite passes a valid place.
     unsafe { put(out_flags, flags) };
     Ok(codes::OK)
 }
@@ -232,7 +235,7 @@ unsafe fn open_database_file(
     // SAFETY: the name of a database is a path.
     let journals =
         file_database::open_journals(unsafe { path(name) }, &settings, arguments.may_create())?;
-    // SAFETY: SQLite has as much room as we asked for.
+    // SAFETY: SQLite provides as much room as the VFS has stated.
     let inner = unsafe { shim::inner(file) };
     // SAFETY: there is room for a file of the default VFS, and the arguments are SQLite's.
     let code = unsafe { registered.open_default(name, inner, flags, out_flags) };
@@ -243,8 +246,8 @@ unsafe fn open_database_file(
     Ok(code)
 }
 
-/// Refuses a super-journal in /dev, beside a pool on a bare device: it would be gone with the power, and SQLite take
-/// that for a commit.
+/// Refuses a super-journal in /dev, beside a pool on a bare device. A power failure would destroy
+/// it, and SQLite would take that for a commit.
 ///
 /// # Safety
 ///
@@ -263,11 +266,11 @@ unsafe fn check_outlasts_power(name: *const c_char, flags: c_int) -> Result<()> 
     Err(Error::Name { path: path.to_owned(), reason: reason.to_owned() })
 }
 
-/// Opens a journal; that there is none is no failure worth a line in the log.
+/// Opens a journal. A missing journal is no failure for the log.
 ///
 /// # Safety
 ///
-/// As for `xOpen`.
+/// That of `xOpen`.
 unsafe fn open_journal(
     registered: &'static Registered,
     file: *mut sqlite3_file,
@@ -278,7 +281,7 @@ unsafe fn open_journal(
     let Some(opened) = JournalFile::open(journals, kind, may_create)? else {
         return Ok(codes::CANTOPEN);
     };
-    // SAFETY: SQLite has as much room as we asked for.
+    // SAFETY: SQLite provides as much room as the VFS has stated.
     unsafe { install(file, registered, &JOURNAL_METHODS, opened) };
     Ok(codes::OK)
 }
@@ -299,14 +302,14 @@ unsafe extern "C" fn journal_vfs_delete(
 
 /// # Safety
 ///
-/// As for `xDelete`.
+/// That of `xDelete`.
 unsafe fn delete_with(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
     sync: c_int,
     find: Find,
 ) -> c_int {
-    // SAFETY: it was registered by us.
+    // SAFETY: this crate registered it.
     let registered = unsafe { Registered::of(vfs) };
     // SAFETY: SQLite deletes by a path.
     let path = unsafe { path(name) };
@@ -318,9 +321,9 @@ unsafe fn delete_with(
             return Ok(if was_there { codes::OK } else { codes::IOERR_DELETE_NOENT });
         }
         let default = registered.default.as_ptr();
-        // SAFETY: a registered VFS is there until the process ends.
+        // SAFETY: a registered VFS lives until the process ends.
         let Some(delete) = (unsafe { (*default).xDelete }) else { return Ok(codes::IOERR_DELETE) };
-        // SAFETY: the arguments are those that we were called with.
+        // SAFETY: these are the arguments of this call.
         Ok(unsafe { delete(default, name, sync) })
     })
 }
@@ -347,7 +350,7 @@ unsafe extern "C" fn journal_vfs_access(
 
 /// # Safety
 ///
-/// As for `xAccess`.
+/// That of `xAccess`.
 unsafe fn access_with(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -355,7 +358,7 @@ unsafe fn access_with(
     is_there: *mut c_int,
     find: Find,
 ) -> c_int {
-    // SAFETY: it was registered by us.
+    // SAFETY: this crate registered it.
     let registered = unsafe { Registered::of(vfs) };
     // SAFETY: SQLite asks for a path.
     let path = unsafe { path(name) };
@@ -363,14 +366,14 @@ unsafe fn access_with(
         if let Some((database, kind)) = split_journal(path)
             && let Some(journals) = find(&database)?
         {
-            // SAFETY: SQLite hands us a place for it.
+            // SAFETY: SQLite passes a valid place.
             unsafe { put(is_there, c_int::from(journals.has_content(kind))) };
             return Ok(codes::OK);
         }
         let default = registered.default.as_ptr();
-        // SAFETY: a registered VFS is there until the process ends.
+        // SAFETY: a registered VFS lives until the process ends.
         let Some(access) = (unsafe { (*default).xAccess }) else { return Ok(codes::IOERR_ACCESS) };
-        // SAFETY: the arguments are those that we were called with.
+        // SAFETY: these are the arguments of this call.
         Ok(unsafe { access(default, name, flags, is_there) })
     })
 }
@@ -381,15 +384,15 @@ unsafe extern "C" fn full_pathname(
     len: c_int,
     full: *mut c_char,
 ) -> c_int {
-    // SAFETY: it was registered by us.
+    // SAFETY: this crate registered it.
     let registered = unsafe { Registered::of(vfs) };
     // SAFETY: SQLite asks for a path.
     let path = unsafe { path(name) };
-    // SAFETY: SQLite hands us a buffer of its own, which is written and not read.
+    // SAFETY: SQLite passes a buffer of its own, which is written and not read.
     let full = unsafe { bytes_mut(full.cast(), len) };
     registered.answer(codes::CANTOPEN, || {
         let canonical = Place::canonical(path)?;
-        // With SQLITE_OPEN_NOFOLLOW SQLite refuses a path for this answer.
+        // With SQLITE_OPEN_NOFOLLOW this result makes SQLite refuse the path.
         let code = if Place::has_link(path) { registered.sqlite.code_of_link() } else { codes::OK };
         let bytes = canonical.as_os_str().as_bytes();
         if bytes.len() >= full.len() {
@@ -402,15 +405,15 @@ unsafe extern "C" fn full_pathname(
     })
 }
 
-/// Calls the default VFS's method with that VFS; a missing one answers `$missing`.
+/// Calls the default VFS's method with that VFS. If there is none, the result is `$missing`.
 macro_rules! forward {
     ($($name:ident => $method:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?, $missing:expr;)*) => {$(
         unsafe extern "C" fn $name(vfs: *mut sqlite3_vfs, $($argument: $type),*) $(-> $result)? {
-            // SAFETY: it was registered by us.
+            // SAFETY: this crate registered it.
             let default = unsafe { Registered::of(vfs) }.default.as_ptr();
-            // SAFETY: a registered VFS is there until the process ends.
+            // SAFETY: a registered VFS lives until the process ends.
             match unsafe { (*default).$method } {
-                // SAFETY: the arguments are those that we were called with.
+                // SAFETY: these are the arguments of this call.
                 Some(method) => unsafe { method(default, $($argument),*) },
                 None => $missing,
             }

@@ -1,5 +1,5 @@
-//! A SQLite that is built with `SQLITE_ENABLE_ATOMIC_WRITE` and `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`: what it commits with a
-//! batch, other connections do not notice, so it must not be offered any.
+//! A SQLite that is built with `SQLITE_ENABLE_ATOMIC_WRITE` and `SQLITE_ENABLE_BATCH_ATOMIC_WRITE`:
+//! what it commits with a batch, other connections do not notice, so it must not be offered any.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::process::Command;
 use super::clients::extension;
 use super::support::{assert_whole, directory, uri};
 
-/// One connection changes a row that another has read, again and again; says what the other one reads.
+/// One connection changes a row that another has read, again and again; says what the other one
+/// reads.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>

@@ -113,7 +113,8 @@ fn a_transaction_needs_no_journal_where_sqlite_can_do_that() {
     drop(connection);
     let pool = Pool::options().open(&path).expect("the pool opens");
     let journal = remanent_blockdev::file::File::open(&pool, "main-journal").expect("it is there");
-    // The first transaction of a database has one. The pages that the update changed would take 1.5 MB of it.
+    // The first transaction of a database has one. The pages that the update changed would take 1.5
+    // MB of it.
     assert!(journal.allocated() <= 256 << 10, "{} bytes of journal", journal.allocated());
 }
 

@@ -45,7 +45,8 @@ fn a_pool_that_was_shortened_is_an_error() {
     assert_eq!(code(&error), ffi::SQLITE_CORRUPT, "{error}");
 }
 
-/// Lines all over the pool, overwritten one after the other: whatever becomes of it, it is an answer.
+/// Lines all over the pool, overwritten one after the other: whatever becomes of it, it is an
+/// answer.
 #[test]
 fn no_damage_is_answered_by_a_panic() {
     let directory = directory();

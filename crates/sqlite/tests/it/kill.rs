@@ -1,4 +1,5 @@
-//! A process that writes is killed, again and again, and after each time everything that it acknowledged is there.
+//! A process that writes is killed, again and again, and after each time everything that it
+//! acknowledged is there.
 //!
 //! `REMANENT_KILL_ROUNDS` sets how often, for each mode.
 
@@ -47,7 +48,8 @@ impl Subject {
         };
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.expect("the writer starts");
-        // Few pages are kept in memory in every other round, so that pages are written before the commit.
+        // Few pages are kept in memory in every other round, so that pages are written before the
+        // commit.
         let cache = if round.is_multiple_of(2) { 10 } else { 2000 };
         let mut head = format!(
             "pragma journal_mode={}; pragma cache_size={cache}; pragma wal_autocheckpoint=50; {}\n",
@@ -73,7 +75,8 @@ impl Subject {
         printed.lines().skip_while(|line| *line != "begin").skip(1).map(str::to_owned).collect()
     }
 
-    /// A transaction: rows of its own in number and length, of which the number is known, and the removal of older ones.
+    /// A transaction: rows of its own in number and length, of which the number is known, and the
+    /// removal of older ones.
     fn transaction(&self, number: u64) -> String {
         let rows = rows_of(number);
         let mut sql = "begin; ".to_owned();
@@ -101,7 +104,8 @@ impl Subject {
         self.run(&sql);
     }
 
-    /// Everything up to `done` is there, and perhaps the one transaction that was under way. Returns the last.
+    /// Everything up to `done` is there, and perhaps the one transaction that was under way.
+    /// Returns the last.
     fn check(&self, done: u64) -> u64 {
         let tables: &[&str] =
             if self.second.is_some() { &["main.t", "second.t"] } else { &["main.t"] };
@@ -149,8 +153,8 @@ impl Subject {
         assert!(last > rounds, "hardly anything was written");
     }
 
-    /// Has transactions written from `last` on, and kills the writer that long after the first. Returns the last that
-    /// was acknowledged.
+    /// Has transactions written from `last` on, and kills the writer that long after the first.
+    /// Returns the last that was acknowledged.
     fn write_until_killed(&self, round: u64, last: u64, delay: Duration) -> u64 {
         let mut child = self.start(round);
         let mut input = child.stdin.take().expect("it is piped");

@@ -1,5 +1,6 @@
-//! SQLite on pools: from Rust, with the SQLite that rusqlite brings, which commits without journals; and, with the feature
-//! `client-tests`, Debian's `sqlite3` and Python, which load this crate as an extension.
+//! SQLite on pools: from Rust, with the SQLite that rusqlite brings, which commits without
+//! journals; and, with the feature `client-tests`, Debian's `sqlite3` and Python, which load this
+//! crate as an extension.
 
 #[cfg(feature = "client-tests")]
 mod atomic_writes;

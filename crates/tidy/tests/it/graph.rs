@@ -1,4 +1,5 @@
-//! Which files import each other: in small crates that are written for the purpose, and in this project.
+//! Which files import each other: in small crates that are written for the purpose, and in this
+//! project.
 
 use std::fs;
 use std::path::Path;

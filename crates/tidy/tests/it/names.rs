@@ -27,7 +27,8 @@ fn names_have_no_word_that_the_glossary_refuses() {
     assert_none(&wrong);
 }
 
-/// Words that stand as code in the last column of the glossary's table, and those that say too little.
+/// Words that stand as code in the last column of the glossary's table, and those that say too
+/// little.
 fn refused_words() -> Vec<String> {
     let glossary = read(&workspace().join("docs/glossary.md"));
     let columns = glossary

@@ -1,4 +1,4 @@
-//! Inserting beside what it cannot do without: copying the same bytes into the same mapping.
+//! Inserts compared with their minimum: copying the same bytes into the same mapping.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::measure::{Progress, Samples, turns};
 use crate::report::{Ground, Report, number};
 use crate::setup::Setup;
 
-/// Bytes of a value, and whether the claim is about it.
+/// Bytes of a value, and whether a claim is about it.
 const VALUE_LENS: [(usize, bool); 3] = [(100, true), (1000, false), (4000, false)];
 
 const COPY: &str = "memcpy";
@@ -28,7 +28,7 @@ const UNIT: &str = "ns/value";
 ///
 /// When a list cannot be made, or there is not enough memory.
 pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<()> {
-    // So many bytes that caches hold a small part of them.
+    // So many bytes that caches hold only a small part of them.
     let (rounds, bytes) = if setup.quick { (5, 32 << 20) } else { (21, 128 << 20) };
     let mut samples = VALUE_LENS.map(|_| [const { Samples::new() }; 3]);
     let progress = Progress::new("batch-list", rounds);
@@ -75,7 +75,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Copies values, one behind the other, into pages of the mapping that were not touched before.
+/// Copies values, one after the other, into untouched pages of the mapping.
 fn copy(pool: &Pool, len: usize, count: usize) -> Result<f64> {
     let medium = pool.medium();
     let value = vec![0x5a; len];

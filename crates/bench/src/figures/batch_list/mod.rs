@@ -1,5 +1,5 @@
-//! The batch-optimized lists: the paper's evaluation, inserts beside a plain copy, and what stores on a real
-//! disk take for the same promises.
+//! The batch-optimized lists: the paper's evaluation; inserts compared with a plain copy; and
+//! stores on a real disk with the same guarantees.
 
 mod copy;
 mod paper;

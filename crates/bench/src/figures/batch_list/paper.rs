@@ -1,10 +1,11 @@
-//! The paper's evaluation (section 5): four scenarios on a file and on emulated persistent memory, execution
-//! times with mean, standard deviation and one-way ANOVA, and its Figures 4 to 6.
+//! The paper's evaluation (section 5): four scenarios on a file and on emulated persistent memory,
+//! execution times with mean, standard deviation and one-way ANOVA, and its Figures 4 to 6.
 //!
-//! The paper says neither how many elements its lists have, nor what a modification is. Here lists begin with
-//! 1,000 elements of 100 bytes, and modifications are inserts, updates and removals in equal parts, of keys
-//! that are there. Every run ends with a sync, so that all solutions have done the same in the end. Longer lists
-//! are walked for longer, whatever they flush: what that does to the savings is shown with 10,000 elements.
+//! The paper says neither how many elements its lists have, nor what a modification is. Here lists
+//! begin with 1,000 elements of 100 bytes. Modifications are inserts, updates and removals in equal
+//! parts, of existing keys. Every run ends with a sync, so that all solutions have done the same
+//! work. Walking a longer list takes longer, whatever is flushed; 10,000 elements show the effect
+//! on the savings.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,10 +22,10 @@ use crate::report::{Ground, Report, Shape, number};
 use crate::setup::Setup;
 use crate::workloads::keys::mix;
 
-/// How much is done, and how often.
+/// Number of operations and of repetitions.
 struct Effort {
     rounds: usize,
-    /// Operations on a file, whose every fence waits for the disk, and on emulated memory.
+    /// Operations on a file, where every fence waits for the disk, and on emulated memory.
     file_ops: usize,
     memory_ops: usize,
     /// Inserts of the last scenario on emulated memory.
@@ -38,16 +39,16 @@ const FULL: Effort =
 
 /// Elements at the start of a mixed scenario.
 const ELEMENTS: u64 = 1_000;
-/// Elements of lists that take longer to walk than to flush.
+/// Elements of lists whose walk takes longer than their flushes.
 const LONGER: u64 = 10_000;
-/// Elements of the lists on which the index is held against walking, and operations on them.
+/// Elements of the lists that compare the index with walking, and operations on them.
 const MANY: u64 = 100_000;
 const MANY_OPS: usize = 200;
 
 const VALUE: [u8; 100] = [0x5a; 100];
 const UNIT: &str = "s";
 
-/// What a list lies on.
+/// The medium of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// An ordinary file, written back by msync: the paper's Optane SSD.
@@ -84,11 +85,11 @@ impl Place {
     }
 }
 
-/// The paper's implementations, and the indexed one.
+/// The paper's implementations, and the indexed map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Solution {
     FlushAlways,
-    /// The paper's BOPL: inserts alone.
+    /// The paper's BOPL: inserts only.
     Append,
     Log,
     Table,
@@ -114,10 +115,10 @@ impl Solution {
     }
 }
 
-/// What is done.
+/// The mix of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scenario {
-    /// So many percent are modifications, the others searches.
+    /// So many percent modifications; the others are searches.
     Mixed(u64),
     Inserts,
 }
@@ -151,7 +152,7 @@ enum Step {
     Search(u64),
 }
 
-/// Operations on keys that are there, the same for every solution.
+/// Operations on existing keys, the same for every solution.
 fn steps(scenario: Scenario, elements: u64, count: usize) -> Vec<Step> {
     let mut present: Vec<u64> = (0..elements).map(mix).collect();
     let mut next = elements;
@@ -176,7 +177,7 @@ fn steps(scenario: Scenario, elements: u64, count: usize) -> Vec<Step> {
         .collect()
 }
 
-/// Does all steps and a sync.
+/// Executes all steps and a sync.
 fn run_steps<L: ChangeList>(list: &mut L, steps: &[Step]) -> Result<Duration> {
     let start = Instant::now();
     for &step in steps {
@@ -222,7 +223,7 @@ fn fill<M: Medium>(pool: &Pool<M>, solution: Solution, elements: u64) -> Result<
     }
 }
 
-/// Opens the list that was filled, and does the steps on it.
+/// Opens the filled list, and executes the steps.
 fn time<M: Medium>(pool: &Pool<M>, solution: Solution, steps: &[Step]) -> Result<Duration> {
     let options = BatchOptions::default();
     match solution {
@@ -249,7 +250,7 @@ fn run_once(
     let options = Pool::options().size_max(8 << 30);
     let time = match place.latency() {
         None => {
-            // Filled without a wait for each element, and on the disk before the clock starts.
+            // Filled without a wait for each element, and durable before the clock starts.
             fill(&options.create(&path)?, solution, elements)?;
             std::fs::File::open(&path)?.sync_all()?;
             let pool = options.durability(Durability::Power).open(&path)?;
@@ -306,7 +307,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Everything that is measured: neighbours are run one after the other.
+/// All measurements; those to be compared run one after the other.
 fn cells() -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut push = |place, scenario, solution, elements| {

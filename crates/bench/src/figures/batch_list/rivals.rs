@@ -1,5 +1,5 @@
-//! One thread that puts entries of 100 bytes into a file on a real disk, beside LMDB, SQLite, RocksDB and
-//! redb, on each of the terms on which they can be compared ([`Mode`]).
+//! One thread that puts entries of 100 bytes into a file on a real disk, compared with LMDB,
+//! SQLite, RocksDB and redb, in each [`Mode`] in which they are comparable.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use crate::report::{Ground, Report, Shape, backing_of, number};
 use crate::setup::Setup;
 use crate::workloads::keys::BenchKey;
 
-/// How long and how often everything is measured.
+/// Duration and number of measurements.
 struct Effort {
     rounds: usize,
     /// Time of one sample.
@@ -26,12 +26,12 @@ struct Effort {
 const QUICK: Effort = Effort { rounds: 3, sample: Duration::from_millis(250) };
 const FULL: Effort = Effort { rounds: 10, sample: Duration::from_secs(1) };
 
-/// Puts between two looks at the clock, so that looking costs a fast store nothing.
+/// Puts between two readings of the clock, so that these cost a fast store nothing.
 const PUTS_PER_LOOK: u64 = 16;
-/// Entries that are read back after a sample, evenly spread over those that were put.
+/// Entries that are read back after a sample, evenly spread over the puts.
 const VERIFIED: u64 = 10_000;
 
-/// Name in rows of what no durable put can do without.
+/// Name of the floor of durable puts.
 const FLOOR: &str = "write + fdatasync";
 
 const UNIT_TIME: &str = "µs/put";
@@ -73,7 +73,7 @@ pub(super) fn run(setup: &Setup, report: &mut Report) -> Result<()> {
 /// Opens an empty store in a directory of its own.
 type Open = Box<dyn Fn(&Path) -> Result<Box<dyn Store>>>;
 
-/// A store on certain terms, and what it took.
+/// A store in a mode, and its measurements.
 struct Contender {
     name: &'static str,
     mode: Mode,
@@ -81,9 +81,9 @@ struct Contender {
     ground: Ground,
     /// Microseconds per put, the sync of the last ones included.
     us: Samples,
-    /// Percent of the time that puts waited because a bound was reached.
+    /// Percent of the time in which puts waited because a bound was reached.
     waited: Samples,
-    /// Milliseconds, at the most, from the return of a put until it was durable.
+    /// Maximal milliseconds from the return of a put until it was durable.
     behind_ms: Samples,
 }
 
@@ -93,8 +93,8 @@ impl Contender {
         Contender { name, mode, open, ground, us, waited, behind_ms }
     }
 
-    /// Puts new entries into an empty store for so long, waits until they are durable, and reads them
-    /// back.
+    /// Puts new entries into an empty store for so long, waits until they are durable, and reads
+    /// them back.
     fn sample(&mut self, directory: &Path, sample: Duration) -> Result<()> {
         let scratch = Scratch::new(directory)?;
         let mut store = (self.open)(scratch.path())?;
@@ -122,7 +122,7 @@ impl Contender {
     }
 }
 
-/// Everybody who competes, strongest promise first.
+/// All contenders, strongest guarantee first.
 fn contenders(disk: &Path) -> Result<Vec<Contender>> {
     let mut contenders = Vec::new();
     for mode in Mode::ALL {
@@ -135,8 +135,8 @@ fn contenders(disk: &Path) -> Result<Vec<Contender>> {
     Ok(contenders)
 }
 
-/// The floor of durable puts: microseconds for a page that is written over and over, and synced each
-/// time. The file does not grow, so nothing but the page itself has to reach the disk.
+/// The floor of durable puts: microseconds for a page that is overwritten and synced each time. The
+/// file does not grow, so only the page itself must reach the disk.
 fn page_sync_us(directory: &Path, sample: Duration) -> Result<f64> {
     let scratch = Scratch::new(directory)?;
     let path = scratch.path().join("page");

@@ -1,9 +1,11 @@
-//! The paper's memcachedb (nvramdisk, section 7.4, Figure 11), without its sockets: Berkeley DB as memcachedb opens
-//! it, one thread, keys of 16 bytes and values of 512, each insert, update and delete a transaction.
+//! The paper's memcachedb (nvramdisk, section 7.4, Figure 11) without its sockets: Berkeley DB as
+//! memcachedb opens it, one thread, keys of 16 bytes and values of 512, and a transaction for each
+//! insert, update and delete.
 //!
-//! What is compared are the directories that it is given: whoever calls this has attached what is in them. Without any,
-//! it is the tmpfs of `--dir` and disks of ours in pools there, which Berkeley DB reads and writes in this process, as
-//! the paper's driver is called in its kernel: without a file system, and without a server.
+//! The bench compares directories from the command line, which the caller has mounted. Without any,
+//! it compares the tmpfs of `--dir` with disks in pools there. Berkeley DB reads and writes these
+//! disks in this process, as a kernel calls the paper's driver: without a file system and without a
+//! server.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -28,7 +30,7 @@ const ROUNDS: usize = 15;
 const OPERATIONS_QUICK: u64 = 2_000;
 const OPERATIONS: u64 = 20_000;
 
-/// What names of our contenders begin with.
+/// Beginning of our contenders' names.
 const OURS: &str = "remanent";
 
 /// What a commit waits for.
@@ -50,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// What is left of a promise where commits wait for nothing.
+    /// The guarantee that is left if commits wait for nothing.
     fn limit(self, ground: Ground) -> Ground {
         match self {
             Mode::Sync => ground,
@@ -59,7 +61,7 @@ impl Mode {
     }
 }
 
-/// What files promise, once fdatasync has returned.
+/// The guarantee of files after fdatasync has returned.
 fn ground_of_files(path: &Path) -> Result<Ground> {
     let backing = backing_of(path)?;
     let (durability, promise) = match backing {
@@ -89,12 +91,12 @@ impl Phase {
     }
 }
 
-/// What a place took in one mode.
+/// Measurements of a place in one mode.
 #[derive(Default)]
 struct Taken {
     /// Operations a second of each phase.
     rate: [Samples; Phase::ALL.len()],
-    /// Microseconds of CPU time of an operation, what a pool does in the background included.
+    /// Microseconds of CPU time of an operation, including the pool's background work.
     cpu_us: [Samples; Phase::ALL.len()],
     /// Milliseconds of the checkpoint after each phase.
     checkpoint_ms: [Samples; Phase::ALL.len()],
@@ -136,12 +138,12 @@ pub(super) fn run(setup: &Setup) -> Result<Report> {
     Ok(report)
 }
 
-/// Where Berkeley DB has its files.
+/// A place of Berkeley DB's files.
 struct Contender {
     name: String,
     path: PathBuf,
     ground: Ground,
-    /// Of a disk of ours: it, and the directory of its pool. Made once, as disks are; else its files are files.
+    /// For a disk of ours: the disk, and the directory of its pool. Created once. Otherwise `None`.
     disk: Option<(DiskFiles, Scratch)>,
 }
 
@@ -197,7 +199,8 @@ fn sample(
     Ok(())
 }
 
-/// Fills a new database in the directory, updates all of it and empties it, each in an order of its own.
+/// Fills a new database in the directory, updates all entries and removes them, each in a different
+/// order.
 fn work(directory: &Path, mode: Mode, keys: &[u64], seed: u64, taken: &mut Taken) -> Result<()> {
     let mut db = BerkeleyDb::open(directory, mode == Mode::Sync)?;
     for phase in Phase::ALL {
@@ -222,7 +225,7 @@ fn work(directory: &Path, mode: Mode, keys: &[u64], seed: u64, taken: &mut Taken
     Ok(())
 }
 
-/// Refuses a measurement after which the database does not hold what the phase leaves.
+/// Refuses a measurement if the database does not hold what the phase should leave.
 fn verify(db: &mut BerkeleyDb, keys: &[u64], phase: Phase) -> Result<()> {
     let mut found: Value = [0; VALUE_LEN];
     for number in keys {
@@ -268,7 +271,7 @@ fn add_rows(contender: &Contender, taken: &[Taken; Mode::ALL.len()], report: &mu
     }
 }
 
-/// Each of ours over each other.
+/// Our results over those of each other place.
 fn add_claims(contenders: &[Contender], taken: &[[Taken; 2]], report: &mut Report) {
     let all = || contenders.iter().zip(taken);
     for (us, ours) in all().filter(|(contender, _)| contender.is_ours()) {
@@ -283,7 +286,8 @@ fn add_claims(contenders: &[Contender], taken: &[[Taken; 2]], report: &mut Repor
                         report.claim(id, &ours.over(theirs), "x", against, None);
                     };
                     claim(&id, "ops/s", &ours.rate[phase as usize], &theirs.rate[phase as usize]);
-                    // Where no other process does its work, CPU time says more on a busy machine.
+                    // If no other process works for the contender, CPU time is more meaningful on a
+                    // busy machine.
                     if us.disk.is_some() {
                         let (ours, theirs) =
                             (&ours.cpu_us[phase as usize], &theirs.cpu_us[phase as usize]);
@@ -295,7 +299,8 @@ fn add_claims(contenders: &[Contender], taken: &[[Taken; 2]], report: &mut Repor
     }
 }
 
-/// As the paper's figure has it: operations a second, and behind it percent of the first contender's.
+/// In the form of the paper's figure: operations a second, followed by percent of the first
+/// contender's.
 fn add_table(contenders: &[Contender], taken: &[[Taken; 2]], report: &mut Report) {
     let head = ["commit", "phase"].map(str::to_owned).into_iter();
     let names = contenders.iter().flat_map(|contender| [contender.name.clone(), "%".to_owned()]);

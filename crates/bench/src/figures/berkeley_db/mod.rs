@@ -1,4 +1,5 @@
-//! Berkeley DB as memcachedb uses it, in one directory beside another (nvramdisk, section 7.4, Figure 11).
+//! Berkeley DB as memcachedb uses it, in one directory beside another (nvramdisk, section 7.4,
+//! Figure 11).
 
 #[cfg(has_berkeley_db)]
 mod memcachedb;

@@ -1,5 +1,6 @@
-//! The block device: in process beside libpmemblk and plain copies, with the paper's policies (nvramdisk, Figures 8
-//! and 10; Figure 7 is of `primitives`), and over NBD beside nbdkit.
+//! The block device: in process, compared with libpmemblk and plain copies, and with the paper's
+//! policies (nvramdisk, Figures 8 and 10; Figure 7 belongs to `primitives`); and over NBD, compared
+//! with nbdkit.
 
 mod nbd;
 mod process;
@@ -39,7 +40,7 @@ const QUICK: Effort = Effort {
     nbd_rounds: 1,
     nbd_sample: Duration::from_secs(1),
 };
-/// To see that it works.
+/// For a test run.
 const TINY: Effort = Effort {
     rounds: 1,
     sample: Duration::from_millis(1),

@@ -60,7 +60,8 @@ pub(super) fn measure(
             report.row(NAMES[index], &x, &ground(index), "req/s", requests);
         }
         let read = if job.access == "randwrite" { "" } else { ".read" };
-        // Nbdkit's memory survives nothing: the first is what is nearest to it, the second has flushes and fences as well.
+        // Nbdkit's memory survives nothing. The first of ours is closest to it; the second also
+        // executes flushes and fences.
         for (ours, nvram) in [(0, ""), (1, ".nvram")] {
             let (theirs, ours) = (&samples[2], &samples[ours]);
             let against = format!(

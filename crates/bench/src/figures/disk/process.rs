@@ -21,13 +21,14 @@ const POLICIES: [(&str, Policy); 6] = [
     ("P5", Policy::P5),
     ("P6", Policy::P6),
 ];
-/// Those whose longer requests are measured too: the paper's choice, and without any ordering.
+/// Policies whose longer requests are measured, too: the paper's choice, and the one without
+/// ordering.
 const IN_FIGURE_10: [(&str, Policy); 2] = [("P3", Policy::P3), ("async", Policy::ASYNC)];
 
 /// KiB of a request.
 const SIZES_KIB: [u64; 7] = [4, 8, 16, 32, 64, 128, 256];
 
-/// Requests of each thread that runs beside another.
+/// Requests of each thread, if two run at the same time.
 const TOGETHER: usize = 50_000;
 
 fn kinds() -> Vec<Kind> {
@@ -166,7 +167,7 @@ fn add_rows(
     for (contender, ns) in contenders.iter().zip(measured) {
         let (series, ground) = (&contender.name, &contender.ground);
         report.row(series, &format!("{name} {kib} KiB"), ground, "ns", ns);
-        // A policy of which only short requests were measured is no line.
+        // A policy with short requests only makes no line.
         let is_line = kib != 4 || !series.starts_with("nvramdisk") || is_in_figure_10(series);
         if is_line {
             let gigabytes_per_second = ns.reciprocal((kib << 10) as f64);
@@ -219,7 +220,7 @@ fn add_claims(kinds: &[Kind], measured: &[Measured], together: &Measured, report
     report.claim("disk.write4k_scaling_2t", &one.over(&two), "x", text, Some(2.0));
 }
 
-/// The paper's Table 6, and which policy wins here.
+/// The paper's Table 6, and the fastest policy here.
 fn add_policies(report: &mut Report) {
     let ns = |name: &str| report.median(&format!("nvramdisk {name}"), "write 4 KiB");
     let mut lines = vec![["policy", "data", "map", "journal", "ns"].map(str::to_owned).to_vec()];

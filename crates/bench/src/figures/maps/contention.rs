@@ -1,5 +1,5 @@
-//! How often the threads of Figure 7 get in each other's way: the hash map's compare-exchanges that fail, with
-//! flushes and without. Counted in runs of their own, by a medium that does nothing else.
+//! Contention in Figure 7: failed compare-exchanges of the hash map, with flushes and without. A
+//! medium counts them in runs of their own.
 
 use anyhow::Result;
 use remanent_pmem::Emulation;

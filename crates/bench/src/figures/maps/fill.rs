@@ -1,4 +1,4 @@
-//! The paper's Figures 4 and 5: what an insert and a search take in maps of several sizes.
+//! The paper's Figures 4 and 5: time of an insert and of a search in maps of several sizes.
 
 use std::time::Duration;
 
@@ -16,20 +16,21 @@ use crate::workloads::entries::{Entries, Step};
 use crate::workloads::keys::{BenchKey, Key40};
 
 const SIZES: [usize; 7] = [10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000];
-/// Inserts of a sample at the least: small maps are filled several times.
+/// Minimal number of inserts in a sample; small maps are filled several times.
 const INSERTS_MIN: usize = 100_000;
 
 const UNIT: &str = "ns/op";
 const CPU_UNIT: &str = "CPU ns/op";
 
-/// What one variant took at one size.
+/// Measurements of one variant at one size.
 struct Measured {
     variant: Variant,
     ground: Ground,
     insert_ns: Samples,
-    /// What other programs take from the machine is not part of it.
+    /// CPU time, which excludes the time that other programs take.
     insert_cpu_ns: Samples,
-    /// Of the variants that flush as well as they can alone: searching flushes nothing.
+    /// Only for variants that flush in the best way or not at all, because searching flushes
+    /// nothing.
     search_ns: Samples,
     search_cpu_ns: Samples,
 }
@@ -121,7 +122,7 @@ fn run_size<K: BenchKey + OrderedKey>(
     Ok(Stage { entries: size, measured })
 }
 
-/// What is done with every map of one size.
+/// The operations on every map of one size.
 struct Workload<K> {
     inserts: Vec<Step<K>>,
     searches: (Vec<Step<K>>, Answer),
@@ -189,7 +190,7 @@ fn add_claims(suffix: &str, stages: &[Stage], report: &mut Report) {
     }
 }
 
-/// How much longer a search takes by the hash map than by the tree.
+/// Time of a search by the hash map over that by the tree.
 fn add_search_claim(suffix: &str, stage: &Stage, report: &mut Report) {
     let find = |kind| stage.find(Variant { kind, flush: Flush::Best });
     let (Some(hashmap), Some(tree)) = (find(Kind::Hashmap), find(Kind::Tree)) else { return };
@@ -206,7 +207,7 @@ fn add_search_claim(suffix: &str, stage: &Stage, report: &mut Report) {
     report.claim(&format!("maps.search.nvbtree_vs_hashmap{suffix}"), &ratio, "x", against, None);
 }
 
-/// How much longer an insert takes by one variant than by another, unless one was not measured.
+/// Time of an insert by one variant over that by another, if both were measured.
 fn add_claim(
     id: &str,
     stages: &[Stage],

@@ -1,4 +1,4 @@
-//! The paper's Figures 6 and 7: searches and inserts mixed, by several threads.
+//! The paper's Figures 6 and 7: searches and inserts mixed, in several threads.
 
 use anyhow::{Context, Result, ensure};
 
@@ -42,7 +42,7 @@ impl Cell {
     }
 }
 
-/// A variant and what it did in each cell.
+/// A variant and its results in each cell.
 struct Contender {
     variant: Variant,
     ground: Ground,
@@ -77,7 +77,8 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Fills all maps, and lets each in turn run every mix. What a mix inserted is removed before the next.
+/// Fills all maps, and runs every mix on each in turn. Entries that a mix inserted are removed
+/// before the next mix.
 fn run_round(
     entries: usize,
     steps: usize,
@@ -96,7 +97,7 @@ fn run_round(
         let (map, ground) = variant.kind.create_in::<u64>(scratch.path(), &variant.options())?;
         contender.ground = ground;
         map.run(&inserts)?;
-        // The map keeps its pool, not the name of its file.
+        // The open map keeps the pool, without the name of its file.
         maps.push(map);
     }
     for (index, cell) in cells.iter().enumerate() {
@@ -124,7 +125,7 @@ fn run_cell(map: &dyn MultiMap<u64>, mixed: &Mixed<u64>, threads: usize) -> Resu
     Ok(mixed.steps.len() as f64 / 1e6 / cost.wall.as_secs_f64())
 }
 
-/// The rows of one chart: each contender's line through these cells, each with its x.
+/// The rows of one chart: each contender's line through these cells.
 fn add_rows(
     label: &str,
     line: impl Iterator<Item = (u64, Cell)> + Clone,
@@ -165,7 +166,7 @@ fn add_figure_7(cells: &[Cell], contenders: &[Contender], entries: usize, report
     }
 }
 
-/// What the paper says about both figures.
+/// The paper's statements about both figures.
 fn add_claims(cells: &[Cell], contenders: &[Contender], report: &mut Report) {
     let line = |kind, flush| {
         let variant = Variant { kind, flush };

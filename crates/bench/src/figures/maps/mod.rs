@@ -1,5 +1,6 @@
-//! The maps: the paper's stand-alone evaluation of its hash map and its tree (NVC-Hashmap, section 5, Figures 4
-//! to 7), and the default ordered map beside that tree, a volatile one and two databases.
+//! The maps: the paper's stand-alone evaluation of its hash map and its tree (NVC-Hashmap, section
+//! 5, Figures 4 to 7); and the default ordered map compared with that tree, a volatile one and two
+//! databases.
 
 mod contention;
 mod fill;
@@ -26,7 +27,7 @@ pub(super) const BENCH: Bench = Bench::new(
     run,
 );
 
-/// The process that `maps` kills: fills a map in `--dir` and writes to it for ever.
+/// The process that `maps` kills: fills a map in `--dir` and writes to it without end.
 pub(super) const WRITER: Bench = Bench {
     is_hidden: true,
     ..Bench::new("maps-writer", "Writes until it is killed", |setup| {
@@ -62,7 +63,7 @@ fn run(setup: &Setup) -> Result<Report> {
 enum Effort {
     Full,
     Quick,
-    /// To see that it works: the numbers mean nothing.
+    /// For a test run; the numbers mean nothing.
     Tiny,
 }
 
@@ -84,7 +85,7 @@ impl Effort {
     }
 }
 
-/// One of the paper's structures, flushing or not.
+/// One of the paper's structures, with or without flushes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Variant {
     kind: Kind,
@@ -108,7 +109,7 @@ impl Variant {
         Self::of(&[Flush::Best, Flush::None])
     }
 
-    /// These, and the two that flush as the paper did, where the CPU can.
+    /// These, and the two that flush as in the paper, if the CPU can.
     fn all_with_clflush() -> Vec<Variant> {
         let can = cfg!(target_arch = "x86_64");
         let flushes = [Flush::Best, Flush::None, Flush::Clflush];
@@ -130,7 +131,7 @@ impl Variant {
         }
     }
 
-    /// How its pool is created.
+    /// Options of its pool.
     fn options(self) -> Options {
         match self.flush {
             Flush::Best => pool::options(Emulation::Nvram),
@@ -142,7 +143,7 @@ impl Variant {
     }
 }
 
-/// So many threads, and on how many cores where they are fewer.
+/// So many threads, and the number of cores if they are fewer.
 fn threads_label(threads: usize) -> String {
     let cores = available_parallelism().map_or(1, usize::from);
     match threads {
@@ -152,7 +153,7 @@ fn threads_label(threads: usize) -> String {
     }
 }
 
-/// A number of entries as the ends of labels have it: `10 k`.
+/// A number of entries, as labels end with it: `10 k`.
 fn count_label(count: usize) -> String {
     match count {
         count if count.is_multiple_of(1_000_000) => format!("{} m", count / 1_000_000),

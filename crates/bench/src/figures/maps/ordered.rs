@@ -1,7 +1,8 @@
-//! The default ordered map beside the paper's tree, the standard library's, and two databases.
+//! The default ordered map compared with the paper's tree, the standard library's, and two
+//! databases.
 //!
-//! All maps of a round are alive at once, and an operation runs on each of them in turn before the next operation
-//! begins: what is compared was measured within seconds.
+//! All maps of a round exist at the same time. Each operation runs on each of them in turn before
+//! the next operation begins, so compared values were measured within seconds.
 
 use std::time::Instant;
 
@@ -29,9 +30,9 @@ struct Stage {
     rounds: usize,
 }
 
-/// Scans for each key that is looked up: they take longer.
+/// Lookups for each scan, because scans take longer.
 const SCAN_SHARE: usize = 10;
-/// Bytes of an entry, roughly, for the cost of a load that misses the caches.
+/// Approximate bytes of an entry, for the cost of a load that misses the caches.
 const ENTRY_LEN: usize = 32;
 /// Keys of a map that stays in the caches.
 const CACHED_KEYS: usize = 10_000;
@@ -53,7 +54,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     run_cached(effort, setup, report)
 }
 
-/// A kind of map and what it took.
+/// A kind of map and its measurements.
 struct Contender {
     kind: Kind,
     ground: Ground,
@@ -122,7 +123,7 @@ fn run_stage(stage: &Stage, setup: &Setup, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Fences that an operation of ours cannot do without; `None` where no floor was measured.
+/// Minimal number of fences for an operation of ours; `None` if no floor is measured.
 fn fence_budget(operation: Operation) -> Option<u32> {
     match operation {
         Operation::Insert | Operation::Remove => Some(1),
@@ -188,7 +189,7 @@ fn add_claims(stage: &Stage, contenders: &[Contender], floor: &Floor, report: &m
     }
 }
 
-/// Scans of maps that stay in the caches: what is left is the work.
+/// Scans of maps that stay in the caches, which measures the work alone.
 fn run_cached(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
     let rounds = effort.pick(7, 5, 1);
     let scans = effort.pick(100_000, 10_000, 100);

@@ -1,4 +1,5 @@
-//! How long it takes until an ordered map answers whose process was killed, and until it is as fast as ever.
+//! Time until an ordered map answers after its process was killed, and until it reaches its full
+//! speed.
 
 use std::convert::Infallible;
 use std::io::{BufRead, BufReader, Write};
@@ -19,18 +20,18 @@ use crate::report::{Ground, Report, Shape};
 use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, mix};
 
-/// The time over which throughput is taken.
+/// Length of a window in which throughput is measured.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Lookups between two looks at the clock.
+/// Lookups between two readings of the clock.
 const LOOKUPS_PER_LOOK: u64 = 64;
-/// Windows at the end that say what the final throughput is.
+/// Number of last windows that determine the final throughput.
 const FINAL_WINDOWS: usize = 5;
 /// The share of the final throughput that counts as full speed.
 const FULL: f64 = 0.95;
 
-/// How long a process writes until it is killed.
+/// How long a process writes before it is killed.
 const WRITING: Duration = Duration::from_millis(50);
-/// Keys that come and go while it is killed, apart from those that stay.
+/// Keys that are inserted and removed while the process is killed, apart from the permanent ones.
 const TRANSIENT: u64 = 100_000;
 
 const READY: &str = "filled";
@@ -41,14 +42,14 @@ fn entry_count(effort: Effort) -> u64 {
     effort.pick(10_000_000, 1_000_000, 2_000)
 }
 
-/// The process that is killed: fills the map in `setup.dir` unless it is there, says so on stdout, and inserts
-/// and removes other entries for ever.
+/// The process that is killed: fills the map in `setup.dir` if there is none, reports that on
+/// stdout, and inserts and removes other entries without end.
 ///
 /// # Errors
 ///
 /// When the map cannot be made or written to.
 pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
-    // Whoever kills it may be killed first.
+    // The process that kills this one may be killed first.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let entries = entry_count(Effort::of(setup));
     let pool = pool::options(Emulation::Nvram).open_or_create(setup.dir.join(FILE))?;
@@ -68,7 +69,7 @@ pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
     unreachable!("a cycle does not end")
 }
 
-/// What a restart took.
+/// Measurements of a restart.
 struct Restart {
     /// Until the first lookup was answered.
     first_ms: f64,
@@ -78,13 +79,13 @@ struct Restart {
 }
 
 impl Restart {
-    /// The throughput that it comes to.
+    /// The final throughput.
     fn final_mops(&self) -> f64 {
         let last = self.windows.iter().rev().take(FINAL_WINDOWS);
         last.copied().collect::<Samples>().median()
     }
 
-    /// How many windows it took to reach full speed.
+    /// Number of windows until full speed.
     fn windows_to_full(&self) -> usize {
         let full = FULL * self.final_mops();
         let slow = self.windows.iter().position(|&mops| mops >= full);
@@ -114,7 +115,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Starts a process that writes, and kills it while it does.
+/// Starts a process that writes, and kills it meanwhile.
 fn kill_a_writer(effort: Effort, directory: &Path) -> Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! The default ordered map by several threads, beside the standard library's behind a lock.
+//! The default ordered map in several threads, compared with the standard library's behind a lock.
 
 use anyhow::{Context, Result};
 
@@ -64,7 +64,8 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Performs an operation on all keys, each thread on its share. Millions of operations a second.
+/// Executes an operation on all keys, each thread on its share. Returns millions of operations a
+/// second.
 fn run_one(
     map: &dyn SharedTree,
     operation: Operation,
@@ -93,7 +94,7 @@ fn add_rows(count: usize, contenders: &[Contender], report: &mut Report) {
     }
 }
 
-/// What two threads do, beside one of ours, and beside two of the other.
+/// Results of two threads, over one thread of ours, and over two threads of the other.
 fn add_claims(contenders: &[Contender; 2], report: &mut Report) {
     let [ours, other] = contenders;
     for (index, operation) in OPERATIONS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Keys of many lengths, addresses of web pages, beside words: time and memory.
+//! Keys of many lengths, addresses of web pages, compared with words: time and memory.
 
 use std::borrow::Borrow;
 use std::path::Path;
@@ -70,16 +70,16 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
 struct Keys<T> {
     name: &'static str,
     all: Vec<T>,
-    /// The same in another order, each with its value: copied, so that a lookup need not search memory for its
-    /// key too.
+    /// The same in another order, each with its value: copied, so that a lookup need not also fetch
+    /// its key from memory.
     lookups: Vec<(T, u64)>,
 }
 
-/// What one kind of keys took.
+/// Measurements of one kind of keys.
 struct Measured {
     insert_ns: Samples,
     lookup_ns: Samples,
-    /// Bytes for each entry: of the blocks in use, and of the chunks that the map owns.
+    /// Bytes for each entry: of the blocks in use, and of the map's chunks.
     block_len: Samples,
     chunk_len: Samples,
 }

@@ -1,5 +1,5 @@
-//! The paper's own way: an aspect that AspectC++ weaves into a plain C++ class. It is compiled when
-//! asked for, into a library that this process loads.
+//! The paper's own implementation: an aspect that AspectC++ weaves into a plain C++ class. On
+//! request it is compiled into a library, which this process loads.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::io::ErrorKind;
@@ -22,13 +22,15 @@ const SOURCES: [(&str, &str); 2] = [
     ("bounded_buffer.cc", include_str!("bounded_buffer.cc")),
 ];
 
-/// Compiles and loads the woven buffer. Without the compiler there is none, and stderr says so.
+/// Compiles and loads the woven buffer. If there is no compiler, returns `None` and reports it on
+/// stderr.
 ///
 /// # Errors
 ///
 /// When the compiler rejects the sources, or the library cannot be loaded.
 pub(crate) fn load() -> Result<Option<Library>> {
-    // Not beside the pools: memory file systems are often mounted such that nothing in them executes.
+    // Not in the directory of the pools: memory file systems are often mounted without permission
+    // to execute.
     let scratch = Scratch::new(&std::env::temp_dir())?;
     match compile(scratch.path())? {
         // The mapping outlives the file.
@@ -43,7 +45,7 @@ pub(crate) fn load() -> Result<Option<Library>> {
     }
 }
 
-/// Compiles the woven buffer into a library in `directory`; nothing without a compiler.
+/// Compiles the woven buffer into a library in `directory`; `None` without a compiler.
 fn compile(directory: &Path) -> Result<Option<PathBuf>> {
     for (name, text) in SOURCES {
         let path = directory.join(name);
@@ -69,7 +71,7 @@ fn compile(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(Some(library))
 }
 
-/// What our own medium flushes with on this machine.
+/// The flush instruction of our own medium on this machine.
 fn flush_instruction() -> Result<&'static str> {
     Ok(match isa().flush {
         Some(FlushInstruction::Clwb) => "clwb",
@@ -157,8 +159,8 @@ struct AspectBuffer {
 
 impl Buffer for AspectBuffer {
     fn run(&mut self, scenario: Scenario, repetitions: u64) -> Result<u64> {
-        // SAFETY: the peer lives until `drop` and is used by one thread at a time; the source has as
-        // many bytes as the function reads.
+        // SAFETY: the peer lives until `drop` and is used by one thread at a time; the source has
+        // as many bytes as the function reads.
         Ok(unsafe {
             (self.library.run)(self.peer.as_ptr(), scenario as i32, SOURCE.as_ptr(), repetitions)
         })

@@ -1,8 +1,9 @@
-//! A store of small entries: what every contender is asked to do, and on which terms.
+//! A store of small entries: the operations of every contender, and the modes in which they are
+//! compared.
 //!
-//! A rival is opened to commit in one of three ways ([`Commit`]); what it then promises also depends on
-//! when it is told to sync, which [`Batched`] does by the clock and the bytes. A [`Mode`] is both
-//! together, so that rows of one mode promise as nearly the same as their stores can.
+//! A rival is opened to commit in one of three ways ([`Commit`]). Its guarantee also depends on
+//! when it is told to sync, which [`Batched`] does by the clock and by bytes. A [`Mode`] combines
+//! both, so that rows of one mode have guarantees as similar as their stores allow.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::report::{Ground, backing_of};
 
-/// Bytes of every value that is put.
+/// Bytes of each value.
 pub(crate) const VALUE_LEN: usize = 100;
-/// How many bytes of values a batched store may hold that are not yet on their way to the medium.
+/// Maximal bytes of values in a batched store that are not yet on their way to the medium.
 pub(crate) const LAG_LEN: usize = 1 << 20;
-/// How long a put of a batched store may have returned before it is on its way to the medium.
+/// Maximal time from the return of a put of a batched store until the put is on its way to the
+/// medium.
 pub(crate) const LAG_TIME: Duration = Duration::from_millis(10);
 
 /// A store under test, used by one thread.
@@ -27,8 +29,8 @@ pub(crate) trait Store {
     /// Where the store reports one.
     fn put(&mut self, key: u64, value: &[u8]) -> Result<()>;
 
-    /// Writes the value of a key into `value`, and says whether there is one. Puts of a transaction that is
-    /// not committed yet need not be seen.
+    /// Writes the value of a key into `value`, and says whether there is one. Puts of a transaction
+    /// that is not committed yet need not be seen.
     ///
     /// # Errors
     ///
@@ -42,16 +44,16 @@ pub(crate) trait Store {
     /// Where the store reports one.
     fn sync(&mut self) -> Result<()>;
 
-    /// How far a store that acknowledges at once has lagged so far.
+    /// The lag so far of a store that acknowledges at once.
     fn lag(&self) -> Lag {
         Lag::default()
     }
 }
 
-/// What acknowledging at once has come to.
+/// Statistics of acknowledging at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Lag {
-    /// How long puts have waited, all together, because a bound was reached; `None` where nobody knows.
+    /// Total time that puts have waited because a bound was reached; `None` if unknown.
     pub(crate) waited: Option<Duration>,
     /// The longest time from the return of a put until it was durable.
     pub(crate) longest: Duration,
@@ -63,7 +65,7 @@ pub(crate) struct Lag {
 pub(crate) enum Commit {
     /// Each put is a transaction that is durable when it returns.
     Each = 0,
-    /// Each put is a transaction that is durable some time later, at the latest when `sync` returns.
+    /// Each put is a transaction that becomes durable later, at the latest when `sync` returns.
     Unsynced = 1,
     /// Puts are gathered in a transaction until `sync` commits it.
     Grouped = 2,
@@ -72,27 +74,27 @@ pub(crate) enum Commit {
 /// When a [`Batched`] store syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// As soon as one more value would make it more bytes.
+    /// Before one more value would exceed so many bytes.
     len: usize,
-    /// As soon as the oldest put has waited so long.
+    /// When the oldest put has waited so long.
     time: Option<Duration>,
 }
 
-/// The terms on which rivals are compared.
+/// The modes in which rivals are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// A put is durable when it returns.
     CommitEach,
-    /// The rival's own means to acknowledge at once, and a sync within both bounds.
+    /// The rival's own way to acknowledge at once, and a sync within both bounds.
     Batched,
-    /// A transaction that is held open, and committed within both bounds.
+    /// A transaction that is kept open, and committed within both bounds.
     GroupOfTime,
     /// A transaction of as many puts as the bound of bytes holds, however long they take.
     GroupOfPuts,
 }
 
 impl Mode {
-    /// All, the strongest promise first.
+    /// All, the strongest guarantee first.
     pub(crate) const ALL: [Mode; 4] =
         [Mode::CommitEach, Mode::Batched, Mode::GroupOfTime, Mode::GroupOfPuts];
 
@@ -125,26 +127,26 @@ impl Mode {
     }
 }
 
-/// A store of somebody else's.
+/// A store of another project.
 pub(crate) struct Rival {
     /// Name of the rival in rows.
     pub(crate) name: &'static str,
-    /// Opens it in an existing directory, with what was stored there before.
+    /// Opens it in an existing directory, with its earlier content.
     pub(super) open: fn(&Path, Commit) -> Result<Box<dyn Store>>,
-    /// By which means it commits so, and what a crash then takes.
+    /// How it commits in this way, and what a crash then undoes.
     pub(super) terms: fn(Commit) -> &'static str,
-    /// Whether power loss leaves it whole after commits that were not synced.
+    /// Whether it is consistent after a power loss if commits were not synced.
     pub(super) is_whole_unsynced: bool,
     /// Whether it keeps the bounds of [`Mode::Batched`] by itself.
     pub(super) keeps_bounds: bool,
 }
 
 impl Rival {
-    /// Opens it in an existing directory on the terms of `mode`.
+    /// Opens it in an existing directory for `mode`.
     ///
     /// # Errors
     ///
-    /// What the rival says when it cannot be opened.
+    /// The error of a rival that cannot be opened.
     pub(crate) fn open(&self, directory: &Path, mode: Mode) -> Result<Box<dyn Store>> {
         let store = (self.open)(directory, mode.commit())
             .with_context(|| format!("cannot open {} in {}", self.name, directory.display()))?;
@@ -155,7 +157,7 @@ impl Rival {
         })
     }
 
-    /// What it stands on in `directory`, on the terms of `mode`.
+    /// Its guarantee in `directory`, for `mode`.
     ///
     /// # Errors
     ///
@@ -171,7 +173,7 @@ impl Rival {
         Ok(Ground::new(backing, &durability, "none", &self.promise(mode)))
     }
 
-    /// In words, what an acknowledged put survives.
+    /// What an acknowledged put survives, in words.
     fn promise(&self, mode: Mode) -> String {
         let terms = (self.terms)(mode.commit());
         let both = format!("{} ms or {} MiB of values", LAG_TIME.as_millis(), LAG_LEN >> 20);
@@ -197,9 +199,9 @@ impl Rival {
     }
 }
 
-/// A store that is told to sync, by the thread that puts and at its expense, before it lags too far.
+/// A store that the putting thread syncs, in its own time, before it lags too far.
 ///
-/// Nothing is synced while nobody puts: the bench never pauses.
+/// Nothing is synced while nobody puts, because the bench never pauses.
 struct Batched {
     store: Box<dyn Store>,
     bounds: Bounds,
@@ -253,7 +255,7 @@ impl Store for Batched {
     }
 }
 
-/// The value that belongs to a key, in every bench and test.
+/// The value of a key, in every bench and test.
 pub(crate) fn value_of(key: u64) -> [u8; VALUE_LEN] {
     let mut value = [0x5a; VALUE_LEN];
     value[..8].copy_from_slice(&key.to_le_bytes());

@@ -16,7 +16,7 @@ mod sqlite;
 
 pub(crate) use interface::{Mode, Rival, Store, value_of, verify};
 
-/// Our own map, and all rivals that were found when this was built.
+/// Our own map, and all rivals that were found at build time.
 pub(crate) fn rivals() -> Vec<Rival> {
     vec![
         remanent::RIVAL,
@@ -29,7 +29,7 @@ pub(crate) fn rivals() -> Vec<Rival> {
     ]
 }
 
-/// Says on stderr which rivals were not found when this was built.
+/// Reports on stderr which rivals were not found at build time.
 pub(crate) fn tell_what_is_absent() {
     for (is_here, rival, package) in
         [(cfg!(has_lmdb), "LMDB", "liblmdb-dev"), (cfg!(has_rocksdb), "RocksDB", "librocksdb-dev")]
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// What cannot be opened is an error that says who could not, and why.
+    /// A store that cannot be opened gives an error with its name and the reason.
     fn exercise_failure(rival: &Rival) {
         let scratch = tempfile::tempdir().expect("the temporary directory is writable");
         let missing = scratch.path().join("missing").join("too");
@@ -76,7 +76,7 @@ mod tests {
         assert!(whys.iter().all(|why| !why.is_empty()), "{whys:?}");
     }
 
-    /// A test of its own for each rival: they run side by side, and a failure names its rival.
+    /// A test for each rival: they run in parallel, and a failure names its rival.
     macro_rules! test_rival {
         ($name:ident) => {
             mod $name {

@@ -35,7 +35,8 @@ fn open(directory: &Path, commit: Commit) -> Result<Box<dyn Store>> {
 struct Redb {
     database: Database,
     commit: Commit,
-    /// The puts that the next sync commits together: a table cannot stay open between two calls.
+    /// Puts that the next sync commits together, because a table cannot stay open between two
+    /// calls.
     group: Vec<(u64, Box<[u8]>)>,
 }
 

@@ -30,14 +30,14 @@ fn terms(commit: Commit) -> &'static str {
 
 /// Bytes of a put in the map's log: a head of three words, a key, a value in whole words.
 const RECORD_LEN: u64 = 24 + 8 + 104;
-/// Puts between two looks at how far the map lags.
+/// Puts between two checks of the map's lag.
 const PUTS_PER_LOOK: u64 = 64;
 
 struct RemanentStore {
     map: BatchMap<u64, [u8]>,
     syncs_each: bool,
     puts: u64,
-    /// When so many puts had returned, for those that may not be safe yet.
+    /// For puts that may be unsafe: when so many puts had returned.
     returned: VecDeque<(u64, Instant)>,
     longest: Duration,
 }
@@ -47,14 +47,14 @@ fn open(directory: &Path, commit: Commit) -> Result<Box<dyn Store>> {
     let options = Pool::options().size_max(16 << 30).durability(Durability::Power);
     let pool = if path.exists() { options.open(&path)? } else { options.create(&path)? };
     let batches = BatchOptions {
-        // Counts records, a third longer than the values that the rivals' bound counts.
+        // Counts records, which are a third longer than the values that the rivals' bound counts.
         lag_bytes: LAG_LEN as u64,
         lag_age: LAG_TIME,
         background: commit == Commit::Unsynced,
         ..BatchOptions::default()
     };
     let batches = match commit {
-        // The caller says when.
+        // The caller decides when to sync.
         Commit::Each | Commit::Grouped => BatchOptions { lag_bytes: u64::MAX, ..batches },
         Commit::Unsynced => batches,
     };
@@ -65,7 +65,7 @@ fn open(directory: &Path, commit: Commit) -> Result<Box<dyn Store>> {
 }
 
 impl RemanentStore {
-    /// Notes which puts have become safe, and how long that took at the most.
+    /// Notes which puts have become safe, and the maximal time that this took.
     fn look(&mut self) {
         let now = Instant::now();
         let safe = self.puts.saturating_sub(self.map.lag().bytes.div_ceil(RECORD_LEN));

@@ -1,4 +1,4 @@
-//! Does an nvramdisk contradict itself?
+//! The check of an nvramdisk's consistency.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -8,9 +8,9 @@ use super::ops::Device;
 use crate::Result;
 use crate::disk::layout::{Block, Lba};
 
-/// Which blocks the map leads to.
+/// The blocks that the map leads to.
 pub(crate) struct Used {
-    /// By number.
+    /// By block number.
     is_used: Vec<bool>,
     pub(crate) violations: Vec<Violation>,
 }

@@ -1,13 +1,16 @@
-//! Where things lie in the heap of an nvramdisk.
+//! On-media layout of an nvramdisk.
 //!
 //! ```text
 //! heap header, 2 KiB
-//! line 0    identity: bytes of the disk, shadow blocks, lanes, offset of the meta extent; never changes
+//! line 0    identity: bytes of the disk, shadow blocks, lanes, offset of the meta extent; never
+//!           changes
 //!      1 …  offsets of the segments
 //!
 //! meta extent, whole chunks
-//! byte 0    journal: a record for each of 32 lanes, three lines each, one for each of its fields VPN, L1, L2
-//!   8192    mapping table: a word for each logical block, the number of the block that has it; 0: reads as zeros
+//! byte 0    journal: a record for each of 32 lanes: three lines, one for each of the fields VPN,
+//!           L1, L2
+//!   8192    mapping table: a word for each logical block, the number of the block that holds it;
+//!           0: reads as zeros
 //!
 //! segment: up to 1 GiB of blocks, the first of which has number 1
 //! ```
@@ -16,20 +19,20 @@ use remanent_pmem::{LINE_LEN, WORD_LEN};
 
 use crate::disk::layout::{BLOCK_LEN, Block, Lba};
 
-/// Changes when anything described here does.
+/// Version of this layout.
 pub(crate) const LAYOUT: u64 = 1;
 
-/// Lanes: writes that are under way at the same time; more wait.
+/// Lanes: writes at the same time. Further ones wait.
 pub(crate) const LANE_COUNT: usize = 32;
-/// Blocks beyond those that the disk has logical numbers for: one for each write that may be under way.
+/// Blocks beyond the logical blocks of the disk: one for each write that may be under way.
 pub(crate) const SHADOW_COUNT: u64 = LANE_COUNT as u64;
 
-/// Places in the heap's header.
+/// Offsets in the heap's header.
 pub(crate) const IDENTITY: u64 = 0;
 pub(crate) const SEGMENTS: u64 = LINE_LEN;
-/// Segments that the header has room for.
+/// Maximal number of segments in the header.
 pub(crate) const SEGMENT_COUNT_MAX: u64 = (2048 - SEGMENTS) / WORD_LEN;
-/// Blocks of a segment, but the last.
+/// Blocks of each segment but the last.
 pub(crate) const SEGMENT_BLOCKS: u64 = 1 << 18;
 
 /// Bytes of a record: each field has a line of its own, so that flushing one disturbs no other.
@@ -41,7 +44,7 @@ const _: () = assert!(JOURNAL_LEN <= MAP);
 /// Logical blocks of the largest disk.
 pub(crate) const LBAS_MAX: u64 = SEGMENT_COUNT_MAX * SEGMENT_BLOCKS - SHADOW_COUNT;
 
-/// L1 or L2 of a record that means no logical block.
+/// Value of L1 or L2 that names no logical block.
 pub(crate) const NULL: u64 = 0;
 
 /// A field of a record.
@@ -51,11 +54,11 @@ pub(crate) enum Field {
     Vpn,
     /// The logical block.
     L1,
-    /// The same again.
+    /// The logical block again.
     L2,
 }
 
-/// Where things lie; fixed when the disk is made.
+/// Places of everything, fixed when the disk is created.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Places {
@@ -78,14 +81,14 @@ impl Places {
         self.meta + MAP + lba * WORD_LEN
     }
 
-    /// Offset of the block of this number, if there is one.
+    /// Offset of the block of this number; `None` if there is none.
     pub fn block(&self, vpn: u64) -> Option<u64> {
         let index = vpn.checked_sub(1).filter(|_| vpn <= self.block_count())?;
         let segment = self.segments.get((index / SEGMENT_BLOCKS) as usize)?;
         Some(segment + index % SEGMENT_BLOCKS * BLOCK_LEN)
     }
 
-    /// What L1 and L2 hold for a logical block: never [`NULL`].
+    /// Value of L1 and L2 for a logical block: never [`NULL`].
     pub fn word(lba: u64) -> u64 {
         lba + 1
     }
@@ -96,17 +99,17 @@ impl Places {
         self.meta + lane as u64 * RECORD_LEN + field as u64 * LINE_LEN
     }
 
-    /// Blocks of the disk, shadow blocks included.
+    /// Blocks of the disk, including shadow blocks.
     pub(crate) fn block_count(&self) -> u64 {
         self.lbas + SHADOW_COUNT
     }
 
-    /// The logical block that L1 or L2 means, if it means one.
+    /// The logical block that L1 or L2 names; `None` if it names none.
     pub(crate) fn lba(&self, word: u64) -> Option<Lba> {
         word.checked_sub(1).filter(|lba| *lba < self.lbas).map(Lba)
     }
 
-    /// The block that a word of the map or VPN means, if there is such a block.
+    /// The block that a word of the map or VPN names; `None` if there is no such block.
     pub(crate) fn vpn(&self, word: u64) -> Option<Block> {
         (1..=self.block_count()).contains(&word).then_some(Block(word as u32))
     }

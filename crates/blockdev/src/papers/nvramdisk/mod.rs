@@ -1,10 +1,12 @@
-//! The block device of the nvramdisk paper, as its authors describe it: what [`Disk`](crate::Disk) is compared with.
+//! The block device of the nvramdisk paper, as its authors describe it, for comparison with
+//! [`Disk`](crate::Disk).
 //!
-//! A flat mapping table has a word for each logical block, the number of the block that holds it. A write goes to a block
-//! of a pool of shadow blocks, whose number is fixed when the disk is made; then a record of the journal is written with the
-//! fields VPN (the shadow block), L1 and L2 (the logical block, twice); then the table is changed; then L1 and L2
-//! become null again, and the block that was overwritten is a shadow block. Each step is durable before the next, by the
-//! ordering method that a [`Policy`] has for the region. That makes seven fences a block.
+//! A flat mapping table has a word for each logical block: the number of the block that holds it. A
+//! fixed number of further blocks are shadow blocks. A write has these steps: the data are written
+//! to a shadow block; a record of the journal is written, with the fields VPN (the shadow block)
+//! and L1 and L2 (the logical block, twice); the table is changed; L1 and L2 become null again. The
+//! replaced block is then a shadow block. Each step is durable before the next, by the ordering
+//! method that a [`Policy`] has for the region. This takes seven fences for each block.
 //!
 //! | | VPN | L1 | L2 | map | written next |
 //! |---|---|---|---|---|---|
@@ -15,40 +17,45 @@
 //! | S8 | new | lba | lba | new | L1; S9 |
 //! | S10 | new | null | lba | new | L2; S11 |
 //!
-//! There is a record for each of 32 lanes, so that as many threads may write in parallel; the paper has one for
-//! each write that is under way. Two writes to blocks whose entries share a line of the map wait for each other.
+//! There is a record for each of 32 lanes, so 32 threads may write in parallel; the paper has one
+//! record for each write that is under way. Writes to two blocks whose entries share a line of the
+//! map wait for each other.
 //!
-//! What is not as in the paper: an entry of 0, for blocks that were never written and read as zeros, so that making a disk
-//! needs no writing to its blocks; and requests in bytes, where a part of a block is written with the rest of it.
+//! Two things differ from the paper. An entry of 0 stands for a block that was never written and
+//! reads as zeros, so creating a disk does not write its blocks. And requests are in bytes: a part
+//! of a block is written together with the rest of the block.
 //!
-//! # What a record means after a crash
+//! # Meaning of a record after a crash
 //!
-//! A field that was being written may hold anything, also something that looks right. With *M* for the entry of the map that
-//! L2 means, if it means one:
+//! A field that was being written may hold anything, including a plausible value. *M* is the entry
+//! of the map that L2 names, if it names one:
 //!
-//! | L1 and L2 | found in | done, each durable before the next |
+//! | L1 and L2 | found in | action, each durable before the next |
 //! |---|---|---|
 //! | both null | S0, S1, S2 | nothing |
 //! | the same, not null | S6, S7, S8 | redo: *M* := VPN; L1 := null; L2 := null |
 //! | L2 null | S3, S4 | undo: L1 := null |
-//! | L1 null | S10, S11 | redo, of which nothing is left: L2 := null |
-//! | different, and *M* is VPN | S9 | redo, of which nothing is left: L1 := null; L2 := null |
+//! | L1 null | S10, S11 | redo, which is already done: L2 := null |
+//! | different, and *M* is VPN | S9 | redo, which is already done: L1 := null; L2 := null |
 //! | different, and *M* is not VPN | S5 | undo: L2 := null; L1 := null |
 //!
-//! **The map is written where L1 and L2 agree, and nowhere else.** The paper leaves open how S9 is told from S5, since in
-//! both one replica is garbage and the other the logical block, and which logical block S11 redoes, since it has none. Neither
-//! has to be known to leave the map right: when L1 is being reset the map has been changed, durably, and when L2 is
-//! being set it has not.
+//! **The map is written only if L1 and L2 agree.** The paper leaves two questions open: how to
+//! distinguish S9 from S5, since in both one of L1 and L2 is garbage and the other is the logical
+//! block; and which logical block S11 redoes, since it names none. The answers do not matter for
+//! the map: when L1 is being reset the map is already changed, durably, and when L2 is being set it
+//! is not yet changed.
 //!
-//! *Which of the two it was* has to be known for the order of the resets. If the right one of the two were overwritten first,
-//! a second crash could leave garbage in both, and that might be the same. VPN tells. It is durable from S2
-//! to S0, and until S7 no entry of the map has it, since it is a free block: in S5, whatever logical block the garbage
-//! in L2 looks like, its entry is not VPN. From S8 on the entry of the logical block is, and in S9 L2 means that one.
-//! Two records that are under way never mean the same logical block, and entries that are garbage (S7) get their word
-//! back before other records are looked at.
+//! *S5 or S9* matters for the order of the resets. If the valid one of the two fields were
+//! overwritten first, a second crash could leave garbage in both, and the two might agree. VPN
+//! decides between them. It is durable from S2 to S0. Until S7 no entry of the map is VPN, because
+//! it is a free block; so in S5 the entry of whatever logical block the garbage in L2 names is not
+//! VPN. From S8 on the entry of the logical block is VPN, and in S9 L2 names this logical block.
+//! Two records that are under way never name the same logical block, and entries that are garbage
+//! (S7) are restored before other records are examined.
 //!
-//! *Garbage that looks right* (X is what the field being written holds) makes a state look like a neighbour, with whose
-//! outcome nothing is wrong, since nobody was answered before S0:
+//! *Plausible garbage* (X is the content of the field that is being written) makes a state look
+//! like a neighbouring one. The outcome of that one is right, too, because no write is acknowledged
+//! before S0:
 //!
 //! | state | X | looks like | ends with |
 //! |---|---|---|---|
@@ -56,25 +63,28 @@
 //! | S3 | null; lba; another | S2; S4; S3 | old |
 //! | S5 | null; lba; another | S4; **S6**; S5 | old; **new**; old. The block and VPN are durable in S5 as in S6 |
 //! | S7 | any | S7 | new: the entry is not looked at |
-//! | S9 | null; lba; another | S10; S8; S9 | new; it is no harm to write the entry again |
+//! | S9 | null; lba; another | S10; S8; S9 | new; writing the entry again does no harm |
 //! | S11 | null; any | S0; S10 | new: L2 alone decides nothing |
 //!
-//! So no coincidence mixes blocks. Reset in the order of the table, L1 and L2 are again never garbage at once, and every
-//! state in between is one of the above, so that recovery may be crashed, too. A field that is null already is not written:
-//! beside garbage it would be a second one. The tests of `recover.rs` go through all of this, for every X and any
-//! number of crashes.
+//! So no coincidence mixes blocks. Resets in the order of the table never make L1 and L2 garbage at
+//! the same time, and every state in between is one of the above. So recovery may crash, too. A
+//! field that is already null is not written, because writing it could make it garbage beside the
+//! other. The tests of `recover.rs` go through all of this, for every X and any number of crashes.
 //!
-//! *The limit* is the paper's own: the proof takes garbage to be in the word that is being written. Where a whole line may be
-//! disturbed, as with an explicit cache flush ([`Method::CacheFlush`](remanent_pmem::order::Method), the paper's section
-//! 6.2), records and blocks survive, for they have lines of their own. The map does not: entries of other blocks share the
-//! line, and nothing has a copy of them. In user space that goes for two more of the methods: write-through and uncached pages
-//! are imitated there by flushes of lines, so that of the paper's policies P4 alone masks what it does not write. So pools that are declared to lie on such media refuse it. [`Disk`](crate::Disk) is
-//! for them.
+//! *The limit* is the paper's own: the proof assumes garbage only in the word that is being
+//! written. A whole line may be disturbed by an explicit cache flush
+//! ([`Method::CacheFlush`](remanent_pmem::order::Method), the paper's section 6.2). Records and
+//! blocks survive that, because they have lines of their own. The map does not: entries of other
+//! blocks share the line, and have no copy. In user space two more of the methods have this effect:
+//! write-through and uncached pages are imitated by flushes of lines. Of the paper's policies only
+//! P4 masks the words that it does not write. So pools that are declared to lie on such media
+//! refuse this device; use [`Disk`](crate::Disk) there.
 //!
-//! # What opening costs
+//! # Time to open
 //!
-//! Which blocks are free is known in memory alone, and found by reading the whole map: 8 bytes for each 4 KiB of the disk,
-//! and a bit for each. [`Disk`](crate::Disk) opens in the same time whatever its size.
+//! The set of free blocks is in memory alone. Opening computes it from the whole map: it reads 8
+//! bytes, and sets a bit, for each 4 KiB of the disk. [`Disk`](crate::Disk) opens in the same time
+//! whatever its size.
 
 mod check;
 mod layout;
@@ -93,10 +103,10 @@ use crate::Result;
 #[doc(hidden)]
 pub use self::layout::Places;
 
-/// Which ordering method is used for what.
+/// The ordering method for each region.
 ///
-/// On memory that needs no flush, or has to be written back by pages, the methods do what is needed there:
-/// [`Medium::write_ordered`].
+/// On memory that needs no flush, or is written back by pages, each method does what is needed
+/// there: see [`Medium::write_ordered`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Policy {
     /// For blocks.
@@ -108,18 +118,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Blocks past the cache, the map written through, the journal uncached.
+    /// Blocks past the cache, the map write-through, the journal uncached.
     pub const P1: Policy =
         Policy::new(Method::NonTemporal, Method::WriteThrough, Method::Uncacheable);
-    /// Blocks past the cache, map and journal written through.
+    /// Blocks past the cache, map and journal write-through.
     pub const P2: Policy =
         Policy::new(Method::NonTemporal, Method::WriteThrough, Method::WriteThrough);
-    /// Blocks and journal past the cache, the map written through: the paper's choice.
+    /// Blocks and journal past the cache, the map write-through: the paper's choice.
     pub const P3: Policy =
         Policy::new(Method::NonTemporal, Method::WriteThrough, Method::NonTemporal);
     /// Everything past the cache.
     pub const P4: Policy = Policy::of(Method::NonTemporal);
-    /// Everything written through.
+    /// Everything write-through.
     pub const P5: Policy = Policy::of(Method::WriteThrough);
     /// Everything flushed explicitly.
     pub const P6: Policy = Policy::of(Method::CacheFlush);
@@ -144,19 +154,19 @@ impl Default for Policy {
     }
 }
 
-/// What the opening of an [`Nvramdisk`] found in its journal: writes that a crash had interrupted.
+/// Interrupted writes that opening an [`Nvramdisk`] found in its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Those of which nothing is left.
+    /// Writes that were undone.
     pub undone: u64,
-    /// Those that have happened.
+    /// Writes that were completed.
     pub redone: u64,
 }
 
 /// The block device of the nvramdisk paper, in a pool.
 ///
-/// A write of one block is atomic, and durable when it returns; a longer one is such a write for each block, one
-/// after the other. See [the module](self) for how, and [`Disk`](crate::Disk) for what to use.
+/// A write of one block is atomic, and durable when it returns. A longer write is a sequence of
+/// such writes. [The module](self) explains how. Programs should use [`Disk`](crate::Disk).
 ///
 /// ```
 /// use remanent_blockdev::papers::nvramdisk::{Nvramdisk, Policy};
@@ -173,7 +183,7 @@ pub struct Recovered {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Clones share one disk. All methods may be called by any number of threads.
+/// Clones share one disk. Any number of threads may call all methods.
 #[derive(Debug)]
 pub struct Nvramdisk<M: Medium = Mapped> {
     device: Arc<Device<M>>,
@@ -187,23 +197,25 @@ impl<M: Medium> Clone for Nvramdisk<M> {
 }
 
 impl<M: Medium> Nvramdisk<M> {
-    /// Makes a disk of `size` bytes under a new root, which reads as zeros. Takes all its space at once.
+    /// Creates a disk of `size` bytes under a new root, which reads as zeros. It takes all its
+    /// space at once.
     ///
     /// # Errors
     ///
-    /// When `size` is not a multiple of 4096 or too large, the root exists, the pool is full, or it is declared to have
-    /// write disturbance.
+    /// When `size` is not a multiple of 4096 or too large, the root exists, the pool is full, or
+    /// the pool is declared to have write disturbance.
     pub fn create(pool: &Pool<M>, name: &str, size: u64, policy: Policy) -> Result<Self> {
         recover::check_size(size)?;
         let fill = |heap| Device::format(heap, size).map_err(crate::Error::into_pool);
         Self::resume(pool.create_root_with(name, fill)?, policy)
     }
 
-    /// Opens the disk under a root. The policy is that of this handle; nothing on the medium depends on it.
+    /// Opens the disk under a root. The policy holds for this handle; nothing on the medium depends
+    /// on it.
     ///
     /// # Errors
     ///
-    /// When there is none, or it is damaged.
+    /// When there is no such disk under this root, or it is damaged.
     pub fn open(pool: &Pool<M>, name: &str, policy: Policy) -> Result<Self> {
         Self::resume(pool.open_root::<Device<M>>(name)?, policy)
     }
@@ -223,30 +235,30 @@ impl<M: Medium> Nvramdisk<M> {
         self.policy
     }
 
-    /// What the first opening in this process found in the journal.
+    /// Interrupted writes that the first opening in this process found in the journal.
     pub fn recovered(&self) -> Recovered {
         self.device.recovered()
     }
 
-    /// Reads any range. Takes no lock.
+    /// Reads any range, without a lock.
     ///
-    /// Each block is read as one write has left it; different blocks may be of different writes.
+    /// Each block is read as one write left it; different blocks may be of different writes.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange), or when the map is damaged or the medium faulty.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange); the map is damaged or the medium faulty.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         self.device.check_range(offset, bytes.len() as u64)?;
         self.device.read(offset, bytes)
     }
 
-    /// Writes any range, block after block: each is atomic, and all are durable when this returns. What a
-    /// request has of a block only in part is written with the rest of that block.
+    /// Writes any range, block by block. Each block is atomic, and all are durable when this
+    /// returns. A block that is only partly in the range is written together with its rest.
     ///
     /// # Errors
     ///
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange), and nothing was changed; or when the map is damaged or the medium
-    /// faulty.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange), and nothing was changed; or the map is
+    /// damaged or the medium faulty.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.device.check_range(offset, bytes.len() as u64)?;
         self.device.write(offset, bytes, self.policy)
@@ -256,12 +268,12 @@ impl<M: Medium> Nvramdisk<M> {
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What is wrong with the disk is the result, not an error.
+    /// When the medium met a fault. Damage of the disk is in the result, and not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.device.check()
     }
 
-    /// Where its words and blocks lie, for tests that forge them.
+    /// Places of the disk's words and blocks, for tests that forge them.
     #[doc(hidden)]
     pub fn places(&self) -> &Places {
         &self.device.places

@@ -1,4 +1,4 @@
-//! Reading and writing, with the phases of the paper.
+//! Reading and writing, with the paper's phases.
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -14,9 +14,9 @@ use crate::disk::layout::{BLOCK_LEN, Block, Lba};
 use crate::disk::pieces::{Piece, What, pieces};
 use crate::{Error, Result};
 
-/// Locks for lines of the map: enough that two writes seldom want the same.
+/// Locks for lines of the map. Two writes seldom want the same one.
 const STRIPES: u64 = 1024;
-/// Entries of a line of the map.
+/// Entries in a line of the map.
 const LINE_ENTRIES: u64 = 8;
 
 /// An nvramdisk's persistent part, and the volatile part that exists once in a process.
@@ -26,19 +26,19 @@ const LINE_ENTRIES: u64 = 8;
 pub(crate) struct Device<M: Medium> {
     pub(crate) heap: Heap<M>,
     pub(crate) places: Places,
-    /// Who holds one writes its record of the journal.
+    /// A thread that holds lane *n* writes record *n* of the journal.
     pub(crate) lanes: Box<[PauseMutex<()>]>,
-    /// Nothing until the disk was recovered.
+    /// `None` until the disk is recovered.
     pub(crate) shadows: PauseMutex<Option<Shadows>>,
     stripes: Box<[Stripe]>,
 }
 
 #[derive(Debug, Default)]
 struct Stripe {
-    /// Held by who changes an entry in one of these lines. By line and not by entry, since a method may store whole
-    /// lines.
+    /// Held to change an entry in one of these lines. A lock is for lines and not for entries,
+    /// because a method may store whole lines.
     lock: PauseMutex<()>,
-    /// How often an entry in one of these lines has changed.
+    /// Number of changes to entries in these lines.
     changes: AtomicU64,
 }
 
@@ -68,7 +68,7 @@ impl<M: Medium> Device<M> {
         self.places.lbas * BLOCK_LEN
     }
 
-    /// What the opening had to do.
+    /// Interrupted writes that the opening found.
     pub(crate) fn recovered(&self) -> Recovered {
         let shadows = self.shadows.lock(self.medium());
         shadows.as_ref().map(|shadows| shadows.recovered).unwrap_or_default()
@@ -78,7 +78,7 @@ impl<M: Medium> Device<M> {
         &self.stripes[(lba.0 / LINE_ENTRIES % STRIPES) as usize]
     }
 
-    /// Takes a lane: the thread's own if nobody has it.
+    /// Takes a lane: the thread's own lane if it is free.
     fn enter(&self) -> (usize, PauseGuard<'_, ()>) {
         let first = self.medium().thread() as usize % LANE_COUNT;
         loop {
@@ -99,7 +99,7 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// The block that has a logical block, and its offset; none for one that was never written.
+    /// The block that holds a logical block, and its offset; `None` for one that was never written.
     fn entry(&self, lba: Lba) -> Result<Option<(Block, u64)>> {
         let at = self.places.entry(lba.0);
         match self.medium().load(at) {
@@ -124,16 +124,17 @@ impl<M: Medium> Device<M> {
         Ok(())
     }
 
-    /// Reads a part of a block as one write has left it.
+    /// Reads a part of a block as one write left it.
     fn read_part(&self, lba: Lba, start: u64, part: &mut [u8]) -> Result<()> {
         let changes = &self.stripe(lba).changes;
         loop {
-            // Acquire: with `switch`, so that an entry that has changed since is not taken for the newest.
+            // Acquire: partner of `switch`; an entry that has changed since is not taken for the
+            // newest.
             let before = changes.load(Ordering::Acquire);
             let read = self.read_held(lba, start, part);
             self.heap.verify()?;
-            // Acquire: the bytes are read before the count is. A block is not used anew before its entry's change was
-            // counted, so whoever has read a part of something newer sees that.
+            // Acquire: the bytes are read before the count. A block is reused only after the change
+            // of its entry was counted, so a thread that has read newer bytes sees the new count.
             fence(Ordering::Acquire);
             if changes.load(Ordering::Relaxed) == before {
                 return read;
@@ -142,7 +143,7 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Reads a part of a block that nobody changes meanwhile, or whatever is there.
+    /// Reads a part of a block, whether or not others change it meanwhile.
     fn read_held(&self, lba: Lba, start: u64, part: &mut [u8]) -> Result<()> {
         match self.entry(lba)? {
             Some((_, at)) => self.medium().read(at + start, part),
@@ -151,7 +152,7 @@ impl<M: Medium> Device<M> {
         Ok(())
     }
 
-    /// Writes a range, which lies on the disk, block after block.
+    /// Writes a range, which lies on the disk, block by block.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8], policy: Policy) -> Result<()> {
         let (lane, _entered) = self.enter();
         pieces(offset, bytes).iter().try_for_each(|piece| self.write_block(lane, piece, policy))
@@ -162,7 +163,7 @@ impl<M: Medium> Device<M> {
         let _held = self.stripe(piece.lba).lock.lock(medium);
         let old = self.entry(piece.lba)?;
         let content = self.content(piece)?;
-        // What could not be read is not to be written down.
+        // Unreadable content must not be written.
         self.heap.verify()?;
         let (shadow, at) = self.take_shadow()?;
         self.write_content(lane, piece.lba, &content, (shadow, at), policy);
@@ -172,7 +173,8 @@ impl<M: Medium> Device<M> {
         Ok(self.heap.verify()?)
     }
 
-    /// The steps of a write, each durable before the next; the states are those of the paper's Table 2.
+    /// The steps of a write, each durable before the next. The states are those of the paper's
+    /// Table 2.
     fn write_content(
         &self,
         lane: usize,
@@ -184,35 +186,34 @@ impl<M: Medium> Device<M> {
         let medium = self.medium();
         let word = Places::word(lba.0);
         let [vpn, l1, l2] = self.places.record(lane);
-        // Flush: the new block, before the record says that it counts (S6).
-        // Fence: before S1.
+        // Flush: the new block, before the record counts (S6). Fence: before S1.
         // Redundant fence: those of S2 and S4 come before S6 too; the paper orders each step.
         medium.write_ordered(policy.data, at, content);
-        // Flush: which block it is (S2), before the record says that it counts (S6).
-        // Fence: before S3.
+        // Flush: the number of the block (S2), before the record counts (S6). Fence: before S3.
         // Redundant fence: that of S4 comes before S6 too; the paper orders each step.
         put(medium, policy.journal, vpn, u64::from(shadow.0));
-        // Flush: L1 (S4), before the map is changed (S7).
-        // Fence: before S5, so that never both are garbage.
+        // Flush: L1 (S4), before the map is changed (S7). Fence: before S5, so that L1 and L2 are
+        // never garbage at the same time.
         put(medium, policy.journal, l1, word);
-        // Flush and fence: L2 (S6), before the map is changed (S7): from here on the write has happened.
+        // Flush and fence: L2 (S6), before the map is changed (S7). From here on the write has
+        // happened.
         put(medium, policy.journal, l2, word);
-        // Flush and fence: the map (S8), before the record forgets (S9).
+        // Flush and fence: the map (S8), before the record is reset (S9).
         put(medium, policy.map, self.places.entry(lba.0), u64::from(shadow.0));
-        // Release: with `read_part`; before the old block is used anew.
+        // Release: partner of `read_part`; before the old block is reused.
         self.stripe(lba).changes.fetch_add(1, Ordering::Release);
-        // Flush: L1 (S10), before the next S3.
-        // Fence: before S11, so that never both are garbage.
+        // Flush: L1 (S10), before the next S3. Fence: before S11, so that L1 and L2 are never
+        // garbage at the same time.
         // Redundant flush: L1 alone decides nothing, and the next S4 is durable before L2 is not
         // null.
         put(medium, policy.journal, l1, NULL);
-        // Flush: L2 (S0), before the next S3: whatever L1 looks like then, it agrees with nothing.
-        // Fence: before the next S1.
+        // Flush: L2 (S0), before the next S3: it then agrees with no content of L1. Fence: before
+        // the next S1.
         // Redundant fence: those of the next write's block and of its S2 come before S3 too.
         put(medium, policy.journal, l2, NULL);
     }
 
-    /// What a piece makes of its block.
+    /// New content of a piece's block.
     fn content<'p>(&self, piece: &Piece<'p>) -> Result<Cow<'p, [u8]>> {
         match piece.what {
             What::Whole(data) => Ok(Cow::Borrowed(data)),
@@ -226,7 +227,8 @@ impl<M: Medium> Device<M> {
         }
     }
 
-    /// Takes a block that nobody has. There are as many to spare as lanes, and who holds a lane takes one at a time.
+    /// Takes a free block. There are as many shadow blocks as lanes, and a thread that holds a lane
+    /// takes one at a time.
     fn take_shadow(&self) -> Result<(Block, u64)> {
         let mut shadows = self.shadows.lock(self.medium());
         let taken = shadows.as_mut().and_then(|shadows| shadows.free.pop());

@@ -1,8 +1,8 @@
-//! Making an nvramdisk, and opening it after whatever happened.
+//! Creating an nvramdisk, and opening it after any crash.
 //!
-//! What a record means is decided by [`decide`], from its three fields and one entry of the map; the proof that this
-//! is enough is in the documentation of [the module above](super). Finding the free shadow blocks again takes a look
-//! at the whole map.
+//! [`decide`] finds the meaning of a record from its three fields and one entry of the map. The
+//! documentation of [the module above](super) proves that this is enough. Finding the free shadow
+//! blocks reads the whole map.
 
 use remanent_pmem::heap::{Block as Extent, Heap};
 use remanent_pmem::pool::{RootObject, RootType};
@@ -18,7 +18,7 @@ use super::{Policy, Recovered};
 use crate::disk::layout::{BLOCK_LEN, Lba};
 use crate::{Error, Result};
 
-/// A record as it was found.
+/// A record as it was found on the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Record {
     pub(crate) vpn: u64,
@@ -27,31 +27,32 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether the write has happened for certain, and the map may not know: S6 to S8.
+    /// Whether the write has certainly happened, although the map may not have it: S6 to S8.
     fn is_agreed(self) -> bool {
         self.l1 == self.l2 && self.l1 != NULL
     }
 }
 
-/// What becomes of an interrupted write.
+/// The outcome of an interrupted write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
-    /// There was none, or nothing of it is to be seen.
+    /// There was no write, or no trace of it.
     None,
     Undo,
     Redo,
 }
 
-/// One word to be written, durably before the next.
+/// One word to be written, durably before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
-    /// The entry that L1 and L2 mean gets VPN.
+    /// The entry that L1 and L2 name becomes VPN.
     Map,
-    /// The field gets null.
+    /// The field becomes null.
     Reset(Field),
 }
 
-/// What a record means, and the steps that end it. `entry` is the word of the map that L1 or L2 means, if it means one.
+/// The meaning of a record, and the steps that complete it. `entry` returns the word of the map
+/// that L1 or L2 names, if it names one.
 pub(crate) fn decide(
     record: Record,
     entry: impl Fn(u64) -> Option<u64>,
@@ -63,14 +64,15 @@ pub(crate) fn decide(
         _ if record.is_agreed() => (Fate::Redo, smallvec![Map, Reset(L1), Reset(L2)]),
         (_, NULL) => (Fate::Undo, smallvec![Reset(L1)]),
         (NULL, _) => (Fate::Redo, smallvec![Reset(L2)]),
-        // The map was changed already, so that L1 is the one that was being written. Never both are garbage.
+        // The map is already changed, so L1 was being written. L1 and L2 are never garbage at the
+        // same time.
         _ if entry(record.l2) == Some(record.vpn) => (Fate::Redo, smallvec![Reset(L1), Reset(L2)]),
         _ => (Fate::Undo, smallvec![Reset(L2), Reset(L1)]),
     }
 }
 
 impl<M: Medium> RootObject<M> for Device<M> {
-    // An explicit cache flush of the map may destroy entries of blocks that nobody writes, and they have no copy.
+    // An explicit cache flush of the map may destroy entries of other blocks, which have no copy.
     const SURVIVES_DISTURBANCE: bool = false;
 
     fn root_type() -> RootType {
@@ -87,7 +89,7 @@ impl<M: Medium> RootObject<M> for Device<M> {
 }
 
 impl<M: Medium> Device<M> {
-    /// Makes an empty disk in a fresh heap.
+    /// Creates an empty disk in a fresh heap.
     pub(crate) fn format(heap: Heap<M>, size: u64) -> Result<Self> {
         check_size(size)?;
         let lbas = size / BLOCK_LEN;
@@ -105,14 +107,15 @@ impl<M: Medium> Device<M> {
         for (&segment, at) in segments.iter().zip((header + SEGMENTS..).step_by(8)) {
             medium.store(at, segment);
         }
-        // Flush and fence: before the root becomes live. The journal and the map are zeros: null, and never written.
+        // Flush and fence: before the root becomes live. The journal and the map are zeros: null,
+        // and never written.
         medium.persist(header, SEGMENTS + segments.len() as u64 * WORD_LEN);
         let device = Device::new(heap, Places { meta, lbas, segments });
         device.heap.verify()?;
         Ok(device)
     }
 
-    /// Opens a disk, but for what [`resume`](Device::resume) does.
+    /// Opens a disk, except for the work of [`resume`](Device::resume).
     fn load(heap: Heap<M>) -> Result<Self> {
         let (medium, header) = (heap.medium(), heap.header());
         let [size, shadows, lanes, meta] =
@@ -139,15 +142,16 @@ impl<M: Medium> Device<M> {
         Ok(Device::new(heap, Places { meta, lbas, segments }))
     }
 
-    /// Completes what a crash has interrupted or takes it back, and finds the free shadow blocks; once in a process. Takes
-    /// time for each block of the disk.
+    /// Completes or undoes what a crash has interrupted, and finds the free shadow blocks; once in
+    /// a process. Takes time for each block of the disk.
     pub(crate) fn resume(&self, policy: Policy) -> Result<()> {
         let medium = self.medium();
         let mut shadows = self.shadows.lock(medium);
         if shadows.is_some() {
             return Ok(());
         }
-        // Flush and fence: records as a killed process left them in the caches, before anything is decided by them.
+        // Flush and fence: records that a killed process left in the caches alone, before anything
+        // is decided by them.
         // Redundant: but where a process was killed before, and the power fails later.
         medium.persist(self.places.meta, JOURNAL_LEN);
         let records = (0..LANE_COUNT).map(|lane| {
@@ -156,10 +160,11 @@ impl<M: Medium> Device<M> {
         });
         let (agreed, others): (Vec<_>, Vec<_>) =
             records.partition(|(_, record)| record.is_agreed());
-        // What could not be read is not to be taken for a record that means nothing.
+        // An unreadable record must not be taken for one without meaning.
         self.heap.verify()?;
         let mut recovered = Recovered::default();
-        // First what gives the map its words back: what the others mean is decided by them.
+        // Records that restore entries of the map first: the meaning of the others depends on the
+        // map.
         for (lane, record) in agreed.into_iter().chain(others) {
             match self.recover_record(lane, record, policy)? {
                 Fate::None => {}
@@ -172,7 +177,7 @@ impl<M: Medium> Device<M> {
         if let Some(violation) = used.violations.first() {
             return Err(Error::Damaged { violation: violation.clone() });
         }
-        // The first ones are taken first.
+        // In descending order: blocks are taken from the end, the lowest numbers first.
         *shadows = Some(Shadows { free: used.free().rev().collect(), recovered });
         Ok(())
     }
@@ -192,10 +197,11 @@ impl<M: Medium> Device<M> {
                         let what = format!("record {lane} has block {:#x}, none", record.vpn);
                         Error::damaged(self.places.field(lane, Field::Vpn), what)
                     })?;
-                    // Flush and fence: the map (S8), before the record forgets (S9).
+                    // Flush and fence: the map (S8), before the record is reset (S9).
                     put(medium, policy.map, self.places.entry(lba.0), block.0.into());
                 }
-                // Flush and fence: one field before the other, so that never both are garbage, and before the next write.
+                // Flush and fence: one field before the other, so that they are never garbage at
+                // the same time, and before the next write.
                 Step::Reset(field) => {
                     put(medium, policy.journal, self.places.field(lane, field), NULL);
                 }
@@ -205,7 +211,7 @@ impl<M: Medium> Device<M> {
     }
 }
 
-/// Refuses a size that the format cannot have.
+/// Refuses a size that is impossible in this format.
 pub(crate) fn check_size(size: u64) -> Result<()> {
     let reason = match size {
         _ if !size.is_multiple_of(BLOCK_LEN) => "a size is a multiple of 4096 bytes".to_owned(),
@@ -226,10 +232,10 @@ mod tests {
     const OLD: u64 = 11;
     const OTHERS: u64 = 12;
     const NEW: u64 = 13;
-    /// Everything that garbage may be taken for, and something that it may not.
+    /// Everything that garbage may look like, and a value that looks like nothing.
     const GARBAGE: [u64; 7] = [NULL, LBA, OTHER, OLD, OTHERS, NEW, 0xdead_beef_0bad_f00d];
 
-    /// The words that one write has to do with.
+    /// The words that take part in one write.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     struct Words {
         vpn: u64,
@@ -263,7 +269,8 @@ mod tests {
         }
     }
 
-    /// The paper's table: what is there after so many steps, with garbage in what is being written.
+    /// The paper's table: the words after so many steps, with garbage in the word that is being
+    /// written.
     fn states(garbage: u64) -> [Words; 12] {
         let s0 = Words { vpn: OTHERS, l1: NULL, l2: NULL, entry: OLD, others_entry: OTHERS };
         let s2 = Words { vpn: NEW, ..s0 };
@@ -287,8 +294,9 @@ mod tests {
         ]
     }
 
-    /// Everything that recovery may leave when it begins here, crashed as often as one likes and wherever, with any
-    /// garbage in the word that is being written; and what it leaves when it is not crashed.
+    /// Everything that recovery may leave when it begins here and crashes any number of times at
+    /// any point, with any garbage in the word that is being written; and what it leaves without a
+    /// crash.
     fn closure(start: Words) -> (BTreeSet<Words>, BTreeSet<Words>) {
         let (mut met, mut ends) = (BTreeSet::new(), BTreeSet::new());
         let mut todo = vec![start];
@@ -316,7 +324,8 @@ mod tests {
                 for end in ends {
                     assert_eq!((end.l1, end.l2), (NULL, NULL), "S{number}, {garbage}: {end:?}");
                     assert_eq!(end.others_entry, OTHERS, "S{number}, {garbage}: {end:?}");
-                    // Garbage that is the right word is that word: then S5 is S6, and nobody was told that it is not.
+                    // Garbage that equals the right word is the right word: S5 is then S6, and no
+                    // client was told otherwise.
                     let right: &[u64] = match number {
                         0..=2 => &[OLD],
                         3..=5 => &[OLD, NEW],

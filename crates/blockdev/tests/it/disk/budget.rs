@@ -23,8 +23,8 @@ fn disk(size: u64) -> (Arc<Sim>, Disk<Arc<Sim>>) {
     (sim, disk)
 }
 
-/// A disk of 32 MiB, half of it written, with so many free blocks that it needs no slab of the pool: to take one has fences
-/// of its own.
+/// A disk of 32 MiB, half of it written, with so many free blocks that it needs no slab of the
+/// pool: to take one has fences of its own.
 fn disk_with_room() -> (Arc<Sim>, Disk<Arc<Sim>>) {
     let (sim, disk) = disk(32 << 20);
     disk.write(0, &vec![1; 32 << 20]).expect("room");
@@ -91,7 +91,8 @@ fn a_write_where_nothing_was_takes_four_fences_whatever_its_length() {
     assert_eq!(disk.check().expect("whole"), []);
 }
 
-/// Four more than a write where nothing was, however many slabs are taken; and one where the pool's file grows.
+/// Four more than a write where nothing was, however many slabs are taken; and one where the pool's
+/// file grows.
 #[test]
 fn slabs_take_four_fences_however_many_are_needed() {
     for (size, len, expected) in
@@ -166,7 +167,8 @@ fn reading_takes_none_and_the_rest_takes_one() {
     assert_eq!(fences(&sim, || disk.write(1 << 19, &[7; 4096]).expect("room")), 1);
 }
 
-/// Records of all lanes are cleared together: two fences beside those of the work itself, however many lanes there are.
+/// Records of all lanes are cleared together: two fences beside those of the work itself, however
+/// many lanes there are.
 #[test]
 fn clearing_records_takes_two_fences_however_many_lanes_were_used() {
     let fences_after = |lanes| {

@@ -1,5 +1,6 @@
-//! Lines and blocks that are exchanged, copied, lost, or come back as they were. What is read then is right, or an error, or,
-//! where an older state came back, of the same block and of a time since then. It is never another block's data.
+//! Lines and blocks that are exchanged, copied, lost, or come back as they were. What is read then
+//! is right, or an error, or, where an older state came back, of the same block and of a time since
+//! then. It is never another block's data.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -27,8 +28,8 @@ const HOLES: [u64; 6] = [3, 8, 446, 450, 897, 1000];
 /// Snapshots there may be.
 const NAMES: [&str; 2] = ["kept", "other"];
 
-/// Content of the blocks that are looked at: of the disk, under the empty name, and of its snapshots. `None` where it cannot be
-/// read.
+/// Content of the blocks that are looked at: of the disk, under the empty name, and of its
+/// snapshots. `None` where it cannot be read.
 type Content = BTreeMap<(&'static str, u64), Option<Vec<u8>>>;
 
 fn content(disk: &Disk) -> Content {
@@ -132,8 +133,8 @@ impl Victim {
         Ok((pool, disk))
     }
 
-    /// Opens the disk with some pages changed. What is read must be right, or an error that the check knows of, or be in
-    /// `earlier`.
+    /// Opens the disk with some pages changed. What is read must be right, or an error that the
+    /// check knows of, or be in `earlier`.
     fn try_with(&self, changed: &[Patch], earlier: &[Content], what: &str) -> Outcome {
         self.image.restore(&self.file, changed);
         let Ok((_pool, disk)) = self.open() else { return Outcome::Refused };
@@ -232,7 +233,8 @@ fn an_entry_of_another_block_is_told_though_its_line_is_whole() {
     assert_eq!(disk.check().expect("no fault"), []);
 }
 
-/// Under the eyes of readers who know where the leaves are: they look at one entry, and not at its line.
+/// Under the eyes of readers who know where the leaves are: they look at one entry, and not at its
+/// line.
 #[test]
 fn lines_of_the_map_that_are_exchanged_or_copied_are_told() {
     let (pool, disk) = disk();

@@ -1,4 +1,5 @@
-//! What a disk must stand over several openings, in full pools, and beside transactions: each was wrong once.
+//! What a disk must stand over several openings, in full pools, and beside transactions: each was
+//! wrong once.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ fn a_long_record_is_needed_by_no_later_opening() {
     assert!(found == long);
 }
 
-/// A lane's last record leads to a block that another lane has overwritten since, and so does not find there what it wrote.
+/// A lane's last record leads to a block that another lane has overwritten since, and so does not
+/// find there what it wrote.
 #[test]
 fn a_write_counts_whose_block_is_another_ones_by_now() {
     let pool = TestPool::new(256 << 20);
@@ -294,7 +296,8 @@ fn a_disk_grows_from_nothing_while_others_read_it() {
     assert_eq!(disk.size(), PAGES * 4096, "it never becomes smaller so");
 }
 
-/// The disk may have become smaller between the write and the commit, and larger by the commit itself.
+/// The disk may have become smaller between the write and the commit, and larger by the commit
+/// itself.
 #[test]
 fn what_shrinking_dropped_does_not_come_back_with_growth() {
     let pool = TestPool::new(64 << 20);

@@ -1,4 +1,5 @@
-//! One thread writes, another one syncs: a fence is for a thread's own stores, and the file's `sync` for everybody's.
+//! One thread writes, another one syncs: a fence is for a thread's own stores, and the file's
+//! `sync` for everybody's.
 
 use std::sync::Arc;
 

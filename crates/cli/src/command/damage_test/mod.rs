@@ -1,4 +1,4 @@
-//! `remanent damage-test`: damages pools of every kind, and sees whether anybody is told something wrong.
+//! `remanent damage-test`: damages pools of every kind, and checks the answers.
 
 mod table;
 mod worker;
@@ -17,42 +17,43 @@ use super::pool::progress;
 use super::units::parse_duration;
 use table::Tally;
 
-/// Damage pools of every kind, and see whether anybody is told something wrong
+/// Damage pools of every kind, and check that no answer is wrong
 ///
-/// Fills pools, damages their files in one place each (a bit, a word, a line, a sector, a page: flipped, zeroed, filled
-/// with garbage or ones, exchanged, copied or as it was before; or the file is cut short), checks them as
-/// `remanent pool check` does, reads everything, writes something else, and reads again. A seed decides what is damaged.
+/// Fills pools and damages each file in one place: a bit, a word, a line, a sector or a page is
+/// flipped, zeroed, filled with garbage or ones, exchanged, copied, or set back to an earlier
+/// state; or the file is truncated. It then checks the pool as `remanent pool check` does, reads
+/// everything, writes something else, and reads again. A seed determines the damage.
 ///
-/// Ends with status 1 when a pool made the process panic, hang or grow, when a read was answered wrongly by what
-/// carries a checksum, or when such damage was not noticed by the check.
+/// Ends with status 1 if a pool made the process panic, hang or take too much memory, if data with
+/// a checksum were answered wrongly, or if the check did not notice such damage.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct DamageTest {
-    /// Damage pools of this kind alone
+    /// Damage pools of this kind only
     #[arg(long, value_name = "NAME")]
     structure: Option<String>,
     /// Damaged pools of each kind
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     pools: u64,
-    /// First seed: each pool has one of its own
+    /// First seed; each pool has its own
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     seed: u64,
-    /// How long a pool may take before it counts as hanging
+    /// Time after which a pool counts as hanging
     #[arg(long, value_name = "DURATION", default_value = "20s", value_parser = parse_duration)]
     patience: Duration,
     /// Pools at the same time [default: one for each processor]
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
-    /// Tell what became of every pool
+    /// Print the outcome of every pool
     #[arg(long)]
     verbose: bool,
-    /// Write everything that was found to this file, as JSON
+    /// Write all results to this file, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// List the kinds, and end
     #[arg(long)]
     list: bool,
-    /// Judge pools here, one line of JSON for each: what the command runs itself
+    /// Judge pools in this process, one line of JSON for each; the command starts itself this way
     #[arg(long, hide = true, requires = "structure", value_name = "DIRECTORY")]
     work_in: Option<PathBuf>,
 }

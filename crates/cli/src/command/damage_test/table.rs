@@ -1,14 +1,14 @@
-//! What became of the damaged pools of a kind, counted.
+//! Outcomes of the damaged pools of a kind, counted.
 
 use serde_json::{Value, json};
 
 use super::worker::{End, Outcome};
 use crate::command::output::say;
 
-/// Pools of one kind, by what became of them.
+/// Pools of one kind, by outcome.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// What carries no checksum in them.
+    /// The part of them without a checksum.
     unprotected: Option<&'static str>,
     pools: u64,
     right: u64,
@@ -21,9 +21,9 @@ pub(super) struct Tally {
     panics: u64,
     hangs: u64,
     grown: u64,
-    /// Seed, and what happened, of each pool in which something did that should not.
+    /// Seed and outcome of each pool with an outcome that must not happen.
     remarkable: Vec<(u64, String)>,
-    /// The same of all others.
+    /// Seed and outcome of all other pools.
     others: Vec<(u64, String)>,
 }
 
@@ -52,7 +52,7 @@ impl Tally {
         list.push((outcome.seed, what));
     }
 
-    /// Counts a pool that answered; whether something is remarkable about it.
+    /// Counts a pool that answered. Returns whether its outcome is remarkable.
     fn add_verdict(&mut self, verdict: &Value) -> bool {
         let read = |what: &str| verdict["read"][what].as_u64().unwrap_or(0);
         let reread = |what: &str| verdict["reread"][what].as_u64().unwrap_or(0);
@@ -74,7 +74,7 @@ impl Tally {
         is_unnoticed || is_grown || is_disturbed || read("wrong") > 0
     }
 
-    /// Whether nothing happened that must not: what carries no checksum may be answered wrongly.
+    /// Whether no outcome is a failure: data without a checksum may be answered wrongly.
     pub(super) fn is_sound(&self) -> bool {
         let misled = self.wrong + self.disturbed + self.unnoticed;
         self.panics + self.hangs + self.grown == 0 && (misled == 0 || self.unprotected.is_some())
@@ -97,7 +97,7 @@ impl Tally {
             self.unprotected.map_or(String::new(), |what| format!("  ({what}: no checksum)")),
         );
         let others = if verbose { &self.others[..] } else { &[] };
-        // Without checksums, wrong answers are no news.
+        // Wrong answers from data without checksums are expected.
         let is_news = verbose || !self.is_sound();
         for (seed, what) in self.remarkable.iter().chain(others).filter(|_| is_news) {
             say!("  --structure {kind} --seed {seed} --pools 1: {what}");
@@ -126,7 +126,7 @@ impl Tally {
     }
 }
 
-/// A verdict in a line.
+/// A verdict in one line.
 fn describe(verdict: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut told = text(&verdict["damage"]);

@@ -1,4 +1,5 @@
-//! Judging damaged pools in processes of their own, so that what panics or hangs is told from what answers.
+//! Judging damaged pools in separate processes, so that panics and hangs are distinguished from
+//! answers.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -12,10 +13,10 @@ use anyhow::{Context, bail};
 use remanent_crashtest::damage::{Answers, Originals, Subject, judge};
 use serde_json::{Value, json};
 
-/// Bytes by which a worker, or the file of a pool, may grow while one damaged pool is looked at.
+/// Bytes by which a worker, or the file of a pool, may grow while one damaged pool is judged.
 const GROWTH_MAX: u64 = 256 << 20;
 
-/// What became of one damaged pool.
+/// The outcome of one damaged pool.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) seed: u64,
@@ -24,15 +25,15 @@ pub(super) struct Outcome {
 
 #[derive(Clone, Debug)]
 pub(super) enum End {
-    /// It answered: as the worker has it.
+    /// The pool answered: the verdict of the worker.
     Judged(Value),
-    /// The process died; what it said last.
+    /// The process died: its last output.
     Died(String),
-    /// It did not end in time.
+    /// The process did not end in time.
     Hung,
 }
 
-/// In a worker: judges the pools of `seeds`, and tells of each in a line.
+/// The work of a worker: judges the pools of `seeds`, and prints a line for each.
 pub(super) fn work(
     subject: &dyn Subject,
     directory: &Path,
@@ -73,7 +74,7 @@ fn answers(answers: &Answers) -> Value {
     })
 }
 
-/// Most memory that this process ever took, in bytes.
+/// The peak memory of this process in bytes.
 fn peak_len() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -81,7 +82,7 @@ fn peak_len() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// A directory in memory, where there is one; removed with all that is in it.
+/// A directory in memory, if possible; removed with its content.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -101,7 +102,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Has workers judge the pools of `seeds`; a worker that dies or hangs is followed by another.
+/// Makes workers judge the pools of `seeds`. A worker that dies or hangs is replaced.
 pub(super) fn supervise(
     kind: &str,
     seeds: Range<u64>,
@@ -123,7 +124,7 @@ pub(super) fn supervise(
             }
         }
         let said = worker.end();
-        // A worker that cannot even begin would be started for ever.
+        // A worker that cannot even begin would be restarted without end.
         if let (true, Some(End::Died(_))) = (seed == first + 1, outcomes.last().map(|o| &o.end))
             && said.contains("error: ")
         {
@@ -182,7 +183,7 @@ impl Worker {
         }
     }
 
-    /// Ends the process; what it wrote to standard error.
+    /// Ends the process, and returns its output on standard error.
     fn end(mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A disk, or a snapshot of one, as an export.
+//! A disk or a snapshot as an export.
 
 use std::ops::ControlFlow;
 
@@ -6,10 +6,10 @@ use remanent::blockdev::{Disk, Error, Extent, Snapshot};
 use remanent::pmem::{Mapped, Medium};
 use remanent_nbd::{Allocation, Export, ExportError};
 
-/// Zeros that are written at once where they are to take space.
+/// Zeros that are written at once when they must occupy space.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
-/// What a client is told of an error.
+/// The error that a client gets.
 fn told(error: Error) -> ExportError {
     match error {
         error if error.is_full() => ExportError::NoSpace,
@@ -20,8 +20,9 @@ fn told(error: Error) -> ExportError {
 
 /// A [`Disk`] that clients read and, unless it is served read-only, write.
 ///
-/// Each write of a client is one step: whole, or not done, whatever its length. Trim, and zeroes, which take no space unless
-/// the client wants them to, are done 1.75 MiB at a step at most; zeroes that are to take space (`NO_HOLE`) 256 KiB.
+/// Each write of a client is atomic, whatever its length. Trim and zeroes are atomic for each 1.75
+/// MiB. Zeroes take no space, unless the client requests space for them (`NO_HOLE`); then they are
+/// atomic for each 256 KiB.
 #[derive(Debug)]
 pub(super) struct DiskExport<M: Medium = Mapped> {
     disk: Disk<M>,

@@ -20,14 +20,13 @@ use super::output::{say, shown};
 use super::pool::{physical_bytes, progress};
 use super::units::{human_size, parse_duration, parse_size, parse_size_at_least_1};
 
-/// Violations that a check prints; the rest are counted.
+/// Maximal number of violations that a check prints; further ones are only counted.
 const TOLD_MAX: usize = 1000;
 
-/// Make, serve, describe, check and resize block devices
+/// Create, serve, describe, check and resize block devices
 ///
-/// A disk lies in a pool, beside others and beside whatever else the pool holds. It takes space as it is
-/// written. Each write is whole, or did not happen, however long it is, and durable when it is
-/// answered.
+/// A disk lies in a pool, which may hold other disks and structures. It takes space when it is
+/// written. Each write is atomic, whatever its length, and durable when it is answered.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Disk {
     #[command(subcommand)]
@@ -36,7 +35,7 @@ pub(crate) struct Disk {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
-    /// Make an empty disk, and a pool for it if there is none
+    /// Create an empty disk, and a pool for it if there is none
     #[command(after_help = "Examples:
   remanent disk create my.pool --size 1G
   remanent disk create /mnt/pmem/my.pool --size 100G --name backup --durability power")]
@@ -46,50 +45,50 @@ enum Subcommand {
         /// Bytes of the disk, such as 512M or 8G
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         size: u64,
-        /// Size beyond which a new pool does not grow; room for snapshots counts. Default: twice the
+        /// Size beyond which a new pool does not grow; snapshots need room, too. Default: twice the
         /// disk and 1G
         #[arg(long, value_name = "SIZE", value_parser = parse_size_at_least_1)]
         pool_size: Option<u64>,
-        /// What a write is to survive, in a new pool: the death of the `process`, or the loss of
+        /// What a write survives, in a new pool: the death of the `process`, or the loss of
         /// `power`. Default: `process`
         #[arg(long, value_name = "CLASS")]
         durability: Option<Durability>,
     },
     Serve(serve::Serve),
-    /// Say how large a disk is, what it takes, and which snapshots it has
+    /// Show the size of a disk, the space that it takes, and its snapshots
     Info {
         #[command(flatten)]
         target: Target,
     },
-    /// Prove that a disk is whole, and that every block holds what was written to it
+    /// Check a disk: its map and its free space, and every block against its checksum
     ///
-    /// Only reads: no byte of the pool file changes. Ends with status 1 and names every violation when the
-    /// disk is not whole.
+    /// The command only reads: the pool file does not change. If the disk is damaged, it names
+    /// every violation and ends with status 1.
     Check {
         #[command(flatten)]
         target: Target,
-        /// Look at the map and the free space alone, and read no data
+        /// Check the map and the free space only, and read no data
         #[arg(long)]
         quick: bool,
     },
-    /// Make a disk larger or smaller; what lies behind a new end is lost, but for snapshots
+    /// Make a disk larger or smaller; data behind a new end are lost, except in snapshots
     Resize {
         #[command(flatten)]
         target: Target,
-        /// Bytes that the disk is to have
+        /// New size of the disk in bytes
         #[arg(long, value_name = "SIZE", value_parser = parse_size)]
         size: u64,
-        /// Drop what lies behind a new end
+        /// Allow a smaller size, which drops the data behind the new end
         #[arg(long)]
         shrink: bool,
     },
-    /// Keep a disk as it is now, for reading; served as `DISK@SNAPSHOT`
+    /// Keep the present content of a disk for reading; it is served as `DISK@SNAPSHOT`
     Snapshot {
         #[command(flatten)]
         target: Target,
         /// Name of the snapshot
         snapshot: String,
-        /// Remove it instead
+        /// Remove the snapshot instead
         #[arg(long)]
         remove: bool,
     },
@@ -99,10 +98,10 @@ enum Subcommand {
 struct Target {
     /// Pool file
     path: PathBuf,
-    /// Which of the pool's disks
+    /// Name of the disk in the pool
     #[arg(long, default_value = "disk")]
     name: String,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// How long to wait while another process holds the pool, such as 500ms or 30s
@@ -194,14 +193,14 @@ impl Target {
         open_disk(&pool, &self.name, &self.path)
     }
 
-    /// Opens the disk to look at it: nothing in the file changes.
+    /// Opens the disk for inspection: the file does not change.
     fn inspect(&self) -> anyhow::Result<Device> {
         let pool = Pool::options().wait(self.wait).inspect(&self.path)?;
         open_disk(&pool, &self.name, &self.path)
     }
 }
 
-/// Opens a pool in the durability that it was made for.
+/// Opens a pool with the durability that it was created with.
 fn open_pool(options: &Options, path: &Path) -> anyhow::Result<Pool> {
     Ok(open_as_made(options, path)?.0)
 }
@@ -294,7 +293,7 @@ fn check(target: &Target, quick: bool) -> anyhow::Result<ExitCode> {
         violations.iter().for_each(|violation| say!("{violation}"));
         match count - violations.len() as u64 {
             0 => say!("{count} violations in {}", target.name),
-            untold => say!("{count} violations in {}, {untold} of them not told", target.name),
+            untold => say!("{count} violations in {}, {untold} of them not listed", target.name),
         }
     }
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -19,22 +19,22 @@ use super::super::units::{parse_address, parse_duration};
 use super::export::{DiskExport, SnapshotExport};
 use super::{disks, open_disk, open_pool};
 
-/// Where clients look first.
+/// Default address, where clients look first.
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 10809);
 
 /// Serve the disks of a pool to NBD clients: qemu, nbdcopy, the kernel
 ///
-/// All disks of the pool are served under their names, and snapshots as `DISK@SNAPSHOT`, for reading.
-/// The first, or the one that --name gives, is what clients get that ask for none. Whatever is written
-/// is durable, in the pool's class, before it is answered; flushes and FUA cost nothing. The server
-/// ends on SIGTERM or SIGINT.
+/// Each disk of the pool is served under its name, and each snapshot, read-only, as
+/// `DISK@SNAPSHOT`. A client that names no export gets the disk of --name, or the first one. Every
+/// write is durable, in the pool's class, before it is answered; flushes and FUA cost nothing. The
+/// server ends on SIGTERM or SIGINT.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Serve {
     /// Pool file
     path: PathBuf,
 
-    /// The disk that clients get who ask for none, instead of the pool's first
+    /// Disk for clients that name none, instead of the pool's first
     #[arg(long)]
     name: Option<String>,
 
@@ -42,11 +42,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     socket: Vec<PathBuf>,
 
-    /// Address to listen on, such as localhost:10809; port 0 takes a free one. Default: 127.0.0.1:10809 without --socket
+    /// Address to listen on, such as localhost:10809; port 0 takes a free one. Default:
+    /// 127.0.0.1:10809 without --socket
     #[arg(long, value_name = "ADDRESS", value_parser = parse_address)]
     listen: Vec<SocketAddr>,
 
-    /// Refuse to change anything
+    /// Refuse all changes
     #[arg(long)]
     read_only: bool,
 
@@ -54,16 +55,18 @@ pub(crate) struct Serve {
     #[arg(long)]
     unprotected: bool,
 
-    /// Connections at a time; each has a thread, and up to 66 MiB of buffers
+    /// Maximal number of connections; each has a thread, and up to 66 MiB of buffers
     #[arg(long, value_name = "NUMBER", default_value_t = 64, value_parser = value_parser!(u32).range(1..=10_000))]
     max_clients: u32,
 
-    /// How long a connection whose requests come that soon looks for the next one before it sleeps: quicker answers to
-    /// clients that send one request at a time, for a core that is busy as long; 0s sleeps at once
+    /// How long an idle connection polls for the next request before it sleeps. Polling answers
+    /// clients that send one request at a time sooner, and keeps a core busy meanwhile. With 0s an
+    /// idle connection sleeps immediately
     #[arg(long, value_name = "DURATION", default_value = "50us", value_parser = parse_duration)]
     poll: Duration,
 
-    /// What a write is to survive: `process` or `power`. Default: what the pool was made for
+    /// What a write survives: `process` or `power`. Default: the durability that the pool was
+    /// created with
     #[arg(long, value_name = "CLASS")]
     durability: Option<Durability>,
 
@@ -122,7 +125,7 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Where it listens, for people.
+    /// The listening addresses, for people.
     fn places(&self, server: &Server) -> String {
         let sockets = self.socket.iter().map(|path| path.display().to_string());
         let addresses = server.addresses().into_iter().map(|address| address.to_string());

@@ -14,7 +14,7 @@ pub(super) fn run(target: &Target) -> anyhow::Result<ExitCode> {
     let mut report = check_file(&target.options(), &target.path, |root| {
         progress.set_message(format!("checking {}", shown(root)));
     })?;
-    // What lies in a damaged structure cannot be compared.
+    // The content of a damaged structure cannot be compared.
     if report.is_whole() {
         progress.set_message("comparing the sorted sets");
         report.contradictions = check_collections(target)?;

@@ -22,36 +22,37 @@ pub(crate) struct Pool {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subcommand {
-    /// Make an empty pool
+    /// Create an empty pool
     #[command(after_help = "Example:\n  remanent pool create my.pool --size 8G --durability power")]
     Create {
         #[command(flatten)]
         target: Target,
-        /// Size beyond which the pool does not grow, such as 512M or 8G; 16.6M of each 4G are metadata,
-        /// which no value can use, and take space only as the pool fills
+        /// Size beyond which the pool does not grow, such as 512M or 8G. It includes 16.6M of
+        /// metadata for each 4G, which take space only as the pool fills
         #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_size_at_least_1)]
         size: u64,
-        /// What a write is to survive: the death of the `process`, or the loss of `power`
+        /// What a write survives: the death of the `process`, or the loss of `power`
         #[arg(long, value_name = "CLASS", default_value = "process")]
         durability: Durability,
-        /// The medium may leave garbage in what was being written when the power failed
+        /// Declare that a power failure may leave garbage in lines that are being written
         ///
-        /// The pool remembers it. Structures that do not survive that are refused, maps among them.
+        /// The pool remembers this. Structures that do not survive it, maps among them, are
+        /// refused.
         #[arg(long)]
         write_disturbance: bool,
     },
-    /// Say what a pool lies on, what it survives and what it holds; only reads
+    /// Show the backing, the durability and the content of a pool; the file does not change
     #[command(after_help = "Example:\n  remanent pool info /mnt/pmem/my.pool --json")]
     Info {
         #[command(flatten)]
         target: Target,
     },
-    /// Prove that a pool is whole: nothing lost, nothing leaked, nothing damaged
+    /// Check that a pool is consistent: nothing lost, nothing leaked, nothing damaged
     ///
-    /// Only reads: no byte of the file changes, and the file system may be read-only. What a crash left half
-    /// done is completed in memory first. Ends with status 1 and names every violation, with its offset
-    /// where it has one, when the pool is not whole. A server's sorted sets are compared with themselves,
-    /// which takes memory for all their members.
+    /// The command only reads: the file does not change, and the file system may be read-only.
+    /// Recovery from a crash is done in memory first. If the pool is damaged, the command names
+    /// every violation, with its offset if it has one, and ends with status 1. It also compares the
+    /// entries of a server's sorted sets with each other, which takes memory for all members.
     #[command(after_help = "Example:\n  remanent pool check /mnt/pmem/my.pool && echo whole")]
     Check {
         #[command(flatten)]
@@ -63,7 +64,7 @@ enum Subcommand {
 struct Target {
     /// Pool file
     path: PathBuf,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// How long to wait while another process holds the pool, such as 500ms or 30s
@@ -143,7 +144,7 @@ fn describe(info: &PoolInfo, target: &Target) {
     }
 }
 
-/// Bytes that the file takes; holes take none.
+/// Bytes of storage that the file occupies, without holes.
 pub(super) fn physical_bytes(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
@@ -154,7 +155,7 @@ fn uuid(bytes: &[u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
-/// Shown on a terminal, and nowhere else.
+/// A progress bar, on a terminal only.
 pub(super) fn progress(message: &'static str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message);
     bar.set_style(ProgressStyle::default_spinner());

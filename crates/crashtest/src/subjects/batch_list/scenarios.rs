@@ -1,4 +1,4 @@
-//! What is explored of lists that are made safe in batches: each variant in the same ways.
+//! Scenarios of lists that become safe in batches: the same for each variant.
 
 use std::marker::PhantomData;
 
@@ -12,7 +12,7 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-/// All scenarios of a variant, whose names begin alike.
+/// All scenarios of a variant, with a common beginning of their names.
 macro_rules! every_way {
     ($variant:ty, $oracle:ident, $name:literal) => {{
         let mut all = lists_by_one_thread::<$variant>(
@@ -62,7 +62,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         every_way!(Log, Buffered, "batch_list/log"),
         every_way!(Table, Buffered, "batch_list/table"),
     ];
-    // An undo that counts too early shows between few stores.
+    // An undo that counts too early is noticed between few stores only.
     let often = |scenario: Scenario| match scenario.name {
         "batch_list/log-stores" => scenario.with_weight(4),
         _ => scenario,
@@ -71,7 +71,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Writers make their own batches safe when about five elements are not.
+/// Lists whose writers make their own batches safe when about five elements are unsafe.
 fn lists<V>(keys: u64, lens: &'static [u64]) -> Lists<V> {
     Lists {
         keys,
@@ -88,7 +88,7 @@ fn lists_by_one_thread<V: Tested>(oracle: Oracle, names: [&'static str; 8]) -> V
     let config = |config| Config { oracle, ..config };
     let mixed = lists::<V>(4, &[0, 1, 40, 200, 1_500, 5_000]);
     let short = lists::<V>(4, &[0, 8, 40]);
-    // The first segment has room for two or three more.
+    // The first segment then has room for two or three more elements.
     let base_len = (1 << 20) - (3 << 12);
     let segments = Lists { base_len, lag_bytes: 3_000, ..lists::<V>(4, &[40, 3_000, 4_000]) };
     let long = Lists { lag_bytes: 2 << 20, ..lists::<V>(2, &[40, (1 << 20) + 100]) };

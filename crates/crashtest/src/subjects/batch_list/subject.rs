@@ -1,4 +1,4 @@
-//! Lists that are made safe in batches.
+//! Lists that become safe in batches.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use remanent_structures::{BatchOptions, Error, Result};
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, ROOT, must_be_empty};
 
-/// A list of a few keys.
+/// A list with a few keys.
 #[derive(Debug)]
 pub(super) struct Lists<V> {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(super) keys: u64,
     /// Lengths of values.
     pub(super) lens: &'static [u64],
-    /// Bytes that may be unsafe before a writer makes them safe.
+    /// Maximal number of unsafe bytes; a writer that reaches it makes them safe.
     pub(super) lag_bytes: u64,
     /// Whether batches are made safe often, while threads change the list.
     pub(super) hurried: bool,
-    /// Bytes of an element that was there before, or 0 for none.
+    /// Bytes of an element from before, or 0 for none.
     pub(super) base_len: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
-    /// Which list.
+    /// The variant of the list.
     pub(super) variant: PhantomData<V>,
 }
 
@@ -40,7 +40,7 @@ impl<V> Clone for Lists<V> {
     }
 }
 
-/// A variant with what can be done to it.
+/// A variant with its operations.
 pub(super) trait Tested: Variant {
     const CHANGES: bool = true;
 
@@ -86,7 +86,7 @@ fn change<V: Changeable>(list: &mut List<V, Arc<Sim>>, op: &Op) -> Result<bool> 
     }
 }
 
-/// An element whose value follows from its length and a byte.
+/// An element whose value is a function of its length and a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Element {
     key: u64,
@@ -94,7 +94,7 @@ pub(super) struct Element {
     stamp: u8,
 }
 
-/// No element of the model's has it.
+/// A key that no element of the model has.
 const BASE_KEY: u64 = u64::MAX;
 
 impl Element {
@@ -119,11 +119,11 @@ pub(super) enum Op {
     Get(u64),
     /// By the writer.
     Sync,
-    /// By whoever, while the writer goes on.
+    /// By another thread, while the writer continues.
     Persist,
 }
 
-/// A list that threads take turns to change; each may make it safe meanwhile.
+/// A list that threads change in turn; each may make it safe meanwhile.
 pub(super) struct Shared<V: Variant> {
     list: PauseMutex<List<V, Arc<Sim>>>,
     persister: Persister<V, Arc<Sim>>,

@@ -1,4 +1,4 @@
-//! What is explored of the structures whose writes become safe in batches.
+//! Scenarios of the map whose writes become safe in batches.
 
 use remanent_crashsim::{Class, Config, Faults, Nested, Oracle, Points, SimOptions};
 
@@ -8,7 +8,6 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-/// Scenarios of the batched map.
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
     let mut all = small_batch_maps();
@@ -18,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// Short values: everything lies in one segment.
+/// Short values, all in one segment.
 const SMALL: Batched = Batched {
     keys: 5,
     lens: &[0, 8, 40, 150],
@@ -30,11 +29,11 @@ const SMALL: Batched = Batched {
     paced_by: None,
     size_max: SIZE_MAX,
 };
-/// Three or six of these values fill a segment.
+/// Values of which three or six fill a segment.
 const FILLING: Batched = Batched { lens: &[9_000, 20_000], keys: 4, ..SMALL };
 
 fn scenario(name: &'static str, about: &'static str, subject: Batched, config: Config) -> Scenario {
-    // What a process has written outlives it.
+    // All executed writes survive the death of the process.
     let oracle = match config.sim.class {
         Class::Process => Oracle::Durable,
         Class::Power => Oracle::Buffered,
@@ -42,7 +41,7 @@ fn scenario(name: &'static str, about: &'static str, subject: Batched, config: C
     Scenario::new(name, about, subject, Config { oracle, ..config })
 }
 
-/// Fewer images of each point, of which there are many.
+/// Few images of each crash point, because there are many points.
 fn few(config: Config) -> Config {
     Config { samples: 8, full_max: 16, ..config }
 }
@@ -77,13 +76,14 @@ fn filling_batch_maps() -> Vec<Scenario> {
     let sparse = Batched { churn: 10, mix: Mix::Compaction, ..FILLING };
     let buried = Batched { lens: &[30_000], keys: 3, ..sparse.clone() };
     let long = Batched { lens: &[30, 70_000, 140_000], keys: 3, ..SMALL };
-    // So little room that memory is soon used again.
+    // So little room that memory is soon reused.
     let size_max = (OVERHEAD + 14) << 16;
     let reused = Batched { lens: &[30, 140_000], mix: Mix::Compaction, size_max, ..long.clone() };
     let full = Batched { size_max: (OVERHEAD + 7) << 16, keys: 7, ..FILLING };
     let unpunched =
         |config: Config| Config { sim: SimOptions { releases: false, ..config.sim }, ..config };
-    // The first segments lie where those of a map before lay, and records are of one length.
+    // The first segments lie where those of an earlier map lay, and all records have the same
+    // length.
     let size_max = (OVERHEAD + 7) << 16;
     let inherited = Batched { inherited: 1_700, lens: &[40], size_max, ..SMALL };
     let fails = {
@@ -91,7 +91,7 @@ fn filling_batch_maps() -> Vec<Scenario> {
         Config { sim: SimOptions { grow_fails_at: Some(3), ..config.sim }, ..config }
     };
     let in_file = pages(few(alone(1, 6)));
-    // With a few segments more the directory takes its first table.
+    // With a few more segments the directory takes its first table.
     let many = Batched { lens: &[60_000], base: 62, mix: Mix::Compaction, ..FILLING };
     vec![
         scenario(
@@ -131,7 +131,8 @@ fn filling_batch_maps() -> Vec<Scenario> {
 }
 
 fn shared_batch_maps() -> Vec<Scenario> {
-    // Three keys have one hash, so writers of those wait for each other; with more of them two write the log at once.
+    // Three keys have the same hash, so their writers wait for each other; with more keys two
+    // writers use the log at once.
     let entries = Batched { mix: Mix::Entries, keys: 5, ..SMALL };
     let eager = Batched { lag_bytes: 200, ..entries.clone() };
     let sparse = Batched { lens: &[9_000, 20_000], churn: 6, ..entries.clone() };
@@ -154,7 +155,8 @@ fn shared_batch_maps() -> Vec<Scenario> {
     ]
 }
 
-/// So much is dead from the start that the next values make the log too long: what writes has to compact, or to wait.
+/// Scenarios with so many dead values from the start that the next values exceed the log's bound:
+/// writers have to compact, or to wait.
 fn paced_batch_maps() -> Vec<Scenario> {
     let paced = |threads| Batched {
         lens: &[20_000, 60_000],

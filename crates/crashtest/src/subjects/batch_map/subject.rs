@@ -11,46 +11,47 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
 use crate::pools::{Open, must_be_empty};
 
-/// A map of few keys, three of which have one hash, and how it is prepared.
+/// A map with few keys, three of which have the same hash, and its preparation.
 #[derive(Clone, Debug)]
 pub(super) struct Batched {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(super) keys: u64,
     /// Lengths of values.
     pub(super) lens: &'static [u64],
-    /// Values of the longest length that are put, one over the other, before the start.
+    /// Number of values of the longest length that are put over each other before the start.
     pub(super) churn: u64,
-    /// Values of the longest length, of other keys, that are there from the start and stay.
+    /// Number of other keys with values of the longest length, which exist from the start and stay.
     pub(super) base: u64,
-    /// Entries that a map before this one has left in the same memory, under the same number of root.
+    /// Number of entries that an earlier map has left in the same memory, under the same root
+    /// number.
     pub(super) inherited: u64,
-    /// Bytes that may be unsafe.
+    /// Maximal number of unsafe bytes.
     pub(super) lag_bytes: u64,
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(super) mix: Mix,
-    /// Operations that are under way at the same time, where they must leave the log within its bound.
+    /// Number of operations that run at the same time, if they must leave the log within its bound.
     pub(super) paced_by: Option<u64>,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// Everything whose answer does not depend on all keys: for threads.
+    /// Those whose answer does not depend on all keys: for threads.
     Entries,
-    /// Much of what empties segments.
+    /// Many that empty segments.
     Compaction,
-    /// Nothing but values, and making them safe.
+    /// Only puts, and making them safe.
     Batches,
 }
 
-/// Keys from here on belong to the values that are there from the start.
+/// First key of the values that exist from the start.
 const BASE_FIRST: u64 = 1000;
 
-/// Length and stamp of a value: its bytes are all the stamp.
+/// Length and stamp of a value: every byte is the stamp.
 pub(super) type Content = (u64, u8);
 
 /// One operation of the map.
@@ -61,10 +62,10 @@ pub(super) enum Op {
     Update(u64, Content),
     Remove(u64),
     Discard(u64),
-    /// Makes the value the next stamp; removes what comes to a multiple of four.
+    /// Puts the value with the next stamp; removes it if that is a multiple of four.
     Count(u64),
     Get(u64),
-    /// Looks for a key by visiting all.
+    /// Finds a key by visiting all.
     Find(u64),
     Clear,
     Len,
@@ -75,7 +76,7 @@ pub(super) enum Op {
 type TestMap = BatchMap<TestKey, [u8], Arc<Sim>>;
 
 impl Batched {
-    /// No thread: the simulator's are the only ones.
+    /// Without a thread, because the simulator's threads are the only ones.
     fn options(&self) -> BatchOptions {
         BatchOptions {
             lag_bytes: self.lag_bytes,
@@ -89,7 +90,7 @@ fn bytes_of((len, stamp): Content) -> Vec<u8> {
     vec![stamp; len as usize]
 }
 
-/// What the bytes are, if they are all the same.
+/// The content of the bytes, if they are all equal.
 fn content_of(bytes: &[u8]) -> Option<Content> {
     let stamp = bytes.first().copied().unwrap_or(0);
     bytes.iter().all(|&byte| byte == stamp).then_some((bytes.len() as u64, stamp))
@@ -214,7 +215,7 @@ impl Subject for Batched {
         let answer = self.apply_to(&open.object, op);
         let Space { live, segments, bound } = open.object.space();
         match self.paced_by {
-            // What other operations replace counts as live while they are under way.
+            // Values that other operations are replacing count as live meanwhile.
             Some(threads) if segments > bound + 4 * (threads - 1) * self.len_max() => {
                 Answer::Failed(format!("{segments} bytes of segments for {live} live ones"))
             }

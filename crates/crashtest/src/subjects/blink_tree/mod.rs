@@ -1,4 +1,4 @@
-//! The B-link tree, of nodes so small that a few operations divide and join them.
+//! The B-link tree, with nodes so small that a few operations divide and join them.
 
 mod scenarios;
 pub(super) mod subject;

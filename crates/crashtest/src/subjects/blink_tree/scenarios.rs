@@ -1,4 +1,4 @@
-//! What is explored of the B-link tree.
+//! Scenarios of the B-link tree.
 
 use std::marker::PhantomData;
 
@@ -10,10 +10,10 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-/// Entries that nearly fill a pool of [`Form::SIZE_FULL`].
+/// Number of entries that nearly fill a pool of [`Form::SIZE_FULL`].
 const FULL_BASE: u64 = 48;
 
-/// Of 16 keys, those without which two leaves are left under the first node.
+/// The keys, of 16, whose removal leaves two leaves under the first node.
 const SPARSE: [u64; 9] = [0, 1, 2, 3, 4, 5, 7, 10, 11];
 
 fn tree<F>(mix: Mix) -> Tree<F> {
@@ -31,7 +31,6 @@ fn tree<F>(mix: Mix) -> Tree<F> {
     }
 }
 
-/// Scenarios of the B-link tree.
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
     let mut all = by_one_thread::<Words>([
@@ -108,7 +107,7 @@ fn killed_tree<F: Form + Clone + Send>(name: &'static str) -> Scenario {
     Scenario::new(name, "killed, then power lost", tree, killed(alone(2, 6)))
 }
 
-/// What clears trees, and loads entries; and a process that is killed.
+/// Scenarios of clearing and loading, and of a killed process.
 fn in_steps() -> Vec<Scenario> {
     let mut all = vec![
         killed_tree::<Words>("blink_tree/killed"),
@@ -126,9 +125,9 @@ fn in_steps() -> Vec<Scenario> {
     all
 }
 
-/// What `clear` does is not one step: each entry that was there when it began is removed by itself, in whatever order,
-/// so a crash leaves any of them, as they were. What others put in meanwhile may stay or go, and may go as often as it
-/// comes.
+/// Scenarios of `clear`, which is not atomic: each entry that existed when it began is removed on
+/// its own, in any order. So a crash leaves any subset of them. An entry that others put meanwhile
+/// may stay or be removed, each time that it is put.
 fn clears<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
     let [clear, threads] = names;
     let nested = Nested { depth: 2, one_in: 32, samples: 2 };
@@ -151,8 +150,9 @@ fn clears<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
     ]
 }
 
-/// Loading is not one step, since others write between its leaves: each entry is put after the one before, and a
-/// crash leaves a beginning. What is counted meanwhile can be said of no moment; it is compared when all is over.
+/// Scenarios of loading, which is not atomic, because others write between its leaves: each entry
+/// is put after the one before, and a crash leaves a prefix. A count taken meanwhile belongs to no
+/// single moment, so counts are compared at the end.
 fn tails<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
     let [loads, counts] = names;
     let tree = || Tree { base: 0..4, keys: 4..8, ..tree::<F>(Mix::Tail) };
@@ -175,7 +175,7 @@ fn tails<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
 }
 
 fn cleared<F: Form + Clone + Send>(name: &'static str) -> Scenario {
-    // One leaf: joining others to it would make durable what clearing it has to.
+    // One leaf: joining other leaves to it would make durable what clearing it must make durable.
     let tree = Tree { base: 0..4, cleared: true, ..tree::<F>(Mix::All) };
     Scenario::new(name, "a tree that was cleared", tree, prepared(alone(0, 3)))
 }
@@ -212,7 +212,7 @@ fn by_one_thread<F: Form + Clone + Send>(names: [&'static str; 7]) -> Vec<Scenar
     ]
 }
 
-/// Freed memory keeps what it held.
+/// Freed memory keeps its content.
 fn unpunched(config: Config) -> Config {
     Config { sim: SimOptions { releases: false, ..config.sim }, ..config }
 }

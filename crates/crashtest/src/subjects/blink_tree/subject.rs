@@ -1,4 +1,4 @@
-//! The B-link tree, of nodes so small that a few operations divide and join them.
+//! The B-link tree, with nodes so small that a few operations divide and join them.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 use crate::presets::OVERHEAD;
 
-/// What keys and values of a tree are, by their numbers.
+/// The keys and values of a tree, by their numbers.
 pub(crate) trait Form: Sync + 'static {
     type K: OrderedKey;
     type V: Stored + ?Sized;
-    /// Length of a pool that a tree of some dozens of entries fills.
+    /// Size of a pool that a tree of some dozens of entries fills.
     const SIZE_FULL: u64;
 
     fn key(number: u64) -> Self::K;
@@ -28,28 +28,29 @@ pub(crate) trait Form: Sync + 'static {
     fn value_number(value: &Self::V) -> u64;
 }
 
-/// Words that lie in the leaves.
+/// Words, which lie in the leaves.
 #[derive(Clone, Debug)]
 pub(crate) struct Words;
 
-/// Keys that begin alike, and values of several lengths, in records.
+/// Keys with a common beginning, and values of several lengths, in records.
 #[derive(Clone, Debug)]
 pub(crate) struct Texts;
 
-/// A key of few entries a node.
+/// A key with few entries in a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WordKey(u64);
 
-/// As [`WordKey`], of text.
+/// Like [`WordKey`], of text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TextKey(Vec<u8>);
 
 const NODE_ENTRIES_MAX: usize = 4;
-/// Values from here on are there from the start.
+/// First number of the values that exist from the start.
 const BASE_VALUE: u64 = 500;
-/// What is left in two leaves under the first node, when 25 keys were added and [`THINNED`] removed.
+/// The keys that are left in two leaves under the first node, after 25 keys were added and
+/// [`THINNED`] removed.
 const LONELY: [u64; 2] = [3, 9];
-/// Keys beside [`LONELY`] ones in their leaves.
+/// Keys beside the [`LONELY`] ones in their leaves.
 pub(crate) const THINNED: [u64; 4] = [4, 5, 10, 11];
 const TEXT_BEGINNING: &str = "a common beginning ";
 const TEXT_END: &str = "/and more";
@@ -140,11 +141,12 @@ impl Form for Words {
 impl Form for Texts {
     type K = TextKey;
     type V = [u8];
-    // As for words; separators, and records of some lengths.
+    // Like words; plus separators, and records of several lengths.
     const SIZE_FULL: u64 = (OVERHEAD + 10) << 16;
 
     fn key(number: u64) -> TextKey {
-        // Every third is the beginning of others; heads differ behind a common beginning, or not at all.
+        // Every third key is the beginning of others. Heads differ behind a common beginning, or
+        // not at all.
         let end = if number.is_multiple_of(3) { "" } else { TEXT_END };
         TextKey(format!("{TEXT_BEGINNING}{:03}{end}{}", number / 4, number % 4).into_bytes())
     }
@@ -160,7 +162,7 @@ impl Form for Texts {
     }
 
     fn value(number: u64) -> Vec<u8> {
-        // Values that are there from the start are long: some dozens fill a chunk.
+        // Values that exist from the start are long: some dozens fill a chunk.
         let len = 8 + number as usize % 4 * 20 + if number < BASE_VALUE { 0 } else { 1_000 };
         number.to_le_bytes().into_iter().cycle().take(len).collect()
     }
@@ -171,50 +173,51 @@ impl Form for Texts {
     }
 }
 
-/// A tree, and how it is prepared.
+/// A tree, and its preparation.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<F> {
-    /// Keys that operations are about.
+    /// Keys in operations.
     pub(crate) keys: Range<u64>,
-    /// Keys that are there from the start.
+    /// Keys that exist from the start.
     pub(crate) base: Range<u64>,
-    /// Whether a tree before this one has left its nodes in the same memory.
+    /// Whether an earlier tree has left its nodes in the same memory.
     pub(crate) inherited: bool,
-    /// Keys of those that are removed again before the start.
+    /// Keys of `base` that are removed again before the start.
     pub(crate) thinned: &'static [u64],
-    /// Whether all of them are.
+    /// Whether all of `base` are removed again.
     pub(crate) cleared: bool,
     /// Whether the tree is closed and opened before the start.
     pub(crate) reopened: bool,
-    /// Whether its count was lost then, as a crash loses it.
+    /// Whether the count was lost then, as in a crash.
     pub(crate) uncounted: bool,
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(crate) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(crate) size_max: u64,
     pub(crate) form: PhantomData<F>,
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// What concerns one entry: everything that threads do as one step.
+    /// Those on one entry: all that are atomic beside other threads.
     Entries,
     /// Mostly insertions.
     Growth,
-    /// Mostly sorted entries, loaded behind the others. Nothing is removed: then each load is one step.
+    /// Mostly sorted entries, loaded behind the others. Nothing is removed, so each load is atomic.
     Loads,
     /// Mostly removals.
     Decay,
-    /// Visits of ranges beside what concerns one entry: threads do that, too, but not as one step.
+    /// Visits of ranges beside operations on one entry. Threads may run visits, but not as atomic
+    /// steps.
     Visits,
-    /// Much `clear`.
+    /// Many calls of `clear`.
     Clears,
     /// Sorted entries loaded behind the others, changes of the same leaves, and counts.
     Tail,
-    /// New keys, and removals of [`LONELY`] ones: nearly each changes the tree's shape.
+    /// New keys, and removals of [`LONELY`] ones: nearly each one changes the tree's shape.
     Shape,
 }
 
@@ -225,34 +228,34 @@ pub(crate) enum Op {
     Put(u64, u64),
     Update(u64, u64),
     Remove(u64),
-    /// Adds one, from zero on; removes what comes to a multiple of four.
+    /// Adds one to the value, from zero on; removes it if the result is a multiple of four.
     Count(u64),
     Get(u64),
     /// All entries of a range, forwards or backwards.
     Range(Range<u64>, bool),
     /// Loads two or three entries behind the last one, as one leaf, if there is one.
     Append(u64),
-    /// Loads so many entries from this key on, in their order.
+    /// Loads so many entries in order, beginning at this key.
     Load(u64, u64),
     Clear,
     Len,
-    /// Looks whether entries can be counted. How many there are while others write, nothing says.
+    /// Checks that entries can be counted. While others write, the count is not determined.
     Size,
-    /// Looks whether what is visited of a range, forwards or backwards, is in order.
+    /// Checks that the entries visited in a range, forwards or backwards, are in order.
     Visit(Range<u64>, bool),
 }
 
 /// What can be observed of the tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Entries {
-    /// `None`: those that are there from the start.
+    /// `None`: those that exist from the start.
     entries: Option<BTreeMap<u64, u64>>,
 }
 
-/// Where the header of a tree has its count, and what it is when that is lost.
+/// Offset of the count in a tree's header, and its value when it is lost.
 const COUNT: (u64, u64) = (ChunkId(DATA_FIRST).offset() + 8, u64::MAX);
 
-/// The value that a key has from the start.
+/// The value of a key at the start.
 fn base_value(key: u64) -> u64 {
     BASE_VALUE + key
 }
@@ -263,7 +266,7 @@ impl<F: Form> Tree<F> {
         self.base.clone().filter(is_there).map(|key| (key, base_value(key))).collect()
     }
 
-    /// The greatest number of a key that is there.
+    /// The greatest number among the keys in the tree.
     fn last_number(&self, tree: &TestTree<F>) -> remanent_structures::Result<Option<u64>> {
         let mut last = None;
         tree.for_each(|key, _| {
@@ -332,7 +335,7 @@ impl<F: Form> Tree<F> {
         }
     }
 
-    /// The numbers of what is visited of a range.
+    /// The numbers of the entries visited in a range.
     fn visited(
         tree: &TestTree<F>,
         range: Range<u64>,
@@ -349,12 +352,12 @@ impl<F: Form> Tree<F> {
     }
 }
 
-/// Keys behind one of that number, in their order.
+/// Consecutive keys behind the key of this number.
 fn appended<F: Form>(last: u64, len: u64) -> Vec<u64> {
     loaded::<F>((last / 4 + 1) * 4, len).collect()
 }
 
-/// So many keys from one of that number on, in their order.
+/// So many consecutive keys, beginning with this number.
 fn loaded<F: Form>(first: u64, len: u64) -> impl Iterator<Item = u64> {
     let mut keys: Vec<u64> = (first..first + len).collect();
     keys.sort_by_key(|&key| F::key(key).with_ordered(<[u8]>::to_vec));
@@ -484,8 +487,8 @@ where
         }
     }
 
-    /// Clearing removes each entry by itself, in whatever order. Loading puts one after the other: fewer states than
-    /// these, since what fills a leaf behind the last one comes at once.
+    /// Clearing removes each entry on its own, in any order. Loading puts one after the other; in
+    /// fact fewer states occur, because a leaf behind the last one is filled at once.
     fn steps(&self, op: &Op) -> Steps<Op> {
         match *op {
             Op::Clear => {
@@ -499,7 +502,7 @@ where
         }
     }
 
-    /// Both count: what was there, or what was not.
+    /// Both count: entries that existed, or entries that did not.
     fn step_effects(&self, answer: &Answer<u64>) -> u64 {
         u64::from(matches!(answer, Answer::Value(_) | Answer::Bool(true)))
     }

@@ -1,4 +1,4 @@
-//! The versioned B+-tree, with one entry a key and with several.
+//! The versioned B+-tree, with one entry for each key and with several.
 
 mod scenarios;
 pub(super) mod subject;
@@ -12,8 +12,8 @@ pub(super) const SUBJECT: Subject = Subject {
     sources: &["structures/src/papers/bptree"],
     sources_elsewhere: &[],
     images_min: 5_000,
-    // Every flush and fence is needed or explained; two show in longer runs alone. The scenarios that are left out have much
-    // to explore, and notice nothing that the others do not.
+    // Every flush and fence is needed or explained; two are noticed in longer runs only. The
+    // omitted scenarios explore much, and notice nothing that the others do not.
     mutation: Some(MutationSample {
         scenarios: Chosen::AllBut(&["/lost", "/shift-wide", "/killed"]),
         seeds: 1,

@@ -1,4 +1,4 @@
-//! What is explored of the versioned B+-tree.
+//! Scenarios of the versioned B+-tree.
 
 use std::marker::PhantomData;
 
@@ -15,12 +15,12 @@ fn tree<V>(mix: Mix, base: u64) -> Tree<V> {
     Tree { keys: 8, base, churn: 0, mix, size_max: SIZE_MAX, value: PhantomData }
 }
 
-/// Of entries that fit into a line.
+/// A tree whose entries fit into a line.
 fn narrow(mix: Mix, base: u64) -> Tree {
     tree(mix, base)
 }
 
-/// Of entries that lie in two.
+/// A tree whose entries lie in two lines.
 fn wide(mix: Mix, base: u64) -> Tree<Wide> {
     tree(mix, base)
 }

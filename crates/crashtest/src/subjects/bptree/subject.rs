@@ -1,4 +1,4 @@
-//! The B+-tree, with one entry a key and with several.
+//! The versioned B+-tree, with one entry for each key and with several.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
@@ -13,31 +13,32 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
 use crate::pools::{Open, must_be_empty};
 
-/// Keys that operations are about lie so far apart; one in the middle belongs to what is there from the start.
+/// Distance of the keys in operations; the middle between two belongs to an entry that exists from
+/// the start.
 const STRIDE: u64 = 16;
 
-/// A tree of few keys, and how it is prepared.
+/// A tree with few keys, and its preparation.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree<V = u64> {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(crate) keys: u64,
-    /// Entries of keys between these that are there from the start.
+    /// Number of entries between these keys that exist from the start.
     pub(crate) base: u64,
-    /// Times that an entry was put in and taken out before the start: nodes are freed in batches, and this makes the
-    /// next batch near.
+    /// Number of times that an entry was added and removed before the start: nodes are freed in
+    /// batches, and this brings the next batch closer.
     pub(crate) churn: u64,
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(crate) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(crate) size_max: u64,
     pub(crate) value: PhantomData<V>,
 }
 
-/// A value that stands for a number.
+/// A value that represents a number.
 pub(crate) trait Value: Stored<Owned = Self> + Clone + Send + Sync + 'static {
     fn of(number: u64) -> Self;
 
-    /// The number; one that no value stands for when parts of several were mixed.
+    /// The number; an impossible number if parts of several values were mixed.
     fn number(&self) -> u64;
 }
 
@@ -51,7 +52,7 @@ impl Value for u64 {
     }
 }
 
-/// An entry with such a value lies in two lines.
+/// A value with which an entry lies in two lines.
 pub(crate) type Wide = [u8; 64];
 
 impl Value for Wide {
@@ -70,16 +71,16 @@ impl Value for Wide {
     }
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// Mostly entries that come.
+    /// Mostly additions.
     Growing,
-    /// Mostly entries that go.
+    /// Mostly removals.
     Shrinking,
-    /// Much `clear`.
+    /// Many calls of `clear`.
     Clears,
     /// Mostly reads beside writes.
     Reads,
@@ -92,12 +93,12 @@ pub(crate) enum Op {
     Put(u64, u64),
     Update(u64, u64),
     Remove(u64),
-    /// Takes away an entry that was there from the start.
+    /// Removes an entry that exists from the start.
     RemoveBase(u64),
-    /// Adds one, from zero on; removes what comes to a multiple of four.
+    /// Adds one to the value, from zero on; removes it if the result is a multiple of four.
     Count(u64),
     Get(u64),
-    /// Adds up what is there from this key to the next but two.
+    /// The sum over the entries from this key up to the next but two.
     Sum(u64),
     /// The greatest key.
     Last,
@@ -113,7 +114,7 @@ fn base_key_of(index: u64) -> TestKey {
     TestKey(index * STRIDE + STRIDE / 2)
 }
 
-/// What a sum adds for an entry: it tells which entries there are.
+/// Summand of an entry: the sum identifies the entries in it.
 fn share(key: u64, value: u64) -> u64 {
     (key + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value
 }
@@ -124,14 +125,14 @@ fn count<V: Value>(found: Option<&V>) -> (Change<V>, u64) {
     (if is_last { Change::Remove } else { Change::Put(V::of(next)) }, next)
 }
 
-/// What can be observed of the tree, as the difference to how it was prepared.
+/// The observable state of the tree, as the difference to its preparation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// Entries that were not there from the start.
+    /// Entries that did not exist at the start.
     added: BTreeMap<u64, u64>,
-    /// Keys that were.
+    /// Keys that existed at the start and were removed.
     gone: BTreeSet<u64>,
-    /// Entries that the tree says it has more.
+    /// Difference of the tree's length.
     len: i64,
 }
 
@@ -326,16 +327,17 @@ impl<V: Value> Subject for Tree<V> {
     }
 }
 
-/// A tree of few keys and values, with several entries a key.
+/// A tree with few keys and values, and several entries for each key.
 #[derive(Clone, Debug)]
 pub(crate) struct MultiTree {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(crate) keys: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(crate) size_max: u64,
 }
 
-/// One operation of the tree. `remove_all` is not among them: it removes one entry after the other, and says so.
+/// One operation of the tree. `remove_all` is not among them, because it removes one entry after
+/// the other, as it documents.
 #[derive(Clone, Debug)]
 pub(crate) enum MultiOp {
     Insert(u64, u64),
@@ -344,7 +346,7 @@ pub(crate) enum MultiOp {
     Clear,
 }
 
-/// Values by key, oldest first, and what the tree says its length is.
+/// Values by key, oldest first, and the length that the tree reports.
 type MultiState = (BTreeMap<u64, Vec<u64>>, u64);
 type TestMultiTree = BpMultiTree<TestKey, u64, Arc<Sim>>;
 

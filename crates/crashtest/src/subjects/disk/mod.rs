@@ -1,4 +1,4 @@
-//! Disks: writes of any length, transactions, trim, other sizes, snapshots.
+//! Disks: writes of any length, transactions, trim, resizing, snapshots.
 
 mod scenarios;
 pub(super) mod subject;
@@ -12,8 +12,8 @@ pub(super) const SUBJECT: Subject = Subject {
     sources: &["blockdev/src"],
     sources_elsewhere: &["blockdev/src/file", "blockdev/src/papers/nvramdisk"],
     images_min: 15_000,
-    // Every flush and fence is needed or explained, but for one at most: what makes torn records harmless shows in few of
-    // the second crashes.
+    // Every flush and fence is needed or explained, with at most one exception: the voiding of torn
+    // records is noticed in few of the second crashes.
     mutation: Some(MutationSample {
         scenarios: Chosen::Only(&[
             "/writes",

@@ -1,4 +1,4 @@
-//! What is explored of the block device.
+//! Scenarios of the block device.
 
 use remanent_crashsim::{Class, Config, Faults, Nested};
 
@@ -8,22 +8,23 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-/// Blocks of one leaf, few enough that operations meet; some at the edge between two leaves, and the first behind a
-/// node of leaves.
+/// Blocks of one leaf, few enough that operations compete; some at the edge between two leaves, and
+/// the first one behind a node of leaves.
 const LBAS: &[std::ops::Range<u64>] = &[0..5, 446..450, 200_703..200_706];
-/// In sectors: behind all of these blocks, in the middle of one of the last leaf, of the second, of the first.
+/// Sizes in sectors: behind all of these blocks; and in the middle of a block of the last leaf, of
+/// the second, of the first.
 const SIZES: &[u64] = &[1_700_000, 200_704 * 8 + 3, 448 * 8 + 5, 21];
 
-/// As [`SIZES`], and none to begin with.
+/// Like [`SIZES`], beginning with 0.
 const SMALL_FIRST: &[u64] = &[0, 21, 448 * 8 + 5, 1_700_000];
 
 /// Blocks of three lines of the map.
 const ROW: &[std::ops::Range<u64>] = &[0..8, 8..16];
 
-/// Some of the blocks that are written by thirty or so at once.
+/// Some of the blocks of writes of thirty blocks or so.
 const LONG: &[std::ops::Range<u64>] = &[0..2, 15..17, 31..33, 48..50];
 
-/// Blocks in one line of the map, and in the next.
+/// Blocks in one line of the map, and in the next line.
 const FEW: &[std::ops::Range<u64>] = &[0..2, 6..8];
 
 const WRITES: &[(Kind, u64)] = &[(Kind::Write, 4), (Kind::Part, 2), (Kind::Read, 1)];
@@ -33,7 +34,8 @@ const SPILLED: &[(Kind, u64)] =
 const ROWS: &[(Kind, u64)] = &[(Kind::Row, 6), (Kind::Write, 1), (Kind::Snapshot, 1)];
 const LONG_WRITES: &[(Kind, u64)] = &[(Kind::Long, 4), (Kind::Write, 1), (Kind::Snapshot, 1)];
 const TRIMS: &[(Kind, u64)] = &[(Kind::Write, 3), (Kind::Trim, 2), (Kind::Zero, 2)];
-/// Trims have one fence, the last of what follows an opening that could make up for one that it lacks.
+/// Trims have one fence, the last one after an opening that could hide a missing fence of the
+/// opening.
 const RECOVERED: &[(Kind, u64)] =
     &[(Kind::Write, 2), (Kind::Trim, 4), (Kind::Resize, 2), (Kind::Snapshot, 1)];
 const RESIZES: &[(Kind, u64)] = &[(Kind::Write, 3), (Kind::Part, 1), (Kind::Resize, 3)];
@@ -47,7 +49,7 @@ const SNAPSHOTS: &[(Kind, u64)] = &[
     (Kind::Snapshot, 2),
     (Kind::RemoveSnapshot, 2),
 ];
-/// What holds up the other lanes, or looks at what they left, among them.
+/// Operations that hold up the other lanes, or read what they left.
 const LANES: &[(Kind, u64)] = &[
     (Kind::Write, 4),
     (Kind::Trim, 1),
@@ -55,7 +57,7 @@ const LANES: &[(Kind, u64)] = &[
     (Kind::Snapshot, 2),
     (Kind::RemoveSnapshot, 2),
 ];
-/// What stores few words: a crash between any two of them is explored.
+/// Operations with few stores, so that a crash between any two of them is explored.
 const QUICK: &[(Kind, u64)] = &[
     (Kind::Part, 1),
     (Kind::Trim, 2),
@@ -75,7 +77,7 @@ const ALL: &[(Kind, u64)] = &[
     (Kind::Read, 2),
 ];
 
-/// A disk on a medium that keeps what lies beside what is written.
+/// A disk on a medium without write disturbance.
 const DISK: Disks = Disks {
     lbas: LBAS,
     sizes: SIZES,
@@ -102,7 +104,7 @@ fn disks() -> Vec<Scenario> {
     all
 }
 
-/// By one thread and by several, on memory.
+/// One thread and several, on memory.
 fn on_memory() -> Vec<Scenario> {
     let with = |mix| Disks { mix, ..DISK };
     let full = Disks { mix: ALL, size_max: (OVERHEAD + 8) << 16, ..DISK };
@@ -171,7 +173,7 @@ fn on_memory() -> Vec<Scenario> {
     ]
 }
 
-/// Lanes that keep so few spares that what one frees another one soon uses.
+/// Lanes with so few spares that a block freed by one lane is soon used by another.
 fn with_few_spares() -> Vec<Scenario> {
     vec![
         Scenario::new(
@@ -206,7 +208,7 @@ fn with_few_spares() -> Vec<Scenario> {
     ]
 }
 
-/// On memory of which only processes die, on files, and on memory that fails.
+/// On memory with the death of the process alone, on files, and on faulty memory.
 fn on_other_media() -> Vec<Scenario> {
     let with = |mix| Disks { mix, ..DISK };
     let not_nested = Nested { depth: 0, one_in: 0, samples: 0 };
@@ -234,7 +236,7 @@ fn on_other_media() -> Vec<Scenario> {
     ]
 }
 
-/// On a medium that may leave garbage in what was being written.
+/// On a medium with write disturbance.
 fn disturbed_disks() -> Vec<Scenario> {
     let with = |mix| Disks { mix, is_disturbed: true, ..DISK };
     let rows = Disks { lbas: ROW, lines_max: 4, ..with(ROWS) };

@@ -1,4 +1,4 @@
-//! The block device: writes of any length, transactions, trim, other sizes, snapshots.
+//! The block device: writes of any length, transactions, trim, resizing, snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,32 +10,32 @@ use remanent_pmem::pool::Format;
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-/// Bytes of a sector, the unit of which a block's content is told.
+/// Bytes of a sector, the unit in which the model describes a block.
 pub(crate) const SECTOR_LEN: u64 = 512;
 pub(crate) const SECTORS: usize = (BLOCK_LEN / SECTOR_LEN) as usize;
-/// Blocks of a slab: the fewest.
+/// Blocks of a slab: the minimum.
 const SLAB_BLOCKS: u64 = 16;
 
-/// Content of a block: the stamp of each sector, 0 for zeros.
+/// Content of a block: a stamp for each sector, 0 for zeros.
 pub(crate) type Sectors = [u64; SECTORS];
 pub(crate) type Blocks = BTreeMap<u64, Sectors>;
 
 /// A disk of which some blocks are used.
 #[derive(Clone, Debug)]
 pub(crate) struct Disks {
-    /// Blocks that are used: ranges of their numbers.
+    /// Numbers of the used blocks.
     pub(crate) lbas: &'static [std::ops::Range<u64>],
-    /// Sizes in sectors that the disk may have; the first one to begin with.
+    /// Sizes of the disk in sectors; the first one at the beginning.
     pub(crate) sizes: &'static [u64],
-    /// What is done, and how often.
+    /// Kinds of operations, and their frequency.
     pub(crate) mix: &'static [(Kind, u64)],
-    /// Lines of a record that its slot has; one of more takes blocks.
+    /// Maximal number of lines in a slot's record; a record of more takes blocks.
     pub(crate) lines_max: u64,
-    /// Spares that a lane keeps; what it replaces beyond that is free for all.
+    /// Maximal number of spares of a lane; further replaced blocks are free for all.
     pub(crate) spares_max: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(crate) size_max: u64,
-    /// Whether the medium is declared to disturb what is being written.
+    /// Whether the medium is declared to have write disturbance.
     pub(crate) is_disturbed: bool,
 }
 
@@ -43,13 +43,13 @@ pub(crate) struct Disks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Write,
-    /// As `Write`, of more blocks than a record vouches for, or nearly as many.
+    /// Like `Write`, of more blocks than a record vouches for, or nearly as many.
     Row,
-    /// As `Write`, of more blocks than a slab has.
+    /// Like `Write`, of more blocks than a slab has.
     Long,
     Part,
     Transact,
-    /// As `Transact`, and the disk is to be larger.
+    /// Like `Transact`, with growth of the disk.
     Grow,
     Trim,
     Zero,
@@ -62,14 +62,14 @@ pub(crate) enum Kind {
 /// One operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    /// Blocks from the first on, each with the next stamp.
+    /// Consecutive blocks from this one on, each with the next stamp.
     Write(u64, u64, u64),
-    /// Some sectors of a block, or of it and the next.
+    /// Some sectors of a block, or of two consecutive blocks.
     Part(u64, u64, u64),
-    /// In sectors, how large the disk is to be at least; and blocks with their stamps.
+    /// Minimal size of the disk in sectors; and blocks with their stamps.
     Transact(u64, Vec<(u64, u64)>),
     Trim(u64, u64),
-    /// Sectors of one block.
+    /// Zeros in sectors of one block.
     Zero(u64, u64),
     Resize(u64),
     Snapshot(u64),
@@ -77,10 +77,10 @@ pub(crate) enum Op {
     Read(u64),
 }
 
-/// The disk, and its snapshots by number.
+/// Content of the disk, and its snapshots by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    /// In sectors; none for the size that it has in the beginning.
+    /// Size in sectors; `None` for the first size.
     resized: Option<u64>,
     blocks: Blocks,
     snapshots: BTreeMap<u64, (u64, Blocks)>,
@@ -94,7 +94,7 @@ pub(crate) fn set(blocks: &mut Blocks, sectors: std::ops::Range<u64>, stamp: u64
     }
 }
 
-/// The words of a sector with a stamp: any two stamps differ in each.
+/// The words of a sector with a stamp; two stamps differ in each word.
 fn word(stamp: u64, index: u64) -> u64 {
     if stamp == 0 { 0 } else { (index + 1) << 32 | stamp }
 }
@@ -111,7 +111,7 @@ pub(crate) fn block(stamp: u64) -> Vec<u8> {
     sector(stamp).repeat(SECTORS)
 }
 
-/// The stamps of a block that was read; `None` when a sector is not whole.
+/// The stamps in a block that was read; `None` if a sector is torn.
 pub(crate) fn stamps(bytes: &[u8]) -> Option<Sectors> {
     let mut sectors = [0; SECTORS];
     for (stamp, bytes) in sectors.iter_mut().zip(bytes.chunks(SECTOR_LEN as usize)) {
@@ -127,7 +127,7 @@ fn name(number: u64) -> String {
     format!("snapshot {number}")
 }
 
-/// Stamps that operations draw from.
+/// Number of stamps to draw from.
 pub(crate) const STAMPS: u64 = 24;
 
 impl Disks {
@@ -163,7 +163,7 @@ impl Disks {
         Ok(blocks)
     }
 
-    /// Compares what the disk says is mapped with what is there: data lie nowhere else.
+    /// Compares the mapped extents of the disk with its content: data lie nowhere else.
     fn check_extents(&self, disk: &Disk<Arc<Sim>>, blocks: &Blocks) -> Outcome {
         let (mut at, mut holes) = (0, Vec::new());
         disk.extents(0, disk.size(), |extent| {
@@ -191,7 +191,7 @@ impl Disks {
                 0 => transaction.trim(lba * BLOCK_LEN, BLOCK_LEN)?,
                 _ => transaction.write(lba * BLOCK_LEN, &block(stamp))?,
             }
-            // What was written last is what the transaction reads, before anybody else does.
+            // The transaction reads its own last write before anybody else does.
             let mut bytes = [0; BLOCK_LEN as usize];
             let len = (transaction.size() - lba * BLOCK_LEN).min(BLOCK_LEN) as usize;
             transaction.read(lba * BLOCK_LEN, &mut bytes[..len])?;
@@ -368,7 +368,7 @@ impl Subject for Disks {
                 let blocks = (0..rng.below(3)).map(|_| (self.lba(rng), rng.below(STAMPS)));
                 Op::Transact(size_min, blocks.collect())
             }
-            // Not beyond the leaf: then it is one step.
+            // Within one leaf, so that it is atomic.
             Kind::Trim => Op::Trim(lba, count.min(448 - lba % 448)),
             Kind::Zero => {
                 let first = rng.below(8);

@@ -1,4 +1,4 @@
-//! Plain files: what was synced is there, and what was not is old or new, word by word.
+//! Plain files: synced bytes survive; unsynced words are old or new.
 
 mod scenarios;
 mod subject;

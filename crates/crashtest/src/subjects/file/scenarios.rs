@@ -1,4 +1,4 @@
-//! What is explored of plain files.
+//! Scenarios of plain files.
 
 use remanent_crashsim::{Class, Config, Faults, Nested};
 
@@ -8,15 +8,16 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-/// In one line, in the next ones, and at the end of a page.
+/// Places in one line, in the next ones, and at the end of a page.
 const NEAR: &[u64] = &[0, 8, 64, 136, 4088];
-/// At the end of the first extent, and in the next ones.
+/// Places at the end of the first extent, and in the next ones.
 const FAR: &[u64] = &[0, 65_528, 65_536, 131_072];
-/// Apart from each other by an extent, for threads: what one has taken the other one's sync leads to.
+/// Places in two extents, for threads: one thread takes an extent, the other thread's sync makes it
+/// reachable.
 const SHARED: &[u64] = &[0, 8, 65_536, 131_072];
-/// So far that the pool is full.
+/// Places so far apart that the pool becomes full.
 const BEYOND: &[u64] = &[0, 65_536, 200_000, 400_000];
-/// Whole lines, some beside each other.
+/// Whole lines, some of them neighbours.
 const LINES: &[u64] = &[0, 64, 128, 512, 4096];
 
 const WRITES: &[(Kind, u64)] = &[(Kind::Write, 4), (Kind::Put, 1), (Kind::Read, 1)];
@@ -29,14 +30,14 @@ const LIVES: &[(Kind, u64)] = &[
     (Kind::Delete, 1),
     (Kind::Read, 1),
 ];
-/// What is one step, so that threads, and a pool that is full, leave it done or not.
+/// Atomic operations, for threads and for a full pool.
 const STEPS: &[(Kind, u64)] =
     &[(Kind::Put, 6), (Kind::SetLen, 1), (Kind::Create, 1), (Kind::Delete, 1), (Kind::Read, 2)];
-/// What overwrites nothing that was synced.
+/// Operations that overwrite no synced bytes.
 const APPENDS: &[(Kind, u64)] =
     &[(Kind::Append, 5), (Kind::SetLen, 1), (Kind::Create, 1), (Kind::Delete, 2), (Kind::Read, 1)];
 
-/// A file on a medium that keeps what lies beside what is written.
+/// A file on a medium without write disturbance.
 const FILE: Files =
     Files { places: NEAR, unit: 8, mix: LIVES, size_max: SIZE_MAX, is_disturbed: false };
 

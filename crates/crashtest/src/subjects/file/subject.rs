@@ -1,7 +1,8 @@
-//! Plain files: what was synced is there, and what was not is old or new, word by word.
+//! Plain files: synced bytes survive; unsynced words are old or new.
 //!
-//! Content is told by units at a few places of the file. An operation writes some and syncs: until it is acknowledged,
-//! each unit within the old length may be old or new; the length goes with all of them, and with what was appended.
+//! The model describes the content by units at a few places of the file. An operation writes some
+//! units and syncs. Until it is acknowledged, each unit within the old length may be old or new;
+//! the new length comes with all of them, and with what was appended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,21 +18,21 @@ use crate::pools::{Open, must_be_empty};
 
 const WORD_LEN: u64 = 8;
 const LINE_LEN: u64 = 64;
-/// Stamps that operations draw from.
+/// Number of stamps to draw from.
 const STAMPS: u64 = 24;
 
-/// A file of which some units are used.
+/// A file with a few used units.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    /// Where the units begin.
+    /// Offsets of the units.
     pub(super) places: &'static [u64],
-    /// Bytes of a unit: a word, which is never torn, or more where nothing is overwritten.
+    /// Bytes of a unit: a word, which is never torn; or more, if nothing is overwritten.
     pub(super) unit: u64,
-    /// What is done, and how often.
+    /// Kinds of operations, and their frequency.
     pub(super) mix: &'static [(Kind, u64)],
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
-    /// Whether the medium is declared to disturb what is being written.
+    /// Whether the medium is declared to have write disturbance.
     pub(super) is_disturbed: bool,
 }
 
@@ -48,7 +49,7 @@ pub(super) enum Kind {
     Read,
 }
 
-/// A place by its number, and the stamp of the unit there.
+/// The index of a place, and the stamp of its unit.
 type Unit = (usize, u64);
 
 /// One operation.
@@ -56,29 +57,29 @@ type Unit = (usize, u64);
 pub(super) enum Op {
     /// Writes units, and syncs.
     Write(Vec<Unit>),
-    /// The same, of units behind the end alone.
+    /// Like `Write`, for units behind the end only.
     Append(Vec<Unit>),
     /// Writes units, and deletes the file.
     Abandon(Vec<Unit>),
-    /// As many bytes as there are up to the end of the unit there, or none.
+    /// Sets the length to the end of the unit at this place, or to 0.
     SetLen(Option<usize>),
     SetPresent(bool),
-    /// Reads a unit, and syncs: what was seen stays.
+    /// Reads a unit, and syncs: what was read then survives.
     Read(usize),
-    /// A step: writes a unit if it lies below the end.
+    /// Atomic: writes a unit if it lies below the end.
     Overwrite(Unit),
 }
 
-/// The file. When it was just created it is empty, and present.
+/// The file. A new file is empty, and present.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     is_absent: bool,
     len: u64,
-    /// By their places; what is not there is zeros.
+    /// Stamps by place; missing ones are zeros.
     units: BTreeMap<u64, u64>,
 }
 
-/// The words of a unit with a stamp: any two stamps differ in each.
+/// The words of a unit with a stamp; two stamps differ in each word.
 fn word(stamp: u64, at: u64) -> u64 {
     if stamp == 0 { 0 } else { (at + 1) << 32 | stamp }
 }
@@ -114,7 +115,7 @@ impl Files {
 
     fn do_op(&self, handle: &Open<File<Arc<Sim>>>, op: &Op) -> Result<Answer<u64>> {
         let file = &handle.object;
-        // Between two calls other threads may come.
+        // Lets other threads run between two calls.
         let pause = || handle.pool.medium().pause();
         match *op {
             Op::Write(ref units) => {
@@ -145,7 +146,7 @@ impl Files {
         Ok(Answer::Bool(true))
     }
 
-    /// The stamp of a unit; none behind the end of the file, `u64::MAX` when the unit is none.
+    /// The stamp of a unit; `None` behind the end of the file, `u64::MAX` if the unit is torn.
     fn read(&self, file: &File<Arc<Sim>>, at: u64) -> Result<Option<u64>> {
         let mut bytes = vec![0; self.unit as usize];
         if file.read(at, &mut bytes)? < bytes.len() {
@@ -160,7 +161,7 @@ impl Files {
         Ok(Some(if is_whole { stamp } else { u64::MAX }))
     }
 
-    /// Whether what lies beside the units, in their lines, is zeros.
+    /// Whether the bytes beside the units, in their lines, are zeros.
     fn is_zero_beside(&self, file: &File<Arc<Sim>>) -> Result<bool> {
         for line in self.places.iter().map(|at| at & !(LINE_LEN - 1)) {
             let mut bytes = [0; LINE_LEN as usize];
@@ -232,8 +233,9 @@ impl Subject for Files {
 
     fn steps(&self, op: &Op) -> Steps<Op> {
         match op {
-            // What is written below the end may be there before it is synced, one without the other. Only for one thread:
-            // the oracle would have the steps of two overwrite each other forever.
+            // Writes below the end may survive before the sync, one without the other. For one
+            // thread only, because the oracle would have the steps of two threads overwrite each
+            // other without end.
             Op::Write(units) | Op::Abandon(units)
                 if units.len() > 1 || matches!(op, Op::Abandon(_)) =>
             {

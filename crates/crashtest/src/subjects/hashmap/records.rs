@@ -1,4 +1,4 @@
-//! The hash map with values of many lengths: each change puts a new node in the old one's place.
+//! The hash map with values of many lengths: each change replaces the node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
 use crate::pools::{Open, must_be_empty};
 
-/// How keys of a map of bytes are made of numbers.
+/// Keys of a map of bytes, made of numbers.
 pub(super) trait Numbered: ToOwned + 'static {
     fn with_number<R>(number: u64, use_key: impl FnOnce(&Self) -> R) -> R;
     fn number(owned: &Self::Owned) -> Option<u64>;
@@ -28,7 +28,7 @@ impl Numbered for TestKey {
 
 impl Numbered for [u8] {
     fn with_number<R>(number: u64, use_key: impl FnOnce(&Self) -> R) -> R {
-        // Of different lengths, some the beginning of others.
+        // Keys of different lengths; some are the beginning of others.
         use_key(&b"key of a map of bytes"[..=number as usize])
     }
 
@@ -40,16 +40,16 @@ impl Numbered for [u8] {
 /// A map from `K` to bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Records<K: ?Sized> {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(super) keys: u64,
-    /// Which lengths of values occur.
+    /// Lengths of values.
     pub(super) lens: &'static [u64],
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
     pub(super) key: std::marker::PhantomData<fn(&K)>,
 }
 
-/// Length and stamp of a value, of which its bytes follow.
+/// Length and stamp of a value, which determine its bytes.
 type Content = (u64, u64);
 
 /// One operation of the map.
@@ -59,29 +59,29 @@ pub(super) enum Op {
     Put(u64, Content),
     Update(u64, Content),
     Remove(u64),
-    /// Makes a value longer by 40 bytes; removes one that is long.
+    /// Makes a value 40 bytes longer; removes a long one.
     Append(u64),
     Get(u64),
     Clear,
 }
 
-/// What can be observed: the entries, and what the map says its length is.
+/// The observable state: the entries, and the length that the map reports.
 type Entries = (BTreeMap<u64, Content>, u64);
 
 fn bytes((len, stamp): Content) -> Vec<u8> {
     (0..len).map(|at| (stamp.wrapping_add(at * 7) >> (at % 3 * 8)) as u8).collect()
 }
 
-/// Which value these bytes are, when they are one.
+/// The content of the bytes, if they are a value.
 fn content(value: &[u8], stamps: u64) -> Result<Content, String> {
     let len = value.len() as u64;
     let found = (0..stamps).map(|stamp| (len, stamp)).find(|&content| bytes(content) == value);
     found.ok_or_else(|| format!("a value of {len} bytes is none that was ever put"))
 }
 
-/// Values of one length that are told apart.
+/// Number of stamps, which distinguish values of one length.
 const STAMPS: u64 = 4;
-/// What `Append` adds, and the length from which on it removes.
+/// Bytes that `Append` adds, and the length from which on it removes.
 const APPENDED: u64 = 40;
 const LONG: u64 = 200;
 
@@ -189,7 +189,7 @@ where
     fn op(&self, rng: &mut Rng) -> Op {
         let key = rng.below(self.keys);
         let len = *rng.pick(self.lens);
-        // Nothing tells two values of no bytes apart.
+        // Two empty values cannot be distinguished.
         let value = (len, if len == 0 { 0 } else { rng.below(STAMPS) });
         match rng.below(12) {
             0..=1 => Op::Insert(key, value),

@@ -140,7 +140,7 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
 }
 
 fn contended_hash_maps() -> Vec<Scenario> {
-    // Each thread has a chunk to allocate from already, so that runs are short.
+    // Each thread already has a chunk to allocate from, which keeps runs short.
     let warm = |mix, keys| Map { keys, counts: false, churn: (4, 1), ..map(mix) };
     vec![
         Scenario::new(
@@ -190,7 +190,7 @@ fn contended_hash_maps() -> Vec<Scenario> {
 
 fn growing_hash_maps() -> Vec<Scenario> {
     let growing = |base, mix| Map { base, keys: 0..8, ..map(mix) };
-    // Each thread's next new entry makes it look after the bucket array.
+    // Each thread's next new entry makes it check the bucket array.
     let concurrent = |base| Map { counts: false, churn: (4, 31), ..growing(base, Mix::Entries) };
     vec![
         Scenario::new(

@@ -11,41 +11,41 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
 use crate::pools::{Open, must_be_empty};
 
-/// Keys from here on belong to the entries that are there from the start.
+/// First key of the entries that exist from the start.
 const BASE_FIRST: u64 = 1 << 32;
 
-/// A map of few keys that collide, and how it is prepared.
+/// A map with few keys that collide, and its preparation.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
-    /// Keys that operations are about.
+    /// Keys in operations.
     pub(super) keys: Range<u64>,
-    /// Entries of other keys that are there from the start.
+    /// Number of other keys with entries that exist from the start.
     pub(super) base: u64,
-    /// Entries that each of these threads put in and took out again before the start: removed entries
-    /// are freed in batches of 32, and this makes the next batch near.
+    /// Number of threads, and of the entries that each of them added and removed before the start:
+    /// removed entries are freed in batches of 32, and this brings the next batch closer.
     pub(super) churn: (u64, u64),
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(super) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
     /// Whether the map is closed and opened before the start.
     pub(super) reopened: bool,
-    /// Whether `clear` answers how many entries there were: not while others add and remove.
+    /// Whether `clear` answers the number of entries; not while others add and remove.
     pub(super) counts: bool,
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// Everything but `clear`.
+    /// All but `clear`.
     Entries,
-    /// Mostly reads beside writes, so that what is read matters.
+    /// Mostly reads beside writes, so that the results of reads matter.
     Reads,
     /// Visits of all entries beside writes.
     Scans,
-    /// Much `clear`, and reads.
+    /// Many calls of `clear`, and reads.
     Clears,
 }
 
@@ -57,22 +57,22 @@ pub(super) enum Op {
     Update(u64, u64),
     Remove(u64),
     Discard(u64),
-    /// Adds one, from zero on; removes what comes to a multiple of four.
+    /// Adds one to the value, from zero on; removes it if the result is a multiple of four.
     Count(u64),
     Get(u64),
-    /// Looks for a key by visiting all.
+    /// Finds a key by visiting all.
     Find(u64),
     Clear,
     Len,
 }
 
-/// What can be observed of the map.
+/// The observable state of the map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Entries {
     entries: BTreeMap<u64, u64>,
-    /// What the map says its length is, less what is there from the start.
+    /// The length that the map reports, less the entries from the start.
     len: i64,
-    /// Whether what was there from the start is gone, by `clear`.
+    /// Whether `clear` has removed the entries from the start.
     base_is_gone: bool,
 }
 

@@ -84,9 +84,9 @@ fn heaps() -> Vec<Scenario> {
     ]
 }
 
-/// Blocks that are soon used again.
+/// Scenarios with blocks that are soon reused.
 fn reused_heaps() -> Vec<Scenario> {
-    // Three blocks to a chunk, and each is freed as soon as no reader is left.
+    // Three blocks in a chunk; each is freed as soon as no reader is left.
     let eager = Reclamation { batch: 1, attempt: 1 };
     let reused = Allocator {
         lens: &[21_800],
@@ -98,7 +98,7 @@ fn reused_heaps() -> Vec<Scenario> {
     };
     let shared = Allocator { churn: (4, 5), ..reused.clone() };
     let read = Allocator { slots: 1, gets: 2, size_max: (OVERHEAD + 24) << 16, ..shared.clone() };
-    // A chunk each, and few of them: each is taken by whoever comes first.
+    // A chunk for each block, and few chunks: each is taken by the first thread that needs one.
     let scarce = Allocator { lens: &LENS[4..5], size_max: (OVERHEAD + 7) << 16, ..shared.clone() };
     vec![
         Scenario::new("heap/reused", "blocks are reused", reused.clone(), alone(4, 8))

@@ -1,5 +1,5 @@
-//! The allocator, under the smallest structure that can use it: a table of slots, each of which leads to
-//! one block.
+//! The allocator, under the smallest structure that can use it: a table of slots, each of which
+//! leads to one block.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use remanent_pmem::{Error, Link, Medium, Pool, Result, Word};
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-/// Slots of a table, one a line.
+/// Slots of a table, one in each line.
 pub(crate) const SLOTS: u64 = 8;
-/// Lengths of blocks: small ones of two classes, three and seven to a chunk, and runs of chunks. The
-/// words that tell the state of the longest run fill more than one line.
+/// Lengths of blocks: small ones of two classes; three and seven in a chunk; and runs of chunks.
+/// The state words of the longest run fill more than one line.
 pub(crate) const LENS: [u64; 7] = [24, 200, 9_000, 21_800, 40_000, 190_000, 600_000];
 
 /// A table of slots in a heap of its own.
@@ -24,31 +24,31 @@ pub(crate) struct Table {
     watch: Mutex<Watch>,
 }
 
-/// What happens to blocks, for the events that a scenario must reach. Volatile; held between accesses of the medium,
-/// never during one.
+/// History of the blocks, for the events that a scenario must reach. Volatile; its lock is held
+/// between accesses of the medium, never during one.
 #[derive(Debug, Default)]
 struct Watch {
-    /// Blocks that were replaced or taken out, since the table was opened.
+    /// Blocks that were replaced or taken out since the table was opened.
     retired: BTreeSet<u64>,
-    /// How many blocks that was, the same ones again included.
+    /// Number of times that this happened, counting a block each time.
     replaced: u64,
     /// By thread, the block that it is about to read.
     reading: BTreeMap<u64, u64>,
 }
 
-/// Blocks that others replace while one is read: enough for its memory to come round again.
+/// Number of blocks that others replace while one is read: enough for its memory to be reused.
 const REPLACED_MEANWHILE: u64 = 4;
-/// The others may have ended, or wait for something else.
+/// The other threads may have ended, or wait for something else.
 const PAUSES_MAX: u32 = 20;
 
 /// A block is allocated that was retired before.
 pub(crate) const REUSED: &str = "a block is reused";
 /// A block is retired while another thread is about to read it.
 pub(crate) const RETIRED_UNDER_READER: &str = "a block is retired under a reader";
-/// Something else is allocated while a reader of a retired block holds that back.
+/// Another block is allocated while a reader of a retired block holds that one back.
 pub(crate) const HELD_BACK: &str = "a block is held back by its reader";
 
-/// Length and stamp of a block: all that is stored in it.
+/// Length and stamp of a block, which are its whole content.
 pub(crate) type Content = (u64, u64);
 
 impl RootObject<Arc<Sim>> for Table {
@@ -85,7 +85,7 @@ impl Table {
         table.put(SLOTS - 1, (len, 0)).map(drop)
     }
 
-    /// Where the block of a slot lies.
+    /// Offset of the block of a slot.
     pub(crate) fn block_at(&self, slot: u64) -> Option<u64> {
         let word = self.slot(slot).load_durable();
         (!word.is_null()).then(|| word.offset())
@@ -125,7 +125,7 @@ impl Table {
         Link::at(self.heap.medium(), self.heap.header() + slot * 64)
     }
 
-    /// Puts a new block into a slot; what was there before is freed.
+    /// Puts a new block into a slot, and frees the old one.
     pub(crate) fn put(&self, slot: u64, (len, stamp): Content) -> Result<Option<Content>> {
         let medium = self.heap.medium();
         let mut lane = self.heap.enter().prepare_to_write();
@@ -142,7 +142,7 @@ impl Table {
             let old = self.slot(slot).load_durable();
             let content = self.read(old)?;
             let suspect = (!old.is_null()).then(|| lane.suspect(old.offset()));
-            // Fence: the block, and what is about to be unlinked.
+            // Fence: the new block, and the note that the old one is about to be unlinked.
             lane.fence();
             let new = Word::to(block.offset).with_tag(old.with_next_tag().tag());
             if self.slot(slot).replace(old, new).is_ok() {
@@ -168,12 +168,13 @@ impl Table {
                 return Ok(None);
             }
             let suspect = lane.suspect(old.offset());
-            // Fence: what is about to be unlinked.
+            // Fence: the note that the block is about to be unlinked.
             lane.fence();
             let new = Word::NULL.with_tag(old.with_next_tag().tag());
             if self.slot(slot).replace(old, new).is_ok() {
                 self.note_retired(old.offset());
-                // It is durable already: as structures do that leave it to the lane's next fence.
+                // It is already durable. This is like structures that leave the flush to the lane's
+                // next fence.
                 lane.flush_later(self.heap.header() + slot * 64);
                 lane.retire(suspect);
                 self.heap.verify()?;
@@ -203,8 +204,8 @@ impl Table {
         content
     }
 
-    /// What the block holds, while others replace several, so that it may be on its way out: it
-    /// must not change before the reader is gone, whatever becomes of its slot.
+    /// Reads a block while others replace several. The block may be retired meanwhile; it must not
+    /// change before the reader has left, whatever happens to its slot.
     fn read_long(&self, word: Word) -> Result<Option<Content>> {
         let content = self.read(word);
         let replaced = self.watch(|watch| watch.replaced);
@@ -224,7 +225,7 @@ impl Table {
         content.and(again)
     }
 
-    /// What the block holds. Called inside a lane, so that the block is not freed meanwhile.
+    /// Content of the block. Called inside a lane, so that the block is not freed meanwhile.
     fn read(&self, word: Word) -> Result<Option<Content>> {
         if word.is_null() {
             return Ok(None);
@@ -248,7 +249,7 @@ impl Table {
         Ok(contents)
     }
 
-    /// Compares what is allocated with what the slots lead to.
+    /// Compares the allocated blocks with those that the slots lead to.
     pub(crate) fn check(&self) -> Outcome {
         let links = (0..SLOTS).map(|slot| self.slot(slot).load_durable());
         let blocks = links.filter(|link| !link.is_null()).map(Word::offset);
@@ -256,20 +257,21 @@ impl Table {
     }
 }
 
-/// One table, used hard.
+/// One table, under load.
 #[derive(Clone, Debug)]
 pub(crate) struct Allocator {
-    /// Slots that operations are about.
+    /// Number of slots in operations.
     pub(crate) slots: u64,
-    /// Which of [`LENS`] occur.
+    /// Lengths of blocks, among [`LENS`].
     pub(crate) lens: &'static [u64],
-    /// Blocks that each of so many threads put into slot 0, one over the other, before the start.
+    /// Number of threads, and of the blocks that each puts into slot 0 before the start, one over
+    /// the other.
     pub(crate) churn: (u64, u64),
-    /// Of sixteen operations, so many more read.
+    /// Of sixteen operations, so many more are reads.
     pub(crate) gets: u64,
     /// When retired blocks are freed.
     pub(crate) reclamation: Reclamation,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(crate) size_max: u64,
 }
 

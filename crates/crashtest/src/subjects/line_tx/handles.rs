@@ -1,4 +1,4 @@
-//! The other kinds of transactional objects: with one owner, shared, cells, and the bounded buffer.
+//! Other kinds of transactional objects: owned, shared, arrays and values, and the bounded buffer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use remanent_structures::{Result, SharedTx, Transactional, Tx, TxValue};
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{create_pool, must_be_empty};
 
-/// An object of each kind, under a root each.
+/// An object of each kind, each under a root.
 #[derive(Clone, Debug)]
 pub(super) struct Cells {
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
 /// Two words that an operation changes together.
 type Pair = [u64; 2];
-/// The same in the front and the back of an object of several lines.
+/// The same, at the beginning and the end of an object of several lines.
 type Long = [u64; 20];
 
 /// The objects, all open.
 pub(super) struct Objects {
     owned: PauseMutex<Tx<Pair, Arc<Sim>>>,
-    /// Reads what the owner changes.
+    /// Reads the object that the owner changes.
     reader: SharedTx<Pair, Arc<Sim>>,
     shared: SharedTx<Long, Arc<Sim>>,
     cell: TxValue<Pair, Arc<Sim>>,
@@ -39,10 +39,10 @@ pub(super) struct Objects {
 /// One operation; each answers what it found.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// By the owner: commits, or aborts.
+    /// By the owner: commits or aborts.
     Own(u64, bool),
     ReadOwned,
-    /// Changes the shared object: commits, or aborts.
+    /// Changes the shared object: commits or aborts.
     Share(u64, bool),
     ReadShared,
     SetCell(u64),
@@ -52,11 +52,11 @@ pub(super) enum Op {
     ReadCell,
     Add(u8),
     Take,
-    /// Takes two bytes as one step, or none when there is but one.
+    /// Takes two bytes atomically, or none if there is only one.
     TakeTwo,
 }
 
-/// What the objects hold.
+/// The content of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
     owned: u64,
@@ -73,7 +73,7 @@ fn long(number: u64) -> Long {
     [number; 20]
 }
 
-/// The number that a pair stands for; `u64::MAX` when it is torn.
+/// The number that a pair represents; `u64::MAX` if it is torn.
 fn of_pair([number, other]: Pair) -> u64 {
     if other == !number { number } else { u64::MAX }
 }
@@ -101,7 +101,7 @@ impl Cells {
             ),
             false => (
                 Tx::open(&pool, "owned")?,
-                // Owned for a while, then shared.
+                // First owned, then shared.
                 Tx::open(&pool, "shared")?.share(),
                 TxValue::open(&pool, "cell")?,
                 BoundedBuffer::open(&pool, "buffer")?,

@@ -1,4 +1,4 @@
-//! Line transactions: every kind of object, and every handle on one.
+//! Line transactions: every kind of object, and every kind of handle.
 
 mod handles;
 mod scenarios;
@@ -13,7 +13,8 @@ pub(super) const SUBJECT: Subject = Subject {
     sources: &["structures/src/line_tx"],
     sources_elsewhere: &[],
     images_min: 1_500,
-    // Every flush and fence is needed, and the images of these few scenarios show it.
+    // Every flush and fence is needed, and the images of these few scenarios are enough to notice
+    // it.
     mutation: Some(MutationSample {
         scenarios: Chosen::AllBut(&["/killed", "/killed-copies"]),
         seeds: 2,

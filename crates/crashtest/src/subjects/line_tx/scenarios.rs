@@ -88,7 +88,7 @@ fn line_transactions() -> Vec<Scenario> {
     ]
 }
 
-/// Every kind of transactional object; and what a process leaves that is killed in a transaction.
+/// Every kind of transactional object; and objects after a process was killed in a transaction.
 fn kinds_of_objects() -> Vec<Scenario> {
     vec![
         Scenario::new(
@@ -123,7 +123,8 @@ fn checked_line_transactions() -> Vec<Scenario> {
     fn disturbed<T>(count: u64) -> Objects<T> {
         Objects { disturbed: true, ..objects(count) }
     }
-    // The pool's own lines must be at rest, so its creation and what follows a crash are left alone.
+    // The pool's own lines must be at rest, so neither creation nor the life after a crash is
+    // explored.
     let garbage = |config| Config {
         creation: false,
         faults: Faults { disturbed: 64, ..Faults::default() },
@@ -146,7 +147,8 @@ fn checked_line_transactions() -> Vec<Scenario> {
         Scenario::new(
             "line_tx/checked-twice",
             "checksummed objects of two lines, crashed again and again",
-            // One byte in each line: a later transaction is likely to change one as an earlier one did.
+            // One byte in each line, so that a later transaction is likely to make the same change
+            // as an earlier one.
             Objects { hot: &[0, 51], ..disturbed::<[u8; 52]>(1) },
             Config { nested: Nested { depth: 2, one_in: 2, samples: 8 }, ..alone(1, 3) },
         )

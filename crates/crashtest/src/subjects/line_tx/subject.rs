@@ -16,15 +16,15 @@ use crate::pools::{Open, must_be_empty};
 /// Objects under one root.
 #[derive(Clone, Debug)]
 pub(super) struct Objects<T> {
-    /// How many.
+    /// Number of objects.
     pub(super) count: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
-    /// Whether the medium is declared to leave garbage in lines that were being written.
+    /// Whether the medium is declared to have write disturbance.
     pub(super) disturbed: bool,
-    /// Bytes that operations are about; all when there are none.
+    /// Bytes in operations; all if empty.
     pub(super) hot: &'static [usize],
-    /// What an object is.
+    /// The type of an object.
     pub(super) types: PhantomData<T>,
 }
 
@@ -63,11 +63,11 @@ type Bytemap = Vec<(usize, u8)>;
 /// One operation on an object.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Changes some bytes; answers the object as it was.
+    /// Changes some bytes; answers the object before.
     Change(u64, Bytemap),
     /// Changes some bytes and then aborts.
     Abort(u64, Bytemap),
-    /// Changes nothing by a transaction.
+    /// Runs a transaction without a change.
     Touch(u64),
     Get(u64),
 }

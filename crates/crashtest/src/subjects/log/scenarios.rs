@@ -1,4 +1,4 @@
-//! What is explored of logs.
+//! Scenarios of logs.
 
 use remanent_crashsim::{Class, Config, Faults, Nested};
 
@@ -74,7 +74,7 @@ fn by_one_thread() -> Vec<Scenario> {
 }
 
 fn by_segments() -> Vec<Scenario> {
-    // The first segment has room for a few more.
+    // The first segment then has room for a few more records.
     let near = Logs { base_len: SEGMENT_LEN - 600, ..logs(Mix::All, &[0, 40, 200]) };
     let long = Logs { base_len: 0, ..logs(Mix::All, &[40, 400_000, SEGMENT_LEN + 100]) };
     let full = Logs { size_max: (OVERHEAD + 40) << 16, ..logs(Mix::All, &[40, 400_000, 900_000]) };

@@ -11,29 +11,29 @@ use remanent_structures::{Error, Log, Result};
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-/// A log of few records.
+/// A log with few records.
 #[derive(Clone, Debug)]
 pub(super) struct Logs {
-    /// Bytes of a record that is there from the start, or 0 for none.
+    /// Bytes of a record that exists from the start, or 0 for none.
     pub(super) base_len: u64,
     /// Lengths of records.
     pub(super) lens: &'static [u64],
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(super) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// What threads can do to one log; all records have the same length.
+    /// Those that threads can run on one log; all records have the same length.
     Shared,
 }
 
-/// A record whose bytes follow from its length and a byte.
+/// A record whose bytes are determined by its length and a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Content {
     len: u64,
@@ -52,31 +52,31 @@ impl Content {
     }
 }
 
-/// One operation; positions are those behind the base.
+/// One operation; positions count from the end of the base record.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Append(Content),
     AppendMany(Vec<Content>),
-    /// Truncates so many records of those that are there.
+    /// Truncates so many of the present records.
     Truncate(usize),
     /// Truncates up to a position.
     TruncateAt(u64),
     ReadAt(u64),
-    /// The last record, by visiting all in several ways.
+    /// The last record, found by visiting all in several ways.
     Visit,
 }
 
-/// What can be observed of a log.
+/// The observable state of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// Whether the record that was there from the start is truncated.
+    /// Whether the record from the start is truncated.
     base_is_gone: bool,
-    /// Behind the base.
+    /// Position behind the base record.
     end: u64,
     records: VecDeque<(u64, Content)>,
 }
 
-/// What an operation answers: a position, and how many; or a length and a stamp.
+/// Answer of an operation: a position and a count, or a length and a stamp.
 type Pair = (u64, u64);
 
 type TestLog = Log<[u8], Arc<Sim>>;
@@ -112,7 +112,8 @@ impl Logs {
         Position::from_u64(self.base_end() + position)
     }
 
-    /// All records but the base, which must be whole, and whether it is gone; read in several ways.
+    /// All records but the base, which must be intact, and whether the base is gone; read in
+    /// several ways.
     fn records(&self, log: &TestLog) -> Outcome<State> {
         let forward = log.iter().collect::<Result<Vec<_>>>()?;
         let mut backward = log.iter_until(log.end()).rev().collect::<Result<Vec<_>>>()?;
@@ -269,7 +270,7 @@ impl Subject for Logs {
             Content { len, stamp: if len == 0 { 0 } else { 1 + rng.below(255) as u8 } }
         };
         let index = rng.below(6);
-        // Of records that all have the same length.
+        // For records that all have the same length.
         let position = index * record_len(self.lens[0]);
         let kinds: &[u64] = match self.mix {
             Mix::All => &[0, 0, 0, 0, 1, 1, 2, 5],

@@ -1,4 +1,4 @@
-//! The hash map with several entries a key.
+//! The hash map with several entries for each key.
 
 mod scenarios;
 mod subject;

@@ -1,4 +1,4 @@
-//! Scenarios of the map with several entries a key.
+//! Scenarios of the map with several entries for each key.
 
 use super::subject::MultiMap;
 use crate::presets::{SIZE_MAX, alone, by_priority, together};

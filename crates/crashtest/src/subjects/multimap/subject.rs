@@ -1,4 +1,4 @@
-//! The map with several entries a key.
+//! The map with several entries for each key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
 use crate::pools::{Open, must_be_empty};
 
-/// A multi-map of few keys and values.
+/// A multi-map with few keys and values.
 #[derive(Clone, Debug)]
 pub(super) struct MultiMap {
-    /// Keys that operations are about.
+    /// Number of keys in operations.
     pub(super) keys: u64,
-    /// Whether one thread alone uses it: then operations that walk several entries answer exactly.
+    /// Whether only one thread uses it. Operations that walk several entries then answer exactly.
     pub(super) alone: bool,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
-/// One operation of the map. `remove_all` is not among them: it removes one entry after the other, and
-/// says so.
+/// One operation of the map. `remove_all` is not among them, because it removes one entry after the
+/// other, as it documents.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Insert(u64, u64),
@@ -31,7 +31,7 @@ pub(super) enum Op {
     Clear,
 }
 
-/// Values by key, newest first, and what the map says its length is.
+/// Values by key, newest first, and the length that the map reports.
 type Entries = (BTreeMap<u64, Vec<u64>>, u64);
 type TestMap = HashMultiMap<TestKey, u64, Arc<Sim>>;
 

@@ -1,4 +1,4 @@
-//! The nvramdisk paper's device.
+//! The device of the nvramdisk paper.
 
 mod scenarios;
 mod subject;

@@ -1,4 +1,4 @@
-//! What is explored of the nvramdisk paper's device.
+//! Scenarios of the nvramdisk paper's device.
 
 use remanent_blockdev::papers::nvramdisk::Policy;
 use remanent_crashsim::{Class, Config, Faults, Nested};
@@ -8,18 +8,19 @@ use super::subject::Nvramdisks;
 use crate::presets::{SIZE_MAX, alone, briefly, class, pages, prepared, together};
 use crate::scenario::Scenario;
 
-/// Two lines of the map, of which blocks are used in the first alone.
+/// Two lines of the map; only blocks of the first one are used.
 const NVRAMDISK: Nvramdisks =
     Nvramdisks { lbas: 16, used: 6, policy: Policy::P3, size_max: SIZE_MAX };
 
-/// Few enough blocks that threads meet.
+/// So few blocks that threads compete.
 const CONTENDED: Nvramdisks = Nvramdisks { used: 2, policy: Policy::P5, ..NVRAMDISK };
 
 fn with(policy: Policy) -> Nvramdisks {
     Nvramdisks { policy, ..NVRAMDISK }
 }
 
-/// Garbage in words that are being written, also during recovery. The pool around the disk is not made for it.
+/// Garbage in words that are being written, also during recovery. The pool around the disk does not
+/// survive it.
 fn masked(config: Config) -> Config {
     let faults = Faults { disturbed_words: 8, ..Faults::default() };
     let nested = Nested { depth: 1, one_in: 64, samples: 1 };
@@ -66,7 +67,7 @@ fn unmasked() -> Vec<Scenario> {
     ]
 }
 
-/// Where only words that are being written can be garbage, the paper's policies survive.
+/// If only words that are being written can be garbage, the paper's policies survive.
 fn on_masking_memory() -> Vec<Scenario> {
     let writes =
         |name, about, policy| Scenario::new(name, about, with(policy), masked(alone(2, 4)));
@@ -93,10 +94,10 @@ fn on_masking_memory() -> Vec<Scenario> {
     ]
 }
 
-/// What does not survive, and why: each must be found broken.
+/// Cases that do not survive; each must be found to fail.
 ///
-/// `nvramdisk/disturbed` is what the nvramdisk paper warns of in its section 6.2: an explicit cache flush of one entry of
-/// the mapping table destroys another in the same line.
+/// `nvramdisk/disturbed` is the danger that the nvramdisk paper describes in its section 6.2: an
+/// explicit cache flush of one entry of the mapping table destroys another entry in the same line.
 pub(super) fn counterexamples() -> Vec<Scenario> {
     let faults = Faults { disturbed: 12, ..Faults::default() };
     let config = Config { faults, ..prepared(alone(3, 4)) };

@@ -13,24 +13,24 @@ use crate::subjects::disk::subject::{
     Blocks, SECTOR_LEN, SECTORS, STAMPS, Sectors, block, sector, set, stamps,
 };
 
-/// A disk of a few blocks.
+/// A disk with a few blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Nvramdisks {
-    /// Blocks that it has.
+    /// Blocks of the disk.
     pub(super) lbas: u64,
-    /// Blocks that are used, the first ones.
+    /// Number of used blocks, which are the first ones.
     pub(super) used: u64,
     pub(super) policy: Policy,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Blocks from the first on, each with the next stamp.
+    /// Consecutive blocks from this one on, each with the next stamp.
     Write(u64, u64, u64),
-    /// Some sectors of a block, or of it and the next.
+    /// Some sectors of a block, or of two consecutive blocks.
     Part(u64, u64, u64),
     Read(u64),
 }
@@ -138,7 +138,8 @@ impl Subject for Nvramdisks {
 
     fn check(&self, handle: &Self::Handle) -> Outcome {
         must_be_empty(handle.object.check()?)?;
-        // The pool around the disk is not made for garbage, which may have destroyed one copy of its superblock.
+        // The pool around the disk does not survive garbage, which may have destroyed one copy of
+        // its superblock.
         let mut violations = handle.pool.check()?.violations;
         violations.retain(|violation| violation.offset >= 2 * PAGE_LEN);
         must_be_empty(violations)
@@ -148,7 +149,7 @@ impl Subject for Nvramdisks {
         is_refused(answer)
     }
 
-    /// One for each block.
+    /// One step for each block.
     fn steps(&self, op: &Op) -> Steps<Op> {
         let whole = SECTORS as u64;
         let steps: Vec<Op> = match *op {

@@ -1,4 +1,5 @@
-//! Structures of every kind that come and go in one pool: each finds what others have left in the same memory.
+//! Structures of every kind that are created and removed in one pool: each finds what others have
+//! left in the same memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +21,9 @@ use crate::pools::{create_pool, must_be_empty};
 /// Roots of all kinds.
 #[derive(Clone, Debug)]
 pub(super) struct Kinds {
-    /// Names that operations are about.
+    /// Number of names in operations.
     pub(super) names: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
 
@@ -57,7 +58,7 @@ const KINDS: [Kind; 10] = [
     Kind::File,
 ];
 
-/// One operation; each opens the structure that it is about, and closes it.
+/// One operation. Each opens its structure, and closes it.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Create(u64, Kind),
@@ -66,14 +67,14 @@ pub(super) enum Op {
     Put(u64, u64),
 }
 
-/// By name, the kind of a structure and the number that it holds.
+/// By name, the kind of a structure and the number in it.
 type State = BTreeMap<u64, (Kind, u64)>;
 
 fn name(number: u64) -> String {
     format!("root {number}")
 }
 
-/// Small enough that several fit into a small pool, and without a thread of their own.
+/// So small that several fit into a small pool; without a thread of their own.
 fn options() -> BatchOptions {
     BatchOptions { segment_len: 64 << 10, ..BatchOptions::without_thread() }
 }
@@ -82,14 +83,14 @@ fn block(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat((BLOCK_LEN / 8) as usize)
 }
 
-/// The number that a block holds; `u64::MAX` when it is torn.
+/// The number in a block; `u64::MAX` if it is torn.
 fn of_block(bytes: &[u8]) -> u64 {
     let words = bytes.as_chunks::<8>().0;
     let is_whole = words.iter().all(|word| *word == words[0]);
     if is_whole { u64::from_le_bytes(words[0]) } else { u64::MAX }
 }
 
-/// The key under which a map holds the number.
+/// The key of the number in a map.
 const KEY: u64 = 7;
 
 fn create(pool: &Pool<Medium>, name: &str, kind: Kind) -> Result<(), Failure> {
@@ -110,7 +111,7 @@ fn create(pool: &Pool<Medium>, name: &str, kind: Kind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stores the number, durably; or looks which one there is, when none is given, and checks the structure.
+/// Stores the number durably; without a number, returns the stored one and checks the structure.
 fn visit(pool: &Pool<Medium>, name: &str, kind: Kind, number: Option<u64>) -> Result<u64, Failure> {
     macro_rules! on_map {
         ($map:ty) => {{
@@ -148,7 +149,7 @@ fn visit(pool: &Pool<Medium>, name: &str, kind: Kind, number: Option<u64>) -> Re
     }
 }
 
-/// Of several entries the greatest number counts.
+/// If there are several entries, the greatest number counts.
 fn visit_multi_map(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Result<u64, Failure> {
     let map = HashMultiMap::<u64, u64, Medium>::open(pool, name)?;
     let found = map.get_all(&KEY)?;
@@ -160,7 +161,7 @@ fn visit_multi_map(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Resu
     Ok(found.into_iter().max().unwrap_or_default() % SHIFT)
 }
 
-/// Numbers are below; an entry of a multimap has how many came before it beside it.
+/// Numbers are smaller. An entry of a multimap also has the count of the entries before it.
 const SHIFT: u64 = 1 << 32;
 
 fn visit_batch_map(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Result<u64, Failure> {
@@ -175,7 +176,7 @@ fn visit_batch_map(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Resu
             map.get_with(&KEY, of_block)?.unwrap_or_default()
         }
     };
-    // Makes safe what was put.
+    // Makes the put safe.
     map.close()?;
     Ok(found)
 }
@@ -233,7 +234,7 @@ fn visit_file(pool: &Pool<Medium>, name: &str, number: Option<u64>) -> Result<u6
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// What kind of structure a root is.
+/// The kind of a root's structure.
 fn kind_of(pool: &Pool<Medium>, name: &str) -> Result<Option<Kind>, Failure> {
     let roots = pool.roots()?;
     let Some(root) = roots.iter().find(|root| root.name == name) else { return Ok(None) };
@@ -245,7 +246,7 @@ fn kind_of(pool: &Pool<Medium>, name: &str) -> Result<Option<Kind>, Failure> {
     found.map(Some).ok_or_else(|| format!("{} is of no kind", root.root_type.name).into())
 }
 
-/// How the name of the type begins.
+/// The beginning of the type's name.
 fn prefix(kind: Kind) -> &'static str {
     match kind {
         Kind::HashMap => "HashMap<",
@@ -284,7 +285,7 @@ impl Kinds {
     }
 }
 
-/// Whether the error says that the pool is full.
+/// Whether the error means that the pool is full.
 fn is_full(error: &Failure) -> bool {
     error.downcast_ref::<PoolError>().is_some_and(PoolError::is_full)
         || error.downcast_ref::<remanent_structures::Error>().is_some_and(|error| error.is_full())

@@ -1,4 +1,4 @@
-//! The pool: roots that come and go, growth, and memory that is used again.
+//! The pool: roots that are created and removed, growth, and memory that is reused.
 
 mod kinds;
 mod scenarios;

@@ -1,4 +1,5 @@
-//! What is explored of pools: roots, growth, what goes back to the file system, and what is used again.
+//! Scenarios of pools: roots, growth, space that goes back to the file system, and space that is
+//! reused.
 
 use remanent_crashsim::{Class, Config, Faults, SimOptions};
 
@@ -31,7 +32,7 @@ fn nearly_full() -> Roots {
     Roots { names: 4, lens: &[24, 190_000], ballast: 249 << 16, ..roots() }
 }
 
-/// As many roots as the header chunk has entries, but for one or none.
+/// As many roots as the header chunk has entries, or one less.
 fn many(fillers: u16) -> Roots {
     Roots { names: 4, lens: &[24], fillers, ..roots() }
 }
@@ -41,7 +42,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     [pools(), directories(), shrinking_pools(), reused_pools()].into_iter().flatten().collect()
 }
 
-/// Roots that come and go, alone and beside each other, in files that grow.
+/// Roots that are created and removed, alone and beside each other, in growing files.
 fn pools() -> Vec<Scenario> {
     let full = Roots { names: 4, lens: &[24, 70_000], size_max: (OVERHEAD + 5) << 16, ..roots() };
     let refused = {
@@ -69,7 +70,7 @@ fn pools() -> Vec<Scenario> {
             .reaching(&["growth", "sync"]),
         Scenario::new("pool/growth-fails", "the disk is full", nearly_full(), refused),
         Scenario::new("pool/full", "the pool is full", full, refusing(alone(3, 6))),
-        // A root that another thread has open is not removed.
+        // A root that another thread has open cannot be removed.
         Scenario::new(
             "pool/threads",
             "roots, by two threads",
@@ -115,9 +116,10 @@ fn directories() -> Vec<Scenario> {
 
 /// Memory that goes back to the file system, which may be full.
 fn shrinking_pools() -> Vec<Scenario> {
-    // What is free holds zeros, and a new root relies on them.
+    // Free chunks hold zeros, and a new root relies on them.
     let released = Roots { names: 2, lens: &[24], reserve_bytes: 0, ..roots() };
-    // Runs whose first chunk, and whose last, becomes the heap of a root, which is to begin with zeros.
+    // Runs whose first chunk, and whose last one, becomes the heap chunk of a root, which must
+    // begin with zeros.
     let space = Roots { names: 3, lens: &[190_000, 600_000], ..roots() };
     vec![
         Scenario::new("pool/released", "chunks go back to the disk", released, alone(2, 6))
@@ -157,9 +159,9 @@ fn shrinking_pools() -> Vec<Scenario> {
     ]
 }
 
-/// Chunks that are used again by something else.
+/// Chunks that are reused for something else.
 fn reused_pools() -> Vec<Scenario> {
-    // A root has two chunks, so one that comes soon takes those of one that is gone.
+    // A root has two chunks. So a new root soon takes those of a removed one.
     let reused = Roots {
         names: 1,
         lens: &[24],

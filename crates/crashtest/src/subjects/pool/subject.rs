@@ -1,4 +1,4 @@
-//! The pool: roots that come and go, and the file that grows under them.
+//! The pool: roots that are created and removed, and the file that grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,23 +15,24 @@ use crate::subjects::heap::subject::{Content, Table};
 /// Roots with a table each, opened and closed by every operation.
 #[derive(Clone, Debug)]
 pub(super) struct Roots {
-    /// Names that operations are about.
+    /// Number of names in operations.
     pub(super) names: u64,
-    /// Which lengths of blocks occur.
+    /// Lengths of blocks.
     pub(super) lens: &'static [u64],
-    /// Whether it is watched which chunks are used again: by one thread, since that opens roots.
+    /// Whether reused chunks are watched. This is for one thread, because it opens roots.
     pub(super) is_watched: bool,
     /// Bytes that are taken from the start, so that the rest of the file is soon full.
     pub(super) ballast: u64,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
-    /// Roots that are there from the start, and of no interest: so many that the next one needs a directory chunk.
+    /// Number of further roots that exist from the start: so many that the next root needs a
+    /// directory chunk.
     pub(super) fillers: u16,
     /// Free bytes that do not go back to the file system.
     pub(super) reserve_bytes: u64,
 }
 
-/// A pool, and which of its chunks had belonged to roots that were removed since it was opened.
+/// A pool, and those of its chunks that belonged to roots removed since it was opened.
 pub(super) struct Watched {
     pool: Pool<Arc<Sim>>,
     dropped: Mutex<BTreeSet<u64>>,
@@ -42,7 +43,7 @@ impl Watched {
         Watched { pool, dropped: Mutex::default() }
     }
 
-    /// The chunk that a root's block lies in, if it has one.
+    /// The chunk of a root's block, if it has one.
     fn chunk_of(&self, number: u64) -> Result<Option<u64>> {
         match self.pool.open_root::<Table>(&name(number)) {
             Ok(table) => Ok(table.block_at(0).map(|offset| offset / CHUNK_LEN)),
@@ -71,12 +72,12 @@ pub(super) enum Op {
     Create(u64),
     Remove(u64),
     Put(u64, Content),
-    /// Tries to remove a root that is open.
+    /// Tries to remove an open root.
     RemoveOpen(u64),
     Check,
 }
 
-/// Name of the root that the ballast belongs to.
+/// Name of the ballast's root.
 const BALLAST: &str = "ballast";
 
 fn name(number: u64) -> String {
@@ -100,7 +101,7 @@ impl Roots {
         }
     }
 
-    /// Whether the root was there, and stayed.
+    /// Whether the root existed, and stayed.
     fn remove_open(pool: &Pool<Arc<Sim>>, number: u64) -> Result<bool> {
         let table = match pool.open_root::<Table>(&name(number)) {
             Err(Error::NoSuchRoot { .. }) => return Ok(false),
@@ -237,14 +238,15 @@ impl Subject for Roots {
     }
 }
 
-/// A pool that is only opened and closed, so that nothing but its superblock is written.
+/// A pool that is only opened and closed, so that only its superblock is written.
 ///
-/// The superblock survives write disturbance: of its two copies one is always at rest. Nothing else of
-/// the pool does, and no structure in it: a disturbed line may hold entries that were at rest.
+/// The superblock survives write disturbance, because one of its two copies is always at rest.
+/// Nothing else of the pool does, and no structure in it: a disturbed line may hold entries that
+/// were at rest.
 #[derive(Clone, Debug)]
 pub(super) struct Superblock;
 
-/// Length beyond which this pool does not grow: what shows that the superblock is this one.
+/// Size beyond which this pool does not grow; it identifies the superblock as this pool's.
 const SIZE_MAX: u64 = 40 << 20;
 
 impl Subject for Superblock {
@@ -254,14 +256,14 @@ impl Subject for Superblock {
     type Handle = Pool<Arc<Sim>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        // Over an older pool with more to tell: nothing of it may come back.
+        // Created over an older pool, of which nothing may return.
         drop(Pool::format(Arc::clone(&medium), &Format::new(SIZE_MAX / 2))?);
         drop(Pool::recover(Arc::clone(&medium))?);
         Ok(Pool::format(medium, &Format::new(SIZE_MAX))?)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        // Opened, closed and opened: each writes the superblock.
+        // Opened, closed and opened; each writes the superblock.
         drop(Pool::recover(Arc::clone(&medium))?);
         Ok(Pool::recover(medium)?)
     }

@@ -1,4 +1,5 @@
-//! Sorted sets and strings of a server whose names become safe in batches, while members are durable at once.
+//! Sorted sets and strings of a server whose names become safe in batches, while members are
+//! durable at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -9,46 +10,46 @@ use remanent_server::BatchStore;
 
 use super::subject::{Keys, Op, Opened, Value};
 
-/// As [`Keys`], on the store that works in batches.
+/// Like [`Keys`], on the store that works in batches.
 #[derive(Clone, Debug)]
 pub(super) struct LaggingKeys(pub(super) Keys);
 
-/// What a client asks for.
+/// A command of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Command {
     Whole(Op),
-    /// It is written down what is to be done, so that opening completes it, and the client has no answer yet.
+    /// The intent is written: opening completes it, and the client has no answer yet.
     Intended(Op),
 }
 
-/// What the store says a key is.
+/// The store's entry for a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Name {
     String(u64),
-    /// A set by its number, which no other has had.
+    /// A set by its number, which no other set ever had.
     Sorted(u64),
 }
 
 type Names = BTreeMap<u64, Name>;
 
-/// What is known of the keys, and which of it a crash may take back.
+/// The expected content of the keys, and which part of it a crash may undo.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Expected {
     now: Names,
-    /// What the names may be after a crash, besides what they are.
+    /// The names that are possible after a crash, besides the present ones.
     earlier: BTreeSet<Names>,
-    /// And what they may be while a command is under way that was written down.
+    /// The names that are possible while a command with a written intent is under way.
     intended: BTreeSet<Names>,
-    /// Members and scores of the sets that have a name in one of them: these are never taken back.
+    /// Members and scores of the sets with a name in one of these. They are never undone.
     sets: BTreeMap<u64, BTreeMap<u64, i64>>,
     sets_made: u64,
     /// Whether a set waits for the sweeper.
     is_waiting: bool,
-    /// Whether members are there of a set that was taken away.
+    /// Whether there are members of a deleted set.
     has_nameless: bool,
 }
 
-/// What was seen, or what may be seen.
+/// An observed state, or the possible states.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Lagging {
     /// What is there from the start.
@@ -62,7 +63,8 @@ pub(super) enum Lagging {
 }
 
 impl PartialEq for Lagging {
-    /// What was seen equals all that it may be. Those that may be are compared as they are.
+    /// An observed state equals a set of possible states if it is one of them. Two sets of possible
+    /// states are compared as sets.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Lagging::Start, Lagging::Start) => true,
@@ -130,12 +132,12 @@ impl Expected {
         names.any(|names| self.contents(names) == *contents)
     }
 
-    /// All that was done is durable.
+    /// Notes that everything is durable.
     fn sync(&mut self) {
         self.earlier.clear();
     }
 
-    /// A key has got another value, or none.
+    /// Notes that a key has another value, or none.
     fn change(&mut self, key: u64, value: Option<&Value>) {
         match (self.now.get(&key).cloned(), value) {
             (Some(Name::Sorted(set)), Some(Value::Sorted(members))) => {
@@ -153,7 +155,8 @@ impl Expected {
         }
     }
 
-    /// It is written down that a key is to have another value: opening does that, whatever names it finds besides.
+    /// Notes the intent to give a key another value: opening does that, whatever names it finds
+    /// besides.
     fn intend(&mut self, key: u64, value: Option<&Value>) {
         let present = self.now.get(&key).cloned();
         let set = match (&present, value) {
@@ -165,7 +168,7 @@ impl Expected {
         let completed = |names: &Names| {
             let mut names = names.clone();
             match &set {
-                // What has the name already keeps it.
+                // A key with a name keeps it.
                 Some(set) => drop(names.entry(key).or_insert_with(|| set.clone())),
                 None if names.get(&key) == present.as_ref() => drop(names.remove(&key)),
                 None => {}
@@ -176,7 +179,7 @@ impl Expected {
         self.intended = found.map(completed).collect();
     }
 
-    /// Forgets sets that no name can lead to any more.
+    /// Drops sets that no name can lead to any more.
     fn forget(&mut self) {
         let names = self.earlier.iter().chain(&self.intended).chain([&self.now]);
         let named: BTreeSet<u64> = names
@@ -200,8 +203,9 @@ impl LaggingKeys {
         }
     }
 
-    /// Before the members of a set are removed, everything is made durable. Who takes its last one away does that, and
-    /// who replaces a set where there is no sweeper.
+    /// Notes that everything is made durable before the members of a set are removed. A command
+    /// that removes the last member does this; and so does one that replaces a set, if there is no
+    /// sweeper.
     fn note_removed(
         &self,
         expected: &mut Expected,
@@ -265,7 +269,7 @@ impl Subject for LaggingKeys {
         }
         match op {
             Op::Sync => expected.sync(),
-            // Before members go, the names of their sets do, for good.
+            // Before the members of sets are removed, the removal of their names is durable.
             Op::SweepGone if expected.is_waiting => {
                 expected.sync();
                 (expected.is_waiting, expected.has_nameless) = (false, false);
@@ -281,7 +285,7 @@ impl Subject for LaggingKeys {
         answer
     }
 
-    /// What changes members is written down first.
+    /// A change of members is written as an intent first.
     fn steps(&self, command: &Command) -> Steps<Command> {
         let Command::Whole(op) = command else { return Steps::One };
         match op {

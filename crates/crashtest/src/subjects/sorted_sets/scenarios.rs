@@ -1,4 +1,4 @@
-//! What is explored of sorted sets.
+//! Scenarios of sorted sets.
 
 use remanent_crashsim::{Class, Config, Nested};
 
@@ -14,7 +14,6 @@ fn keys(mix: Mix) -> Keys {
     Keys { keys: 2, members: 5, base: 0, mix, size_max: SIZE_MAX, padding: 0, sweeps: false }
 }
 
-/// Scenarios of sorted sets.
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
     let mut all = durable();
@@ -30,7 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// What removes members beside the clients.
+/// Scenarios with a sweeper beside the clients.
 fn swept() -> Vec<Scenario> {
     let swept = Keys { base: 3, sweeps: true, ..keys(Mix::Sweep) };
     vec![
@@ -98,7 +97,8 @@ fn batched() -> Vec<Scenario> {
 }
 
 fn full() -> Scenario {
-    // The heap's header, the map, the tree's nodes, and chunks of records that the members nearly fill.
+    // Room for the heap's header, the map, the tree's nodes, and chunks of records that the members
+    // nearly fill.
     let full = Keys {
         base: 28,
         members: 90,

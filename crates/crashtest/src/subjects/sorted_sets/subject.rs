@@ -13,32 +13,32 @@ use remanent_structures::{BatchOptions, BlinkTree, Map};
 
 use crate::pools::must_be_empty;
 
-/// Few keys of few members, by one or several clients.
+/// Few keys with few members, used by one or several clients.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     pub(super) keys: u64,
     pub(super) members: u64,
-    /// Members that each set has from the start.
+    /// Members of each set at the start.
     pub(super) base: u64,
     pub(super) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
-    /// Bytes of a member besides what tells it from others.
+    /// Bytes of a member besides its identification.
     pub(super) padding: usize,
     /// Whether a crash has left members of a set under each name, and clients leave more.
     pub(super) sweeps: bool,
 }
 
-/// Which commands occur.
+/// The commands that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// What changes the members of sets.
+    /// Those that change members of sets.
     Members,
-    /// What takes whole sets away, and brings new ones.
+    /// Those that delete whole sets, and create new ones.
     Names,
-    /// As [`Names`](Mix::Names), beside what removes their members.
+    /// Like [`Names`](Mix::Names), with a sweeper.
     Sweep,
 }
 
@@ -56,15 +56,15 @@ pub(super) enum Op {
     Exists(u64),
     Delete(u64),
     Flush,
-    /// Removes members of sets that clients have taken away.
+    /// Removes the members of sets that clients have deleted.
     SweepGone,
-    /// Removes members of all sets that have no name.
+    /// Removes the members of all sets without a name.
     SweepAll,
     /// Waits until everything is durable.
     Sync,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Value {
     String(u64),
@@ -72,7 +72,7 @@ pub(super) enum Value {
     Sorted(BTreeMap<u64, i64>),
 }
 
-/// What can be observed: `None` is what is there from the start.
+/// The observable state; `None` is the state from the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Contents(Option<BTreeMap<u64, Value>>);
 
@@ -94,7 +94,7 @@ impl Simulated for MapStore<Arc<Sim>> {
 }
 
 impl Simulated for BatchStore<Arc<Sim>> {
-    /// No thread: the simulator's are the only ones.
+    /// Without a thread, because the simulator's threads are the only ones.
     fn in_pool(pool: &Pool<Arc<Sim>>) -> Outcome<Self> {
         let options = BatchOptions { segment_len: 64 << 10, ..BatchOptions::without_thread() };
         Ok(BatchStore::open(pool, options)?)
@@ -110,7 +110,7 @@ impl<S: Simulated> Opened<S> {
         Ok(Opened { shared: Arc::new(Shared::new(keys, Config::default())), pool })
     }
 
-    /// Sends a command; the answer's lines, without those that tell a length.
+    /// Sends a command. Returns the lines of the answer, without those with a length.
     fn call(&self, words: &[String]) -> Vec<String> {
         let address = "127.0.0.1:6380".parse().expect("an address");
         let mut session = Session::new(Arc::clone(&self.shared), address, address);
@@ -169,7 +169,7 @@ impl Keys {
         }
     }
 
-    /// Does to the contents what a command does; answers as the server should.
+    /// Applies a command to the contents, and returns the server's expected answer.
     pub(super) fn run(&self, contents: &mut BTreeMap<u64, Value>, op: &Op) -> Vec<String> {
         let one = |line: String| vec![line];
         let (Op::Add(key, _)
@@ -240,7 +240,7 @@ impl Keys {
     }
 }
 
-/// What both kinds of stores have in common.
+/// Common to both kinds of stores.
 impl Keys {
     pub(super) fn create_in<S: Simulated>(&self, medium: Arc<Sim>) -> Outcome<Opened<S>> {
         let pool = Pool::format(medium, &Format::new(self.size_max))?;
@@ -248,7 +248,7 @@ impl Keys {
         let keys = opened.shared.keys();
         for key in 0..if self.sweeps { self.keys } else { 0 } {
             opened.call(&self.words(&Op::Add(key, vec![(0, 0), (1, 1)])));
-            // As after a crash: the set has lost its name, and knows it.
+            // As after a crash: the set has lost its name.
             let name = format!("key{key}");
             keys.store().modify(name.as_bytes(), |_| (Change::<&[u8]>::Remove, ()))?;
         }
@@ -337,7 +337,7 @@ impl Keys {
         if !wrong.is_empty() {
             return Err(wrong.join("; ").into());
         }
-        // What a crash has left of sets that are gone is found, all of it.
+        // Everything that a crash has left of deleted sets is found.
         keys.sweep(|| false)?;
         if let Some(tree) = keys.store().tree() {
             let expected: usize = self
@@ -348,7 +348,7 @@ impl Keys {
                     Value::Sorted(members) => 1 + 2 * members.len(),
                 })
                 .sum();
-            // The note of which numbers are taken is there unless all keys were.
+            // The note of the used numbers exists, unless all keys are gone.
             let len = tree.len()? as usize;
             if len != expected && len != expected + 1 {
                 return Err(format!("{len} entries in the tree, and {expected} expected").into());

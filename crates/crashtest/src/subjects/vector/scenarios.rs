@@ -1,4 +1,4 @@
-//! What is explored of vectors: of words and of records, that change or only grow.
+//! Scenarios of vectors of words and of records, which change or only grow.
 
 use std::marker::PhantomData;
 
@@ -14,7 +14,7 @@ use crate::scenario::Scenario;
 /// A record that crosses lines.
 type Record = [u64; 5];
 
-/// Words that run 0 has room for.
+/// Words that fit into run 0.
 const RUN: u64 = 8192;
 
 /// Every scenario of the subject.

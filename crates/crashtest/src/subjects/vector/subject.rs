@@ -10,16 +10,16 @@ use remanent_structures::{AppendVector, Result, Vector};
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-/// A vector of few elements, behind others that stay as they are.
+/// A vector with few elements, behind others that stay as they are.
 #[derive(Debug)]
 pub(super) struct Vectors<T> {
-    /// Elements that are there from the start, and that no operation is about.
+    /// Number of elements that exist from the start and that no operation touches.
     pub(super) base: u64,
-    /// How many elements are added at once.
+    /// Number of elements that are added at once.
     pub(super) counts: &'static [u64],
-    /// What operations are drawn from.
+    /// The operations to draw from.
     pub(super) mix: Mix,
-    /// Length beyond which the pool does not grow.
+    /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
     pub(super) element: PhantomData<fn(T) -> T>,
 }
@@ -30,26 +30,26 @@ impl<T> Clone for Vectors<T> {
     }
 }
 
-/// Which operations occur.
+/// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
-    /// Everything.
+    /// All.
     All,
-    /// What threads can do to one vector.
+    /// Those that threads can run on one vector.
     Shared,
     /// Mostly changes of elements.
     Sets,
-    /// Mostly reads beside writes, so that what is read matters.
+    /// Mostly reads beside writes, so that the results of reads matter.
     Reads,
-    /// What a vector has whose elements stay.
+    /// Those of a vector with immutable elements.
     Appends,
 }
 
-/// An element that follows from a number.
+/// An element that represents a number.
 pub(super) trait Element: Persistent {
     fn of(number: u64) -> Self;
 
-    /// The number; an error when the element is of several.
+    /// The number; an error if parts of several elements are mixed.
     fn number(&self) -> Outcome<u64>;
 }
 
@@ -74,7 +74,7 @@ impl Element for [u64; 5] {
     }
 }
 
-/// One operation; indices are those behind the base.
+/// One operation; indices count from the end of the base.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Push(u64),
@@ -83,12 +83,12 @@ pub(super) enum Op {
     Set(u64, u64),
     Truncate(u64),
     Get(u64),
-    /// The last element behind the base, by visiting all in two ways.
+    /// The last element behind the base, found by visiting all in two ways.
     Visit,
     Len,
 }
 
-/// The vector, of whichever kind.
+/// A vector of either kind.
 pub(super) enum Tested<T: Persistent> {
     Changing(Vector<T, Arc<Sim>>),
     Appending(AppendVector<T, Arc<Sim>>),
@@ -123,7 +123,7 @@ impl<T: Element> Tested<T> {
         }
     }
 
-    /// All elements, in two ways.
+    /// All elements, read in two ways.
     fn elements(&self) -> Outcome<Vec<u64>> {
         let mut elements: Vec<T> = Vec::new();
         let len = self.len();
@@ -152,7 +152,7 @@ fn compare<T: Element>(elements: &[T], visited: &[T]) -> Outcome {
 }
 
 impl<T: Element> Vectors<T> {
-    /// The elements that operations are about; those before must be as they were.
+    /// The elements behind the base; the base must be unchanged.
     fn behind_base(&self, mut elements: Vec<u64>) -> Outcome<Vec<u64>> {
         if elements.iter().copied().take(self.base as usize).eq(0..self.base) {
             return Ok(elements.split_off(self.base as usize));

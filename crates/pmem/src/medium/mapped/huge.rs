@@ -1,10 +1,10 @@
 //! Huge pages under a pool in memory, made ahead of need.
 //!
-//! A random access to a large pool pays as much for address translation as for the memory itself, and
-//! pages of 2 MiB take most of that away (282 ns became 167 on the machine this was written on). tmpfs
-//! hands out pages of 4 KiB unless its administrator said otherwise; `MADV_COLLAPSE` makes huge ones of
-//! them, but takes milliseconds each where they hold something. So a thread does it to the regions that will be
-//! used next, before anybody waits for them.
+//! A random access to a large pool spends as much time on address translation as on the memory
+//! itself. Pages of 2 MiB remove most of that: 282 ns became 167 ns on one machine. tmpfs hands out
+//! pages of 4 KiB unless its administrator has configured otherwise. `MADV_COLLAPSE` turns them
+//! into huge pages, but takes milliseconds for a page with content. So a thread does this to the
+//! regions that will be used next, before any operation waits for them.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,13 +14,13 @@ use std::time::Duration;
 use super::mapping::Mapping;
 use crate::medium::units::{HUGE_LEN, PAGE_LEN};
 
-/// How long is waited for the thread; it takes milliseconds.
+/// Longest wait for the thread, which takes milliseconds for a region.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Linux 6.1; the `libc` crate has it for some targets only.
+/// In Linux since 6.1; the `libc` crate has it for some targets only.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// The thread that prepares regions, and what was asked of it.
+/// The thread that prepares regions, and the requests to it.
 #[derive(Debug)]
 pub(crate) struct Preparer {
     shared: Arc<Shared>,
@@ -31,26 +31,26 @@ pub(crate) struct Preparer {
 struct Shared {
     asked: Mutex<Asked>,
     more: Condvar,
-    /// The thread has done with a region.
+    /// Notified when the thread has finished a region.
     done: Condvar,
 }
 
-/// Regions by their numbers.
+/// Requests, by region number.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Everything that was ever asked for, unless it was given back.
+    /// All regions that were requested and not given back.
     known: HashSet<u64>,
     waiting: BTreeSet<u64>,
-    /// What the thread works at.
+    /// The region that the thread is preparing.
     present: Option<u64>,
-    /// Where what was asked for last begins: from here on nothing was in use then.
+    /// First region of the last request; it and the later ones were not in use then.
     ahead: u64,
     stops: bool,
 }
 
 impl Asked {
-    /// What to prepare next: the next of those that are not in use yet, which cost a tenth of the others,
-    /// whose content has to be copied; then those.
+    /// The region to prepare next. Regions that are not in use yet come first: they cost a tenth of
+    /// the others, whose content has to be copied.
     fn take(&mut self) -> Option<u64> {
         let next = self.waiting.range(self.ahead..).next().or(self.waiting.last()).copied()?;
         self.waiting.remove(&next);
@@ -77,12 +77,12 @@ impl Preparer {
         Ok(Preparer { shared, thread: Some(thread) })
     }
 
-    /// Asks for the huge pages that overlap a range, each once.
+    /// Requests the huge pages that overlap a range, each once.
     pub(crate) fn ask(&self, offset: u64, len: u64) {
         let mut asked = self.shared.lock();
         asked.ahead = offset / HUGE_LEN;
         for region in offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN) {
-            // The thread is gone where huge pages cannot be had: then small ones do.
+            // If huge pages are impossible, the thread has ended, and small pages stay.
             if asked.known.insert(region) {
                 asked.waiting.insert(region);
             }
@@ -90,9 +90,10 @@ impl Preparer {
         self.shared.more.notify_one();
     }
 
-    /// Takes back what was asked for a range that the pool does not use any more: it is not to take space
-    /// again. Waits while the thread works at a part of it: some milliseconds, and never for longer than
-    /// [`PATIENCE`]; what the thread then still makes is room that the file system has less until the pool uses it.
+    /// Withdraws the requests for a range that the pool does not use any more, so that the thread
+    /// does not take space for it again. Waits while the thread prepares a part of the range: some
+    /// milliseconds, and never longer than [`PATIENCE`]. Memory that the thread still takes after
+    /// that is missing in the file system until the pool uses it.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
         let regions = offset / HUGE_LEN..(offset + len).div_ceil(HUGE_LEN);
         let mut asked = self.shared.lock();
@@ -111,7 +112,7 @@ impl Shared {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for something to prepare; `None` when the thread is to end.
+    /// Waits for a region to prepare; `None` if the thread is to end.
     fn next(&self) -> Option<u64> {
         let mut asked = self.lock();
         loop {
@@ -127,31 +128,32 @@ impl Shared {
 }
 
 impl Drop for Preparer {
-    /// Waits for the thread, some milliseconds at most: it holds the pool file, and so its lock.
+    /// Waits for the thread, some milliseconds at most, because it holds the pool file, and so the
+    /// file's lock.
     fn drop(&mut self) {
         self.shared.lock().stops = true;
         self.shared.more.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread cost huge pages, nothing else.
+            // If the thread panicked, only huge pages are lost.
             let _ = thread.join();
         }
     }
 }
 
-/// Gives the region at `offset` its memory, in one page if possible. False when the kernel makes no
-/// huge pages of files in memory at all.
+/// Gives the region at `offset` its memory, in one page if possible. Returns false if the kernel
+/// makes no huge pages of files in memory at all.
 ///
-/// One small page has to be there for the kernel to begin with. The others are better holes: filling those
-/// takes 0.2 ms, copying pages 3 ms.
+/// The kernel needs one small page to begin with. The others are better holes: filling holes takes
+/// 0.2 ms, copying pages 3 ms.
 fn prepare(mapping: &Mapping, offset: u64) -> bool {
     if offset + HUGE_LEN > mapping.len() || mapping.commit(offset, PAGE_LEN).is_err() {
         return true;
     }
-    // SAFETY: the region was just seen to lie inside the mapping.
+    // SAFETY: the region was checked to lie inside the mapping.
     let address = unsafe { mapping.base().add(offset as usize) };
     // SAFETY: collapsing changes the pages under the region, never its content.
     let collapsed = unsafe { libc::madvise(address.cast(), HUGE_LEN as usize, MADV_COLLAPSE) };
     let error = std::io::Error::last_os_error().raw_os_error();
-    // Other errors are of the moment: no free huge page, a page that is busy.
+    // Other errors are temporary: no free huge page, a page that is busy.
     collapsed == 0 || error != Some(libc::EINVAL)
 }

@@ -1,4 +1,4 @@
-//! The pool file, mapped: one reserved address range, in which the file grows.
+//! The mapped pool file: one reserved address range, in which the file grows.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -19,42 +19,42 @@ use crate::error::{Error, Result, StorageLimit};
 use crate::medium::backing::Backing;
 use crate::medium::units::{HUGE_LEN, PAGE_LEN};
 
-/// Who sees what is stored to a mapping.
+/// Where stores to a mapping go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Everybody who has the file: stores go to it.
+    /// To the file: everybody who has it sees them.
     Shared,
-    /// This process alone: a page that is stored to is copied first, and the file never changes.
+    /// To private copies of the pages: only this process sees them, and the file never changes.
     Private,
 }
 
 /// A mapping of `reserved` bytes of a file, of which the first `len` exist.
 ///
-/// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens the
-/// file, so no address changes and no pointer is invalidated.
+/// The whole range is mapped at once, at an address aligned to a huge page. Growing only lengthens
+/// the file, so no address changes and no pointer becomes invalid.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     reserved: u64,
-    /// What was reserved around the mapping to align it: address and length.
+    /// Address and length of the reservation around the mapping, which exists for the alignment.
     slack: (usize, usize),
     len: AtomicU64,
     file: File,
     path: PathBuf,
     backing: Backing,
     access: Access,
-    /// Whether the pool's lock ends with this mapping.
+    /// Whether the pool's lock is released with this mapping.
     holds_lock: bool,
 }
 
-// SAFETY: the mapping is plain shared memory; all access to it goes through atomics or through copies
-// whose callers promise exclusion.
+// SAFETY: the mapping is plain shared memory; all access to it goes through atomics or through
+// copies whose callers promise exclusion.
 unsafe impl Send for Mapping {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `reserved` bytes of `file`, whose present length is what may be accessed.
+    /// Maps `reserved` bytes of `file`. Its present length is accessible.
     pub(crate) fn new(
         file: File,
         path: &Path,
@@ -72,7 +72,7 @@ impl Mapping {
         let slack = reserve(reserved as usize + HUGE_LEN as usize)
             .map_err(|e| Error::io("reserve addresses for", path, e))?;
         let aligned = slack.0.next_multiple_of(HUGE_LEN as usize);
-        // SAFETY: the range replaced lies inside what was just reserved, which nobody else knows.
+        // SAFETY: the replaced range lies inside the range just reserved, which nobody else knows.
         let mapped = unsafe {
             mmap(
                 aligned as *mut _,
@@ -89,8 +89,8 @@ impl Mapping {
         })?;
         let base = NonNull::new(address.cast::<u8>()).expect("mmap never returns a null address");
         if backing == Backing::Memory && access == Access::Shared {
-            // SAFETY: advice changes no content. It is followed where the administrator allows huge
-            // pages in tmpfs (`shmem_enabled`), and ignored elsewhere.
+            // SAFETY: advice changes no content. The kernel follows it if the administrator allows
+            // huge pages in tmpfs (`shmem_enabled`), and ignores it otherwise.
             let _ = unsafe { madvise(address, reserved as usize, Advice::LinuxHugepage) };
         }
         Ok(Mapping {
@@ -106,7 +106,7 @@ impl Mapping {
         })
     }
 
-    /// The same, with the file's lock in its charge.
+    /// The same mapping, which now also releases the file's lock.
     pub(crate) fn holding_lock(mut self) -> Self {
         self.holds_lock = true;
         self
@@ -121,7 +121,8 @@ impl Mapping {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        // Acquire: pairs with the Release in `grow`, so that whoever learns the length may use it.
+        // Acquire: partner of the Release in `grow`; a thread that sees the length may access the
+        // bytes.
         self.len.load(Ordering::Acquire)
     }
 
@@ -129,13 +130,13 @@ impl Mapping {
         &self.path
     }
 
-    /// Bytes of storage that the file really occupies.
+    /// Bytes of storage that the file occupies.
     pub(crate) fn physical_len(&self) -> Result<u64> {
         let stat = fstat(&self.file).map_err(|e| Error::io("inspect", &self.path, e))?;
         Ok(stat.st_blocks as u64 * 512)
     }
 
-    /// Lengthens the file to `len` bytes; durably after the next [`sync_file`](Mapping::sync_file).
+    /// Lengthens the file to `len` bytes, durably after the next [`sync_file`](Mapping::sync_file).
     pub(crate) fn grow(&self, len: u64) -> Result<()> {
         let present = self.len();
         if len <= present {
@@ -151,13 +152,14 @@ impl Mapping {
         let found =
             fstat(&self.file).map_err(|e| Error::io("inspect", &self.path, e))?.st_size as u64;
         if found < present {
-            // Longer again, it would hold zeros, and nobody could tell them from what was written.
+            // A truncated file must not grow again: it would hold zeros that look like written
+            // data.
             let what =
                 format!("the file ends here but had {present} bytes: it was truncated while open");
             return Err(Error::corrupt(found, what));
         }
         ftruncate(&self.file, len).map_err(|e| self.refused("grow", len - present, e))?;
-        // Release: pairs with the Acquire in `len`.
+        // Release: partner of the Acquire in `len`.
         self.len.store(len, Ordering::Release);
         Ok(())
     }
@@ -167,7 +169,8 @@ impl Mapping {
         if self.access == Access::Private {
             return Ok(());
         }
-        // A file that was truncated stays so: its next access is an error, and reads no zeros.
+        // `KEEP_SIZE`: a truncated file stays truncated, so that its next access is an error and
+        // does not read zeros.
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
             Ok(()) => Ok(()),
             // A file system without preallocation: the first store to a page allocates it.
@@ -183,7 +186,8 @@ impl Mapping {
         }
     }
 
-    /// Punches a hole: the range reads as zero and takes no space. Durable after the next [`sync_file`](Mapping::sync_file).
+    /// Punches a hole: the range reads as zero and takes no space. Durable after the next
+    /// [`sync_file`](Mapping::sync_file).
     pub(crate) fn release(&self, offset: u64, len: u64) -> bool {
         if self.access == Access::Private {
             return false;
@@ -192,7 +196,7 @@ impl Mapping {
         fallocate(&self.file, flags, offset, len).is_ok()
     }
 
-    /// Makes durable what the file system keeps of the file: its length, its holes, and which space is allocated.
+    /// Makes the file's metadata durable: its length, its holes, and its allocated space.
     pub(crate) fn sync_file(&self) -> Result<(), Errno> {
         match fdatasync(&self.file) {
             // A devdax device has a fixed length and no holes, and refuses to be synced.
@@ -205,7 +209,7 @@ impl Mapping {
     pub(crate) fn sync(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let start = offset & !(PAGE_LEN - 1);
         let end = (offset + len).next_multiple_of(PAGE_LEN).min(self.reserved);
-        // SAFETY: the caller passes ranges inside the pool, so `start` is inside the mapping.
+        // SAFETY: the caller passes a range inside the pool, so `start` is inside the mapping.
         let address = unsafe { self.base.as_ptr().add(start as usize) };
         // SAFETY: the range lies inside the mapping, which lives as long as `self`.
         unsafe { msync(address.cast(), (end - start) as usize, MsyncFlags::SYNC) }
@@ -225,14 +229,14 @@ impl Drop for Mapping {
         sigbus::unregister(self.base.as_ptr());
         unmap(self.slack);
         if self.holds_lock {
-            // Closing the file is not enough: a child process that has been forked and has not yet executed
-            // its program shares it, and would hold the lock a little longer.
+            // Closing the file is not enough: a forked child that has not yet executed its program
+            // shares the file, and would hold the lock a little longer.
             let _ = flock(&self.file, FlockOperation::Unlock);
         }
     }
 }
 
-/// Reserves addresses, without memory behind them.
+/// Reserves addresses without memory behind them.
 fn reserve(len: usize) -> Result<(usize, usize), Errno> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: no address is asked for, so no existing mapping is replaced.
@@ -241,14 +245,15 @@ fn reserve(len: usize) -> Result<(usize, usize), Errno> {
 }
 
 fn unmap((address, len): (usize, usize)) {
-    // SAFETY: the range was reserved by `reserve`, and nothing borrows from what was mapped into it.
+    // SAFETY: the range was reserved by `reserve`, and nothing borrows from what was mapped into
+    // it.
     let unmapped = unsafe { munmap(address as *mut _, len) };
     debug_assert!(unmapped.is_ok(), "unmapping our own range cannot fail");
 }
 
 fn file_len(file: &File, path: &Path, backing: Backing) -> Result<u64> {
     let stat = fstat(file).map_err(|e| Error::io("inspect", path, e))?;
-    // A new file on a DAX file system is as empty as a device seems to be.
+    // A new file on a DAX file system also has no length, so check for a device.
     if backing == Backing::Dax && FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice
     {
         return device_len(stat.st_rdev, path);
@@ -256,7 +261,7 @@ fn file_len(file: &File, path: &Path, backing: Backing) -> Result<u64> {
     Ok(stat.st_size as u64)
 }
 
-/// Length of a devdax device, which `stat` does not tell.
+/// Length of a devdax device, which `stat` does not report.
 fn device_len(device: u64, path: &Path) -> Result<u64> {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let attribute = format!("/sys/dev/char/{major}:{minor}/size");
@@ -267,7 +272,7 @@ fn device_len(device: u64, path: &Path) -> Result<u64> {
     })
 }
 
-/// Whether the kernel grants `MAP_SYNC` on this file, which only DAX file systems do.
+/// Whether the kernel grants `MAP_SYNC` for this file. Only DAX file systems do.
 pub(crate) fn supports_map_sync(file: &File) -> bool {
     // SAFETY: no address is asked for, so no existing mapping is replaced.
     let trial = unsafe {

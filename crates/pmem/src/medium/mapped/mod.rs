@@ -31,51 +31,53 @@ use super::summed;
 use super::units::{LINE_LEN, PAGE_LEN, WORD_LEN, lines};
 use crate::error::{Error, Result};
 
-/// What `flush` and `fence` do on this pool, decided when it is opened.
+/// The effect of `flush` and `fence` on this pool, decided when it is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
-    /// Memory outlives the process: program order is all that is needed.
+    /// None: memory outlives the process, so program order is enough.
     None,
-    /// Lines are written back by an instruction.
+    /// An instruction writes lines back.
     Lines(FlushInstruction),
-    /// Pages are written back by `msync`.
+    /// `msync` writes pages back.
     Pages,
 }
 
-/// Copies at least this long go past the cache when streamed; below it they lose to flushes.
+/// Minimal length of a copy past the cache; shorter copies are faster with flushes.
 const STREAM_LEN_MIN: usize = 256;
-/// Zeros that a view outside of the pool shows at most: its length is likely to be damaged too.
+/// Maximal length of the zeros that a view outside the pool shows. A damaged offset probably comes
+/// with a damaged length.
 const ZEROS_MAX: u64 = 65_536;
 
 /// A mapped pool file.
 ///
-/// `flush` and `fence` execute what the backing needs for the durability asked for: nothing for
-/// memory that only has to outlive the process, CLWB and SFENCE for persistent memory, `msync` of the
+/// `flush` and `fence` execute what the backing needs for the chosen durability: nothing for memory
+/// that only has to outlive the process; CLWB and SFENCE for persistent memory; `msync` of the
 /// flushed pages for a file that has to survive a power loss.
 #[derive(Debug)]
 pub struct Mapped {
-    /// Address and length of the mapping, here because every access needs them.
+    /// Address of the mapping, here because every access needs it.
     base: *mut u8,
     reserved: u64,
     mapping: Arc<Mapping>,
     policy: Policy,
-    /// Whether the file's length and holes have to survive a loss of power.
+    /// Whether the file's length and holes have to survive a power loss.
     syncs_file: bool,
-    /// First fault, encoded by [`encode_fault`]; boxed because the SIGBUS handler keeps its address.
+    /// The first fault, encoded by [`encode_fault`]; boxed because the SIGBUS handler keeps its
+    /// address.
     fault: Box<AtomicU64>,
     /// Page ranges flushed but not yet written back, under [`Policy::Pages`].
     unsynced: Mutex<Vec<(u64, u64)>>,
-    /// Makes huge pages ahead of need, once the pool is large enough to want them.
+    /// Makes huge pages ahead of need, in a pool that is large enough to profit from them.
     preparer: OnceLock<Option<Preparer>>,
 }
 
-// SAFETY: `base` points into the mapping, which is shared memory and Send and Sync itself.
+// SAFETY: `base` points into the mapping, which is shared memory and itself Send and Sync.
 unsafe impl Send for Mapped {}
 // SAFETY: as for Send.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Flushes with `instruction`, which the CPU has, or with the best one when none is given.
+    /// Flushes with `instruction`, which the CPU has, or else with the best instruction.
     pub(crate) fn new(
         mapping: Mapping,
         durability: Durability,
@@ -84,13 +86,13 @@ impl Mapped {
     ) -> Self {
         let instruction = instruction.or(isa().flush).unwrap_or(FlushInstruction::Clflush);
         let policy = match (mapping.backing(), durability, emulation) {
-            // Nothing in private memory outlives the process.
+            // Private memory does not outlive the process.
             _ if mapping.access() == Access::Private => Policy::None,
             (_, _, Emulation::Nvram) => Policy::Lines(instruction),
             (_, _, Emulation::Latency(_)) => Policy::None,
             (Backing::Memory, _, _) | (Backing::File, Durability::Process, _) => Policy::None,
-            // On DAX the process outlives nothing that its caches hold only if power stays; the
-            // instructions are what `Power` buys.
+            // CPU caches survive a process crash but not a power failure, so only `Power` needs
+            // flush instructions.
             (Backing::Dax, Durability::Process, _) => Policy::None,
             (Backing::Dax, Durability::Power, _) => Policy::Lines(instruction),
             (Backing::File, Durability::Power, _) => Policy::Pages,
@@ -123,7 +125,8 @@ impl Mapped {
         self.mapping.physical_len()
     }
 
-    /// Address of `len` bytes at `offset`; `None`, with the fault noted, when they lie outside.
+    /// Address of `len` bytes at `offset`. If they lie outside the pool: `None`, and the fault is
+    /// noted.
     #[inline(always)]
     pub(crate) fn address(&self, offset: u64, len: u64) -> Option<*mut u8> {
         let in_range = offset.checked_add(len).is_some_and(|end| end <= self.reserved);
@@ -139,7 +142,7 @@ impl Mapped {
     fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let aligned = offset & !(WORD_LEN - 1);
         let address = self.address(aligned, WORD_LEN)?.cast::<AtomicU64>();
-        // SAFETY: the address is valid for 8 bytes, aligned, and only ever accessed atomically or by
+        // SAFETY: the address is valid for 8 bytes, aligned, and only accessed atomically or by
         // copies of unpublished memory.
         Some(unsafe { &*address })
     }
@@ -158,7 +161,7 @@ impl Mapped {
         if word & sigbus::POISONED == 0 && word & OUT_OF_RANGE == 0 {
             return Fault::WriteBack(offset, (word >> ERRNO_SHIFT & 0xfff) as i32);
         }
-        // Behind the file's end, but inside the reserved range, a wrong offset also raises SIGBUS.
+        // A wrong offset behind the file's end, but inside the reserved range, also raises SIGBUS.
         if word & OUT_OF_RANGE != 0 || offset >= self.len() {
             return Fault::OutOfRange(offset);
         }
@@ -167,7 +170,7 @@ impl Mapped {
 
     #[cold]
     fn note_fault(&self, fault: Fault) {
-        // Relaxed: the first fault wins; it publishes nothing else.
+        // Relaxed: the first fault counts; it publishes nothing else.
         let _ = self.fault.compare_exchange(
             0,
             encode_fault(fault),
@@ -186,11 +189,11 @@ impl Mapped {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).push((start, end));
     }
 
-    /// Writes back every range flushed so far, by any thread. The lock is held meanwhile: a thread
-    /// whose range another one took must not return before it is on the disk.
+    /// Writes back every range flushed so far, by any thread. The lock is held meanwhile, so that a
+    /// thread whose range another one took does not return before the range is on the disk.
     ///
-    /// One `msync` from the first page to the last: it writes the dirty pages among them, and each call of
-    /// its own would wait for the disk again.
+    /// It is one `msync` from the first page to the last. This writes the dirty pages among them;
+    /// several calls would each wait for the disk.
     #[cold]
     fn sync_pages(&self) {
         let mut ranges = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,14 +236,14 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn load(&self, offset: u64) -> u64 {
-        // Acquire: pairs with the Release of `store` and of the compare-exchanges.
+        // Acquire: partner of the Release of `store` and of the compare-exchanges.
         self.word(offset).map_or(0, |word| u64::from_le(word.load(Ordering::Acquire)))
     }
 
     #[inline(always)]
     fn store(&self, offset: u64, value: u64) {
         if let Some(word) = self.word(offset) {
-            // Release: pairs with the Acquire of `load`.
+            // Release: partner of the Acquire of `load`.
             word.store(value.to_le(), Ordering::Release);
         }
     }
@@ -254,11 +257,11 @@ impl Medium for Mapped {
             if at >= len || len - at < WORD_LEN {
                 return 0;
             }
-            // SAFETY: the word lies in the range that was checked.
+            // SAFETY: the word lies in the checked range.
             let word = unsafe { base.add(at as usize) }.cast::<AtomicU64>();
             // SAFETY: as in `word`; the mapping outlives the borrow of the medium.
             let word = unsafe { &*word };
-            // Acquire: pairs with the Release of `store`.
+            // Acquire: partner of the Release of `store`.
             u64::from_le(word.load(Ordering::Acquire))
         })
     }
@@ -266,7 +269,7 @@ impl Medium for Mapped {
     #[inline(always)]
     fn compare_exchange(&self, offset: u64, current: u64, new: u64) -> Result<u64, u64> {
         let Some(word) = self.word(offset) else { return exchange_zero(current) };
-        // SeqCst: a locked instruction in any case, and pins rely on its total order.
+        // SeqCst: this is a locked instruction in any case, and pins rely on its total order.
         word.compare_exchange(current.to_le(), new.to_le(), Ordering::SeqCst, Ordering::SeqCst)
             .map(u64::from_le)
             .map_err(u64::from_le)
@@ -303,16 +306,15 @@ impl Medium for Mapped {
     #[inline]
     fn read(&self, offset: u64, bytes: &mut [u8]) {
         let Some(from) = self.address(offset, bytes.len() as u64) else { return bytes.fill(0) };
-        // SAFETY: the source is valid for the length; concurrent stores to it are atomic words of
-        // our own protocol, whose torn copies the callers validate or never see.
+        // SAFETY: the source is valid for the length. Concurrent stores to it are atomic words of
+        // our own protocol; callers validate torn copies, or never see them.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) {
         let Some(to) = self.address(offset, bytes.len() as u64) else { return };
-        // SAFETY: the target is valid for the length and not yet published, so nobody else
-        // accesses it.
+        // SAFETY: the target is valid for the length and unpublished, so nobody else accesses it.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         compiler_fence(Ordering::SeqCst);
     }
@@ -331,7 +333,7 @@ impl Medium for Mapped {
         if self.address(offset, bytes.len() as u64).is_none() {
             return;
         }
-        // The misaligned ends go through the cache, the whole lines between past it.
+        // The misaligned ends go through the cache, the whole lines between them past it.
         let head_len = (offset.next_multiple_of(LINE_LEN) - offset) as usize;
         let (head, rest) = bytes.split_at(head_len);
         let (body, tail) = rest.split_at(rest.len() / LINE_LEN as usize * LINE_LEN as usize);
@@ -340,7 +342,7 @@ impl Medium for Mapped {
         self.write(offset, head);
         self.flush(offset, head.len() as u64);
         if let Some(to) = self.address(body_at, body.len() as u64) {
-            // SAFETY: the target is aligned to a line, valid for the length and not yet published.
+            // SAFETY: the target is aligned to a line, valid for the length and unpublished.
             unsafe { isa::stream_lines(to, body.as_ptr(), body.len() / LINE_LEN as usize) };
         }
         self.write(tail_at, tail);
@@ -356,8 +358,8 @@ impl Medium for Mapped {
             && summed::is_possible()
             && let Some(to) = self.address(offset, bytes.len() as u64)
         {
-            // SAFETY: the CPU was asked; the target is aligned to a line, valid for the length, which is one of whole
-            // steps, and not yet published.
+            // SAFETY: the CPU has the instructions. The target is aligned to a line, unpublished,
+            // and valid for the length, which is a multiple of a step.
             return unsafe {
                 summed::stream_steps(to, bytes.as_ptr(), bytes.len() / summed::STEP_LEN)
             };
@@ -367,7 +369,7 @@ impl Medium for Mapped {
 
     fn write_zeros(&self, offset: u64, len: u64) {
         let Some(to) = self.address(offset, len) else { return };
-        // SAFETY: the target is valid for the length and not yet published.
+        // SAFETY: the target is valid for the length and unpublished.
         unsafe { std::ptr::write_bytes(to, 0, len as usize) };
         compiler_fence(Ordering::SeqCst);
     }
@@ -377,7 +379,7 @@ impl Medium for Mapped {
         let Some(from) = self.address(range.offset(), range.len()) else {
             return Cow::Owned(vec![0; range.len().min(ZEROS_MAX) as usize]);
         };
-        // SAFETY: the range lies inside the mapping, and whoever made the `Frozen` promised that
+        // SAFETY: the range lies inside the mapping, and the creator of the `Frozen` promised that
         // nobody writes it while the view lives.
         Cow::Borrowed(unsafe { slice::from_raw_parts(from, range.len() as usize) })
     }
@@ -393,15 +395,16 @@ impl Medium for Mapped {
     #[track_caller]
     fn flush(&self, offset: u64, len: u64) {
         match self.policy {
-            // Compiler order is all that process death needs: the caches survive it.
+            // Order for the compiler is enough, because the caches survive the death of the
+            // process.
             Policy::None => compiler_fence(Ordering::SeqCst),
             Policy::Lines(instruction) => {
                 let (first, count) = lines(offset, len);
                 let Some(start) = self.address(first, count * LINE_LEN) else { return };
                 for line in 0..count {
-                    // SAFETY: the line lies in the range that was just checked.
+                    // SAFETY: the line lies in the checked range.
                     let address = unsafe { start.add((line * LINE_LEN) as usize) };
-                    // SAFETY: the address is mapped, and the instruction was detected.
+                    // SAFETY: the address is mapped, and the CPU has the instruction.
                     unsafe { isa::flush_line(instruction, address) };
                 }
             }
@@ -419,8 +422,9 @@ impl Medium for Mapped {
         }
     }
 
-    /// With the method's own instructions where lines have to be written back. Elsewhere nothing is gained by them: a
-    /// process may die after any store, and a page must go to the file by `msync` whatever its lines did.
+    /// Uses the method's own instructions if lines have to be written back. Elsewhere they would
+    /// gain nothing: a process may die after any store, and a page reaches the file only by
+    /// `msync`.
     #[inline]
     #[track_caller]
     fn write_ordered(&self, method: Method, offset: u64, bytes: &[u8]) {
@@ -462,7 +466,8 @@ impl Medium for Mapped {
             return Ok(());
         }
         self.mapping.sync_file().map_err(|errno| {
-            // What the system still has of it is unknown: a later sync may succeed and have lost this one's.
+            // The page is in an unknown state: a later sync may succeed although it lost the data
+            // of this one.
             let fault = Fault::WriteBack(0, errno.raw_os_error());
             self.note_fault(fault);
             Error::Medium(fault)
@@ -495,7 +500,7 @@ impl Medium for Mapped {
 
     #[inline(always)]
     fn fault(&self) -> Option<Fault> {
-        // Relaxed: faults of this thread's own accesses are visible to it by program order.
+        // Relaxed: program order makes faults of this thread's own accesses visible to it.
         match self.fault.load(Ordering::Relaxed) {
             0 => None,
             word => Some(self.decode_fault(word)),
@@ -503,7 +508,7 @@ impl Medium for Mapped {
     }
 }
 
-/// A compare-exchange outside of the pool: the word reads as zero and stays so.
+/// A compare-exchange outside the pool: the word reads as zero and stays zero.
 #[cold]
 fn exchange_zero<T: Default + PartialEq>(current: T) -> Result<T, T> {
     let zero = T::default();
@@ -518,7 +523,7 @@ fn split(pair: u128) -> [u64; 2] {
     [u64::from_le(pair as u64), u64::from_le((pair >> 64) as u64)]
 }
 
-/// A number that no other living thread of the process has, from 0, as small as possible.
+/// The smallest number, from 0, that no other living thread of the process has.
 #[inline(always)]
 pub(crate) fn thread_number() -> u64 {
     NUMBER.with(|number| match number.get() {
@@ -535,11 +540,12 @@ const UNNUMBERED: u64 = u64::MAX;
 
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(UNNUMBERED) };
-    /// Gives the number back when the thread ends. Apart from the number, whose access stays one load.
+    /// Gives the number back when the thread ends. Separate from the number, so that reading the
+    /// number stays one load.
     static GUARD: Cell<Option<NumberGuard>> = const { Cell::new(None) };
 }
 
-/// Numbers that ended threads gave back, and the next one never used.
+/// Numbers given back by ended threads, and the smallest number never used.
 static NUMBERS: Mutex<(BTreeSet<u64>, u64)> = Mutex::new((BTreeSet::new(), 0));
 
 struct NumberGuard(u64);
@@ -552,7 +558,8 @@ impl NumberGuard {
             numbers.1 += 1;
             numbers.1 - 1
         });
-        // A thread that is ending already keeps its number for good: nobody can give it back.
+        // A thread that is already ending keeps its number for good, because nothing can give it
+        // back.
         let _ = GUARD.try_with(|guard| guard.set(Some(NumberGuard(number))));
         number
     }

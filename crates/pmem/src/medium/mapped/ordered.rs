@@ -1,4 +1,4 @@
-//! The ordering methods on mapped memory, by the CPU's instructions.
+//! The ordering methods on mapped memory, with the CPU's instructions.
 
 use super::Mapped;
 use crate::medium::Medium;
@@ -7,8 +7,9 @@ use crate::medium::order::{Method, check_words, words};
 use crate::medium::units::{LINE_LEN, WORD_LEN, lines};
 
 impl Method {
-    /// Reads `bytes.len()` bytes at `offset` under this method's caching policy: [`Method::Uncacheable`]
-    /// evicts the lines first, so that the loads go to memory; every other method reads the cache.
+    /// Reads `bytes.len()` bytes at `offset` under this method's caching policy:
+    /// [`Method::Uncacheable`] evicts the lines first, so that the loads go to memory; every other
+    /// method reads the cache.
     pub fn read(self, medium: &Mapped, offset: u64, bytes: &mut [u8]) {
         if self == Method::Uncacheable {
             flush_lines(medium, FlushInstruction::Clflush, offset, bytes.len() as u64);
@@ -18,7 +19,7 @@ impl Method {
     }
 }
 
-/// Executes `method` on mapped memory whose lines are written back by `instruction`.
+/// Executes `method` on mapped memory whose lines `instruction` writes back.
 pub(super) fn write_lines(
     medium: &Mapped,
     method: Method,
@@ -41,7 +42,7 @@ pub(super) fn write_lines(
             direct(medium, offset, bytes);
             isa::store_fence(instruction);
         }
-        // A CPU without direct stores has the next best.
+        // A CPU without direct stores uses the next best.
         Method::NonTemporal | Method::Direct => {
             stream(medium, offset, bytes);
             isa::store_fence(instruction);
@@ -63,7 +64,7 @@ fn flush_lines(medium: &Mapped, instruction: FlushInstruction, offset: u64, len:
     let (first, count) = lines(offset, len);
     let Some(start) = medium.address(first, count * LINE_LEN) else { return };
     for line in 0..count {
-        // SAFETY: the line lies in the range that was just checked.
+        // SAFETY: the line lies in the checked range.
         let address = unsafe { start.add((line * LINE_LEN) as usize) };
         // SAFETY: the address is mapped; the instruction was detected.
         unsafe { isa::flush_line(instruction, address) };
@@ -75,7 +76,7 @@ fn stream(medium: &Mapped, offset: u64, bytes: &[u8]) {
         offset.is_multiple_of(LINE_LEN) && (bytes.len() as u64).is_multiple_of(LINE_LEN);
     let Some(to) = medium.address(offset, bytes.len() as u64) else { return };
     if whole_lines {
-        // SAFETY: the range is checked, aligned to lines, and its caller owns it.
+        // SAFETY: the range is checked and aligned to lines, and its caller owns it.
         unsafe { isa::stream_lines(to, bytes.as_ptr(), bytes.len() / LINE_LEN as usize) };
         return;
     }
@@ -125,8 +126,8 @@ fn direct(medium: &Mapped, offset: u64, bytes: &[u8]) {
         let start = (at - line) as usize;
         buffer[start..start + part.len()].copy_from_slice(part);
         let Some(to) = medium.address(line, LINE_LEN) else { return };
-        // SAFETY: `write_lines` comes here only where MOVDIR64B was detected; the line is inside the mapping and
-        // aligned.
+        // SAFETY: `write_lines` calls this only if MOVDIR64B was detected; the line is inside the
+        // mapping and aligned.
         unsafe { isa::direct_line(to, buffer.as_ptr()) };
         at += part.len() as u64;
     }

@@ -1,10 +1,10 @@
 //! Turns SIGBUS on pool memory into an error.
 //!
-//! A load from an uncorrectable memory line, or from a page behind the end of a file that somebody
-//! truncated, raises SIGBUS. The handler puts a page of zeros under the address, notes the fault on
-//! the medium, and lets the instruction run again; the operation then answers
-//! [`Fault::Poisoned`](crate::Fault::Poisoned). A SIGBUS anywhere else goes to whoever handled it
-//! before.
+//! A load raises SIGBUS if it reads an uncorrectable memory line, or a page behind the end of a
+//! file that somebody truncated. The handler maps a page of zeros under the address, notes the
+//! fault on the medium, and lets the instruction run again. The operation then returns
+//! [`Fault::Poisoned`](crate::Fault::Poisoned). Any other SIGBUS goes to the handler that was
+//! installed before.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::medium::units::PAGE_LEN;
 
-/// Pools that can be mapped at once in a process and have their SIGBUS turned into errors.
+/// Maximal number of pools in a process whose SIGBUS becomes an error.
 const SLOTS: usize = 256;
 
 struct Slot {
@@ -29,12 +29,12 @@ static SLOTS_TABLE: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// What the handler stores into a medium's fault word: the offset, tagged as present.
+/// Mark of the word that the handler stores for a medium; the rest of it is the offset.
 pub(crate) const POISONED: u64 = 1 << 63;
 
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// Watches `len` bytes at `base`; the first fault there is noted in `fault`.
+/// Watches `len` bytes at `base`. The first fault there is noted in `fault`.
 ///
 /// `fault` must stay valid until [`unregister`]. Beyond 256 mappings a SIGBUS stays a signal.
 pub(crate) fn register(base: *mut u8, len: u64, fault: &AtomicU64) {
@@ -44,7 +44,7 @@ pub(crate) fn register(base: *mut u8, len: u64, fault: &AtomicU64) {
         if claimed.is_ok() {
             slot.fault.store(ptr::from_ref(fault).cast_mut(), Ordering::Relaxed);
             slot.len.store(len as usize, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `handle`; base comes last.
+            // Release: partner of the Acquire in `handle`; base is stored last.
             slot.base.store(base as usize, Ordering::Release);
             return;
         }
@@ -54,7 +54,7 @@ pub(crate) fn register(base: *mut u8, len: u64, fault: &AtomicU64) {
 /// Stops watching the mapping at `base`.
 pub(crate) fn unregister(base: *mut u8) {
     for slot in &SLOTS_TABLE {
-        // Release: pairs with the Acquire in `register`'s claim of the slot.
+        // Release: partner of the Acquire in `register`'s claim of the slot.
         let found =
             slot.base.compare_exchange(base as usize, 0, Ordering::Release, Ordering::Relaxed);
         if found.is_ok() {
@@ -79,19 +79,20 @@ fn install() -> libc::sigaction {
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid siginfo to a SA_SIGINFO handler, and nobody else writes it.
     let info_of_signal = unsafe { &*info };
-    // SAFETY: a SIGBUS has an address; one that a process sent has another field there, which is no
-    // address of ours and only compared.
+    // SAFETY: a SIGBUS has an address. A signal sent by a process has another field there, which is
+    // no address of a pool and is only compared.
     let address = unsafe { info_of_signal.si_addr() } as usize;
     for slot in &SLOTS_TABLE {
-        // Acquire: pairs with the Release in `register`.
+        // Acquire: partner of the Release in `register`.
         let base = slot.base.load(Ordering::Acquire);
         if base > 1 && address >= base && address - base < slot.len.load(Ordering::Relaxed) {
             let page = address & !(PAGE_LEN as usize - 1);
             if replace_with_zeros(page) {
-                // SAFETY: registered pointers stay valid until `unregister`, which precedes unmapping.
+                // SAFETY: registered pointers stay valid until `unregister`, which precedes
+                // unmapping.
                 let fault = unsafe { &*slot.fault.load(Ordering::Relaxed) };
                 let word = (page - base) as u64 | POISONED;
-                // Relaxed: the first fault wins; the same thread reads it after its access.
+                // Relaxed: the first fault counts; the same thread reads it after its access.
                 let _ = fault.compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
                 return;
             }
@@ -102,8 +103,8 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
 
 /// Maps a private page of zeros over `page`; `mmap` is a bare system call, safe in a handler.
 fn replace_with_zeros(page: usize) -> bool {
-    // SAFETY: the page belongs to a mapping of ours; nobody holds Rust references into it beyond
-    // frozen views, whose content is lost in any case.
+    // SAFETY: the page belongs to one of our mappings. The only Rust references into it are frozen
+    // views, whose content is lost in any case.
     let mapped = unsafe {
         libc::mmap(
             page as *mut libc::c_void,

@@ -1,4 +1,4 @@
-//! What chunks hold while nobody has them, by their state words and in fact.
+//! Content of free chunks: what their state words say, and what they hold.
 
 use super::purpose::Purpose;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::pool::Pool;
 use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, ChunkKind, ChunkState, ZONE_CHUNKS};
 use crate::violation::Violation;
 
-/// Chunks of a run of which each page is looked at before it is used.
+/// Maximal number of chunks in a run of which each page is checked before use.
 const PAGES_LOOKED_AT_MAX: u32 = 16;
 
 impl<M: Medium> Pool<M> {
@@ -15,7 +15,8 @@ impl<M: Medium> Pool<M> {
     ///
     /// # Errors
     ///
-    /// When the word is none that the format knows: its kind, or a field that does not fit the kind.
+    /// When the format does not know the word: its kind, or a field that is impossible for the
+    /// kind.
     pub(crate) fn chunk_state(&self, chunk: ChunkId) -> Result<ChunkState> {
         let word = self.medium().load(chunk.state());
         let damaged =
@@ -28,8 +29,9 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Whether the free chunks of a run that are said to hold zeros seem to: a line of each page is looked at, or of each
-    /// chunk of a long run. One that does not is set aside: its state is damaged, and it may be in use.
+    /// Whether the free chunks of a run that are recorded as zeros seem to hold zeros. Checks a
+    /// line of each page, or of each chunk in a long run. A chunk with other content is set aside,
+    /// because its state is damaged and it may be in use.
     pub(super) fn reads_as_stated(&self, first: ChunkId, run: u32) -> bool {
         const ZEROS: [u8; LINE_LEN as usize] = [0; LINE_LEN as usize];
         let step = if run <= PAGES_LOOKED_AT_MAX { PAGE_LEN } else { CHUNK_LEN };
@@ -47,7 +49,7 @@ impl<M: Medium> Pool<M> {
         true
     }
 
-    /// Brings the bytes of a run, which has no holes any more, to what the purpose needs.
+    /// Brings the bytes of a run without holes to the content that the purpose needs.
     pub(super) fn prepare(&self, first: ChunkId, purpose: Purpose) {
         let medium = self.medium();
         if let Purpose::Small(_) = purpose {
@@ -72,7 +74,7 @@ impl<M: Medium> Pool<M> {
         let mut words = (0..BITMAP_LEN / WORD_LEN).map(|word| bitmap + word * WORD_LEN);
         if words.any(|at| medium.load(at) != 0) {
             medium.write_zeros(bitmap, BITMAP_LEN);
-            // Flush and fence: no old bit may meet the new state word after a crash.
+            // Flush and fence: after a crash no old bit may be found beside the new state word.
             medium.persist(bitmap, BITMAP_LEN);
         }
     }

@@ -7,7 +7,8 @@ use crate::pool::Pool;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ZONE_CHUNKS};
 
 impl<M: Medium> Pool<M> {
-    /// First fit from where the last search ended; from the start when that fails and there may be one.
+    /// First fit from the end of the last search; from the beginning if that fails and a run may be
+    /// there.
     pub(super) fn find_run(&self, search: &mut Search, run: u32) -> Option<ChunkId> {
         let from = self.free_before(search.next, run - 1);
         if let Some(found) = self.scan(from, search.end, run) {
@@ -23,7 +24,7 @@ impl<M: Medium> Pool<M> {
         found
     }
 
-    /// The first of the free chunks, `count` of them at most, that end at `end`: a run may begin with them.
+    /// The first of the free chunks, at most `count`, that end at `end`: a run may begin with them.
     fn free_before(&self, end: ChunkId, count: u32) -> ChunkId {
         let mut first = end.next_data();
         for _ in 0..count {
@@ -60,14 +61,14 @@ impl<M: Medium> Pool<M> {
         None
     }
 
-    /// Refuses what there is no room for: `count` runs of `run` chunks.
+    /// Refuses a request for `count` runs of `run` chunks if there is no room for them.
     ///
     /// # Errors
     ///
     /// [`Error::Full`].
     pub(crate) fn check_room(&self, run: u32, count: u64) -> Result<()> {
         let end = self.chunk_end();
-        // What the file may grow by is enough as a rule, and quickly counted.
+        // The possible growth of the file is usually enough, and quickly counted.
         if self.count_free(end, end, run, count) < count
             && self.count_free(ChunkId(0), end, run, count) < count
         {
@@ -77,8 +78,8 @@ impl<M: Medium> Pool<M> {
         Ok(())
     }
 
-    /// Free runs of `run` chunks from `from` on, also where the file, which ends at `end`, may grow to; it is enough to
-    /// find `wanted`.
+    /// Number of free runs of `run` chunks from `from` on, including those in the possible growth
+    /// behind the file's end `end`. Counting stops at `wanted`.
     fn count_free(&self, from: ChunkId, end: ChunkId, run: u32, wanted: u64) -> u64 {
         let limit = ChunkId((self.size_max() / CHUNK_LEN) as u32);
         let mut at = from.next_data();

@@ -6,29 +6,32 @@ use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState, RootId};
 use crate::violation::Violation;
 
 impl<M: Medium> Pool<M> {
-    /// Gives the run that begins at `first` back, durably when it returns.
+    /// Gives back the run that begins at `first`, durably when it returns.
     ///
-    /// Runs of several chunks go back to the file system at once, and single ones as [`Reserve`](super::reserve::Reserve) says. A crash on the
-    /// way leaves a run that giving back again completes.
+    /// Runs of several chunks go back to the file system at once;
+    /// [`Reserve`](super::reserve::Reserve) decides about single ones. A crash meanwhile leaves a
+    /// run that can be given back again.
     pub(crate) fn give_back_chunks(&self, first: ChunkId, run: u32) {
         let medium = self.medium();
         let len = u64::from(run) * CHUNK_LEN;
         let punched = run > 1 && medium.release(first.offset(), len);
-        // `Free` promises zeros. A hole is durable only after a sync of the file, which costs more than to write zeros
-        // when they are asked for: so where flushes are needed, a chunk that was in use never becomes `Free` again.
+        // `Free` promises zeros. A hole is durable only after a sync of the file, which costs more
+        // than writing zeros when they are asked for. So where flushes are needed, a chunk that was
+        // in use never becomes `Free` again.
         let has_zeros = punched && !medium.needs_flush();
         let kind = if has_zeros { ChunkKind::Free } else { ChunkKind::FreeDirty };
         let free = ChunkState { kind, ..ChunkState::FREE }.encode();
-        // Held from here on: who looks for chunks meets all of the run or nothing, and takes none
-        // of it before it is noted.
+        // Held from here on: a search for chunks finds all of the run or nothing, and takes none of
+        // it before it is noted.
         let mut search = self.search().lock(medium);
         if run > 1 {
             self.store_own((1..run).map(|index| (ChunkId(first.0 + index).state(), free)));
-            // Flush and fence: the head goes last, it is what says how long the run is.
+            // Flush and fence: the bodies before the head, because the head has the length of the
+            // run.
             medium.persist(ChunkId(first.0 + 1).state(), u64::from(run - 1) * WORD_LEN);
         }
         self.store_own([(first.state(), free)]);
-        // Flush and fence: free for good before anyone may take it.
+        // Flush and fence: durably free before anyone may take it.
         medium.persist(first.state(), WORD_LEN);
         if first < search.next {
             search.fits_behind = u32::MAX;
@@ -40,7 +43,8 @@ impl<M: Medium> Pool<M> {
         self.trim_reserve(&mut search);
     }
 
-    /// Whether a run is as its head says, or was given back in part; else the head is damaged, and is set aside.
+    /// Whether a run is as its head says, or was partly given back. If not, the head is damaged,
+    /// and is set aside.
     pub(crate) fn is_whole_run(&self, first: ChunkId, run: u32, owner: RootId) -> bool {
         let end = self.chunk_end();
         let is_part = |chunk: ChunkId| {
@@ -57,8 +61,8 @@ impl<M: Medium> Pool<M> {
         other.is_none()
     }
 
-    /// Frees the bodies, any of them, of a run of `run` chunks at `first` whose head never became durable.
-    /// Recovery's fence makes it durable.
+    /// Frees the bodies, all or some of them, of a run of `run` chunks at `first` whose head never
+    /// became durable. Recovery's fence makes it durable.
     pub(crate) fn give_back_orphans(&self, first: ChunkId, run: u32, owner: RootId) {
         let medium = self.medium();
         let mut search = self.search().lock(medium);
@@ -69,25 +73,25 @@ impl<M: Medium> Pool<M> {
             if state.kind == ChunkKind::LargeBody && state.owner == owner.0 {
                 let free = ChunkState { kind: ChunkKind::FreeDirty, ..ChunkState::FREE };
                 self.store_own([(at.state(), free.encode())]);
-                // Flush: fenced by recovery, before it forgets where to look.
+                // Flush: fenced by recovery, before it forgets the suspect.
                 medium.flush(at.state(), WORD_LEN);
                 search.reserve.add(at);
             }
-            // Runs that were taken here since are passed over: they have a head.
+            // Skips runs that were taken here since: they have a head.
             at.0 += state.span();
         }
         search.fits_behind = u32::MAX;
     }
 
-    /// Gives back every chunk of a root, which is being dropped or was never finished, but for those whose state is
-    /// damaged.
+    /// Gives back every chunk of a root that is being dropped or was not completely created, except
+    /// for chunks with a damaged state.
     pub(crate) fn give_back_all(&self, owner: RootId) {
         let end = self.chunk_end();
         let mut at = ChunkId(0).next_data();
         while at < end {
             let state = self.usable_state(at);
             let run = state.span();
-            // The owner of a directory chunk is no root.
+            // The owner field of a directory chunk is not a root.
             let is_roots = !state.is_free() && state.kind != ChunkKind::Directory;
             let is_owned = is_roots && state.owner == owner.0;
             if is_owned && self.is_whole_run(at, run, owner) {

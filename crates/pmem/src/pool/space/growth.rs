@@ -1,4 +1,5 @@
-//! The file's length, and the memory behind it: growing, filling holes, and telling the medium what is used next.
+//! The length of the file and the memory behind it: growing, filling holes, and hints to the
+//! medium.
 
 use super::search::Search;
 use crate::error::{Error, Result, StorageLimit};
@@ -6,14 +7,14 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{BITMAP_LEN, CHUNK_LEN, ChunkId, DATA_FIRST, ZONE_CHUNKS};
 
-/// Chunks by which a file grows at least: 16 MiB.
+/// Minimal growth of a file in chunks: 16 MiB.
 const GROW_MIN: u32 = 256;
-/// Chunks by which a file grows at most: 1 GiB. Growing only lengthens a sparse file.
+/// Maximal growth of a file in chunks: 1 GiB. Growing only lengthens a sparse file.
 const GROW_MAX: u32 = 16_384;
 
-/// Chunks in use from which on the medium is told what will be used next: 8 MiB.
+/// Number of chunks in use from which the medium gets hints about future use: 8 MiB.
 const EXPECT_MIN: u32 = 128;
-/// Chunks that it is told of ahead of need at most: 32 MiB.
+/// Maximal number of chunks that are announced ahead of need: 32 MiB.
 const EXPECT_AHEAD_MAX: u32 = 512;
 
 impl<M: Medium> Pool<M> {
@@ -28,7 +29,7 @@ impl<M: Medium> Pool<M> {
         let end = ChunkId(if run <= zone_end - start.0 {
             wanted.min(zone_end)
         } else {
-            // The run needs a zone of its own: the rest of this one is found by smaller runs.
+            // The run needs a zone of its own. Smaller runs use the rest of this one.
             ChunkId(zone_end).next_data().0 + step
         })
         .min(limit);
@@ -37,7 +38,7 @@ impl<M: Medium> Pool<M> {
         }
         medium.grow(end.offset()).map_err(|error| self.refused_by_medium(error))?;
         self.commit_metadata(search.end, end)?;
-        // Sync: the length is durable before the superblock counts on it.
+        // Sync: the length is durable before the superblock relies on it.
         medium.sync_file()?;
         let first_chunk = search.next.0;
         self.update_superblock(|superblock| {
@@ -66,8 +67,8 @@ impl<M: Medium> Pool<M> {
         self.medium().commit(offset, len).map_err(|error| self.refused_by_medium(error))
     }
 
-    /// Tells the medium what will be used next: the run just taken, and as much ahead as the pool's size
-    /// makes likely. Small pools are left alone.
+    /// Announces to the medium what will be used next: the run just taken, and chunks ahead
+    /// according to the pool's size. Small pools announce nothing.
     pub(super) fn expect_next(&self, search: &mut Search, first: ChunkId, run: u32) {
         let used = first.0.saturating_sub(DATA_FIRST);
         if used < EXPECT_MIN {
@@ -83,7 +84,7 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// A medium that is no file has no name for its limit.
+    /// Reports a full medium as a full file system; a medium that is not a file names no limit.
     fn refused_by_medium(&self, error: Error) -> Error {
         match error {
             Error::Full { needed, .. } => Error::StorageFull {

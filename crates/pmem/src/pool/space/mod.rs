@@ -1,4 +1,4 @@
-//! Who has which chunk.
+//! The chunks of a pool: taking them, giving them back, and growth.
 
 mod content;
 mod find;

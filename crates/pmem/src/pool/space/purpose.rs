@@ -1,13 +1,13 @@
-//! What chunks are taken for.
+//! Purposes of chunks.
 
 use crate::pool::layout::{ChunkKind, ChunkState, RootId};
 
-/// What a chunk is taken for.
+/// The purpose of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Blocks of a size class.
     Small(u8),
-    /// One allocation of so many chunks; zeroed when asked.
+    /// One allocation of so many chunks; zeroed on request.
     Large { run: u32, zeroed: bool },
     /// A heap's header and lanes, zeroed.
     Heap,

@@ -1,4 +1,5 @@
-//! Giving free chunks back to the file system, and finding those that a former process left.
+//! Giving free chunks back to the file system, and finding free chunks that an earlier process
+//! left.
 
 use super::reserve::chunks_of;
 use super::search::Search;
@@ -6,29 +7,32 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState};
 
-/// State words of a former process that are looked at with each chunk that is taken or given back.
+/// Number of state words of an earlier process that are read with each chunk that is taken or given
+/// back.
 const SURVEY_STEP: u32 = 64;
 
 impl<M: Medium> Pool<M> {
-    /// Changes how much free space keeps its memory; see [`Options::reserve_bytes`](crate::Options::reserve_bytes). What is
-    /// more than that now goes back to the file system when something is freed next.
+    /// Changes how much free space keeps its memory; see
+    /// [`Options::reserve_bytes`](crate::Options::reserve_bytes). A surplus goes back to the file
+    /// system when something is freed next.
     pub fn set_reserve_bytes(&self, bytes: u64) {
         self.search().lock(self.medium()).reserve.max = chunks_of(bytes);
     }
 
-    /// Gives chunks of the reserve back to the file system when there are too many.
+    /// Gives chunks of the reserve back to the file system if there are too many.
     pub(crate) fn trim_reserve(&self, search: &mut Search) {
         let reserve = &mut search.reserve;
         if reserve.known.len() <= reserve.max || reserve.is_refused {
             return;
         }
-        // The last ones: a file that is short, and full at its beginning, needs the least.
+        // The last ones, because a short file that is full at its beginning takes the least space.
         let excess = reserve.known.len() - reserve.max / 2;
         let chunks: Vec<ChunkId> = reserve.known.iter().rev().take(excess).rev().copied().collect();
         self.release_reserved(search, &chunks);
     }
 
-    /// Punches reserved chunks, which are in order, and says durably that they hold zeros. Returns whether any was punched.
+    /// Punches reserved chunks, in ascending order, and records durably that they hold zeros.
+    /// Returns whether any was punched.
     fn release_reserved(&self, search: &mut Search, chunks: &[ChunkId]) -> bool {
         let medium = self.medium();
         let mut released = Vec::with_capacity(chunks.len());
@@ -42,14 +46,15 @@ impl<M: Medium> Pool<M> {
         if released.is_empty() {
             return false;
         }
-        // Sync: they read as zeros for good, before a state word says so.
+        // Sync: they read as zeros durably before a state word says so.
         if medium.sync_file().is_err() {
             return true;
         }
         let free = ChunkState::FREE.encode();
         self.store_own(released.iter().map(|chunk| (chunk.state(), free)));
         for run in released.chunk_by(|a, b| a.0 + 1 == b.0) {
-            // Flush: fenced by who takes the chunk next, before anything is written to it.
+            // Flush: fenced by the thread that takes the chunk next, before anything is written to
+            // it.
             // Redundant: a chunk that is said to hold old bytes may hold zeros.
             medium.flush(run[0].state(), run.len() as u64 * WORD_LEN);
         }
@@ -59,7 +64,7 @@ impl<M: Medium> Pool<M> {
         true
     }
 
-    /// Looks at some more of the state words that a former process left.
+    /// Reads some more of the state words that an earlier process left.
     pub(crate) fn survey_some(&self, search: &mut Search) {
         self.survey(search, SURVEY_STEP);
     }
@@ -78,7 +83,8 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// The file system is full: gives it all back that no chunk in use needs. Returns whether that may have made room.
+    /// Gives everything that no chunk in use needs back to the file system, which is full. Returns
+    /// whether this may have made room.
     #[cold]
     pub(crate) fn release_free(&self, search: &mut Search) -> bool {
         if search.reserve.is_refused {
@@ -89,8 +95,8 @@ impl<M: Medium> Pool<M> {
         self.release_reserved(search, &chunks) || has_released
     }
 
-    /// Takes back the memory that was made ahead of need for chunks that hold nothing. What they
-    /// read as stays the same.
+    /// Takes back the memory that was made ahead of need for chunks without content. They still
+    /// read as before.
     fn release_announced(&self, search: &mut Search) -> bool {
         if search.reserve.announced.take().is_none() {
             return false;
@@ -113,7 +119,7 @@ impl<M: Medium> Pool<M> {
         has_released
     }
 
-    /// The file system is full: learns of all reserved chunks that a former process left.
+    /// Reads all state words that an earlier process left, because the file system is full.
     #[cold]
     pub(crate) fn survey_all(&self, search: &mut Search) {
         self.survey(search, u32::MAX);

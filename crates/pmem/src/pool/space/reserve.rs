@@ -1,16 +1,18 @@
-//! The reserve: free chunks that still have memory of the file system behind them.
+//! The reserve: free chunks that still have memory of the file system.
 //!
-//! A chunk that is freed keeps its memory at first: the next one that is needed is taken from the reserve, which neither
-//! asks the file system nor can be refused by it. When the reserve is larger than the pool is to keep
-//! ([`Options::reserve_bytes`](crate::Options::reserve_bytes)), half of that stays and the others go back to the file
-//! system, all for one sync of the file. So what is free for long returns, and a chunk that changes hands often does not.
+//! A freed chunk keeps its memory at first, and the next chunk is taken from the reserve: this
+//! neither asks the file system nor can it be refused. When the reserve exceeds its limit
+//! ([`Options::reserve_bytes`](crate::Options::reserve_bytes)), half of the limit stays, and the
+//! rest goes back to the file system, for one sync of the file. So space that is free for long goes
+//! back, and a chunk that changes hands often does not.
 //!
-//! When the file system refuses more, the reserve serves long runs as well, where enough of it lies in a row. Else it all goes
-//! back to it, and the request is made again: a hole can be filled wherever it lies, so that long runs find room
-//! although what was freed is scattered.
+//! When the file system refuses more space, the reserve also serves long runs, if enough of its
+//! chunks are consecutive. If not, all of it goes back to the file system, and the request is made
+//! again. The file system can fill a hole anywhere, so a long run finds room even if the freed
+//! chunks are scattered.
 //!
-//! Which chunks are in the reserve is volatile. After opening it is found out step by step: each taking and giving back
-//! looks at some state words that a former process left.
+//! The list of reserved chunks is volatile. After opening it is built step by step: each time a
+//! chunk is taken or given back, some state words that an earlier process left are read.
 
 use std::collections::BTreeSet;
 
@@ -20,23 +22,23 @@ use crate::pool::layout::{CHUNK_LEN, ChunkId};
 /// Default of [`Options::reserve_bytes`](crate::Options::reserve_bytes): 64 chunks.
 pub(crate) const RESERVE_BYTES_DEFAULT: u64 = 4 << 20;
 
-/// Which free chunks have memory behind them; volatile.
+/// The free chunks that have memory; volatile.
 #[derive(Debug)]
 pub(crate) struct Reserve {
     pub(super) known: BTreeSet<ChunkId>,
-    /// Chunks above which some go back to the file system.
+    /// Number of chunks above which some go back to the file system.
     pub(super) max: usize,
-    /// Chunks before this one were looked at since the pool was opened.
+    /// All chunks before this one were read since the pool was opened.
     pub(super) surveyed: ChunkId,
-    /// Chunks from this one on that hold nothing may have memory all the same: the medium may have made it ahead of need,
-    /// where it was announced. None when no such chunk was found.
+    /// Unused chunks from this one on may have memory all the same, because the medium may have
+    /// made it ahead of need, where it was announced. `None` if there is no such chunk.
     pub(super) announced: Option<ChunkId>,
     /// Whether the medium has refused to take memory back.
     pub(super) is_refused: bool,
 }
 
 impl Reserve {
-    /// None is known yet in a pool that lies on `backing`.
+    /// An empty list, in a pool on `backing`.
     pub(crate) fn new(backing: Backing) -> Self {
         let mut reserve = Reserve {
             known: BTreeSet::new(),
@@ -45,12 +47,12 @@ impl Reserve {
             announced: None,
             is_refused: false,
         };
-        // By the process before, perhaps.
+        // The earlier process may have announced chunks.
         reserve.note_announced(backing);
         reserve
     }
 
-    /// The first of `run` reserved chunks in a row.
+    /// The first of `run` consecutive reserved chunks.
     pub(crate) fn find(&self, run: u32) -> Option<ChunkId> {
         let (mut first, mut count) = (ChunkId(0), 0);
         for &chunk in &self.known {
@@ -65,7 +67,7 @@ impl Reserve {
         None
     }
 
-    /// Chunks that are in use now.
+    /// Removes chunks that are now in use.
     pub(crate) fn forget(&mut self, first: ChunkId, run: u32) {
         if !self.known.is_empty() {
             (first.0..first.0 + run).for_each(|number| {
@@ -78,7 +80,7 @@ impl Reserve {
         self.known.insert(chunk);
     }
 
-    /// Only memory makes pages ahead of need.
+    /// Only a medium in memory makes pages ahead of need.
     pub(crate) fn note_announced(&mut self, backing: Backing) {
         if backing == Backing::Memory {
             self.announced = Some(ChunkId(0));

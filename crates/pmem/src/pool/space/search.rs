@@ -1,20 +1,20 @@
-//! Where the pool looks for free chunks.
+//! State of the search for free chunks.
 
 use super::reserve::Reserve;
 use crate::pool::layout::ChunkId;
 
-/// Where to look for free chunks; volatile.
+/// Where to search for free chunks; volatile.
 #[derive(Debug)]
 pub(crate) struct Search {
-    /// Next chunk to look at.
+    /// Next chunk to examine.
     pub(super) next: ChunkId,
-    /// Chunks of the longest run that may be free before `next`.
+    /// Longest run that may be free before `next`.
     pub(super) fits_behind: u32,
     /// One past the last chunk of the file.
     pub(crate) end: ChunkId,
-    /// Chunks before this one were announced to the medium as used soon.
+    /// All chunks before this one were announced to the medium.
     pub(super) expected: ChunkId,
-    /// Free chunks with memory behind them.
+    /// Free chunks that have memory.
     pub(super) reserve: Reserve,
 }
 

@@ -1,4 +1,4 @@
-//! Taking runs of free chunks: from the reserve, from what the file has, or from what it grows by.
+//! Taking runs of free chunks: from the reserve, from the rest of the file, or from its growth.
 
 use super::purpose::Purpose;
 use super::search::Search;
@@ -7,7 +7,7 @@ use crate::medium::{Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{CHUNK_LEN, ChunkId, ChunkKind, ChunkState, RUN_MAX, RootId};
 
-/// Places where a long run is tried that the file system has no memory for.
+/// Maximal number of places that are tried for a long run if the file system has no memory for it.
 const RUN_TRIES: u32 = 8;
 
 impl<M: Medium> Pool<M> {
@@ -16,20 +16,20 @@ impl<M: Medium> Pool<M> {
         self.search().lock(self.medium()).end
     }
 
-    /// Takes a run of free chunks. Its state words are flushed; the caller's fence makes them durable,
-    /// and must come before anything durable refers to the run, and before anything is written to it: a
-    /// chunk whose state is `Free` holds zeros.
+    /// Takes a run of free chunks, and flushes its state words. The caller's fence makes them
+    /// durable. It must come before anything durable refers to the run, and before anything is
+    /// written to the run, because a chunk in state `Free` holds zeros.
     ///
     /// # Errors
     ///
-    /// [`Error::Full`] when there is no such run and the file cannot grow, [`Error::StorageFull`] when its file system
-    /// gives nothing more; then nothing was changed.
+    /// [`Error::Full`] when there is no such run and the file cannot grow; [`Error::StorageFull`]
+    /// when its file system gives no more space. In both cases nothing was changed.
     pub(crate) fn take_chunks(&self, purpose: Purpose, owner: RootId) -> Result<ChunkId> {
         self.take_chunks_announced(purpose, owner, |_| {})
     }
 
-    /// As [`take_chunks`](Pool::take_chunks), and calls `announce` with the run before any state word
-    /// says that it is taken.
+    /// Like [`take_chunks`](Pool::take_chunks), and calls `announce` with the run before any state
+    /// word says that it is taken.
     pub(crate) fn take_chunks_announced(
         &self,
         purpose: Purpose,
@@ -49,7 +49,7 @@ impl<M: Medium> Pool<M> {
         announce(first);
         let medium = self.medium();
         let body = ChunkState { kind: ChunkKind::LargeBody, owner: owner.0, class: 0, run: 0 };
-        // Bodies first: a head that is durable describes a run that recovery can give back whole.
+        // Bodies first: a durable head then describes a run that recovery can give back completely.
         let bodies = (1..run).rev().map(|index| (ChunkId(first.0 + index).state(), body.encode()));
         let head = (first.state(), purpose.head_state(owner).encode());
         self.store_own(bodies.chain([head]));
@@ -59,7 +59,7 @@ impl<M: Medium> Pool<M> {
         Ok(first)
     }
 
-    /// Finds a run and brings its bytes to what the purpose needs.
+    /// Finds a run, and brings its bytes to the content that the purpose needs.
     fn provide(&self, search: &mut Search, purpose: Purpose) -> Result<ChunkId> {
         let run = purpose.run();
         if run == 1
@@ -85,16 +85,18 @@ impl<M: Medium> Pool<M> {
         }
     }
 
-    /// Reserved chunks in a row, with memory behind them for certain.
+    /// Consecutive reserved chunks that certainly have memory.
     fn commit_reserved(&self, search: &Search, run: u32) -> Option<ChunkId> {
         let first = search.reserve.find(run)?;
         self.commit(first.offset(), u64::from(run) * CHUNK_LEN).ok().map(|()| first)
     }
 
-    /// A free run for which the medium has made memory ahead of need, or for as much of it as the file system lacks.
+    /// A free run for which the medium has made memory ahead of need, completely or except for what
+    /// the file system can give.
     #[cold]
     fn commit_announced(&self, search: &mut Search, run: u32) -> Option<ChunkId> {
-        // A long run is tried where memory was announced last: trying costs as much as it is long.
+        // A long run is tried only where memory was announced last, because trying costs time in
+        // proportion to its length.
         let known = search.reserve.announced?;
         let (mut from, tries) = if run == 1 { (known, u32::MAX) } else { (search.next, RUN_TRIES) };
         for _ in 0..tries {
@@ -129,7 +131,7 @@ impl<M: Medium> Pool<M> {
         };
         self.prepare(first, purpose);
         if first != search.next {
-            // It may have passed over free chunks that were too few for it.
+            // The search may have skipped groups of free chunks that were too small.
             search.fits_behind = search.fits_behind.max(run - 1);
         }
         search.next = ChunkId(first.0 + run).next_data();

@@ -49,8 +49,8 @@ fn small_frees_in_any_order_cost_at_most_a_tenth_of_a_fence() {
     assert_eq!(small_bytes, 0, "every chunk that was emptied went back to the pool");
 }
 
-/// The steady state of a store: blocks of any small size come and go in any order, among chunks that
-/// are all partly used.
+/// The steady state of a store: blocks of any small size come and go in any order, among chunks
+/// that are all partly used.
 #[test]
 fn small_churn_costs_at_most_a_tenth_of_a_fence() {
     let pool = simulated(128 << 20);
@@ -141,7 +141,8 @@ fn chunks_change_class_without_mixing_blocks() {
     let mut numbers = Numbers::new(8);
     let mut lens = vec![None; COUNT as usize];
     for round in 0..24 {
-        // Two classes a round, in equal parts, others in the next; the pool is too small for both rounds.
+        // Two classes a round, in equal parts, others in the next; the pool is too small for both
+        // rounds.
         let of_round = [(100, 900), (300, 4000), (2000, 60), (700, 10_000)][round % 4];
         for index in numbers.shuffled(COUNT) {
             let expected = lens[index as usize].map(|len| pattern(index, len));
@@ -161,8 +162,8 @@ fn chunks_change_class_without_mixing_blocks() {
 fn freed_large_extents_go_back_to_the_file_system() {
     const COUNT: u64 = 128;
     const LEN: u64 = 1 << 20;
-    // In memory a thread makes the pages of the next 8 MiB ready, of 2 MiB each. It may end after the blocks are
-    // freed, and be at work on a page that is being freed.
+    // In memory a thread makes the pages of the next 8 MiB ready, of 2 MiB each. It may end after
+    // the blocks are freed, and be at work on a page that is being freed.
     const READY: u64 = (8 + 2 + 2) << 20;
     for dir in [memory_dir(), disk_dir()] {
         let pool = Pool::options().create(dir.path().join("a.pool")).unwrap();
@@ -207,7 +208,8 @@ fn a_large_block_that_was_freed_is_reused_when_the_pool_is_full() {
     assert_sound(&pool, &slots);
 }
 
-/// In a full pool in which every third large block was freed: there is room between the others, and for nothing longer.
+/// In a full pool in which every third large block was freed: there is room between the others, and
+/// for nothing longer.
 #[test]
 fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
     let (_dir, pool, slots) = slots_in(32 << 20);
@@ -230,7 +232,8 @@ fn a_run_that_fits_nowhere_hides_no_room_from_shorter_ones() {
     assert_sound(&pool, &slots);
 }
 
-/// Two neighbours that are freed one after the other, the place where the pool searches between them.
+/// Two neighbours that are freed one after the other, the place where the pool searches between
+/// them.
 #[test]
 fn a_run_is_found_on_both_sides_of_where_the_search_goes_on() {
     let (_dir, pool, slots) = slots_in(32 << 20);
@@ -252,7 +255,8 @@ fn a_run_is_found_on_both_sides_of_where_the_search_goes_on() {
 #[test]
 fn room_is_counted_where_a_pool_may_grow_to() {
     let (_dir, _pool, slots) = slots_in(9 << 30);
-    // A zone has 4,079 MiB for data. Of the third one there is one GiB, of which 1,007 MiB are for data.
+    // A zone has 4,079 MiB for data. Of the third one there is one GiB, of which 1,007 MiB are for
+    // data.
     for (len, room) in [(1 << 20, 9_150), (1 << 30, 6), (3 << 30, 2)] {
         slots.heap().check_room(len, room).unwrap();
         let error = slots.heap().check_room(len, room + 16).unwrap_err();
@@ -320,9 +324,9 @@ fn what_was_put_is_there_after_reopening() {
 
 /// Bytes of the file that hold no data, for each byte that does.
 ///
-/// The sizes are uniform between 16 bytes and 21 KB, so every class is in use. The worst moment is after
-/// half of the blocks were freed at random: no chunk empties and the file keeps its length, a factor of
-/// two. From there on the space of a class serves that class again.
+/// The sizes are uniform between 16 bytes and 21 KB, so every class is in use. The worst moment is
+/// after half of the blocks were freed at random: no chunk empties and the file keeps its length, a
+/// factor of two. From there on the space of a class serves that class again.
 #[test]
 fn fragmentation_is_bounded() {
     const LIVE: u64 = 8_000;

@@ -1,4 +1,5 @@
-//! Metadata of chunks that are damaged: told, set aside, and no danger to what lies in other chunks or in those.
+//! Metadata of chunks that are damaged: told, set aside, and no danger to what lies in other chunks
+//! or in those.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -159,7 +160,8 @@ impl Damaged {
     }
 }
 
-/// Bitmaps are sealed when a pool is closed: what changes of them at rest is noticed before a block is given out.
+/// Bitmaps are sealed when a pool is closed: what changes of them at rest is noticed before a block
+/// is given out.
 #[test]
 fn a_bitmap_that_changed_at_rest_gives_out_no_block() {
     type Change = fn(&mut [u8]);

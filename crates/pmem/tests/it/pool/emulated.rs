@@ -13,8 +13,8 @@ const TOLERANCE: f64 = 0.15;
 /// Until a machine that does other things as well must have been at rest for a moment.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The claim is about a machine at rest, and the cores here are shared: the quietest of many short runs
-/// counts. A run is shorter than a time slice.
+/// The claim is about a machine at rest, and the cores here are shared: the quietest of many short
+/// runs counts. A run is shorter than a time slice.
 #[test]
 fn the_mean_persist_takes_what_was_asked_for() {
     for write_latency_ns in [100, 150, 250, 500, 1000, 2000] {

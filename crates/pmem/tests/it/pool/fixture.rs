@@ -1,7 +1,7 @@
 //! Pools that earlier versions wrote, opened by this one.
 //!
-//! `cargo run -p remanent-pmem --example make_fixture` makes those of the present format version. A fixture
-//! is never made again for a version that was released.
+//! `cargo run -p remanent-pmem --example make_fixture` makes those of the present format version. A
+//! fixture is never made again for a version that was released.
 
 use std::path::PathBuf;
 

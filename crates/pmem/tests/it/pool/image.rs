@@ -1,8 +1,8 @@
-//! Pool files as text-free, hole-free images of a few kilobytes, and what to do with a pool file that
-//! may be damaged.
+//! Pool files as text-free, hole-free images of a few kilobytes, and what to do with a pool file
+//! that may be damaged.
 //!
-//! An image is the file's length, then for each line of 64 bytes that is not all zero its offset and its
-//! bytes. Numbers are little-endian words.
+//! An image is the file's length, then for each line of 64 bytes that is not all zero its offset
+//! and its bytes. Numbers are little-endian words.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -73,7 +73,8 @@ fn crc(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 ///
-/// Whatever is found first. That it returns at all, and does not panic, is what callers want to know.
+/// Whatever is found first. That it returns at all, and does not panic, is what callers want to
+/// know.
 pub(crate) fn exercise(path: &Path) -> Result<()> {
     let pool = Pool::options().open(path)?;
     let info = pool.info()?;

@@ -1,7 +1,7 @@
 //! Opening costs the same whatever the pool holds, and however it ended.
 //!
-//! Counted in accesses to the medium: time depends on what else the machine does. `remanent-bench restart`
-//! measures that.
+//! Counted in accesses to the medium: time depends on what else the machine does. `remanent-bench
+//! restart` measures that.
 
 use std::sync::Arc;
 

@@ -218,7 +218,8 @@ fn info_says_what_the_pool_is() {
     assert_eq!((&*info.roots[0].name, &*info.roots[0].root_type.name), ("slots", "Slots"));
 }
 
-/// Someone who may write to the directory exchanges the file for a link, again and again, while it is opened.
+/// Someone who may write to the directory exchanges the file for a link, again and again, while it
+/// is opened.
 #[test]
 fn a_private_pool_is_never_opened_through_a_link() {
     /// How often each of what can happen is to have happened, and for how long that is waited for.
@@ -233,7 +234,8 @@ fn a_private_pool_is_never_opened_through_a_link() {
     };
     let (own, others) = (create(&path), create(&foreign));
     std::os::unix::fs::symlink(&foreign, &link).unwrap();
-    // How often the file itself was opened, what the link leads to, and how often opening was refused.
+    // How often the file itself was opened, what the link leads to, and how often opening was
+    // refused.
     let race = |private: bool| {
         let (mut opened, mut followed, mut refused) = (0, 0, 0);
         let start = Instant::now();

@@ -40,7 +40,8 @@ proptest! {
     }
 }
 
-/// On memory where nothing has to be flushed there is nothing to choose, but what is written must be there.
+/// On memory where nothing has to be flushed there is nothing to choose, but what is written must
+/// be there.
 #[test]
 fn every_method_writes_where_no_line_has_to_be_flushed() {
     let (_dir, pool, base) = scratch_pool(Emulation::None);

@@ -1,4 +1,5 @@
-//! Room on a file system that is full: what is freed can be used again, at once and after a restart.
+//! Room on a file system that is full: what is freed can be used again, at once and after a
+//! restart.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +17,8 @@ const SYSTEM_LEN: u64 = 64 << 20;
 
 /// A directory on a tmpfs of 64 MiB.
 ///
-/// Nothing when this process may not mount: then the test of that name was run in one that may, in a mount namespace
-/// of its own, and has passed.
+/// Nothing when this process may not mount: then the test of that name was run in one that may, in
+/// a mount namespace of its own, and has passed.
 fn small_file_system(test: &str) -> Option<PathBuf> {
     if let Some(at) = std::env::var_os(MOUNT_POINT).map(PathBuf::from) {
         let size = format!("size={SYSTEM_LEN},huge=never");
@@ -187,7 +188,8 @@ fn scattered_room_serves_long_runs() {
     let Some(directory) = small_file_system("scattered_room_serves_long_runs") else { return };
     let cramped = Cramped::new(&directory);
     let filled = cramped.fill(1000);
-    // Of 1,024 bytes there are 64 in a chunk: of each ten chunks five are emptied, but for their ends.
+    // Of 1,024 bytes there are 64 in a chunk: of each ten chunks five are emptied, but for their
+    // ends.
     let is_freed = |place: usize| (place / (5 * 64)).is_multiple_of(2);
     let freed: Vec<u64> = filled
         .iter()
@@ -203,7 +205,8 @@ fn scattered_room_serves_long_runs() {
     assert_sound(&cramped.pool, &cramped.slots);
 }
 
-/// Threads have chunks of their own that they allocate from; what is free in those serves others when nothing else is.
+/// Threads have chunks of their own that they allocate from; what is free in those serves others
+/// when nothing else is.
 #[test]
 fn room_in_chunks_of_other_threads_is_found() {
     const THREADS: u64 = 16;

@@ -41,8 +41,8 @@ fn the_directory_grows_by_256_roots_and_uses_entries_again() {
         }
     }
     assert_eq!(directories(&pool), 2);
-    // Entries in each part are used again, the first ones first, and no further chunk is taken for them.
-    // The first one has the number that the first directory chunk has for an owner.
+    // Entries in each part are used again, the first ones first, and no further chunk is taken for
+    // them. The first one has the number that the first directory chunk has for an owner.
     for number in [0, 100, 300, 490] {
         pool.remove_root(&format!("root {number}")).unwrap();
     }

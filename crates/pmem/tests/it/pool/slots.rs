@@ -8,8 +8,8 @@
 //!                       8  bytes of content
 //! ```
 //!
-//! A block names its slot, so that recovery learns in constant time whether it is linked. Each slot is
-//! written by one thread at a time.
+//! A block names its slot, so that recovery learns in constant time whether it is linked. Each slot
+//! is written by one thread at a time.
 
 use remanent_pmem::heap::{Block, Heap, Violation};
 use remanent_pmem::pool::{RootObject, RootType};

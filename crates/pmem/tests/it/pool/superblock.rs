@@ -137,8 +137,8 @@ fn a_truncated_file_is_refused_and_not_changed() {
     }
 }
 
-/// Has the newer copy count on 256 chunks that are not there: on some systems a crash keeps a superblock and loses the length
-/// that the file was given before.
+/// Has the newer copy count on 256 chunks that are not there: on some systems a crash keeps a
+/// superblock and loses the length that the file was given before.
 fn lose_growth(path: &Path) -> u64 {
     let len = fs::metadata(path).unwrap().len();
     edit(path, |file| {

@@ -173,7 +173,8 @@ fn mixes_of_methods_survive_a_power_failure() {
     for number in 0..methods.len().pow(3) {
         let of = |region: u32| methods[number / methods.len().pow(region) % methods.len()];
         let policy = Policy::new(of(0), of(1), of(2));
-        // A block with a fence for each word has 512 more points to crash at: it is enough to see it with each method.
+        // A block with a fence for each word has 512 more points to crash at: it is enough to see
+        // it with each method.
         if policy.data == Method::Uncacheable && policy.map != policy.journal {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The nvramdisk paper's device: its Table 2, state by state, in both directions; beside a plain array of bytes; and the
-//! fences of a write.
+//! The nvramdisk paper's device: its Table 2, state by state, in both directions; beside a plain
+//! array of bytes; and the fences of a write.
 
 mod forward;
 mod model;
@@ -28,8 +28,8 @@ fn options() -> SimOptions {
 
 type SimDisk = Nvramdisk<Arc<Sim>>;
 
-/// A disk of which every block but the last has been written; backwards, so that no block's number is that of a logical
-/// block that a test is about.
+/// A disk of which every block but the last has been written; backwards, so that no block's number
+/// is that of a logical block that a test is about.
 fn disk(sim: &Arc<Sim>, policy: Policy) -> (Pool<Arc<Sim>>, SimDisk) {
     let pool = Pool::format(Arc::clone(sim), &Format::new(POOL_LEN)).expect("room");
     let disk = Nvramdisk::create(&pool, "disk", LBAS * BLOCK as u64, policy).expect("room");

@@ -61,8 +61,8 @@ proptest! {
     }
 }
 
-/// Every method for the blocks, with every one for the map and every one for the journal: none touches what the others
-/// have written, although some write whole lines.
+/// Every method for the blocks, with every one for the map and every one for the journal: none
+/// touches what the others have written, although some write whole lines.
 #[test]
 fn every_mix_of_methods_holds_what_was_written() {
     let methods = Method::available();

@@ -73,7 +73,8 @@ impl Forged {
             Garbage::NewBlock => shadow,
             Garbage::OtherBlock => entries[OTHER as usize],
         };
-        // The paper's table, row by row. That VPN does not matter in S0 is shown by a block that another one has.
+        // The paper's table, row by row. That VPN does not matter in S0 is shown by a block that
+        // another one has.
         let [vpn, l1, l2, map] = match self.state {
             0 => [entries[OTHER as usize], NULL, NULL, old],
             1 => [x, NULL, NULL, old],
@@ -101,8 +102,8 @@ impl Forged {
         Before { entries, shadow }
     }
 
-    /// Whether the write has happened. The paper says so of S6 and later; S5 cannot be told from S6 if L2 is right by
-    /// chance.
+    /// Whether the write has happened. The paper says so of S6 and later; S5 cannot be told from S6
+    /// if L2 is right by chance.
     fn is_new(&self) -> bool {
         self.state >= 6 || self.state == 5 && self.garbage == Garbage::Lba
     }
