@@ -112,11 +112,11 @@ impl<M: Medium> File<M> {
     /// When there is none of that name, the root is something else, or it is open.
     pub fn remove(pool: &Pool<M>, name: &str) -> Result<()> {
         let root = pool.roots()?.into_iter().find(|root| root.name == name);
-        let expected = <Body<M> as RootObject<M>>::root_type().name;
+        let expected = <Body<M> as RootObject<M>>::root_type();
         match root {
             // Of any layout: an older version's is removed, too.
-            Some(root) if root.root_type.name != expected => {
-                let (name, found) = (name.to_owned(), root.root_type.name);
+            Some(root) if root.root_type.name != expected.name => {
+                let (name, found) = (name.to_owned(), root.root_type);
                 Err(PoolError::WrongType { name, found, expected }.into())
             }
             _ => Ok(pool.remove_root(name)?),

@@ -21,6 +21,7 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{ChunkId, ChunkKind, ROOT_LEN, RootId, root_count_max};
 use crate::pool::registry::Registry;
+use crate::pool::root_type::RootType;
 use crate::pool::space::purpose::Purpose;
 use crate::{Error, Result};
 
@@ -41,15 +42,6 @@ const NONE: u64 = 0;
 const CREATING: u64 = 1;
 const LIVE: u64 = 2;
 const DROPPING: u64 = 3;
-
-/// The type of a root, compared when it is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RootType {
-    /// Name a person recognises, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
-    pub name: String,
-    /// Hash of everything that makes two layouts incompatible.
-    pub layout: u64,
-}
 
 /// A root as the directory lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +133,8 @@ impl<M: Medium> Pool<M> {
     ) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
         if let Some(root) = self.find(&mut registry, name)? {
-            return Err(Error::RootExists { name: name.to_owned(), found: root.root_type.name });
+            let found = root.root_type.to_string();
+            return Err(Error::RootExists { name: name.to_owned(), found });
         }
         let root_type = T::root_type();
         check_name(name, &root_type)?;
@@ -180,12 +173,8 @@ impl<M: Medium> Pool<M> {
         let root = self.find_present(&mut registry, name)?;
         let expected = T::root_type();
         if root.root_type != expected {
-            let describe = |t: &RootType| format!("{} (layout {:016x})", t.name, t.layout);
-            return Err(Error::WrongType {
-                name: name.to_owned(),
-                found: describe(&root.root_type),
-                expected: describe(&expected),
-            });
+            let (name, found) = (name.to_owned(), root.root_type);
+            return Err(Error::WrongType { name, found, expected });
         }
         if let Some(open) = registry.open.get(&root.id).and_then(|weak| weak.upgrade()) {
             let in_use = |_| Error::RootInUse { name: name.to_owned() };
@@ -258,7 +247,7 @@ impl<M: Medium> Pool<M> {
 
     fn check_disturbance<T: RootObject<M>>(&self, name: &str) -> Result<()> {
         if self.guarantee().write_disturbance && !T::SURVIVES_DISTURBANCE {
-            let structure = T::root_type().name;
+            let structure = T::root_type().to_string();
             return Err(Error::Disturbed { name: name.to_owned(), structure });
         }
         Ok(())

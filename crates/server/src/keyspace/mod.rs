@@ -303,7 +303,7 @@ impl<S: Store> Keyspace<S> {
 
 /// A store that contradicts itself, in words for the client.
 fn damaged(what: &str) -> StoreError {
-    StoreError::Failed(format!("the pool is damaged: {what}; `remanent pool check` tells more"))
+    StoreError::Failed(format!("the pool is damaged: {what}; restore it from a backup"))
 }
 
 impl<S: fmt::Debug> fmt::Debug for Keyspace<S> {

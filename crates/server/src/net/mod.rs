@@ -31,8 +31,8 @@ pub enum BindError {
     /// Other machines could reach the server and nothing would be asked of them.
     #[error(
         "refusing to listen on {0} without a password: any machine that reaches it could read and \
-         delete everything; set a password with --password-file, listen on 127.0.0.1, or pass \
-         --unprotected if the network is trusted"
+         delete everything; set `Config::password`, listen on 127.0.0.1, or set \
+         `Config::unprotected` if the network is trusted"
     )]
     Unprotected(SocketAddr),
     /// A password that everybody knows.
@@ -42,7 +42,7 @@ pub enum BindError {
     )]
     EmptyPassword,
     /// The system refused the address.
-    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    #[error("cannot listen on {address}: {source}; choose another address")]
     Listen {
         /// The address asked for.
         address: SocketAddr,

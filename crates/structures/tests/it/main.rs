@@ -4,6 +4,7 @@ mod batch_list;
 mod batch_map;
 mod blink_tree;
 mod damage_ones;
+mod errors;
 mod hashmap;
 mod in_memory;
 mod line_tx;
