@@ -1,5 +1,6 @@
 //! Waiting for other threads so that the simulator can schedule them, and fencing for them.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
@@ -11,8 +12,15 @@ use crate::medium::Medium;
 /// Its waiters call [`Medium::pause`], so that the simulator can schedule the holder. It is given back by a plain store: an
 /// instruction that locks the bus, as most mutexes have there, waits until all that was stored has left the core, streaming
 /// stores included.
+///
+/// A panic gives the lock free and poisons nothing. So whoever holds it calls code that may panic, such as a closure of the
+/// library's user, only while the value is as others may find it: before the first change, or after the last.
 #[derive(Debug, Default)]
 pub struct PauseMutex<T>(SpinMutex<T>);
+
+// The rule above makes them right: whoever locks after a panic finds a value that is whole.
+impl<T> UnwindSafe for PauseMutex<T> {}
+impl<T> RefUnwindSafe for PauseMutex<T> {}
 
 /// A [`PauseMutex`] that is held, until this is dropped.
 pub type PauseGuard<'a, T> = SpinMutexGuard<'a, T>;

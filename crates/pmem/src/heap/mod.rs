@@ -21,6 +21,7 @@ mod recover;
 
 use std::cell::UnsafeCell;
 use std::collections::{HashSet, VecDeque};
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use check::Usage;
@@ -102,6 +103,10 @@ struct LaneSlot {
 
 // SAFETY: `state` is only touched by the thread that set `announced` from 0 (see `Heap::enter`).
 unsafe impl Sync for LaneSlot {}
+
+// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no code of others, and its drop
+// gives the lane free.
+impl RefUnwindSafe for LaneSlot {}
 
 #[derive(Debug)]
 struct LaneState {

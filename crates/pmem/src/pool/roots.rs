@@ -125,7 +125,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     ///
     /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or what creating the structure
-    /// reports; then the pool is as before.
+    /// reports; then the pool is as before. So it is when `fill` panics.
     pub fn create_root_with<T: RootObject<M>>(
         &self,
         name: &str,
@@ -140,9 +140,11 @@ impl<M: Medium> Pool<M> {
         check_name(name, &root_type)?;
         self.check_disturbance::<T>(name)?;
         let id = self.vacant_entry(&mut registry, name)?;
+        let unfinished = Unfinished { pool: self, id };
         let created = self
             .write_entry(id, name, &root_type)
             .and_then(|heap| fill(Heap::create(self.clone(), id, heap)?));
+        std::mem::forget(unfinished);
         let object = match created {
             Ok(object) => Arc::new(object),
             Err(error) => {
@@ -367,6 +369,20 @@ impl<M: Medium> Pool<M> {
         self.medium().read(offset, &mut bytes);
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// A root that is being created. Dropped when `fill` panics: takes the entry back, as for an error. The heap, which `fill`
+/// had, is dropped by then.
+struct Unfinished<'p, M: Medium> {
+    pool: &'p Pool<M>,
+    id: RootId,
+}
+
+impl<M: Medium> Drop for Unfinished<'_, M> {
+    fn drop(&mut self) {
+        // What fails here is completed by the next opening, which finds a root that was being created.
+        let _ = self.pool.clear_entry(self.id);
     }
 }
 

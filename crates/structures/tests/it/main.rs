@@ -12,4 +12,5 @@ mod log;
 mod papers;
 mod stored;
 mod support;
+mod unwind;
 mod vector;
