@@ -22,7 +22,7 @@ pub enum Error {
     /// A request reaches beyond the end of the disk.
     #[error(
         "{len} bytes at {offset} reach beyond the end of the disk, which has {size} bytes; \
-         make it larger with `remanent disk resize`"
+         make it larger with `Disk::resize`"
     )]
     OutOfRange {
         /// First byte of the request.
@@ -85,7 +85,9 @@ pub enum Error {
         capacity: u64,
     },
     /// The disk contradicts itself.
-    #[error("disk is damaged, {violation}; run `remanent disk check`, and restore from a backup")]
+    #[error(
+        "disk is damaged, {violation}; find all damage with `Disk::check`, and restore the pool from a backup"
+    )]
     Damaged {
         /// What was found, where, and what was expected.
         violation: Violation,

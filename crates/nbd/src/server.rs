@@ -60,8 +60,8 @@ pub enum BindError {
     /// Other machines could connect, without authentication.
     #[error(
         "refusing to serve block devices on {0}: NBD has no passwords, so any machine that reaches it \
-         could read and overwrite everything; listen on 127.0.0.1 or on a Unix socket, or say that \
-         the network is trusted"
+         could read and overwrite everything; listen on 127.0.0.1 or on a Unix socket, or set \
+         `Config::unprotected` if the network is trusted"
     )]
     Unprotected(SocketAddr),
     /// The system refused the address.

@@ -6,6 +6,7 @@ use std::{fmt, io};
 use rustix::io::Errno;
 
 use crate::medium::fault::Fault;
+use crate::pool::root_type::RootType;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -46,15 +47,12 @@ pub enum Error {
         /// The version this build writes.
         expected: u32,
     },
-    /// Another process holds the pool.
-    #[error(
-        "{path} is in use by process {pid}; stop it, or wait for it (`Options::wait`)",
-        path = path.display(), pid = holder.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string())
-    )]
+    /// A process holds the pool, maybe this one.
+    #[error("{} {}", path.display(), holder_text(*holder))]
     Locked {
         /// The pool file.
         path: PathBuf,
-        /// The holder's process id, when it could be learnt.
+        /// The holder's process id, when it could be learnt; this process's own, if it has the pool open itself.
         holder: Option<u32>,
     },
     /// The backing cannot give what was asked for.
@@ -174,17 +172,14 @@ pub enum Error {
         structure: String,
     },
     /// A root was opened as another type than it was created with.
-    #[error(
-        "root {name:?} is a {found}, not a {expected}; open it with the type it was made with, or, if only \
-         the layouts differ, with the version of the program that made it"
-    )]
+    #[error("root {name:?} {}", found.difference_to(expected))]
     WrongType {
         /// The root's name.
         name: String,
         /// Type stored in the pool.
-        found: String,
+        found: RootType,
         /// Type asked for.
-        expected: String,
+        expected: RootType,
     },
     /// The root directory is full, or a name does not fit in it.
     #[error("cannot name a root {name:?}: {reason}")]
@@ -265,6 +260,21 @@ impl Error {
     /// A contradiction found at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Error::Corrupt { offset, what: what.into() }
+    }
+}
+
+/// Who holds a pool, and how to come to it.
+fn holder_text(holder: Option<u32>) -> String {
+    match holder {
+        Some(pid) if pid == std::process::id() => {
+            "is open in this process already; use a clone of the `Pool` that has it open, or drop that one, its clones \
+             and its structures first"
+                .to_owned()
+        }
+        Some(pid) => {
+            format!("is in use by process {pid}; stop it, or wait for it (`Options::wait`)")
+        }
+        None => "is in use by another process; stop it, or wait for it (`Options::wait`)".to_owned(),
     }
 }
 

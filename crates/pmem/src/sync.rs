@@ -1,5 +1,6 @@
 //! Waiting for other threads in a way that the simulator can schedule, and fences for all threads.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::OnceLock;
 
 use spin::mutex::{SpinMutex, SpinMutexGuard};
@@ -11,8 +12,17 @@ use crate::medium::Medium;
 /// Waiting threads call [`Medium::pause`], so that the simulator can schedule the holder. Unlocking
 /// is a plain store. The locked instruction that most mutexes use would wait until all stores have
 /// left the core, including streaming stores.
+///
+/// A panic unlocks the mutex and poisons nothing. So the holder calls code that may panic, such as a
+/// closure of the library's user, only while the value is consistent: before the first change, or
+/// after the last.
 #[derive(Debug, Default)]
 pub struct PauseMutex<T>(SpinMutex<T>);
+
+// The rule above makes them right: a thread that locks the mutex after a panic finds a consistent
+// value.
+impl<T> UnwindSafe for PauseMutex<T> {}
+impl<T> RefUnwindSafe for PauseMutex<T> {}
 
 /// Holds a [`PauseMutex`] until it is dropped.
 pub type PauseGuard<'a, T> = SpinMutexGuard<'a, T>;

@@ -279,7 +279,6 @@ fn of_structure(checked: crate::Result<Vec<Violation>>) -> Found {
     match checked {
         Ok(violations) => Some(violations),
         Err(Error::Pool(PoolError::WrongType { .. })) => None,
-        Err(Error::Damaged { violations, .. }) => Some(violations),
         Err(Error::Corrupt { offset, what, .. }) => Some(vec![Violation::new(offset, what)]),
         Err(error @ Error::Checksum { offset, .. }) => {
             Some(vec![Violation::new(offset, error.to_string())])

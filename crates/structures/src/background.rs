@@ -1,6 +1,6 @@
 //! The thread that makes batches safe, and the bound on how far it may lag.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
@@ -91,6 +91,10 @@ pub(crate) struct Background {
     signals: Arc<Signals>,
     thread: Option<JoinHandle<()>>,
 }
+
+// Only the drop uses the thread's handle; what is shared with the thread are single words, and values that are set once.
+impl UnwindSafe for Background {}
+impl RefUnwindSafe for Background {}
 
 /// What writers and the thread tell each other.
 #[derive(Debug)]

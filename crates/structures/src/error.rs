@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use remanent_pmem::Medium;
-use remanent_pmem::heap::{Heap, Violation};
+use remanent_pmem::heap::Heap;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -62,8 +62,8 @@ pub enum Error {
     /// The bytes of an entry are not those that were written.
     #[error(
         "{}structure {root:?}: the entry at offset {offset:#x} has changed since it was written: its checksum is \
-         {stored:#010x}, its bytes give {computed:#010x}; run `remanent pool check`, and restore the pool from a \
-         backup",
+         {stored:#010x}, its bytes give {computed:#010x}; find all damage with the structure's `check`, and restore \
+         the pool from a backup",
         pool_prefix(pool)
     )]
     Checksum {
@@ -80,8 +80,8 @@ pub enum Error {
     },
     /// A link, a length or another word of a structure cannot be what was written.
     #[error(
-        "{}structure {root:?} is damaged at offset {offset:#x}: {what}; run `remanent pool check`, and restore the \
-         pool from a backup",
+        "{}structure {root:?} is damaged at offset {offset:#x}: {what}; find all damage with the structure's `check`, \
+         and restore the pool from a backup",
         pool_prefix(pool)
     )]
     Corrupt {
@@ -93,14 +93,6 @@ pub enum Error {
         offset: u64,
         /// What was found, and what was expected.
         what: String,
-    },
-    /// The structure contradicts itself.
-    #[error("structure {root:?} is damaged: {}", list(violations))]
-    Damaged {
-        /// Name or number of the root.
-        root: String,
-        /// Each contradiction, with its offset.
-        violations: Vec<Violation>,
     },
 }
 
@@ -167,14 +159,6 @@ fn pool_prefix(pool: &Path) -> String {
     if pool.as_os_str().is_empty() { String::new() } else { format!("pool {}, ", pool.display()) }
 }
 
-fn list(violations: &[Violation]) -> String {
-    let told: Vec<String> = violations.iter().take(5).map(Violation::to_string).collect();
-    match violations.len().saturating_sub(told.len()) {
-        0 => told.join("; "),
-        more => format!("{}; and {more} more", told.join("; ")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,8 +174,9 @@ mod tests {
             Error::corrupt(map.heap(), 0x40, "a link leads backwards").to_string(),
         ];
         for told in told {
-            for part in [path.to_str().unwrap(), "\"ages\"", "0x40", "remanent pool check"] {
-                assert!(told.contains(part), "{told}");
+            for part in [path.to_str().unwrap(), "\"ages\"", "0x40", "with the structure's `check`"]
+            {
+                assert!(told.contains(part) && !told.contains("remanent pool"), "{told}");
             }
         }
     }

@@ -15,6 +15,10 @@
 //! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
 //! could still take away. Of those that work in batches that is true from the batch on, or from `sync`: until then
 //! a crash of the machine may take the end of the history away, and readers see it all the same.
+//!
+//! A panic in a closure that is passed to a structure changes nothing: the operation has not been, its locks are given
+//! free, and the structure is used as before. So all handles are [`UnwindSafe`](std::panic::UnwindSafe), beside
+//! [`Send`] and [`Sync`].
 
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 

@@ -116,11 +116,11 @@ impl<M: Medium> File<M> {
     /// When there is no root of that name, the root is not a file, or the file is open.
     pub fn remove(pool: &Pool<M>, name: &str) -> Result<()> {
         let root = pool.roots()?.into_iter().find(|root| root.name == name);
-        let expected = <Body<M> as RootObject<M>>::root_type().name;
+        let expected = <Body<M> as RootObject<M>>::root_type();
         match root {
             // Any layout: files of older versions can be removed, too.
-            Some(root) if root.root_type.name != expected => {
-                let (name, found) = (name.to_owned(), root.root_type.name);
+            Some(root) if root.root_type.name != expected.name => {
+                let (name, found) = (name.to_owned(), root.root_type);
                 Err(PoolError::WrongType { name, found, expected }.into())
             }
             _ => Ok(pool.remove_root(name)?),

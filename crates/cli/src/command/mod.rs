@@ -14,7 +14,7 @@ mod units;
 
 use std::process::ExitCode;
 
-pub(crate) use advice::advice;
+pub(crate) use advice::{advice, advice_for};
 use clap::{Parser, Subcommand};
 
 /// Data structures and a server in memory that survives crashes.

@@ -22,6 +22,7 @@ mod recover;
 
 use std::cell::UnsafeCell;
 use std::collections::{HashSet, VecDeque};
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub use check::Usage;
@@ -109,6 +110,10 @@ struct LaneSlot {
 
 // SAFETY: only the thread that changed `announced` from 0 accesses `state` (see `Heap::enter`).
 unsafe impl Sync for LaneSlot {}
+
+// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no code of others, and its drop
+// gives the lane free.
+impl RefUnwindSafe for LaneSlot {}
 
 #[derive(Debug)]
 struct LaneState {

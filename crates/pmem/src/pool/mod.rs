@@ -9,6 +9,7 @@ mod format_document;
 pub mod layout;
 mod options;
 mod registry;
+pub(crate) mod root_type;
 mod roots;
 mod seal;
 pub(crate) mod space;
@@ -19,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use options::{Format, Options};
-pub use roots::{RootInfo, RootObject, RootType};
+pub use root_type::RootType;
+pub use roots::{RootInfo, RootObject};
 
 use self::aside::Aside;
 use self::layout::{CHUNK_LEN, ChunkId, DATA_FIRST, METADATA_LEN, RootId, SIZE_LIMIT, SIZE_MIN};

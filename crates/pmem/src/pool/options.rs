@@ -574,16 +574,19 @@ fn name_file(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The process that holds the lock on `file`, according to the kernel's list.
+/// The process that holds the lock on `file`, according to the kernel's list; this process, if it is
+/// among several.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
     let wanted = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
     // One line a lock: "1: FLOCK  ADVISORY  WRITE 4242 00:1a:5 0 EOF".
-    std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let holders = locks.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         (fields.get(5) == Some(&wanted.as_str())).then(|| fields[4].parse().ok())?
-    })
+    });
+    holders.max_by_key(|&pid| pid == std::process::id())
 }
 
 /// A random UUID, version 4.

@@ -21,6 +21,7 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
 use crate::pool::Pool;
 use crate::pool::layout::{ChunkId, ChunkKind, ROOT_LEN, RootId, root_count_max};
 use crate::pool::registry::Registry;
+use crate::pool::root_type::RootType;
 use crate::pool::space::purpose::Purpose;
 use crate::{Error, Result};
 
@@ -41,15 +42,6 @@ const NONE: u64 = 0;
 const CREATING: u64 = 1;
 const LIVE: u64 = 2;
 const DROPPING: u64 = 3;
-
-/// The type of a root, compared when it is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RootType {
-    /// Name for people, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
-    pub name: String,
-    /// Hash of everything that makes two layouts incompatible.
-    pub layout: u64,
-}
 
 /// A root as the directory lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -149,7 +141,7 @@ impl<M: Medium> Pool<M> {
     /// # Errors
     ///
     /// [`Error::RootExists`], [`Error::RootName`], [`Error::Disturbed`], or the error of `fill`.
-    /// The pool is then as before.
+    /// The pool is then as before; also if `fill` panics.
     pub fn create_root_with<T: RootObject<M>>(
         &self,
         name: &str,
@@ -157,15 +149,18 @@ impl<M: Medium> Pool<M> {
     ) -> Result<Arc<T>> {
         let mut registry = self.registry().lock(self.medium());
         if let Some(root) = self.find(&mut registry, name)? {
-            return Err(Error::RootExists { name: name.to_owned(), found: root.root_type.name });
+            let found = root.root_type.to_string();
+            return Err(Error::RootExists { name: name.to_owned(), found });
         }
         let root_type = T::root_type();
         check_name(name, &root_type)?;
         self.check_disturbance::<T>(name)?;
         let id = self.vacant_entry(&mut registry, name)?;
+        let unfinished = Unfinished { pool: self, id };
         let created = self
             .write_entry(id, name, &root_type)
             .and_then(|heap| fill(Heap::create(self.clone(), id, heap)?));
+        std::mem::forget(unfinished);
         let object = match created {
             Ok(object) => Arc::new(object),
             Err(error) => {
@@ -198,12 +193,8 @@ impl<M: Medium> Pool<M> {
         let root = self.find_present(&mut registry, name)?;
         let expected = T::root_type();
         if root.root_type != expected {
-            let describe = |t: &RootType| format!("{} (layout {:016x})", t.name, t.layout);
-            return Err(Error::WrongType {
-                name: name.to_owned(),
-                found: describe(&root.root_type),
-                expected: describe(&expected),
-            });
+            let (name, found) = (name.to_owned(), root.root_type);
+            return Err(Error::WrongType { name, found, expected });
         }
         if let Some(open) = registry.open.get(&root.id).and_then(|weak| weak.upgrade()) {
             let in_use = |_| Error::RootInUse { name: name.to_owned() };
@@ -277,7 +268,7 @@ impl<M: Medium> Pool<M> {
 
     fn check_disturbance<T: RootObject<M>>(&self, name: &str) -> Result<()> {
         if self.guarantee().write_disturbance && !T::SURVIVES_DISTURBANCE {
-            let structure = T::root_type().name;
+            let structure = T::root_type().to_string();
             return Err(Error::Disturbed { name: name.to_owned(), structure });
         }
         Ok(())
@@ -399,6 +390,20 @@ impl<M: Medium> Pool<M> {
         self.medium().read(offset, &mut bytes);
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+/// A root that is being created. Dropped when `fill` panics: takes the entry back, as for an error. The heap, which `fill`
+/// had, is dropped by then.
+struct Unfinished<'p, M: Medium> {
+    pool: &'p Pool<M>,
+    id: RootId,
+}
+
+impl<M: Medium> Drop for Unfinished<'_, M> {
+    fn drop(&mut self) {
+        // What fails here is completed by the next opening, which finds a root that was being created.
+        let _ = self.pool.clear_entry(self.id);
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) type Outcome = Result<(), Failure>;
 
 /// The answer to a request for which there is no clients' memory.
 pub(crate) const NO_MEMORY_FOR_REQUEST: &str = "OOM the request needs more memory than clients may \
-    take together (see --client-memory); the connection is closed";
+    take together (`maxmemory-clients`); the connection is closed";
 
 impl Failure {
     pub(super) const SYNTAX: Failure = Failure::Text(Cow::Borrowed("ERR syntax error"));
@@ -56,11 +56,11 @@ impl Failure {
                 "ERR the answer is longer than what may wait for one client; ask for less at a time",
             ),
             Failure::Answer(OutputFailure::NoMemory) => Cow::Borrowed(
-                "OOM the answer needs more memory than clients may take together (see --client-memory); \
+                "OOM the answer needs more memory than clients may take together (`maxmemory-clients`); \
                  ask for less at a time, or try again",
             ),
             Failure::NoMemory => Cow::Borrowed(
-                "OOM the command needs more memory than clients may take together (see --client-memory); \
+                "OOM the command needs more memory than clients may take together (`maxmemory-clients`); \
                  nothing was changed",
             ),
         }

@@ -31,5 +31,5 @@ impl From<remanent_structures::Error> for KeyError {
 
 /// The error for a store that contradicts itself, in words for the client.
 pub(super) fn damaged(what: &str) -> StoreError {
-    StoreError::Failed(format!("the pool is damaged: {what}; `remanent pool check` tells more"))
+    StoreError::Failed(format!("the pool is damaged: {what}; restore it from a backup"))
 }

@@ -32,8 +32,8 @@ pub enum BindError {
     /// Other machines could reach the server without a password.
     #[error(
         "refusing to listen on {0} without a password: any machine that reaches it could read and \
-         delete everything; set a password with --password-file, listen on 127.0.0.1, or pass \
-         --unprotected if the network is trusted"
+         delete everything; set `Config::password`, listen on 127.0.0.1, or set \
+         `Config::unprotected` if the network is trusted"
     )]
     Unprotected(SocketAddr),
     /// The password is empty.
@@ -43,7 +43,7 @@ pub enum BindError {
     )]
     EmptyPassword,
     /// The system refused the address.
-    #[error("cannot listen on {address}: {source}; choose another address with --listen")]
+    #[error("cannot listen on {address}: {source}; choose another address")]
     Listen {
         /// The address asked for.
         address: SocketAddr,

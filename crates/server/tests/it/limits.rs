@@ -10,9 +10,9 @@ use super::session::{Connection, shared};
 
 const MEMORY_MAX: u64 = 1 << 20;
 const REFUSED: &str = "-OOM the answer needs more memory than clients may take together \
-    (see --client-memory); ask for less at a time, or try again\r\n";
+    (`maxmemory-clients`); ask for less at a time, or try again\r\n";
 const NOT_CHANGED: &str = "-OOM the command needs more memory than clients may take together \
-    (see --client-memory); nothing was changed\r\n";
+    (`maxmemory-clients`); nothing was changed\r\n";
 
 fn config() -> Config {
     Config { clients_memory_max: MEMORY_MAX, ..Config::default() }

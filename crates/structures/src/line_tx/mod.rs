@@ -81,6 +81,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::Violation;
 use remanent_pmem::persistent::{bytes_of, read_shared};
+use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Persistent, Pool};
 
 pub use self::counters::{Counters, CountersHandle, CountersShared};
@@ -228,8 +229,9 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         if objects.states.len() == 1 {
             return Ok(objects);
         }
+        let expected = <Self as RootObject<M>>::root_type();
         let found = format!("TxArray<{}> of {} objects", T::TYPE_NAME, objects.states.len());
-        let expected = format!("Tx<{}>", T::TYPE_NAME);
+        let found = RootType { name: found, layout: expected.layout };
         Err(PoolError::WrongType { name: name.to_owned(), found, expected }.into())
     }
 

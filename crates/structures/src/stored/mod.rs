@@ -74,7 +74,8 @@ pub trait Stored: ToOwned {
     /// Length in bytes, when all values have the same.
     const LEN: Option<u32>;
 
-    /// Passes the stored form to `use_bytes`.
+    /// Passes the stored form to `use_bytes`. Called in the middle of operations, so it may not panic: the memory that a new
+    /// entry was to have would be lost to the pool.
     fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
 
     /// Passes the value that `bytes` stand for to `use_value`.

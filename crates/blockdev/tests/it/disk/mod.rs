@@ -6,6 +6,7 @@ mod exchange;
 mod lives;
 mod model;
 mod snapshots;
+mod unwind;
 
 use remanent_blockdev::Disk;
 use remanent_pmem::Pool;

@@ -6,6 +6,8 @@ use remanent::blockdev::{Disk, Error, Extent, Snapshot};
 use remanent::pmem::{Mapped, Medium};
 use remanent_nbd::{Allocation, Export, ExportError};
 
+use super::super::advice_for;
+
 /// Zeros that are written at once when they must occupy space.
 static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
 
@@ -14,7 +16,7 @@ fn told(error: Error) -> ExportError {
     match error {
         error if error.is_full() => ExportError::NoSpace,
         Error::OutOfRange { .. } => ExportError::OutOfRange,
-        error => ExportError::Failed(error.to_string()),
+        error => ExportError::Failed(format!("{error}{}", advice_for(&error))),
     }
 }
 

@@ -7,6 +7,7 @@
 //! regions that will be used next, before any operation waits for them.
 
 use std::collections::{BTreeSet, HashSet};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -26,6 +27,10 @@ pub(crate) struct Preparer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
+
+// Only the drop uses the thread's handle, and what is shared lies behind a lock whose holders call no code of others.
+impl UnwindSafe for Preparer {}
+impl RefUnwindSafe for Preparer {}
 
 #[derive(Debug, Default)]
 struct Shared {

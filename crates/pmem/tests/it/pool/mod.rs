@@ -20,3 +20,4 @@ mod sigbus;
 mod slots;
 mod superblock;
 mod support;
+mod unwind;

@@ -24,7 +24,11 @@ fn assert_locked_by(error: Error, pid: u32) {
         Error::Locked { holder, .. } => assert_eq!(*holder, Some(pid)),
         other => panic!("{other}"),
     }
-    assert!(error.to_string().contains(&format!("in use by process {pid}")), "{error}");
+    let told = match pid == std::process::id() {
+        true => "is open in this process already; use a clone of the `Pool`".to_owned(),
+        false => format!("is in use by process {pid}; stop it, or wait for it (`Options::wait`)"),
+    };
+    assert!(error.to_string().contains(&told), "{error}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn a_root_is_refused_as_another_type_with_both_names() {
     let error = pool.open_root::<Bare<_, 5>>("root").err().unwrap();
     let text = error.to_string();
     assert!(matches!(error, Error::WrongType { .. }), "{text}");
-    assert!(text.contains("BBBB (layout 0000000000000004), not a BBBBB"), "{text}");
+    assert!(text.contains("root \"root\" has type BBBB and was opened as BBBBB"), "{text}");
     pool.open_root::<Bare<_, 4>>("root").unwrap();
 }
 
