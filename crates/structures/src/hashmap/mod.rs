@@ -35,6 +35,7 @@ mod entry;
 mod iterate;
 mod layout;
 mod list;
+mod methods;
 mod multi;
 mod ops;
 mod recover;
@@ -55,7 +56,7 @@ pub use multi::HashMultiMap;
 
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
-use crate::iterate::copies;
+use crate::iterate::Iter;
 use crate::map::map_of;
 use crate::options::MapOptions;
 use crate::stored::{Key, Stored};
@@ -351,8 +352,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     }
 
     /// Copies of all entries, in no particular order; see [`scan`](HashMap::scan).
-    pub fn iter(&self) -> impl Iterator<Item = Result<(K::Owned, V::Owned)>> + '_ {
-        copies(|cursor, limit, visit| self.scan(cursor, limit, visit))
+    pub fn iter(&self) -> Iter<'_, K, V, Self> {
+        Iter::new(self)
     }
 
     /// Buckets at present.
