@@ -40,6 +40,15 @@
 //!
 //! Integers, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see [`Stored`], [`Key`] and [`OrderedKey`].
 //!
+//! # Maps
+//!
+//! All maps read and change one entry as one atomic step: `insert`, `put`, `update`, `remove`;
+//! `modify` and `try_modify`, which decide by what is there; `swap`, `compare_exchange` and
+//! `get_or_insert_with`. `extend`, `retain`, `keys`, `values` and `for` loops are as in the
+//! standard library, but that each may report an error of the medium. A [`BlinkTree`] has
+//! `range("a".."b")`, `prefix`, `first`, `last`, `pop_first`, `pop_last`, `remove_range` and
+//! `bulk_load` beside them. [`Map`] and [`OrderedMap`] are for code that works on any map.
+//!
 //! # An index that follows a map
 //!
 //! A call on one structure is one atomic step; calls on two are two. So write the index
@@ -47,7 +56,7 @@
 //! the index is passed over and removed:
 //!
 //! ```
-//! use remanent::{BlinkTree, Change, HashMap, Map, OrderedMap, Pool, Result, Stored};
+//! use remanent::{BlinkTree, Change, HashMap, Pool, Result, Stored};
 //!
 //! #[derive(Clone, Stored)]
 //! struct Session {
@@ -120,6 +129,6 @@ pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
     AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap,
-    Key, Log, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx,
-    TxArray, TxValue, Vector, transactional,
+    Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result, SharedTx,
+    Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
 };

@@ -21,8 +21,9 @@ pub enum Change<T> {
 
 /// A map from keys to values, shared by any number of threads.
 ///
-/// Every call is one step that neither other threads nor a crash divide. When it returns, what it did is durable
-/// in the pool's class; a [`BatchMap`](crate::BatchMap) makes it so later.
+/// Every call is one step that neither other threads nor a crash divide, unless its method says
+/// otherwise. When it returns, what it did is durable in the pool's class; a
+/// [`BatchMap`](crate::BatchMap) makes it so later.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -132,6 +133,99 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
         self.modify(key, |found| (Change::<&V>::Remove, found.is_some()))
     }
 
+    /// As [`modify`](Map::modify), with a `decide` that may fail. Its error is returned as the
+    /// inner result, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify): that is the outer result.
+    fn try_modify<R, T: Borrow<V>, E>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<&V>) -> Result<(Change<T>, R), E>,
+    ) -> Result<Result<R, E>> {
+        self.modify(key, |found| match decide(found) {
+            Ok((change, result)) => (change, Ok(result)),
+            Err(error) => (Change::Keep, Err(error)),
+        })
+    }
+
+    /// Sets the value of `key` and returns the one it had, as one step.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify).
+    fn swap(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
+        self.modify(key, |found| (Change::Put(value), found.map(V::to_owned)))
+    }
+
+    /// Sets the entry of `key` to `new` if it equals `expected`, as one step. `None` stands for no
+    /// entry. The inner error holds what was there instead; nothing was changed then.
+    ///
+    /// Values are equal when their stored forms are. So `0.0` does not equal `-0.0`, and a `NaN`
+    /// equals itself.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify): that is the outer result.
+    fn compare_exchange(
+        &self,
+        key: &K,
+        expected: Option<&V>,
+        new: Option<&V>,
+    ) -> Result<Result<(), Option<V::Owned>>> {
+        self.modify(key, |found| {
+            let is_expected = match (found, expected) {
+                (Some(found), Some(expected)) => is_same(found, expected),
+                (found, expected) => found.is_none() && expected.is_none(),
+            };
+            match new {
+                _ if !is_expected => (Change::Keep, Err(found.map(V::to_owned))),
+                Some(new) => (Change::Put(new), Ok(())),
+                None => (Change::Remove, Ok(())),
+            }
+        })
+    }
+
+    /// A copy of the value of `key`. A key without a value gets the one that `make` returns first.
+    ///
+    /// `make` is called at most once, before the step that inserts, so it may use the map. If
+    /// another thread inserts a value meanwhile, that value is returned and the one of `make` is
+    /// dropped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify).
+    fn get_or_insert_with(&self, key: &K, make: impl FnOnce() -> V::Owned) -> Result<V::Owned> {
+        if let Some(value) = self.get(key)? {
+            return Ok(value);
+        }
+        let made = make();
+        let value: &V = made.borrow();
+        let found = self.modify(key, |found| match found {
+            None => (Change::Put(value), None),
+            Some(found) => (Change::Keep, Some(found.to_owned())),
+        })?;
+        Ok(found.unwrap_or(made))
+    }
+
+    /// Puts entries into the map, one after the other, and returns how many of their keys are new.
+    /// This is not one step: after a crash a prefix of the sequence is there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify). What was put before stays.
+    fn extend<A: Borrow<K>, B: Borrow<V>>(
+        &self,
+        entries: impl IntoIterator<Item = (A, B)>,
+    ) -> Result<u64> {
+        let mut count = 0;
+        for (key, value) in entries {
+            count += u64::from(self.put(key.borrow(), value.borrow())?);
+        }
+        Ok(count)
+    }
+
     /// Removes every entry, and says about how many there were. One step, unless the map says otherwise.
     ///
     /// # Errors
@@ -169,6 +263,29 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
     ///
     /// When the medium met a fault. What is wrong with the map is the result, not an error.
     fn check(&self) -> Result<Vec<Violation>>;
+}
+
+/// Whether two values have one stored form.
+fn is_same<V: Stored + ?Sized>(one: &V, other: &V) -> bool {
+    one.with_bytes(|one| other.with_bytes(|other| one == other))
+}
+
+/// Removes the entries of these keys for which `keep` still returns false, and returns how many it
+/// removed.
+pub(crate) fn remove_unwanted<K: Key + ?Sized, V: Stored + ?Sized>(
+    map: &(impl Map<K, V> + ?Sized),
+    keys: &[K::Owned],
+    keep: &mut impl FnMut(&K, &V) -> bool,
+) -> Result<u64> {
+    let mut removed = 0;
+    for key in keys.iter().map(<K::Owned as Borrow<K>>::borrow) {
+        let is_removed = map.modify(key, |found| match found {
+            Some(_) => (Change::<&V>::Remove, true),
+            _ => (Change::Keep, false),
+        })?;
+        removed += u64::from(is_removed);
+    }
+    Ok(removed)
 }
 
 /// Entries that [`Map::for_each`] takes out of a hash map at a time.

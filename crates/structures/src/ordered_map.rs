@@ -1,13 +1,13 @@
-//! Maps whose entries have an order, and copies of the entries of a range.
+//! Maps whose entries have an order.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
-use std::fmt;
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 
-use crate::map::Map;
+use crate::Result;
+use crate::key_range::{KeyRange, PrefixKey};
+use crate::map::{Map, remove_unwanted};
+use crate::range::{Range, borrowed};
 use crate::stored::{OrderedKey, Stored};
-use crate::{Error, Result};
 
 /// A [`Map`] whose entries have an order: that of their keys.
 pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
@@ -20,7 +20,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
     /// When the medium met a fault.
     fn ascend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()>;
 
@@ -31,7 +31,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
     /// When the medium met a fault.
     fn descend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()>;
 
@@ -41,7 +41,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
     ///
     /// ```
     /// use remanent_pmem::Pool;
-    /// use remanent_structures::{BlinkTree, Map, OrderedMap};
+    /// use remanent_structures::BlinkTree;
     ///
     /// # let dir = tempfile::tempdir()?;
     /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
@@ -54,12 +54,22 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
     /// assert_eq!(names, ["seven", "five", "three"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    fn range(&self, range: impl RangeBounds<K>) -> Range<'_, K, V, Self>
+    fn range(&self, range: impl KeyRange<K>) -> Range<'_, K, V, Self>
     where
         Self: Sized,
-        K::Owned: Clone,
     {
-        Range::new(self, range.start_bound(), range.end_bound())
+        let (start, end) = range.key_bounds();
+        Range::new(self, (start.map(K::to_owned), end.map(K::to_owned)))
+    }
+
+    /// Copies of the entries whose keys begin with `prefix`, as those of a
+    /// [`range`](OrderedMap::range). An empty prefix is that of all keys.
+    fn prefix(&self, prefix: &K::Prefix) -> Range<'_, K, V, Self>
+    where
+        Self: Sized,
+        K: PrefixKey,
+    {
+        Range::new(self, K::prefix_range(prefix))
     }
 
     /// A copy of the entry with the least key.
@@ -89,117 +99,102 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
         })?;
         Ok(last)
     }
+
+    /// Removes the entry with the least key and returns it.
+    ///
+    /// The removal is one step, so no two threads get the same entry. The key was the least at some
+    /// moment during the call: if another thread inserts a lesser key meanwhile, the call may
+    /// return the greater one. If a crash follows the removal, the entry is lost to the caller. To
+    /// process every entry at least once, read it by [`first`](OrderedMap::first) and remove it
+    /// after the work is done.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify).
+    fn pop_first(&self) -> Result<Option<(K::Owned, V::Owned)>> {
+        loop {
+            let mut first = None;
+            self.ascend(.., |key, _| {
+                first = Some(key.to_owned());
+                ControlFlow::Break(())
+            })?;
+            let Some(key) = first else { return Ok(None) };
+            let read = self.get(key.borrow())?;
+            self.discard(key.borrow())?;
+            if let Some(value) = read {
+                return Ok(Some((key, value)));
+            }
+            // Another thread was quicker: what is first now?
+        }
+    }
+
+    /// Removes the entry with the greatest key and returns it, as
+    /// [`pop_first`](OrderedMap::pop_first) does with the least.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify).
+    fn pop_last(&self) -> Result<Option<(K::Owned, V::Owned)>> {
+        loop {
+            let mut last = None;
+            self.descend(.., |key, _| {
+                last = Some(key.to_owned());
+                ControlFlow::Break(())
+            })?;
+            let Some(key) = last else { return Ok(None) };
+            if let Some(value) = self.remove(key.borrow())? {
+                return Ok(Some((key, value)));
+            }
+            // Another thread was quicker: what is last now?
+        }
+    }
+
+    /// Removes the entries of a range, and returns how many it removed.
+    ///
+    /// This is not one step: entries are removed one by one, in ascending order, up to the key that
+    /// is the last of the range when the call begins. Entries that are there throughout are
+    /// removed. Entries that other threads insert meanwhile may stay. A crash leaves those that
+    /// were not reached.
+    ///
+    /// # Errors
+    ///
+    /// As for [`modify`](Map::modify). What was removed before stays removed.
+    fn remove_range(&self, range: impl KeyRange<K>) -> Result<u64> {
+        retain_in(self, range.key_bounds(), |_, _| false)
+    }
 }
 
-/// Entries that are fetched at a time.
+/// Keys that are collected before their entries are removed.
 const BATCH: usize = 64;
 
-/// Copies of the entries of a range, fetched some at a time; see [`OrderedMap::range`].
-pub struct Range<'m, K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> {
-    map: &'m T,
-    /// What was not fetched yet lies between these.
-    start: Bound<K::Owned>,
-    end: Bound<K::Owned>,
-    /// Fetched from the front, in ascending order.
-    front: VecDeque<(K::Owned, V::Owned)>,
-    /// Fetched from the back, in descending order.
-    back: VecDeque<(K::Owned, V::Owned)>,
-    /// Whether nothing is left between the two, or fetching it failed.
-    is_done: bool,
-}
-
-impl<'m, K, V, T> Range<'m, K, V, T>
-where
-    K: OrderedKey + ?Sized,
-    K::Owned: Clone,
-    V: Stored + ?Sized,
-    T: OrderedMap<K, V>,
-{
-    fn new(map: &'m T, start: Bound<&K>, end: Bound<&K>) -> Self {
-        Range {
-            map,
-            start: start.map(K::to_owned),
-            end: end.map(K::to_owned),
-            front: VecDeque::new(),
-            back: VecDeque::new(),
-            is_done: false,
-        }
-    }
-
-    fn fetch(&mut self, backwards: bool) -> Result<()> {
-        let bounds =
-            (self.start.as_ref().map(Borrow::borrow), self.end.as_ref().map(Borrow::borrow));
-        let batch = if backwards { &mut self.back } else { &mut self.front };
-        let visit = |key: &K, value: &V| {
-            batch.push_back((key.to_owned(), value.to_owned()));
-            if batch.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        };
-        if backwards {
-            self.map.descend(bounds, visit)?;
-        } else {
-            self.map.ascend(bounds, visit)?;
-        }
-        match batch.back() {
-            Some((last, _)) => {
-                let beyond = Bound::Excluded(last.clone());
-                if backwards { self.end = beyond } else { self.start = beyond }
+/// Removes the entries of a range for which `keep` returns false, and returns how many it removed.
+pub(crate) fn retain_in<K: OrderedKey + ?Sized, V: Stored + ?Sized>(
+    map: &(impl OrderedMap<K, V> + ?Sized),
+    (start, end): (Bound<&K>, Bound<&K>),
+    mut keep: impl FnMut(&K, &V) -> bool,
+) -> Result<u64> {
+    // Behind what is the last now, others may insert for ever: that stays, so that this ends.
+    let mut last = None;
+    map.descend((start, end), |key, _| {
+        last = Some(key.to_owned());
+        ControlFlow::Break(())
+    })?;
+    let Some(last) = last else { return Ok(0) };
+    let mut start = start.map(K::to_owned);
+    let mut removed = 0;
+    loop {
+        let mut unwanted: Vec<K::Owned> = Vec::new();
+        let rest = (borrowed::<K>(&start), Bound::Included(last.borrow()));
+        map.ascend(rest, |key, value| {
+            if !keep(key, value) {
+                unwanted.push(key.to_owned());
             }
-            // What comes later would be out of order once the other end's are given out.
-            None => self.is_done = true,
+            if unwanted.len() < BATCH { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        removed += remove_unwanted(map, &unwanted, &mut keep)?;
+        if unwanted.len() < BATCH {
+            return Ok(removed);
         }
-        Ok(())
-    }
-
-    fn take(&mut self, backwards: bool) -> Option<Result<(K::Owned, V::Owned)>> {
-        let is_empty = if backwards { self.back.is_empty() } else { self.front.is_empty() };
-        if is_empty
-            && !self.is_done
-            && let Err(error) = self.fetch(backwards)
-        {
-            self.is_done = true;
-            // Nothing follows an error, whatever came before it.
-            self.front.clear();
-            self.back.clear();
-            return Some(Err(error));
-        }
-        // When nothing is left between both, what the other end has fetched comes next.
-        let entry = if backwards {
-            self.back.pop_front().or_else(|| self.front.pop_back())
-        } else {
-            self.front.pop_front().or_else(|| self.back.pop_back())
-        };
-        entry.map(Ok::<_, Error>)
-    }
-}
-
-impl<K, V, T> Iterator for Range<'_, K, V, T>
-where
-    K: OrderedKey + ?Sized,
-    K::Owned: Clone,
-    V: Stored + ?Sized,
-    T: OrderedMap<K, V>,
-{
-    type Item = Result<(K::Owned, V::Owned)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.take(false)
-    }
-}
-
-impl<K, V, T> DoubleEndedIterator for Range<'_, K, V, T>
-where
-    K: OrderedKey + ?Sized,
-    K::Owned: Clone,
-    V: Stored + ?Sized,
-    T: OrderedMap<K, V>,
-{
-    fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(true)
-    }
-}
-
-impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> fmt::Debug for Range<'_, K, V, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Range").finish_non_exhaustive()
+        start = unwanted.pop().map_or(Bound::Unbounded, Bound::Excluded);
     }
 }

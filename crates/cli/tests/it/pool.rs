@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use remanent::papers::{AppendList, BpTree, FlushAlwaysList, TableList};
 use remanent::structures::batch_list::{BatchList, LogList};
 use remanent::structures::{BatchMap, BatchOptions};
-use remanent::{BlinkTree, HashMap, HashMultiMap, Map, OrderedMap, Pool};
+use remanent::{BlinkTree, HashMap, HashMultiMap, Map, Pool};
 use serde_json::{Value, json};
 
 use super::support::{

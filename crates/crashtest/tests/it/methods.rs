@@ -11,11 +11,16 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         "structures/src/hashmap/mod.rs",
         &["hashmap/subject", "hashmap/records", "pool/kinds"],
     ),
+    ("HashMap", "structures/src/hashmap/methods.rs", &["hashmap/subject"]),
     ("HashMultiMap", "structures/src/hashmap/multi.rs", &["multimap/subject", "pool/kinds"]),
+    ("HashMultiMap", "structures/src/hashmap/methods.rs", &["multimap/subject"]),
     ("BatchMap", "structures/src/batch_map/mod.rs", &["batch_map/subject", "pool/kinds"]),
+    ("BatchMap", "structures/src/batch_map/methods.rs", &["batch_map/subject"]),
     ("List", "structures/src/batch_list/mod.rs", &["batch_list/subject", "pool/kinds"]),
     ("Persister", "structures/src/batch_list/mod.rs", &["batch_list/subject"]),
     ("BlinkTree", "structures/src/blink_tree/mod.rs", &["blink_tree/subject", "pool/kinds"]),
+    ("BlinkTree", "structures/src/blink_tree/methods.rs", &["blink_tree/subject"]),
+    ("BlinkTree", "structures/src/blink_tree/ranges.rs", &["blink_tree/subject"]),
     ("BpTree", "structures/src/papers/bptree/mod.rs", &["bptree/subject", "pool/kinds"]),
     ("BpMultiTree", "structures/src/papers/bptree/multi.rs", &["bptree/subject"]),
     ("Vector", "structures/src/vector/mod.rs", &["vector/subject", "pool/kinds"]),
@@ -43,14 +48,30 @@ const TYPES: &[(&str, &str, &[&str])] = &[
 
 /// Methods that no subject calls by themselves, and why.
 const UNEXPLORED: &[(&str, &str)] = &[
+    ("BatchMap::compare_exchange", MODIFIES),
     ("BatchMap::contains", LOOKS_UP),
+    ("BatchMap::get_or_insert_with", MODIFIES),
     ("BatchMap::is_empty", COUNTS),
     ("BatchMap::lag", TELLS),
     ("BatchMap::open_or_create", COMBINES),
+    ("BatchMap::retain", MODIFIES),
+    ("BatchMap::swap", MODIFIES),
+    ("BatchMap::try_modify", MODIFIES),
+    ("BatchMap::values", "scans as iter does"),
+    ("BlinkTree::compare_exchange", MODIFIES),
     ("BlinkTree::create_with", OPTIONS),
+    ("BlinkTree::first", VISITS),
+    ("BlinkTree::get_or_insert_with", MODIFIES),
+    ("BlinkTree::is_empty", VISITS),
+    ("BlinkTree::last", VISITS),
     ("BlinkTree::levels_and_leaves", COUNTS),
     ("BlinkTree::open_or_create", COMBINES),
+    ("BlinkTree::prefix", VISITS),
+    ("BlinkTree::range", VISITS),
+    ("BlinkTree::swap", MODIFIES),
+    ("BlinkTree::try_modify", MODIFIES),
     ("BlinkTree::usage", COUNTS),
+    ("BlinkTree::values", VISITS),
     ("BpMultiTree::open_or_create", COMBINES),
     ("BpMultiTree::remove_all", "calls what remove_one calls, once for each entry"),
     ("BpTree::levels_and_leaves", COUNTS),
@@ -67,9 +88,13 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("File::lines", "called by fuzz targets"),
     ("HashMap::contains", LOOKS_UP),
     ("HashMap::create_with", OPTIONS),
+    ("HashMap::extend", "calls put, once for each entry"),
     ("HashMap::open_or_create", COMBINES),
+    ("HashMap::retain", MODIFIES),
     ("HashMap::usage", COUNTS),
+    ("HashMap::values", "scans as iter does"),
     ("HashMultiMap::create_with", OPTIONS),
+    ("HashMultiMap::extend", "calls insert, once for each entry"),
     ("HashMultiMap::open_or_create", COMBINES),
     ("HashMultiMap::remove_all", "calls what remove_one calls, once for each entry"),
     ("Heap::check_room", COUNTS),
@@ -112,7 +137,9 @@ const COMBINES: &str = "opens or creates, and both are explored";
 const OPTIONS: &str = "create, called with other options";
 const COUNTS: &str = "counts and changes nothing";
 const LOOKS_UP: &str = "looks up as get does";
+const MODIFIES: &str = "changes entries by modify alone";
 const TELLS: &str = "tells what is known and reads no persistent memory";
+const VISITS: &str = "visits as ascend and descend do";
 
 /// Public methods of a type in a source text.
 fn methods<'t>(text: &'t str, name: &str) -> BTreeSet<&'t str> {

@@ -2,12 +2,12 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use remanent_pmem::Error as PoolError;
 use remanent_pmem::heap::Violation;
-use remanent_structures::{Change, Map, OrderedMap, Result};
+use remanent_structures::{Change, KeyRange, Map, OrderedMap, Result};
 
 /// The tree of a [`Volatile`](super::Volatile) store.
 #[derive(Debug)]
@@ -99,19 +99,19 @@ impl Map<[u8], [u8]> for VolatileTree {
 impl OrderedMap<[u8], [u8]> for VolatileTree {
     fn ascend(
         &self,
-        range: impl RangeBounds<[u8]>,
+        range: impl KeyRange<[u8]>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        each(self.read().range(&range), visit);
+        each(self.read().range(range.key_bounds()), visit);
         Ok(())
     }
 
     fn descend(
         &self,
-        range: impl RangeBounds<[u8]>,
+        range: impl KeyRange<[u8]>,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        each(self.read().range(&range).rev(), visit);
+        each(self.read().range(range.key_bounds()).rev(), visit);
         Ok(())
     }
 }
@@ -121,9 +121,8 @@ impl Entries {
     /// panic.
     fn range(
         &self,
-        range: &impl RangeBounds<[u8]>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
     ) -> impl DoubleEndedIterator<Item = (&Vec<u8>, &Vec<u8>)> {
-        let bounds = (range.start_bound(), range.end_bound());
         let range = (!is_inverted(bounds)).then(|| self.map.range::<[u8], _>(bounds));
         range.into_iter().flatten()
     }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use remanent_pmem::Pool;
 use remanent_server::{Keyspace, MapStore, Store};
-use remanent_structures::{BlinkTree, Map, OrderedMap};
+use remanent_structures::BlinkTree;
 
 use super::commands::{check, on_each_store};
 use super::session::Connection;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use remanent_pmem::{Mapped, Pool};
 use remanent_server::{Config, MapStore, Shared, Store};
-use remanent_structures::Map;
 
 use super::session::{Connection, shared};
 

@@ -44,6 +44,7 @@ mod index;
 mod layout;
 mod list;
 mod log;
+mod methods;
 mod ops;
 mod pace;
 mod record;
@@ -68,7 +69,7 @@ use self::layout::SEGMENT_LEN_MAX;
 use self::log::Log;
 use self::ops::{Hashed, Shard, When};
 use crate::background::{Background, BatchOptions, Batches, Lag, lock_patiently};
-use crate::iterate::copies;
+use crate::iterate::Iter;
 use crate::map::map_of;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
@@ -359,8 +360,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     }
 
     /// Every entry, in no order that means anything.
-    pub fn iter(&self) -> impl Iterator<Item = Result<(K::Owned, V::Owned)>> + '_ {
-        copies(|cursor, limit, visit| self.scan(cursor, limit, visit))
+    pub fn iter(&self) -> Iter<'_, K, V, Self> {
+        Iter::new(self)
     }
 
     /// Waits until everything that was acknowledged before the call is safe.

@@ -16,7 +16,6 @@ use super::leaf::{Held, Leaf, Lock};
 use super::ops::value_word;
 use super::walk::BoundedWalk;
 use crate::Result;
-use crate::map::Map;
 use crate::stored::{OrderedKey, Stored};
 
 use super::BlinkTree;
@@ -38,7 +37,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     ///
     /// ```
     /// use remanent_pmem::Pool;
-    /// use remanent_structures::{BlinkTree, Map};
+    /// use remanent_structures::BlinkTree;
     ///
     /// # let dir = tempfile::tempdir()?;
     /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;

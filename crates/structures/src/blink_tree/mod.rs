@@ -41,7 +41,9 @@ mod key;
 mod layout;
 mod leaf;
 mod member;
+mod methods;
 mod ops;
+mod ranges;
 mod recover;
 mod scan;
 mod shape;
@@ -51,7 +53,7 @@ mod walk;
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{ControlFlow, RangeBounds};
+use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use remanent_pmem::heap::{Usage, Violation};
@@ -62,6 +64,7 @@ use self::count::Count;
 use self::layout::Tags;
 use crate::batch::Gate;
 use crate::batch::intents::Intents;
+use crate::key_range::KeyRange;
 use crate::map::Map;
 use crate::options::MapOptions;
 use crate::ordered_map::OrderedMap;
@@ -77,7 +80,7 @@ use crate::{Change, Error, Result};
 /// use std::ops::ControlFlow;
 ///
 /// use remanent_pmem::Pool;
-/// use remanent_structures::{BlinkTree, Map, OrderedMap};
+/// use remanent_structures::BlinkTree;
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("example.pool");
@@ -216,15 +219,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for BlinkT
         self.core.edit(key, decide)
     }
 
-    /// Removes every entry in one pass from the least key to the greatest, and says how many it removed. Not one step:
-    /// what is there throughout is removed, and what other threads insert meanwhile may stay. A crash leaves the
-    /// entries that were not reached.
     fn clear(&self) -> Result<u64> {
         self.core.clear()
     }
 
-    /// Number of entries. The first call after a crash has to count, and holds other operations up while it visits
-    /// every leaf: about a microsecond for thirty entries.
     fn len(&self) -> Result<u64> {
         self.core.len()
     }
@@ -253,19 +251,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> OrderedMap<K, V>
     #[inline]
     fn ascend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.core.ascend(range, visit)
+        self.core.ascend(range.key_bounds(), visit)
     }
 
     #[inline]
     fn descend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.core.descend(range, visit)
+        self.core.descend(range.key_bounds(), visit)
     }
 }
 

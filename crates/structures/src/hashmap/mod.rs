@@ -37,6 +37,7 @@ mod iterate;
 mod layout;
 mod list;
 mod member;
+mod methods;
 mod multi;
 mod ops;
 mod recover;
@@ -60,7 +61,7 @@ use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
 use crate::batch::Gate;
 use crate::batch::intents::Intents;
-use crate::iterate::copies;
+use crate::iterate::Iter;
 use crate::map::map_of;
 use crate::options::MapOptions;
 use crate::shared::Site;
@@ -363,8 +364,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     }
 
     /// Copies of all entries, in no particular order; see [`scan`](HashMap::scan).
-    pub fn iter(&self) -> impl Iterator<Item = Result<(K::Owned, V::Owned)>> + '_ {
-        copies(|cursor, limit, visit| self.scan(cursor, limit, visit))
+    pub fn iter(&self) -> Iter<'_, K, V, Self> {
+        Iter::new(self)
     }
 
     /// Buckets at present.

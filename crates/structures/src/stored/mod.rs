@@ -121,7 +121,7 @@ pub trait Key: Stored {
 ///
 /// ```
 /// use remanent_pmem::Pool;
-/// use remanent_structures::{BlinkTree, Key, Map, OrderedKey, OrderedMap, Stored};
+/// use remanent_structures::{BlinkTree, Key, OrderedKey, Stored};
 ///
 /// #[derive(Clone, Debug, PartialEq, Stored, Key, OrderedKey)]
 /// struct Point {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_structures::{BlinkTree, Error, HashMap, Key, Map, OrderedKey, OrderedMap, Stored};
+use remanent_structures::{BlinkTree, Error, HashMap, Key, Map, OrderedKey, Stored};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Stored, Key, OrderedKey)]
 enum Level {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use remanent_pmem::Emulation;
-use remanent_structures::{BlinkTree, Map};
+use remanent_structures::BlinkTree;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Effort, count_label};

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use remanent_pmem::Emulation;
-use remanent_structures::{BlinkTree, Map, OrderedKey};
+use remanent_structures::{BlinkTree, OrderedKey};
 
 use super::{Effort, count_label};
 use crate::cleanup::Scratch;

@@ -115,6 +115,8 @@ fn in_steps() -> Vec<Scenario> {
         cleared::<Words>("blink_tree/cleared"),
         cleared::<Texts>("blink_tree/records-cleared"),
     ];
+    all.extend(pops::<Words>(["blink_tree/pops", "blink_tree/threads-pops"]));
+    all.extend(pops::<Texts>(["blink_tree/records-pops", "blink_tree/records-threads-pops"]));
     all.extend(clears::<Words>(["blink_tree/clear", "blink_tree/threads-clear"]));
     all.extend(clears::<Texts>(["blink_tree/records-clear", "blink_tree/records-threads-clear"]));
     all.extend(tails::<Words>(["blink_tree/threads-loads", "blink_tree/threads-counts"]));
@@ -147,6 +149,28 @@ fn clears<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
             briefly(3, 0, 3),
         )
         .with_weight(10),
+    ]
+}
+
+/// Entries that are there from the start are taken from both ends, until nothing is left.
+fn pops<F: Form + Clone + Send>(names: [&'static str; 2]) -> [Scenario; 2] {
+    let [pops, threads] = names;
+    let tree = || Tree { base: 0..8, keys: 0..8, ..tree::<F>(Mix::Pops) };
+    [
+        Scenario::new(
+            pops,
+            "entries are taken from both ends, and ranges removed",
+            tree(),
+            Config { after: 4, ..prepared(alone(0, 5)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            threads,
+            "threads take entries from one tree",
+            Tree { base: 0..6, keys: 0..6, ..tree() },
+            briefly(3, 0, 3),
+        )
+        .with_weight(5),
     ]
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
 use remanent_pmem::{Medium, Pool};
-use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, OrderedMap, Stored};
+use remanent_structures::{BlinkTree, Change, Key, Map, OrderedKey, Stored};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::pools::{Open, must_be_empty};
@@ -219,6 +219,9 @@ pub(crate) enum Mix {
     Tail,
     /// New keys, and removals of [`LONELY`] ones: nearly each one changes the tree's shape.
     Shape,
+    /// Entries taken from either end, ranges removed, and reads. Nothing is inserted: then what a
+    /// thread takes was the first or the last at that moment.
+    Pops,
 }
 
 /// One operation of the tree.
@@ -238,6 +241,10 @@ pub(crate) enum Op {
     /// Loads so many entries in order, beginning at this key.
     Load(u64, u64),
     Clear,
+    /// Removes the first entry, or the last.
+    Pop(bool),
+    /// Removes the entries of a range, by that name or as what is not to be retained.
+    RemoveRange(Range<u64>, bool),
     Len,
     /// Checks that entries can be counted. While others write, the count is not determined.
     Size,
@@ -302,15 +309,12 @@ impl<F: Form> Tree<F> {
             }
             Op::Get(key) => found(entries.get(&key).copied()),
             Op::Range(range, backwards) => {
-                let is_inside = |key: u64| {
-                    let key = F::key(key);
-                    let ordered = |key: &F::K| key.with_ordered(<[u8]>::to_vec);
-                    ordered(&F::key(range.start)) <= ordered(&key)
-                        && ordered(&key) < ordered(&F::key(range.end))
-                };
-                let mut inside: Vec<(u64, u64)> =
-                    entries.iter().map(|(&k, &v)| (k, v)).filter(|&(k, _)| is_inside(k)).collect();
-                inside.sort_by_key(|&(key, _)| F::key(key).with_ordered(<[u8]>::to_vec));
+                let mut inside: Vec<(u64, u64)> = entries
+                    .iter()
+                    .map(|(&key, &value)| (key, value))
+                    .filter(|&(key, _)| is_inside::<F>(&range, key))
+                    .collect();
+                inside.sort_by_key(|&(key, _)| ordered::<F>(key));
                 if backwards {
                     inside.reverse();
                 }
@@ -330,6 +334,20 @@ impl<F: Form> Tree<F> {
                 Answer::Value((entries.len() - before) as u64)
             }
             Op::Clear => Answer::Value(std::mem::take(entries).len() as u64),
+            Op::Pop(is_first) => {
+                let by_order = |key: &&u64| ordered::<F>(**key);
+                let key = match is_first {
+                    true => entries.keys().min_by_key(by_order),
+                    false => entries.keys().max_by_key(by_order),
+                };
+                let popped = key.copied().and_then(|key| Some((key, entries.remove(&key)?)));
+                popped.map_or(Answer::None, |entry| Answer::Value(digest([entry].into_iter())))
+            }
+            Op::RemoveRange(range, _) => {
+                let before = entries.len();
+                entries.retain(|&key, _| !is_inside::<F>(&range, key));
+                Answer::Value((before - entries.len()) as u64)
+            }
             Op::Len => Answer::Value(entries.len() as u64),
             Op::Visit(..) | Op::Size => Answer::Bool(true),
         }
@@ -350,6 +368,36 @@ impl<F: Form> Tree<F> {
         if backwards { tree.descend(bounds, visit) } else { tree.ascend(bounds, visit) }?;
         Ok(entries)
     }
+
+    /// The numbers of the entry that is removed.
+    fn pop(tree: &TestTree<F>, is_first: bool) -> remanent_structures::Result<Option<(u64, u64)>> {
+        let popped = if is_first { tree.pop_first() } else { tree.pop_last() }?;
+        let numbers = |(key, value): (<F::K as ToOwned>::Owned, <F::V as ToOwned>::Owned)| {
+            (F::key_number(key.borrow()), F::value_number(value.borrow()))
+        };
+        Ok(popped.map(numbers))
+    }
+
+    fn remove_range(
+        tree: &TestTree<F>,
+        range: Range<u64>,
+        is_retained: bool,
+    ) -> remanent_structures::Result<u64> {
+        match is_retained {
+            true => tree.retain(|key, _| !is_inside::<F>(&range, F::key_number(key))),
+            false => tree.remove_range(F::key(range.start)..F::key(range.end)),
+        }
+    }
+}
+
+/// The ordered form of the key of that number.
+fn ordered<F: Form>(key: u64) -> Vec<u8> {
+    F::key(key).with_ordered(<[u8]>::to_vec)
+}
+
+/// Whether a key lies between two others, by its order.
+fn is_inside<F: Form>(range: &Range<u64>, key: u64) -> bool {
+    (ordered::<F>(range.start)..ordered::<F>(range.end)).contains(&ordered::<F>(key))
 }
 
 /// Consecutive keys behind the key of this number.
@@ -360,7 +408,7 @@ fn appended<F: Form>(last: u64, len: u64) -> Vec<u64> {
 /// So many consecutive keys, beginning with this number.
 fn loaded<F: Form>(first: u64, len: u64) -> impl Iterator<Item = u64> {
     let mut keys: Vec<u64> = (first..first + len).collect();
-    keys.sort_by_key(|&key| F::key(key).with_ordered(<[u8]>::to_vec));
+    keys.sort_by_key(|&key| ordered::<F>(key));
     keys.into_iter()
 }
 
@@ -469,8 +517,8 @@ where
                     if backwards {
                         entries.reverse();
                     }
-                    let ordered = |&(key, _): &(u64, u64)| F::key(key).with_ordered(<[u8]>::to_vec);
-                    Answer::Bool(entries.is_sorted_by(|one, other| ordered(one) < ordered(other)))
+                    let keys = entries.iter().map(|&(key, _)| ordered::<F>(key));
+                    Answer::Bool(keys.is_sorted_by(|one, other| one < other))
                 })
             }
             Op::Append(len) => {
@@ -482,18 +530,29 @@ where
             }
             Op::Load(first, len) => answer(load::<F>(tree, loaded::<F>(first, len)), Answer::Value),
             Op::Clear => answer(tree.clear(), Answer::Value),
+            Op::Pop(is_first) => answer(Self::pop(tree, is_first), |popped| {
+                popped.map_or(Answer::None, |entry| Answer::Value(digest([entry].into_iter())))
+            }),
+            Op::RemoveRange(range, is_retained) => {
+                answer(Self::remove_range(tree, range, is_retained), Answer::Value)
+            }
             Op::Len => answer(tree.len(), Answer::Value),
             Op::Size => answer(tree.len(), |_| Answer::Bool(true)),
         }
     }
 
-    /// Clearing removes each entry on its own, in any order. Loading puts one after the other; in
-    /// fact fewer states occur, because a leaf behind the last one is filled at once.
+    /// Clearing removes each entry on its own, in any order; removing a range does so in the order of
+    /// the keys. Loading puts one after the other; in fact fewer states occur, because a leaf behind
+    /// the last one is filled at once.
     fn steps(&self, op: &Op) -> Steps<Op> {
+        let keys = || self.base.start.min(self.keys.start)..self.base.end.max(self.keys.end);
         match *op {
-            Op::Clear => {
-                let keys = self.base.start.min(self.keys.start)..self.base.end.max(self.keys.end);
-                Steps::AnyOrder(keys.map(Op::Remove).collect())
+            Op::Clear => Steps::AnyOrder(keys().map(Op::Remove).collect()),
+            Op::RemoveRange(ref range, _) => {
+                let mut inside: Vec<u64> =
+                    keys().filter(|&key| is_inside::<F>(range, key)).collect();
+                inside.sort_by_key(|&key| ordered::<F>(key));
+                Steps::InOrder(inside.into_iter().map(Op::Remove).collect())
             }
             Op::Load(first, len) => Steps::InOrder(
                 loaded::<F>(first, len).map(|key| Op::Put(key, base_value(key))).collect(),
@@ -565,6 +624,7 @@ where
             Mix::Clears => &[0, 1, 3, 12, 12, 12],
             Mix::Tail => &[0, 3, 3, 3, 13, 13, 14],
             Mix::Shape => &[0, 10],
+            Mix::Pops => &[3, 5, 15, 15, 16, 16, 17, 17],
         };
         match *rng.pick(kinds) {
             0 => Op::Insert(key, value),
@@ -582,6 +642,9 @@ where
             // More than one leaf's worth, or less.
             13 => Op::Load(key / 4 * 4, 2 + rng.below(3)),
             14 => Op::Size,
+            15 => Op::Pop(true),
+            16 => Op::Pop(false),
+            17 => Op::RemoveRange(key.min(other)..key.max(other) + 1, rng.below(2) == 0),
             _ => Op::Len,
         }
     }

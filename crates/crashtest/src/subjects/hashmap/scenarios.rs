@@ -66,6 +66,12 @@ fn hash_maps() -> Vec<Scenario> {
             killed(together(2, 3, 4)),
         )
         .with_weight(2),
+        Scenario::new(
+            "hashmap/exchanges",
+            "changes by what a value is",
+            Map { keys: 0..3, ..map(Mix::Exchanges) },
+            alone(3, 6),
+        ),
         Scenario::new("hashmap/stores", "between any two stores", map(Mix::All), stores),
         Scenario::new(
             "hashmap/process",
@@ -93,6 +99,12 @@ fn concurrent_hash_maps() -> Vec<Scenario> {
             "two threads write",
             concurrent(Mix::Entries, 0..4),
             together(2, 3, 4),
+        ),
+        Scenario::new(
+            "hashmap/threads-exchanges",
+            "two threads change values by what they are",
+            concurrent(Mix::Exchanges, 0..2),
+            together(2, 2, 4),
         ),
         Scenario::new(
             "hashmap/threads-priority",

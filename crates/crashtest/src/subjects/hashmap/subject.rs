@@ -14,6 +14,9 @@ use crate::pools::{Open, must_be_empty};
 /// First key of the entries that exist from the start.
 const BASE_FIRST: u64 = 1 << 32;
 
+/// Values up to which [`Op::Limited`] adds.
+const LIMIT: u64 = 2;
+
 /// A map with few keys that collide, and its preparation.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
@@ -47,6 +50,8 @@ pub(super) enum Mix {
     Scans,
     /// Many calls of `clear`, and reads.
     Clears,
+    /// What reads a value and changes it by what it is, beside insertions and removals.
+    Exchanges,
 }
 
 /// One operation of the map.
@@ -59,6 +64,12 @@ pub(super) enum Op {
     Discard(u64),
     /// Adds one to the value, from zero on; removes it if the result is a multiple of four.
     Count(u64),
+    Swap(u64, u64),
+    /// Replaces the first, if it is that, by the second.
+    Exchange(u64, Option<u64>, Option<u64>),
+    GetOrInsert(u64, u64),
+    /// Adds one, and fails at [`LIMIT`] and where there is nothing.
+    Limited(u64),
     Get(u64),
     /// Finds a key by visiting all.
     Find(u64),
@@ -124,6 +135,16 @@ impl Subject for Map {
             Op::Remove(key) => answer(map.remove(&TestKey(key)), found),
             Op::Discard(key) => answer(map.discard(&TestKey(key)), Answer::Bool),
             Op::Count(key) => answer(map.modify(&TestKey(key), count), Answer::Value),
+            Op::Swap(key, value) => answer(map.swap(&TestKey(key), &value), found),
+            Op::Exchange(key, expected, new) => {
+                let exchanged =
+                    map.compare_exchange(&TestKey(key), expected.as_ref(), new.as_ref());
+                answer(exchanged, exchange_answer)
+            }
+            Op::GetOrInsert(key, value) => {
+                answer(map.get_or_insert_with(&TestKey(key), || value), Answer::Value)
+            }
+            Op::Limited(key) => answer(map.try_modify(&TestKey(key), add_limited), limited_answer),
             Op::Get(key) => answer(map.get(&TestKey(key)), found),
             Op::Find(key) => {
                 let mut value = None;
@@ -169,6 +190,15 @@ impl Subject for Map {
                 }
                 Answer::Value(value)
             }
+            Op::Swap(key, value) => found(entries.insert(key, value)),
+            Op::Exchange(key, expected, new) => {
+                exchange_answer(exchange(entries, key, expected, new))
+            }
+            Op::GetOrInsert(key, value) => Answer::Value(*entries.entry(key).or_insert(value)),
+            Op::Limited(key) => limited_answer(add_limited(entries.get(&key)).map(|(_, next)| {
+                entries.insert(key, next);
+                next
+            })),
             Op::Get(key) | Op::Find(key) => found(entries.get(&key).copied()),
             Op::Clear => {
                 let count = entries.len() as u64 + base;
@@ -218,6 +248,7 @@ impl Subject for Map {
             Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
             Mix::Scans => &[0, 1, 3, 8, 8, 8],
             Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
+            Mix::Exchanges => &[0, 3, 10, 10, 11, 11, 11, 12, 12, 13, 13],
         };
         match *rng.pick(kinds) {
             0 => Op::Insert(key, value),
@@ -229,6 +260,14 @@ impl Subject for Map {
             6 => Op::Get(key),
             7 => Op::Clear,
             9 if self.counts => Op::Len,
+            10 => Op::Swap(key, few(value)),
+            11 => {
+                // Nothing, or one of the few values that there are.
+                let mut maybe = || rng.below(2 + LIMIT).checked_sub(1);
+                Op::Exchange(key, maybe(), maybe())
+            }
+            12 => Op::GetOrInsert(key, few(value)),
+            13 => Op::Limited(key),
             _ => Op::Find(key),
         }
     }
@@ -248,4 +287,50 @@ fn count(found: Option<&u64>) -> (Change<u64>, u64) {
     let change =
         if found.is_some() && next.is_multiple_of(4) { Change::Remove } else { Change::Put(next) };
     (change, next)
+}
+
+/// One of the values that are often as expected.
+fn few(value: u64) -> u64 {
+    value % (LIMIT + 1)
+}
+
+fn add_limited(found: Option<&u64>) -> Result<(Change<u64>, u64), Option<u64>> {
+    match found {
+        Some(value) if *value < LIMIT => Ok((Change::Put(value + 1), value + 1)),
+        found => Err(found.copied()),
+    }
+}
+
+fn limited_answer(result: Result<u64, Option<u64>>) -> Answer<u64> {
+    match result {
+        Ok(value) => Answer::Value(value),
+        Err(Some(_)) => Answer::Bool(false),
+        Err(None) => Answer::None,
+    }
+}
+
+/// What `compare_exchange` does, to the model.
+fn exchange(
+    entries: &mut BTreeMap<u64, u64>,
+    key: u64,
+    expected: Option<u64>,
+    new: Option<u64>,
+) -> Result<(), Option<u64>> {
+    let found = entries.get(&key).copied();
+    if found != expected {
+        return Err(found);
+    }
+    match new {
+        Some(new) => drop(entries.insert(key, new)),
+        None => drop(entries.remove(&key)),
+    }
+    Ok(())
+}
+
+fn exchange_answer(result: Result<(), Option<u64>>) -> Answer<u64> {
+    match result {
+        Ok(()) => Answer::Bool(true),
+        Err(Some(found)) => Answer::Value(found),
+        Err(None) => Answer::None,
+    }
 }

@@ -9,7 +9,7 @@ use remanent_pmem::pool::Format;
 use remanent_server::resp::encode_request;
 use remanent_server::store::{Change, StoreError};
 use remanent_server::{BatchStore, Config, Keyspace, MapStore, Progress, Session, Shared, Store};
-use remanent_structures::{BatchOptions, BlinkTree, Map};
+use remanent_structures::{BatchOptions, BlinkTree};
 
 use crate::pools::must_be_empty;
 

@@ -93,7 +93,7 @@ mod version;
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{ControlFlow, RangeBounds};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_pmem::heap::{Heap, Usage, Violation};
@@ -107,6 +107,7 @@ use self::node::Lost;
 use self::scan::Range;
 use self::shift::Moves;
 use self::version::{Published, Writer};
+use crate::key_range::KeyRange;
 use crate::map::Map;
 use crate::ordered_map::OrderedMap;
 use crate::stored::{OrderedKey, Stored};
@@ -256,7 +257,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for BpTree
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> OrderedMap<K, V> for BpTree<K, V, M> {
     fn ascend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
         self.core.ascend(&Range::of(&range), visit)
@@ -264,7 +265,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> OrderedMap<K, V> for
 
     fn descend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
         self.core.descend_range(&Range::of(&range), visit)

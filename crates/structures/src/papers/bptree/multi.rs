@@ -1,7 +1,7 @@
 //! Several entries a key.
 
 use std::fmt;
-use std::ops::{ControlFlow, RangeBounds};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_pmem::heap::Violation;
@@ -12,6 +12,7 @@ use super::layout::{Entry, Layout, Place, payload_of, with_value};
 use super::node::Bound;
 use super::ops::Spot;
 use super::scan::{Copies, Range};
+use crate::key_range::KeyRange;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
@@ -181,7 +182,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
     /// When the medium met a fault.
     pub fn ascend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
         self.core.ascend(&Range::of(&range), visit)
@@ -194,7 +195,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
     /// When the medium met a fault.
     pub fn descend(
         &self,
-        range: impl RangeBounds<K>,
+        range: impl KeyRange<K>,
         visit: impl FnMut(&K, &V) -> ControlFlow<()>,
     ) -> Result<()> {
         self.core.descend_range(&Range::of(&range), visit)

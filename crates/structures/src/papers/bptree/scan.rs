@@ -1,6 +1,6 @@
 //! Visiting ranges of entries, at one version from the first to the last.
 
-use std::ops::{Bound as RangeBound, ControlFlow, RangeBounds};
+use std::ops::{Bound as RangeBound, ControlFlow};
 
 use remanent_pmem::Medium;
 
@@ -8,6 +8,7 @@ use super::Core;
 use super::layout::{COPIES_LEN, KEY, Layout, Place, WORDS_MAX, with_key, with_value};
 use super::node::{Bound, Node, View};
 use crate::Result;
+use crate::key_range::KeyRange;
 use crate::stored::{OrderedKey, Stored};
 
 /// The last place of all.
@@ -26,17 +27,18 @@ impl Range {
     pub(super) const ALL: Range =
         Range { first: Place { key: [0; WORDS_MAX], number: 0 }, after: LAST };
 
-    pub(super) fn of<K: OrderedKey + ?Sized>(range: &impl RangeBounds<K>) -> Self {
+    pub(super) fn of<K: OrderedKey + ?Sized>(range: &impl KeyRange<K>) -> Self {
         let first_of = |key: &K| Place::first_of(key);
         // No entry has this number, so it lies between the key's entries and those of the next.
         let behind = |key: &K| Place::first_of(key).numbered(u64::MAX);
+        let (start, end) = range.key_bounds();
         Range {
-            first: match range.start_bound() {
+            first: match start {
                 RangeBound::Included(key) => first_of(key),
                 RangeBound::Excluded(key) => behind(key),
                 RangeBound::Unbounded => Place::default(),
             },
-            after: match range.end_bound() {
+            after: match end {
                 RangeBound::Included(key) => behind(key),
                 RangeBound::Excluded(key) => first_of(key),
                 RangeBound::Unbounded => LAST,

@@ -1,5 +1,6 @@
 //! The batched map.
 
+mod api;
 mod basic;
 mod damage;
 mod fences;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use proptest::prelude::*;
 use remanent_pmem::{Emulation, Medium};
-use remanent_structures::{BlinkTree, Change, Error, Key, Map, OrderedKey, OrderedMap, Stored};
+use remanent_structures::{BlinkTree, Change, Error, Key, KeyRange, OrderedKey, Stored};
 
 use crate::support::{options, scratch};
 
@@ -18,7 +18,7 @@ fn scatter(number: u64, bits: u32) -> u64 {
 /// What a visit of all entries of a range sees.
 fn ascending<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
     tree: &BlinkTree<K, V, M>,
-    range: impl RangeBounds<K>,
+    range: impl KeyRange<K>,
 ) -> Vec<(K::Owned, V::Owned)> {
     let mut found = Vec::new();
     tree.ascend(range, collect(&mut found)).unwrap();
@@ -38,7 +38,7 @@ fn collect<K: ToOwned + ?Sized, V: ToOwned + ?Sized>(
 /// As [`ascending`], the other way.
 fn descending<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium>(
     tree: &BlinkTree<K, V, M>,
-    range: impl RangeBounds<K>,
+    range: impl KeyRange<K>,
 ) -> Vec<(K::Owned, V::Owned)> {
     let mut found = Vec::new();
     tree.descend(range, collect(&mut found)).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use remanent_crashsim::{Config, Outcome, Rng, Sim, SimOptions, Steps, Subject, Workload};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
-use remanent_structures::{BlinkTree, Map, OrderedMap};
+use remanent_structures::BlinkTree;
 
 use crate::support::sim_pool;
 

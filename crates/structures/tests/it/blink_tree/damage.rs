@@ -16,7 +16,7 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Mapped};
-use remanent_structures::{BlinkTree, Error, Map, OrderedKey, OrderedMap, Result, Stored};
+use remanent_structures::{BlinkTree, Error, OrderedKey, Result, Stored};
 
 use super::edges::{Few, FewBytes};
 use crate::support::{options, scratch};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_pmem::pool::layout::{ChunkId, DATA_FIRST};
-use remanent_structures::{BlinkTree, Error, Map, MapOptions, OrderedMap};
+use remanent_structures::{BlinkTree, Error, MapOptions};
 
 use crate::support::memory::Memory;
 

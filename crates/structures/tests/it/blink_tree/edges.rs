@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::mpsc;
 
 use remanent_pmem::{Medium, Pool};
-use remanent_structures::{BlinkTree, Key, Map, OrderedKey, OrderedMap, Stored};
+use remanent_structures::{BlinkTree, Key, OrderedKey, Stored};
 
 use crate::support::{options, scratch};
 

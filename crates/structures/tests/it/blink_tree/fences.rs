@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use remanent_pmem::pool::Guarantee;
-use remanent_structures::{BlinkTree, Change, Map, OrderedMap};
+use remanent_structures::{BlinkTree, Change};
 
 use crate::support::{fences, sim_pool};
 
@@ -49,7 +49,54 @@ fn every_operation_on_records_costs_its_budget() {
     cost("insert", 2, &mut |number| assert!(tree.insert(&key(number), &[2; 50]).unwrap()));
     cost("get", 0, &mut |number| assert!(tree.contains(&key(number)).unwrap()));
     cost("update", 2, &mut |number| assert!(tree.update(&key(number), &[3; 50]).unwrap()));
+    cost("swap", 2, &mut |number| assert!(tree.swap(&key(number), &[4; 50]).unwrap().is_some()));
     cost("remove", 2, &mut |number| assert!(tree.discard(&key(number)).unwrap()));
+    for _ in 100..103 {
+        assert_eq!(fences(&pool, || assert!(tree.pop_first().unwrap().is_some())), 2, "pop");
+    }
+}
+
+#[test]
+fn what_is_built_on_modify_costs_what_it_comes_to() {
+    let pool = sim_pool(Guarantee::default());
+    let tree = BlinkTree::<u64, u64, _>::create(&pool, "tree").unwrap();
+    tree.insert(&1000, &0).unwrap();
+    let cost = |what: &str, expected: u64, action: &mut dyn FnMut(u64)| {
+        for key in 0..8 {
+            assert_eq!(fences(&pool, || action(key)), expected, "{what} {key}");
+        }
+    };
+    let exchange = |key: u64, expected: Option<u64>, new: Option<u64>| {
+        tree.compare_exchange(&key, expected.as_ref(), new.as_ref()).unwrap()
+    };
+    cost("get or insert", 1, &mut |key| {
+        assert_eq!(tree.get_or_insert_with(&key, || 1).unwrap(), 1);
+    });
+    cost("get or insert of a present key", 0, &mut |key| {
+        assert_eq!(tree.get_or_insert_with(&key, || unreachable!()).unwrap(), 1);
+    });
+    cost("swap", 1, &mut |key| assert_eq!(tree.swap(&key, &2).unwrap(), Some(1)));
+    cost("exchange", 1, &mut |key| assert_eq!(exchange(key, Some(2), Some(3)), Ok(())));
+    cost("exchange that fails", 0, &mut |key| {
+        assert_eq!(exchange(key, Some(2), Some(4)), Err(Some(3)));
+        assert_eq!(exchange(key + 50, Some(2), Some(4)), Err(None));
+    });
+    cost("change that fails", 0, &mut |key| {
+        let refuse = |_: Option<&u64>| Err::<(Change<u64>, ()), _>("no");
+        assert_eq!(tree.try_modify(&key, refuse).unwrap(), Err("no"));
+    });
+    cost("pop", 1, &mut |key| {
+        let entry = if key < 4 { tree.pop_first() } else { tree.pop_last() };
+        assert!(entry.unwrap().is_some());
+    });
+    let extend = fences(&pool, || assert_eq!(tree.extend((0..9).map(|n| (n, n))).unwrap(), 8));
+    assert_eq!(extend, 9);
+    assert_eq!(fences(&pool, || assert_eq!(tree.remove_range(1..=4).unwrap(), 4)), 4);
+    let retain = fences(&pool, || assert_eq!(tree.retain(|key, _| *key < 7).unwrap(), 2));
+    assert_eq!(retain, 2, "an entry that is removed costs one, one that is kept none");
+    cost("iterators", 0, &mut |_| {
+        assert_eq!((tree.iter().count(), tree.keys().count(), tree.values().count()), (3, 3, 3));
+    });
 }
 
 /// With all that dividing leaves and nodes takes.

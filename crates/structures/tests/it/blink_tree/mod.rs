@@ -1,5 +1,6 @@
 //! The B-link tree.
 
+mod api;
 mod basic;
 mod clear;
 mod damage;

@@ -63,6 +63,48 @@ fn every_operation_on_words_costs_its_budget() {
 }
 
 #[test]
+fn what_is_built_on_modify_costs_what_it_comes_to() {
+    let pool = pool();
+    let map = steady::<u64, u64>(&pool, &[(&1000, &0), (&1001, &0)]);
+    let cost = |what: &str, expected: u64, action: &mut dyn FnMut(u64)| {
+        for key in 0..8 {
+            assert_eq!(fences(&pool, || action(key)), expected, "{what} {key}");
+        }
+    };
+    let exchange = |key: u64, expected: Option<u64>, new: Option<u64>| {
+        map.compare_exchange(&key, expected.as_ref(), new.as_ref()).unwrap()
+    };
+    cost("get or insert", 2, &mut |key| {
+        assert_eq!(map.get_or_insert_with(&key, || 1).unwrap(), 1);
+    });
+    cost("get or insert of a present key", 0, &mut |key| {
+        assert_eq!(map.get_or_insert_with(&key, || unreachable!()).unwrap(), 1);
+    });
+    cost("swap", 1, &mut |key| assert_eq!(map.swap(&key, &2).unwrap(), Some(1)));
+    cost("swap of a new key", 2, &mut |key| assert_eq!(map.swap(&(key + 100), &2).unwrap(), None));
+    cost("exchange", 1, &mut |key| assert_eq!(exchange(key, Some(2), Some(3)), Ok(())));
+    cost("exchange that fails", 0, &mut |key| {
+        assert_eq!(exchange(key, Some(2), Some(4)), Err(Some(3)));
+        assert_eq!(exchange(key + 50, Some(2), Some(4)), Err(None));
+        assert_eq!(exchange(key + 50, None, None), Ok(()));
+    });
+    cost("exchange with nothing", 1, &mut |key| assert_eq!(exchange(key, Some(3), None), Ok(())));
+    cost("exchange of nothing", 2, &mut |key| assert_eq!(exchange(key, None, Some(5)), Ok(())));
+    cost("change that may fail", 1, &mut |key| {
+        let add = |found: Option<&u64>| Ok::<_, ()>((Change::Put(found.unwrap() + 1), ()));
+        assert_eq!(map.try_modify(&key, add).unwrap(), Ok(()));
+    });
+    cost("change that fails", 0, &mut |key| {
+        let refuse = |_: Option<&u64>| Err::<(Change<u64>, ()), _>("no");
+        assert_eq!(map.try_modify(&key, refuse).unwrap(), Err("no"));
+    });
+    let retain = fences(&pool, || assert_eq!(map.retain(|_, value| *value != 6).unwrap(), 8));
+    assert_eq!(retain, 8, "an entry that is removed costs one, one that is kept none");
+    let extend = fences(&pool, || assert_eq!(map.extend([(1, 1), (2, 2), (1000, 3)]).unwrap(), 2));
+    assert_eq!(extend, 2 + 2 + 1);
+}
+
+#[test]
 fn a_longer_value_is_replaced_for_two_fences() {
     let pool = pool();
     let map = steady::<[u8], [u8]>(&pool, &[(b"one", &[1; 24]), (b"two", &[2; 24])]);

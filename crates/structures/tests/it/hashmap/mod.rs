@@ -1,5 +1,6 @@
 //! The hash maps.
 
+mod api;
 mod basic;
 mod damage;
 mod fences;
