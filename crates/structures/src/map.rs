@@ -280,7 +280,7 @@ pub(crate) fn remove_unwanted<K: Key + ?Sized, V: Stored + ?Sized>(
     let mut removed = 0;
     for key in keys.iter().map(<K::Owned as Borrow<K>>::borrow) {
         let is_removed = map.modify(key, |found| match found {
-            Some(_) => (Change::<&V>::Remove, true),
+            Some(value) if !keep(key, value) => (Change::<&V>::Remove, true),
             _ => (Change::Keep, false),
         })?;
         removed += u64::from(is_removed);

@@ -7,7 +7,7 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
-use remanent_structures::{BlinkTree, Error, HashMap, Log, Map, SharedTx, Vector};
+use remanent_structures::{BlinkTree, Error, HashMap, Log, SharedTx, Vector};
 
 use crate::support::{fences, sim_pool};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
-use remanent_structures::{Batch, BlinkTree, HashMap, Map, OrderedMap, Result};
+use remanent_structures::{Batch, BlinkTree, HashMap, OrderedMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
+use remanent_structures::Result;
 use remanent_structures::shared::Step;
-use remanent_structures::{Map, Result};
 
 use super::owner::Owner;
 use crate::answer::{Answer, answer, is_refused};

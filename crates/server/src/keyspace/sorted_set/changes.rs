@@ -132,7 +132,6 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use remanent_pmem::{Mapped, Pool};
-    use remanent_structures::Map;
 
     use super::super::super::Keyspace;
     use super::super::super::intent::Intent;

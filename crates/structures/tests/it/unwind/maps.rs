@@ -4,9 +4,7 @@ use std::borrow::Borrow;
 use std::panic::RefUnwindSafe;
 
 use remanent_structures::papers::{BpMultiTree, BpTree};
-use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, Change, HashMap, HashMultiMap, Map, OrderedMap,
-};
+use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Change, HashMap, HashMultiMap, Map};
 
 use super::{fail, panics, pool};
 
