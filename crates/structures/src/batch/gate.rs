@@ -89,8 +89,19 @@ impl Gate {
             drop(closed);
             medium.pause();
         }
-        let result = action();
-        self.closed.lock(medium).all = false;
-        result
+        let _opened = Opened { gate: self, medium };
+        action()
+    }
+}
+
+/// Lets batches go on when it goes, also by a panic.
+struct Opened<'g, M: Medium> {
+    gate: &'g Gate,
+    medium: &'g M,
+}
+
+impl<M: Medium> Drop for Opened<'_, M> {
+    fn drop(&mut self) {
+        self.gate.closed.lock(self.medium).all = false;
     }
 }
