@@ -3,7 +3,7 @@
 mod scenarios;
 mod subject;
 
-use super::{Chosen, MutationSample, Subject};
+use super::Subject;
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "batch",
@@ -11,11 +11,6 @@ pub(super) const SUBJECT: Subject = Subject {
     counterexamples: Vec::new,
     sources: &["structures/src/batch"],
     sources_elsewhere: &[],
-    images_min: 4_000,
-    mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/all", "/threads"]),
-        seeds: 1,
-        killed_min: 6,
-        survivors_max: 0,
-    }),
+    images_min: 1_000,
+    mutation: None,
 };

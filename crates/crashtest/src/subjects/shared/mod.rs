@@ -4,7 +4,7 @@ mod owner;
 mod scenarios;
 mod subject;
 
-use super::{Chosen, MutationSample, Subject};
+use super::Subject;
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "shared",
@@ -16,11 +16,6 @@ pub(super) const SUBJECT: Subject = Subject {
         "structures/src/blink_tree/step.rs",
     ],
     sources_elsewhere: &[],
-    images_min: 4_000,
-    mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/maps", "/trees", "/killed"]),
-        seeds: 2,
-        killed_min: 6,
-        survivors_max: 0,
-    }),
+    images_min: 1_000,
+    mutation: None,
 };
