@@ -9,7 +9,7 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "batch",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &["structures/src/batch"],
+    sources: &[],
     sources_elsewhere: &[],
     images_min: 1_000,
     mutation: None,

@@ -10,7 +10,7 @@ pub(super) const SUBJECT: Subject = Subject {
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
     sources: &["structures/src/blink_tree"],
-    sources_elsewhere: &[],
+    sources_elsewhere: &["structures/src/blink_tree/step.rs"],
     images_min: 2_000,
     mutation: Some(MutationSample {
         scenarios: Chosen::Only(&["/split", "/merge", "/inherited", "/records-merge"]),

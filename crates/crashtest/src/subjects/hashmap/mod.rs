@@ -11,7 +11,7 @@ pub(super) const SUBJECT: Subject = Subject {
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
     sources: &["structures/src/hashmap"],
-    sources_elsewhere: &["structures/src/hashmap/multi.rs"],
+    sources_elsewhere: &["structures/src/hashmap/multi.rs", "structures/src/hashmap/step.rs"],
     images_min: 14_000,
     mutation: None,
 };

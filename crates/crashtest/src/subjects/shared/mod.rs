@@ -10,11 +10,7 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "shared",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &[
-        "structures/src/shared",
-        "structures/src/hashmap/step.rs",
-        "structures/src/blink_tree/step.rs",
-    ],
+    sources: &[],
     sources_elsewhere: &[],
     images_min: 1_000,
     mutation: None,
