@@ -186,14 +186,16 @@ impl<M: Medium> Device<M> {
         let medium = self.medium();
         let word = Places::word(lba.0);
         let [vpn, l1, l2] = self.places.record(lane);
-        // Flush: the new block, before the record counts (S6). Fence: before S1.
+        // Flush: the new block, before the record counts (S6).
+        // Fence: before S1.
         // Redundant fence: those of S2 and S4 come before S6 too; the paper orders each step.
         medium.write_ordered(policy.data, at, content);
-        // Flush: the number of the block (S2), before the record counts (S6). Fence: before S3.
+        // Flush: the number of the block (S2), before the record counts (S6).
+        // Fence: before S3.
         // Redundant fence: that of S4 comes before S6 too; the paper orders each step.
         put(medium, policy.journal, vpn, u64::from(shadow.0));
-        // Flush: L1 (S4), before the map is changed (S7). Fence: before S5, so that L1 and L2 are
-        // never garbage at the same time.
+        // Flush: L1 (S4), before the map is changed (S7).
+        // Fence: before S5, so that L1 and L2 are never garbage at the same time.
         put(medium, policy.journal, l1, word);
         // Flush and fence: L2 (S6), before the map is changed (S7). From here on the write has
         // happened.
@@ -202,13 +204,13 @@ impl<M: Medium> Device<M> {
         put(medium, policy.map, self.places.entry(lba.0), u64::from(shadow.0));
         // Release: partner of `read_part`; before the old block is reused.
         self.stripe(lba).changes.fetch_add(1, Ordering::Release);
-        // Flush: L1 (S10), before the next S3. Fence: before S11, so that L1 and L2 are never
-        // garbage at the same time.
+        // Flush: L1 (S10), before the next S3.
+        // Fence: before S11, so that L1 and L2 are never garbage at the same time.
         // Redundant flush: L1 alone decides nothing, and the next S4 is durable before L2 is not
         // null.
         put(medium, policy.journal, l1, NULL);
-        // Flush: L2 (S0), before the next S3: it then agrees with no content of L1. Fence: before
-        // the next S1.
+        // Flush: L2 (S0), before the next S3: it then agrees with no content of L1.
+        // Fence: before the next S1.
         // Redundant fence: those of the next write's block and of its S2 come before S3 too.
         put(medium, policy.journal, l2, NULL);
     }
