@@ -13,8 +13,9 @@ use crate::medium::Medium;
 /// instruction that locks the bus, as most mutexes have there, waits until all that was stored has left the core, streaming
 /// stores included.
 ///
-/// A panic gives the lock free and poisons nothing. So whoever holds it calls code that may panic, such as a closure of the
-/// library's user, only while the value is as others may find it: before the first change, or after the last.
+/// A panic gives the lock free and poisons nothing. So whoever holds it calls code that may panic,
+/// such as a closure of the library's user, only while the value is as others may find it: before
+/// the first change, or after the last.
 #[derive(Debug, Default)]
 pub struct PauseMutex<T>(SpinMutex<T>);
 

@@ -104,8 +104,8 @@ struct LaneSlot {
 // SAFETY: `state` is only touched by the thread that set `announced` from 0 (see `Heap::enter`).
 unsafe impl Sync for LaneSlot {}
 
-// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no code of others, and its drop
-// gives the lane free.
+// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no
+// code of others, and its drop gives the lane free.
 impl RefUnwindSafe for LaneSlot {}
 
 #[derive(Debug)]

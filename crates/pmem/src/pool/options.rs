@@ -562,7 +562,8 @@ fn name_file(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The process that holds the lock on `file`, as the kernel lists it; this one, if it is among several.
+/// The process that holds the lock on `file`, as the kernel lists it; this one, if it is among
+/// several.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
