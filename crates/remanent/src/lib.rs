@@ -39,6 +39,8 @@
 //! # Keys and values
 //!
 //! Integers, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see [`Stored`], [`Key`] and [`OrderedKey`].
+//! With the feature `serde`, values of any type that serde can serialize and deserialize:
+//! `Encoded`.
 //!
 //! # An index that follows a map
 //!
@@ -123,3 +125,5 @@ pub use remanent_structures::{
     Log, Map, OrderedKey, OrderedMap, Range, Result, SharedTx, Stored, Transactional, Tx, TxArray,
     TxValue, Vector, transactional,
 };
+#[cfg(feature = "serde")]
+pub use remanent_structures::{Encoded, EncodingError};

@@ -28,6 +28,10 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
+    /// A value cannot be encoded, or stored bytes cannot be decoded.
+    #[cfg(feature = "serde")]
+    #[error(transparent)]
+    Encoding(#[from] crate::stored::EncodingError),
     /// The thread that makes batches safe could not be started, or has ended.
     #[error(
         "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \
