@@ -52,7 +52,8 @@ pub enum Error {
     Locked {
         /// The pool file.
         path: PathBuf,
-        /// The holder's process id, when it could be learnt; this process's own, if it has the pool open itself.
+        /// The holder's process id, when it could be learnt; this process's own, if it has the pool
+        /// open itself.
         holder: Option<u32>,
     },
     /// The backing cannot give what was asked for.

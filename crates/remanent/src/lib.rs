@@ -39,6 +39,8 @@
 //! # Keys and values
 //!
 //! Integers, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see [`Stored`], [`Key`] and [`OrderedKey`].
+//! With the feature `serde`, values of any type that serde can serialize and deserialize:
+//! `Encoded`.
 //!
 //! # Maps
 //!
@@ -132,3 +134,5 @@ pub use remanent_structures::{
     Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result, SharedTx,
     Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
 };
+#[cfg(feature = "serde")]
+pub use remanent_structures::{Encoded, EncodingError};

@@ -92,7 +92,8 @@ pub(crate) struct Background {
     thread: Option<JoinHandle<()>>,
 }
 
-// Only the drop uses the thread's handle; what is shared with the thread are single words, and values that are set once.
+// Only the drop uses the thread's handle; what is shared with the thread are single words, and
+// values that are set once.
 impl UnwindSafe for Background {}
 impl RefUnwindSafe for Background {}
 

@@ -50,6 +50,10 @@ pub enum Error {
         "the map lies in another pool than the one that the batch was made for; a batch is of one pool"
     )]
     OtherPool,
+    /// A value cannot be encoded, or stored bytes cannot be decoded.
+    #[cfg(feature = "serde")]
+    #[error(transparent)]
+    Encoding(#[from] crate::stored::EncodingError),
     /// The thread that makes batches safe could not be started, or has ended.
     #[error(
         "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \

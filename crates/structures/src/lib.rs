@@ -16,9 +16,9 @@
 //! could still take away. Of those that work in batches that is true from the batch on, or from `sync`: until then
 //! a crash of the machine may take the end of the history away, and readers see it all the same.
 //!
-//! A panic in a closure that is passed to a structure changes nothing: the operation has not been, its locks are given
-//! free, and the structure is used as before. So all handles are [`UnwindSafe`](std::panic::UnwindSafe), beside
-//! [`Send`] and [`Sync`].
+//! A panic in a closure that is passed to a structure changes nothing: the operation has not been,
+//! its locks are given free, and the structure is used as before. So all handles are
+//! [`UnwindSafe`](std::panic::UnwindSafe), beside [`Send`] and [`Sync`].
 
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 
@@ -90,6 +90,8 @@ pub use range::Range;
 ///
 pub use remanent_macros::transactional;
 pub use remanent_macros::{Key, OrderedKey, Stored};
+#[cfg(feature = "serde")]
+pub use stored::{Encoded, EncodingError};
 pub use stored::{Key, OrderedKey, Part, PartWriter, Stored};
 pub use vector::{AppendVector, Vector};
 

@@ -1,7 +1,7 @@
 //! What to do about an error of the library, in words of the command.
 //!
-//! Errors of the library name its own functions and settings. The command prints them as they are, and adds the option or
-//! the command that does the same.
+//! Errors of the library name its own functions and settings. The command prints them as they are,
+//! and adds the option or the command that does the same.
 
 use std::error::Error;
 
@@ -72,7 +72,8 @@ fn of_disk(error: &DiskError) -> Option<&'static str> {
     }
 }
 
-/// A store keeps of an error the words for clients alone; what is neither room nor length is damage or the medium's.
+/// A store keeps of an error the words for clients alone; what is neither room nor length is damage
+/// or the medium's.
 fn of_store(error: &StoreError) -> Option<&'static str> {
     match error {
         StoreError::Full => Some(SIZE),
@@ -173,7 +174,8 @@ mod tests {
         }
     }
 
-    /// The library's words are not the command's, so there is nothing to translate but by what is added.
+    /// The library's words are not the command's, so there is nothing to translate but by what is
+    /// added.
     #[test]
     fn errors_of_the_library_name_no_option_and_no_command() {
         for error in errors() {

@@ -111,8 +111,8 @@ struct LaneSlot {
 // SAFETY: only the thread that changed `announced` from 0 accesses `state` (see `Heap::enter`).
 unsafe impl Sync for LaneSlot {}
 
-// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no code of others, and its drop
-// gives the lane free.
+// What a panic leaves in a lane is whole: `Lane` changes it in methods of its own, which call no
+// code of others, and its drop gives the lane free.
 impl RefUnwindSafe for LaneSlot {}
 
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use std::fmt;
 pub struct RootType {
     /// Name a person recognises, such as `HashMap<[u8], [u8]>`; at most 128 bytes.
     ///
-    /// The name of a type whose form can change is followed by a mark: a space, and in braces eight hexadecimal digits,
-    /// as in `HashMap<u64, Session {1f0c2a9b}>`. The digits are a hash of how the type is stored. Messages leave marks
-    /// out, and say instead which type changed.
+    /// The name of a type whose form can change is followed by a mark: a space, and in braces eight
+    /// hexadecimal digits, as in `HashMap<u64, Session {1f0c2a9b}>`. The digits are a hash of how
+    /// the type is stored. Messages leave marks out, and say instead which type changed.
     pub name: String,
     /// Hash of everything that makes two layouts incompatible.
     pub layout: u64,

@@ -393,8 +393,8 @@ impl<M: Medium> Pool<M> {
     }
 }
 
-/// A root that is being created. Dropped when `fill` panics: takes the entry back, as for an error. The heap, which `fill`
-/// had, is dropped by then.
+/// A root that is being created. Dropped when `fill` panics: takes the entry back, as for an error.
+/// The heap, which `fill` had, is dropped by then.
 struct Unfinished<'p, M: Medium> {
     pool: &'p Pool<M>,
     id: RootId,
@@ -402,7 +402,8 @@ struct Unfinished<'p, M: Medium> {
 
 impl<M: Medium> Drop for Unfinished<'_, M> {
     fn drop(&mut self) {
-        // What fails here is completed by the next opening, which finds a root that was being created.
+        // What fails here is completed by the next opening, which finds a root that was being
+        // created.
         let _ = self.pool.clear_entry(self.id);
     }
 }

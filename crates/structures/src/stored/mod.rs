@@ -1,9 +1,15 @@
 //! What can be a key or a value.
 
 mod composite;
+#[cfg(feature = "serde")]
+mod encoded;
 mod part;
 mod plain;
+#[cfg(feature = "serde")]
+mod serde_name;
 
+#[cfg(feature = "serde")]
+pub use encoded::{Encoded, EncodingError};
 pub use part::{Part, PartWriter};
 
 /// What the expansions of the derives name.
@@ -23,6 +29,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// |---|---|
 /// | `u8` to `u64`, `i8` to `i64` | little-endian |
 /// | `[u8; N]`, `[u8]`, `Vec<u8>`, `str`, `String` | their bytes |
+/// | with the feature `serde`, any type that has serde's `Serialize` and `Deserialize`, in `Encoded` | as postcard encodes them |
 /// | structs and enums without fields, by `#[derive(Stored)]`; tuples of up to four; `bool`, `char`, `u128`, `i128`, `f32`, `f64`, `()`, `Option` | as [`Part`] says |
 ///
 /// `usize` and `isize` are not among them, since their length depends on the machine: use `u64` or `i64`.
@@ -64,6 +71,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
     message = "`{Self}` cannot be stored in a map: it is not `Stored`",
     label = "has no stored form",
     note = "structs, and enums whose variants have no fields, get one by `#[derive(Clone, Stored)]`",
+    note = "a value of any other type that serde can serialize is stored as an `Encoded<T>`, with the feature `serde`",
     note = "instead of `usize` and `isize`, whose length depends on the machine, use `u64` and `i64`; \
             instead of a reference the owned type, such as `String` or `Vec<u8>`"
 )]
@@ -74,8 +82,8 @@ pub trait Stored: ToOwned {
     /// Length in bytes, when all values have the same.
     const LEN: Option<u32>;
 
-    /// Passes the stored form to `use_bytes`. Called in the middle of operations, so it may not panic: the memory that a new
-    /// entry was to have would be lost to the pool.
+    /// Passes the stored form to `use_bytes`. Called in the middle of operations, so it may not
+    /// panic: the memory that a new entry was to have would be lost to the pool.
     fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R;
 
     /// Passes the value that `bytes` stand for to `use_value`.

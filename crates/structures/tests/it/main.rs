@@ -5,6 +5,8 @@ mod batch_list;
 mod batch_map;
 mod blink_tree;
 mod damage_ones;
+#[cfg(feature = "serde")]
+mod encoded;
 mod errors;
 mod hashmap;
 mod in_memory;

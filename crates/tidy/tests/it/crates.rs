@@ -78,6 +78,34 @@ fn crates_depend_on_what_the_architecture_allows() {
     assert_eq!(seen, expected, "the table of arrows and the workspace name different crates");
 }
 
+/// What a program that embeds the library builds only if it names a feature, or depends on another
+/// crate of ours.
+const NOT_EMBEDDED: [&str; 5] = ["clap", "postcard", "remanent-crashsim", "serde_core", "tokio"];
+
+#[test]
+fn the_library_without_features_is_small() {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "--package",
+            "remanent",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--offline",
+        ])
+        .current_dir(workspace())
+        .output()
+        .expect("cargo tree runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).expect("text");
+    let built: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(built.contains("remanent-structures"), "{tree}");
+    let wrong = NOT_EMBEDDED.into_iter().filter(|name| built.contains(name));
+    assert_none(&wrong.map(|name| format!("remanent builds {name}")).collect::<Vec<_>>());
+}
+
 #[test]
 fn unsafe_code_stays_in_its_crates() {
     let mut wrong = Vec::new();

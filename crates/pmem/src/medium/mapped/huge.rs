@@ -28,7 +28,8 @@ pub(crate) struct Preparer {
     thread: Option<JoinHandle<()>>,
 }
 
-// Only the drop uses the thread's handle, and what is shared lies behind a lock whose holders call no code of others.
+// Only the drop uses the thread's handle, and what is shared lies behind a lock whose holders call
+// no code of others.
 impl UnwindSafe for Preparer {}
 impl RefUnwindSafe for Preparer {}
 

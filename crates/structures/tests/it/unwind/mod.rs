@@ -15,7 +15,8 @@ use remanent_structures::{
     Stored, Tx, TxArray, TxValue, Vector, log, vector,
 };
 
-/// How often each panic is brought about: more often than there are lanes, so that one that is not given free would be missed.
+/// How often each panic is brought about: more often than there are lanes, so that one that is not
+/// given free would be missed.
 const PANICS: usize = LANE_COUNT + 1;
 
 /// Panics, without a message on standard error.

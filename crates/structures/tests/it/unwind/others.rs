@@ -31,7 +31,8 @@ impl Account {
     }
 }
 
-/// As [`panics`], for handles of one writer: a reference to one is not `UnwindSafe`, so its user has to vouch for it.
+/// As [`panics`], for handles of one writer: a reference to one is not `UnwindSafe`, so its user
+/// has to vouch for it.
 fn panics_mut<R>(mut action: impl FnMut() -> R) {
     for _ in 0..PANICS {
         assert!(catch_unwind(AssertUnwindSafe(|| drop(action()))).is_err());
