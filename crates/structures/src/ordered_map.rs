@@ -119,9 +119,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
                 ControlFlow::Break(())
             })?;
             let Some(key) = first else { return Ok(None) };
-            let read = self.get(key.borrow())?;
-            self.discard(key.borrow())?;
-            if let Some(value) = read {
+            if let Some(value) = self.remove(key.borrow())? {
                 return Ok(Some((key, value)));
             }
             // Another thread was quicker: what is first now?

@@ -159,6 +159,8 @@ fn fio_verifies_what_it_writes_to_a_served_disk() {
             let mut fio = Command::new("fio");
             fio.args(["--name=served", "--ioengine=nbd", "--rw=randwrite", "--size=16m"])
                 .args(["--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--fsync=64"])
+                // Or fio leaves a file of its state in the working directory.
+                .arg("--verify_state_save=0")
                 .arg(format!("--uri={uri}"))
                 .arg(format!("--iodepth={depth}"))
                 .arg(format!("--bs={block_size}"));
