@@ -38,13 +38,27 @@ pub enum Error {
     },
     /// A batch was committed, but not all of it could be done.
     #[error(
-        "the batch is committed, but not done: {source}; its keys cannot be changed until the pool is opened again, which \
-         completes it"
+        "the batch is committed, but not done: {source}; its keys cannot be changed until the pool \
+         is opened again with room for them, which completes it"
     )]
     Unfinished {
         /// What kept it from being done.
         source: Box<Error>,
     },
+    /// A batch that could not be completed ([`Unfinished`](Error::Unfinished)) is to change the
+    /// key, or a key of the map.
+    #[error(
+        "nothing was changed: a batch that is committed, but not done for want of room, is to change \
+         the key, or a key of the map; remove other entries, and open the pool again, which \
+         completes the batch"
+    )]
+    Abandoned,
+    /// A batch was to change a map that shares its heap with other structures.
+    #[error(
+        "the map shares its heap with other structures, and a batch changes maps under roots of \
+         their own; change it with a step, and have the owner of the heap make that atomic"
+    )]
+    SharedHeap,
     /// A batch was to change a map of another pool than the one that it was made for.
     #[error(
         "the map lies in another pool than the one that the batch was made for; a batch is of one pool"

@@ -6,10 +6,13 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::{Heap, Lane};
 use remanent_pmem::sync::PauseMutex;
 
+use crate::{Error, Result};
+
 /// The keys of a map that batches have closed to other writers, by their hashes.
 ///
-/// A writer enters its lane first, and then asks. A batch closes its keys first, and then waits for those who hold lanes.
-/// So either the writer finds its key closed, or the batch waits for the writer.
+/// A writer enters its lane first, and then asks. A batch closes its keys first, and then waits for
+/// those who hold lanes. So either the writer finds its key closed, or the batch waits for the
+/// writer.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     /// How many keys are closed: none, most of the time.
@@ -20,23 +23,41 @@ pub(crate) struct Gate {
 #[derive(Debug, Default)]
 struct Closed {
     keys: Vec<u64>,
-    /// Whether somebody does something with the whole map, for which batches wait.
+    /// Keys of batches that are committed and could not be completed. Nobody may build on them
+    /// until the pool is opened again.
+    abandoned: Vec<u64>,
+    /// Whether an operation changes the whole map. Batches wait for it.
     all: bool,
 }
 
+impl Closed {
+    /// Whether the key is closed; an error if it stays so.
+    fn has(&self, key: u64) -> Result<bool> {
+        if self.abandoned.contains(&key) {
+            Err(Error::Abandoned)
+        } else {
+            Ok(self.keys.contains(&key))
+        }
+    }
+}
+
 impl Gate {
-    /// Enters the heap for a change of one key: when no batch is changing that.
+    /// Enters the heap for a change of one key, once no batch is changing that.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Abandoned`] when a batch was to change the key and could not be completed.
     #[inline(always)]
     pub(crate) fn enter<'h, M: Medium>(
         &self,
         heap: &'h Heap<M>,
         key: impl Fn() -> u64,
-    ) -> Lane<'h, M> {
+    ) -> Result<Lane<'h, M>> {
         loop {
             let lane = heap.enter().prepare_to_write();
             // SeqCst: after the lane was claimed; partner of the addition in `close`.
-            if self.count.load(Ordering::SeqCst) == 0 || !self.is_closed(heap.medium(), key()) {
-                return lane;
+            if self.count.load(Ordering::SeqCst) == 0 || !self.is_closed(heap.medium(), key())? {
+                return Ok(lane);
             }
             drop(lane);
             heap.medium().pause();
@@ -44,24 +65,36 @@ impl Gate {
     }
 
     #[cold]
-    fn is_closed<M: Medium>(&self, medium: &M, key: u64) -> bool {
-        let closed = self.closed.lock(medium);
-        closed.keys.contains(&key)
+    fn is_closed<M: Medium>(&self, medium: &M, key: u64) -> Result<bool> {
+        self.closed.lock(medium).has(key)
     }
 
-    /// Closes a key to others; waits while others have it closed. Batches close their keys in one order.
-    pub(super) fn close<M: Medium>(&self, medium: &M, key: u64) {
+    /// Closes a key to others; waits while others have it closed. Batches close their keys in one
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Abandoned`] when another batch was to change the key and could not be completed.
+    pub(super) fn close<M: Medium>(&self, medium: &M, key: u64) -> Result<()> {
         loop {
             let mut closed = self.closed.lock(medium);
-            if !closed.all && !closed.keys.contains(&key) {
+            if !closed.has(key)? && !closed.all {
                 closed.keys.push(key);
                 // SeqCst: before the batch looks for writers; partner of the load in `enter`.
                 self.count.fetch_add(1, Ordering::SeqCst);
-                return;
+                return Ok(());
             }
             drop(closed);
             medium.pause();
         }
+    }
+
+    /// Closes a key for good: whoever wants to change it gets an error.
+    pub(crate) fn abandon<M: Medium>(&self, medium: &M, key: u64) {
+        let mut closed = self.closed.lock(medium);
+        closed.abandoned.push(key);
+        // SeqCst: as in `close`.
+        self.count.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Opens a key again.
@@ -69,19 +102,27 @@ impl Gate {
         let mut closed = self.closed.lock(medium);
         if let Some(index) = closed.keys.iter().position(|&closed| closed == key) {
             closed.keys.swap_remove(index);
-            // Release: what the batch did comes before what those do who waited.
+            // Release: partner of the load in `enter`; those who waited see what the batch did.
             self.count.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Does something with the whole map while no batch changes any key.
+    /// Runs `action`, which changes the whole map, while no batch changes any key.
+    ///
+    /// # Errors
+    ///
+    /// That of `action`; [`Error::Abandoned`] when a batch was to change a key and could not be
+    /// completed.
     pub(crate) fn without_batches<M: Medium, R>(
         &self,
         medium: &M,
-        action: impl FnOnce() -> R,
-    ) -> R {
+        action: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         loop {
             let mut closed = self.closed.lock(medium);
+            if !closed.abandoned.is_empty() {
+                return Err(Error::Abandoned);
+            }
             if !closed.all && closed.keys.is_empty() {
                 closed.all = true;
                 break;
@@ -94,7 +135,7 @@ impl Gate {
     }
 }
 
-/// Lets batches go on when it goes, also by a panic.
+/// Lets batches go on when it is dropped, also by a panic.
 struct Opened<'g, M: Medium> {
     gate: &'g Gate,
     medium: &'g M,

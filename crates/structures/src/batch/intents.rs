@@ -145,38 +145,48 @@ impl<M: Medium> Intents<M> {
         lane.retire(intent.suspect);
     }
 
-    /// Has `apply` do what unfinished batches say of a map that is being opened.
+    /// Has `apply` do what unfinished batches say of a map that is being opened. Returns what there
+    /// is no room for.
     pub(crate) fn complete(
         &self,
         root: RootId,
         generation: u64,
         mut apply: impl FnMut(&Entry) -> Result<()>,
-    ) -> Result<()> {
+    ) -> Result<Vec<Entry>> {
         let medium = self.heap.medium();
         let mut unfinished = self.unfinished.lock(medium);
+        let mut left = Vec::new();
         for batch in unfinished.iter_mut() {
-            let is_of_map =
-                |(_, entry): &(u64, Entry)| entry.root == root && entry.generation == generation;
-            for (_, entry) in batch.entries.iter().filter(|entry| is_of_map(entry)) {
-                apply(entry)?;
-            }
-            let mut noted = false;
-            batch.entries.retain(|entry| {
-                if is_of_map(entry) {
-                    medium.store(entry.0, DONE);
-                    // Flush: fenced below.
-                    medium.flush(entry.0, WORD_LEN);
-                    noted = true;
+            let is_of_map = |(_, entry): &mut (u64, Entry)| {
+                entry.root == root && entry.generation == generation
+            };
+            let entries: Vec<(u64, Entry)> = batch.entries.extract_if(.., is_of_map).collect();
+            match entries.iter().try_for_each(|(_, entry)| apply(entry)) {
+                Ok(()) => self.note_done(&entries)?,
+                Err(error) if error.is_full() => {
+                    left.extend(entries.iter().map(|(_, entry)| entry.clone()));
+                    batch.entries.extend(entries);
                 }
-                !is_of_map(entry)
-            });
-            if noted {
-                // Fence: before others change these keys, which must not be changed back by the next opening.
-                medium.fence();
-                self.heap.verify()?;
+                Err(error) => return Err(error),
             }
         }
-        self.forget_finished(&mut unfinished)
+        self.forget_finished(&mut unfinished)?;
+        Ok(left)
+    }
+
+    /// Notes durably that entries of an unfinished batch are done.
+    fn note_done(&self, entries: &[(u64, Entry)]) -> Result<()> {
+        let medium = self.heap.medium();
+        for (at, _) in entries {
+            medium.store(*at, DONE);
+            // Flush: fenced below.
+            medium.flush(*at, WORD_LEN);
+        }
+        if !entries.is_empty() {
+            // Fence: before others change these keys. The next opening must not change them back.
+            medium.fence();
+        }
+        Ok(self.heap.verify()?)
     }
 
     /// Gives the slots free of batches of which nothing is left to be done.

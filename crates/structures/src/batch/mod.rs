@@ -4,7 +4,7 @@ mod gate;
 pub(crate) mod intents;
 mod layout;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use crate::shared::Step;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-/// Puts and removals in any [`HashMap`](crate::HashMap)s and [`BlinkTree`](crate::BlinkTree)s of one pool, as one atomic and
-/// durable step.
+/// Puts and removals in any [`HashMap`](crate::HashMap)s and [`BlinkTree`](crate::BlinkTree)s of
+/// one pool, as one atomic and durable step.
 ///
-/// After a crash all of a batch is there, or nothing of it. When [`commit`](Batch::commit) returns it is durable.
+/// After a crash all of a batch is there, or nothing of it. When [`commit`](Batch::commit) returns
+/// it is durable. The maps are roots; those of a [shared heap](crate::shared) are refused.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -43,21 +44,35 @@ use crate::{Error, Result};
 ///
 /// # What other threads see
 ///
-/// Readers see each key before or after the change, and may see one key of a batch changed and another one not yet. They
-/// never see a change that a crash undoes. Writers of a batch's keys wait until it is done, and so do batches that have a key
-/// in common; batches never wait for each other in a circle.
+/// Readers see each key before or after the change, and may see one key of a batch changed and
+/// another one not yet. They never see a change that a crash undoes. Writers of a batch's keys wait
+/// until it is done, and so do batches that have a key in common. Batches never wait for each other
+/// in a circle.
 ///
 /// # Cost
 ///
-/// At most two fences more than the operation of the batch that takes most: three for words, and three for longer keys and
-/// values, however many operations there are. As in a [`Step`], operations that get into each other's way, and leaves that are
-/// full, take more. Up to 128 operations share their fences; a longer batch takes two more for each further 128. Keys and
-/// values are written twice.
+/// At most two fences more than the operation of the batch that takes most: three for words, and
+/// three for longer keys and values, however many operations there are. As in a [`Step`], operations
+/// that get into each other's way, and leaves that are full, take more. Up to 128 operations share
+/// their fences; a longer batch takes two more for each further 128. Keys and values are written
+/// twice.
+///
+/// A thread that holds a [`Step`], or runs inside a closure of a map, may not commit a batch: the
+/// batch waits for those who hold lanes.
 ///
 /// # Recovery
 ///
-/// The first batch of a pool makes the root `remanent batches`. It keeps what a batch is going to do, until that is done. A map
-/// that a crash left in the middle of a batch is completed when it is opened, before its handle is returned.
+/// The first batch of a pool makes the root `remanent batches`. It keeps what a batch is going to
+/// do, until that is done. A map that a crash left in the middle of a batch is completed when it is
+/// opened, before its handle is returned.
+///
+/// # A full pool
+///
+/// What 128 operations need is allocated before a batch is committed, but for leaves of trees that
+/// have to be divided. If the pool has no room for these, or for the operations beyond 128,
+/// [`commit`](Batch::commit) returns [`Error::Unfinished`]: the batch is committed, and a part of
+/// it is done. Its keys can be read, and not changed ([`Error::Abandoned`]), until the pool is
+/// opened again and has room for the rest.
 pub struct Batch<M: Medium = Mapped> {
     pool: Pool<M>,
     intents: Arc<Intents<M>>,
@@ -83,6 +98,8 @@ pub struct Sealed(());
 pub trait Change<M: Medium>: Send {
     /// The heap of the map.
     fn heap(&self) -> &Heap<M>;
+    /// Whether the map shares its heap with other structures.
+    fn is_member(&self) -> bool;
     /// Closes the key to other writers, or opens it again.
     #[doc(hidden)]
     fn gate(&self) -> GateOf<'_>;
@@ -127,7 +144,8 @@ impl<M: Medium> Batch<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherPool`] when the map lies in another pool.
+    /// [`Error::OtherPool`] when the map lies in another pool. [`Error::SharedHeap`] when it shares
+    /// a heap with other structures.
     pub fn put<K, V>(&mut self, map: &impl Batched<K, V, M>, key: &K, value: &V) -> Result<()>
     where
         K: Key + ?Sized,
@@ -141,7 +159,8 @@ impl<M: Medium> Batch<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::OtherPool`] when the map lies in another pool.
+    /// [`Error::OtherPool`] when the map lies in another pool. [`Error::SharedHeap`] when it shares
+    /// a heap with other structures.
     pub fn remove<K, V>(&mut self, map: &impl Batched<K, V, M>, key: &K) -> Result<()>
     where
         K: Key + ?Sized,
@@ -153,6 +172,9 @@ impl<M: Medium> Batch<M> {
     fn add(&mut self, change: Box<dyn Change<M>>) -> Result<()> {
         if !std::ptr::eq(change.heap().medium(), self.pool.medium()) {
             return Err(Error::OtherPool);
+        }
+        if change.is_member() {
+            return Err(Error::SharedHeap);
         }
         change.keep(IntentsOf(Arc::clone(&self.intents)));
         let EntryOf(entry) = change.entry();
@@ -191,7 +213,7 @@ impl<M: Medium> Batch<M> {
         }
         // Before anything is held that others may wait for.
         let slot = self.intents.take_slot()?;
-        let closed = ClosedKeys::close(self.pool.medium(), &self.operations);
+        let closed = ClosedKeys::close(self.pool.medium(), &self.operations)?;
         for heap in self.heaps().into_values() {
             // Who wants to write to these keys and has not seen that they are closed.
             heap.wait_for_lanes();
@@ -199,7 +221,7 @@ impl<M: Medium> Batch<M> {
         let done = self.commit_closed(&slot);
         if matches!(done, Err(Error::Unfinished { .. })) {
             // Nobody may build on keys that the next opening changes.
-            closed.keep_closed();
+            closed.abandon();
             slot.keep();
         }
         done
@@ -257,26 +279,25 @@ struct ClosedKeys<'b, M: Medium> {
 
 impl<'b, M: Medium> ClosedKeys<'b, M> {
     /// Closes the keys of all changes, in the order in which every batch does.
-    fn close(medium: &'b M, changes: &'b [Box<dyn Change<M>>]) -> Self {
-        let mut order = BTreeSet::new();
-        let mut keys = Vec::new();
-        for change in changes {
-            let GateOf { gate, key } = change.gate();
-            // Two keys of one hash are closed as one.
-            if order.insert((change.heap().owner(), key)) {
-                keys.push((change.heap().owner(), GateOf { gate, key }));
-            }
+    fn close(medium: &'b M, changes: &'b [Box<dyn Change<M>>]) -> Result<Self> {
+        // Two keys of one hash are closed as one.
+        let keys: BTreeMap<(RootId, u64), GateOf<'b>> = changes
+            .iter()
+            .map(|change| (change.heap().owner(), change.gate()))
+            .map(|(root, of)| ((root, of.key), of))
+            .collect();
+        let mut closed = ClosedKeys { medium, keys: Vec::with_capacity(keys.len()) };
+        for of in keys.into_values() {
+            of.gate.close(medium, of.key)?;
+            closed.keys.push(of);
         }
-        keys.sort_by_key(|(root, of)| (*root, of.key));
-        let keys: Vec<GateOf<'b>> = keys.into_iter().map(|(_, of)| of).collect();
-        for GateOf { gate, key } in &keys {
-            gate.close(medium, *key);
-        }
-        ClosedKeys { medium, keys }
+        Ok(closed)
     }
 
-    fn keep_closed(mut self) {
-        self.keys.clear();
+    fn abandon(mut self) {
+        for GateOf { gate, key } in self.keys.drain(..) {
+            gate.abandon(self.medium, key);
+        }
     }
 }
 

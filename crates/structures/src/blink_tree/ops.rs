@@ -169,7 +169,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         decide: &mut impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
         loop {
-            let mut lane = self.gate.enter(&self.heap, || probe.gate_key::<K>());
+            let mut lane = self.gate.enter(&self.heap, || probe.gate_key::<K>())?;
             let (held, is_posted) = self.hold_leaf_of(probe)?;
             let leaf = held.leaf;
             let found = self.find_slot(leaf, probe);

@@ -22,12 +22,16 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Does what a batch that a crash interrupted was going to do with this map.
+    /// Completes what a batch that a crash interrupted was to do with this map. Keys for which the
+    /// pool has no room are closed to writers.
     pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
         if let Some(intents) = Intents::existing(pool)? {
             let core = &self.core;
-            intents
-                .complete(core.heap.owner(), core.heap.generation(), |entry| core.redo(entry))?;
+            let (root, generation) = (core.heap.owner(), core.heap.generation());
+            for left in intents.complete(root, generation, |entry| core.redo(entry))? {
+                let key = K::with_stored(&left.key, |key| core.gate_key(key));
+                core.gate.abandon(core.medium(), key);
+            }
             core.intents.get_or_init(|| intents);
         }
         Ok(self)
@@ -35,6 +39,11 @@ where
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, false> {
+    /// What stands for a key at the gate.
+    fn gate_key(&self, key: &K) -> u64 {
+        Order::of_hash(self.hash(key)).0
+    }
+
     fn redo(&self, entry: &Entry) -> Result<()> {
         K::with_stored(&entry.key, |key| match &entry.value {
             Some(value) => V::with_stored(value, |value| {
@@ -77,9 +86,13 @@ where
         &self.map.core.heap
     }
 
+    fn is_member(&self) -> bool {
+        !self.map.core.heap.is_alone()
+    }
+
     fn gate(&self) -> GateOf<'_> {
         let core = &self.map.core;
-        GateOf { gate: &core.gate, key: Order::of_hash(core.hash(self.key.borrow())).0 }
+        GateOf { gate: &core.gate, key: core.gate_key(self.key.borrow()) }
     }
 
     fn keep(&self, intents: IntentsOf<M>) {

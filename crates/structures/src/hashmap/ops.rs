@@ -154,7 +154,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let order = Order::of_hash(self.hash(key));
         // The bucket is on its way into the cache while the lane is being entered.
         self.prefetch(order);
-        let mut lane = self.gate.enter(&self.heap, || order.0);
+        let mut lane = self.gate.enter(&self.heap, || order.0)?;
         let generation = self.generation();
         let result = loop {
             let place = self.find(order, Edge::Last, |node, tag| {

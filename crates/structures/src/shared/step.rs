@@ -30,9 +30,10 @@ const SUSPECTS: usize = Step::<remanent_pmem::Mapped>::OPERATIONS_MAX + 32;
 /// each as a whole, and other threads may see some before others. [`Batch`](crate::Batch) is a step that is atomic in a
 /// crash.
 ///
-/// No operation is visible, to this thread either, before `commit`. A step that is dropped does nothing. Until then it holds
-/// one of the heap's lanes, so memory that others remove is not freed: a step should be short. It has 128 operations at
-/// most.
+/// No operation is visible, to this thread either, before `commit`. A step that is dropped does
+/// nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
+/// a step should be short. While a thread holds a step, it changes structures of that heap through
+/// the step alone. It has 128 operations at most.
 #[must_use = "a step that is not committed does nothing"]
 pub struct Step<'s, M: Medium> {
     scope: Scope<'s, M>,

@@ -122,6 +122,57 @@ fn a_batch_that_finds_no_room_does_nothing() {
 }
 
 #[test]
+fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room() {
+    const LEN: usize = 9_000;
+    let directory = scratch();
+    let path = directory.path().join("small.pool");
+    let pool = Pool::options().size_max(32 << 20).create(&path).unwrap();
+    let map: HashMap<u64, [u8]> = HashMap::create(&pool, "map").unwrap();
+    let filler: HashMap<u64, [u8]> = HashMap::create(&pool, "filler").unwrap();
+    drop(Batch::new(&pool).unwrap());
+    // Room for the intent, which has all values, and for the first part, but not for the others.
+    let mut filled = 0;
+    while filler.insert(&filled, &[3; LEN]).is_ok() {
+        filled += 1;
+    }
+    for key in filled - 520..filled {
+        filler.discard(&key).unwrap();
+    }
+    let mut batch = Batch::new(&pool).unwrap();
+    for key in 0..300 {
+        batch.put(&map, &key, &[1; LEN]).unwrap();
+    }
+    let told = batch.commit().expect_err("there is too little room");
+    assert!(matches!(told, Error::Unfinished { .. }), "{told}");
+    let len = map.len().unwrap();
+    assert!((128..300).contains(&len), "{len} entries are there");
+    for changed in [map.discard(&0), map.put(&299, &[2; 8]), map.clear().map(|_| true)] {
+        assert!(matches!(changed, Err(Error::Abandoned)), "{changed:?}");
+    }
+    let mut another = Batch::new(&pool).unwrap();
+    another.remove(&map, &0).unwrap();
+    assert!(matches!(another.commit(), Err(Error::Abandoned)));
+    assert!(map.put(&1_000, &[4; 8]).is_ok() && map.discard(&1_000).unwrap());
+    drop((map, filler, pool));
+
+    // There is no more room when it is opened again. What there is no room for stays closed.
+    let pool = Pool::options().open(&path).unwrap();
+    let filler: HashMap<u64, [u8]> = HashMap::open(&pool, "filler").unwrap();
+    let map: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
+    assert!((128..300).contains(&map.len().unwrap()));
+    assert!(matches!(map.discard(&0), Err(Error::Abandoned)));
+    filler.clear().unwrap();
+    drop((map, filler, pool));
+
+    let pool = Pool::options().open(&path).unwrap();
+    let map: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
+    assert_eq!((map.len().unwrap(), map.check().unwrap()), (300, vec![]));
+    assert!(map.discard(&0).unwrap());
+    let batch = Batch::new(&pool).unwrap();
+    assert_eq!(batch.check().unwrap(), []);
+}
+
+#[test]
 fn long_batches_are_done_in_parts() {
     let directory = scratch();
     let path = directory.path().join("long.pool");

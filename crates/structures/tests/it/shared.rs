@@ -7,7 +7,7 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
-use remanent_structures::{BlinkTree, Error, HashMap, Log, SharedTx, Vector};
+use remanent_structures::{Batch, BlinkTree, Error, HashMap, Log, SharedTx, Vector};
 
 use crate::support::{fences, sim_pool};
 
@@ -232,4 +232,12 @@ fn a_step_is_of_one_heap() {
     let (other, _other_pool) = self::owner();
     let mut step = Step::enter(&owner.heap);
     other.texts.put_in(&mut step, "key", "value that is long").unwrap();
+}
+
+#[test]
+fn batches_refuse_members() {
+    let (owner, pool) = owner();
+    let mut batch = Batch::new(&pool).unwrap();
+    assert!(matches!(batch.put(&owner.words, &1, &1), Err(Error::SharedHeap)));
+    assert!(matches!(batch.remove(&owner.tree, &1), Err(Error::SharedHeap)));
 }
