@@ -220,8 +220,8 @@ impl<S: Store> Call<'_, S> {
         Ok(())
     }
 
-    /// Sets one key after the other. Setting one is atomic and durable; setting all of them is not
-    /// one step.
+    /// Sets all keys. A crash leaves all of them set or none, where the store can do that. Other
+    /// clients may see one key set before another.
     fn mset(&mut self) -> Outcome {
         if self.request.len().is_multiple_of(2) {
             return Err(Failure::wrong_arity("mset"));

@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
-    ("remanent-blockdev", &["remanent-pmem", "remanent-structures"]),
+    ("remanent-blockdev", &["remanent-pmem"]),
     ("remanent-sockets", &[]),
     ("remanent-nbd", &["remanent-sockets"]),
     ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-sockets"]),
