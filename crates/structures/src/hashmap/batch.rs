@@ -22,7 +22,7 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Does what a batch that a crash interrupted was going to do with this map.
+    /// Completes the changes to this map of a batch that a crash interrupted.
     pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
         if let Some(intents) = Intents::existing(pool)? {
             let core = &self.core;
