@@ -3,7 +3,7 @@
 //! ```text
 //! header, 800 bytes; at its begin in a heap of the log's own
 //! byte    0  state: a pair of lines (`pair.rs`); words of a record:
-//!              0  position up to which everything is durable; recovery searches for the end from it
+//!              0  all is durable up to this position; recovery searches for the end from there
 //!              1  term: how often the log was opened
 //!              2  position of the first record that is not truncated
 //!       128  directory of the segments (`segments.rs`), of 1 MiB each
