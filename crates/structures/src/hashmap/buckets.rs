@@ -99,7 +99,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // Release: pairs with the Acquire in `claim_group`, for the segment and the count of
         // groups.
         self.next_group.store(Self::first_group(bits + 1), Ordering::Release);
-        // Release: pairs with the Acquire in `bits`; whoever sees the new buckets finds their
+        // Release: pairs with the Acquire in `bits`; a thread that sees the new buckets finds their
         // segment.
         self.bits.store(bits + 1, Ordering::Release);
         Ok(())

@@ -402,7 +402,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         suspects
     }
 
-    /// Fills a node that nobody can reach yet.
+    /// Fills a node that no link leads to yet.
     #[inline]
     pub(super) fn new_node(
         &self,

@@ -157,7 +157,7 @@ impl<T: Persistent> Core<T> {
 
     /// Passes to `read` the offset of an element, and the number of elements from it to the end of
     /// its run or of the vector. Calls `read` again if anything changed meanwhile. Returns the
-    /// number of elements from `index` on, which is 0 when the vector is not so long.
+    /// number of elements from `index` on: 0 if `index` is not less than the length.
     #[inline(always)]
     fn stable_many<M: Medium>(
         &self,

@@ -16,7 +16,7 @@
 //!        24  checksum of the words before and the value
 //!        32  value
 //!
-//! run k      C << min(k, 6) elements, one behind the other, in a segment of their own
+//! run k      C << min(k, 6) elements, one after the other, in a segment of their own
 //! ```
 //!
 //! C is the least power of two with which run 0 has 64 KiB or more, so that shifts alone turn an

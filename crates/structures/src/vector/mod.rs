@@ -138,8 +138,8 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
         self.root.core.get(&self.root.heap, index)
     }
 
-    /// Replaces an element atomically: no reader and no crash finds a part of it. False when the
-    /// vector is not so long. One fence, and another one if the element was added last.
+    /// Replaces an element atomically: no reader and no crash finds a part of it. False if `index`
+    /// is not less than the length. One fence, and another one if the element was added last.
     ///
     /// Elements of more than 224 bytes do not compile.
     ///

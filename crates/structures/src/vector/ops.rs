@@ -235,7 +235,7 @@ impl<T: Persistent> Core<T> {
         Ok(sum.digest())
     }
 
-    /// Replaces an element atomically. False when the vector is not so long.
+    /// Replaces an element atomically. False if `index` is not less than the length.
     ///
     /// Fences: 1, and another one if the element was new with the last record.
     pub(crate) fn set<M: Medium>(&self, heap: &Heap<M>, index: u64, value: &T) -> Result<bool> {
@@ -257,8 +257,8 @@ impl<T: Persistent> Core<T> {
         Ok(true)
     }
 
-    /// Writes the change of an element to the header and flushes it. `None` when the vector is not
-    /// so long.
+    /// Writes the change of an element to the header and flushes it. `None` if `index` is not less
+    /// than the length.
     pub(super) fn stage_change<M: Medium>(
         &self,
         heap: &Heap<M>,

@@ -44,8 +44,8 @@ append_in!(Vector);
 append_in!(AppendVector);
 
 impl<T: Persistent, M: Medium> Vector<T, M> {
-    /// Replaces an element atomically, with the [step](Step::commit). Nothing happens when the
-    /// vector is not so long.
+    /// Replaces an element atomically, with the [step](Step::commit). Nothing happens if `index` is
+    /// not less than the length.
     ///
     /// Each further change to one vector in a step takes one more fence.
     ///
