@@ -348,8 +348,8 @@ impl<T: Persistent> Core<T> {
         unused.into_iter().rev().for_each(|run| self.runs.free(heap, run));
     }
 
-    /// Makes both records the same, with no elements for a checksum to cover. Then one of them can
-    /// be lost without harm, and damage to either is detected.
+    /// Makes both records the same, with no elements for a checksum to cover. Then damage to one of
+    /// them is detected or has no effect.
     pub(crate) fn seal<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
         let mut committed = lock_patiently(&self.committed, heap.medium());
         if !committed.is_sealed {
