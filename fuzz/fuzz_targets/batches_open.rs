@@ -25,7 +25,7 @@ enum Kind {
 #[derive(Arbitrary, Debug)]
 struct Input {
     kind: Kind,
-    /// Lengths of values that are written first.
+    /// Lengths of the values that are written first.
     lens: Vec<u16>,
     /// Words of the header and of the first segments, and new values for them.
     changes: Vec<(Place, u64)>,
@@ -34,7 +34,7 @@ struct Input {
 #[derive(Arbitrary, Debug)]
 enum Place {
     Header(u8),
-    /// Word of a page of one of the chunks behind the header's.
+    /// A word in a page of one of the chunks behind the header's.
     Segment {
         chunk: u8,
         word: u16,

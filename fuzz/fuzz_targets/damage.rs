@@ -1,30 +1,31 @@
-//! Words of a pool that get another value.
+//! Changes of words in a pool.
 
 use arbitrary::Arbitrary;
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId, DATA_FIRST};
 use remanent_pmem::{LINE_LEN, Medium};
 
-/// Another value for one of the words that are not zero.
+/// A new value for one of the words that are not zero.
 #[derive(Arbitrary, Debug)]
 pub struct Change {
     word: u16,
     value: Value,
-    /// Whether the line's checksum is made to fit again, where lines have one.
+    /// Whether the checksum of the word's line is computed again, if the line has one.
     is_sealed: bool,
 }
 
 #[derive(Arbitrary, Debug)]
 enum Value {
     Any(u64),
-    /// As another word: leads elsewhere, or says what something else is.
+    /// The value of another word, which leads elsewhere or describes something else.
     OfWord(u16),
-    /// So many away.
+    /// The word plus this distance.
     Away(i16),
-    /// One bit.
+    /// The word with one bit flipped.
     Flipped(u8),
 }
 
-/// Changes words of the first `chunks` chunks that a pool has handed out; `seal` makes a line's checksum fit.
+/// Changes words of the first `chunks` chunks that a pool has handed out. `seal` computes a line's
+/// checksum again.
 pub fn change<M: Medium>(medium: &M, chunks: u64, changes: &[Change], seal: impl Fn(&M, u64)) {
     let start = ChunkId(DATA_FIRST).offset();
     let end = (start + chunks * CHUNK_LEN).min(medium.len());

@@ -1,5 +1,5 @@
-//! A disk with any of its words changed, and lines sealed again that their checksums would tell: answers or clear errors,
-//! and soon.
+//! A disk with any of its words changed, and the checksums of some changed lines computed again:
+//! answers or clear errors, and soon.
 //!
 //! `cargo +nightly fuzz run disk_open -- -rss_limit_mb=4096 -timeout=20`
 #![no_main]
@@ -18,14 +18,14 @@ use remanent_pmem::Pool;
 #[derive(Arbitrary, Debug)]
 struct Input {
     writes: Vec<(u16, u8)>,
-    /// After so many writes there is a snapshot.
+    /// Number of writes before the snapshot.
     snapshot_after: u8,
     changes: Vec<Change>,
-    /// What is asked first.
+    /// The question that is asked first.
     first: u8,
 }
 
-/// Chunks in which words are changed: the header's, and those taken first.
+/// Chunks in which words are changed: the header's, and the first ones that were taken.
 const CHUNKS: u64 = 8;
 const SIZE: u64 = 8 << 20;
 /// Small limits, so that few writes reach them.
@@ -52,7 +52,8 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
     }
     let lines = disk.lines()?;
     change(pool.medium(), CHUNKS, &input.changes, |medium, at| lines.seal(medium, at));
-    // As a process that died leaves it: a disk that is closed has no record left to be proved.
+    // As a process that died leaves it. A disk that was closed has no record that recovery must
+    // examine.
     let killed = path.with_extension("killed");
     std::fs::copy(path, &killed).expect("room");
     drop((disk, pool));
@@ -61,7 +62,7 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
     Ok(())
 }
 
-/// Asks everything, from this question on; an error to one says nothing about the next.
+/// Asks all questions, beginning with this one. An error of one says nothing about the next.
 fn ask(disk: &Disk, input: &Input) {
     let go_on = || ControlFlow::Continue(());
     let mut bytes = vec![0; 1 << 20];

@@ -1,5 +1,5 @@
-//! A file, or the paper's device, with any of its words changed, and lines sealed again that their checksums would tell: answers
-//! or clear errors, and soon.
+//! A file or the paper's device with any of its words changed, and the checksums of some changed
+//! lines computed again: answers or clear errors, and soon.
 //!
 //! `cargo +nightly fuzz run files_open -- -rss_limit_mb=4096 -timeout=20`
 #![no_main]
@@ -21,13 +21,13 @@ struct Input {
     is_file: bool,
     writes: Vec<(u16, u8)>,
     changes: Vec<Change>,
-    /// What is asked first.
+    /// The question that is asked first.
     first: u8,
 }
 
-/// Chunks in which words are changed: the header's, and those taken first.
+/// Chunks in which words are changed: the header's, and the first ones that were taken.
 const CHUNKS: u64 = 8;
-/// Bytes of the device, and about those of the file.
+/// Bytes of the device, and about as many of the file.
 const SIZE: u64 = 1 << 20;
 
 fuzz_target!(|input: Input| {
@@ -69,7 +69,7 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
     Ok(())
 }
 
-/// Asks everything, from this question on; an error to one says nothing about the next.
+/// Asks all questions, beginning with this one. An error of one says nothing about the next.
 fn ask_file(file: &File, first: u8) {
     let mut bytes = vec![0; 1 << 16];
     for question in (0..8).map(|number| (first % 8 + number) % 8) {

@@ -1,5 +1,5 @@
-//! Any bytes sent to a server of block devices, whole and in pieces: no panic, the same replies, and
-//! memory for what has arrived.
+//! Any bytes sent to a server of block devices, whole and in pieces: no panic, the same replies,
+//! and memory only for what has arrived.
 //!
 //! `cargo +nightly fuzz run nbd`
 #![no_main]
@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex};
 use libfuzzer_sys::fuzz_target;
 use remanent_nbd::{Allocation, Export, ExportError, Exports, Progress, Session};
 
-/// Bytes of the export; a multiple of the pages that its status tells.
+/// Bytes of the export. It is a multiple of the pages that its status reports.
 const SIZE: usize = 64 << 10;
 const PAGE: usize = 4096;
-/// What a session may take beside what has arrived: its first buffer, and replies to send.
+/// Memory that a session may take in addition to what has arrived: its first buffer, and replies to
+/// send.
 const MEMORY_LEN: usize = 1 << 20;
 
-/// The flags of a client, its wish for structured replies and for contexts, and its choice of the
-/// default export: what fuzzing would take long to find.
+/// The flags of a client, its requests for structured replies and for contexts, and its choice of
+/// the default export. Fuzzing alone would take long to find them.
 const CHOICE: &[u8] = b"\0\0\0\x03\
     IHAVEOPT\0\0\0\x08\0\0\0\0\
     IHAVEOPT\0\0\0\x0a\0\0\0\x1b\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation\
@@ -57,7 +58,7 @@ fn replies(mut bytes: &[u8], piece_len: usize) -> (Vec<u8>, Progress) {
     }
 }
 
-/// A small disk. Reaching behind it panics, so the session must not.
+/// A small disk. Access beyond its end panics, so the session must prevent it.
 struct Ram(Mutex<Vec<u8>>);
 
 impl Ram {

@@ -15,7 +15,7 @@ type Object = [u64; 3];
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// Some fit into the root's header, more do not.
+    /// Number of objects. A few fit into the root's header, more do not.
     count: u8,
     write_disturbance: bool,
     /// Words of the header, and new values for them.

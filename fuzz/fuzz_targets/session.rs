@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut session = Session::new(shared, address, address);
     session.input().extend_from_slice(bytes);
     let mut progress = session.run();
-    // Each request takes one turn at most, and none is shorter than two bytes.
+    // Each request takes at most one turn, and none is shorter than two bytes.
     for _ in 0..=bytes.len() {
         session.sent();
         progress = match progress {

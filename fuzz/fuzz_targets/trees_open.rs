@@ -25,16 +25,16 @@ enum Kind {
 #[derive(Arbitrary, Debug)]
 struct Input {
     kind: Kind,
-    /// Entries that are there: some thousand make three levels.
+    /// Number of entries: some thousand make three levels.
     count: u16,
     changes: Vec<Change>,
-    /// What is asked first.
+    /// The question that is asked first.
     first: u8,
 }
 
-/// Entries at most: the slowest question visits each.
+/// The most entries: the slowest question visits each.
 const ENTRIES_MAX: u64 = 4096;
-/// Chunks in which words are changed: the header's, and those taken first.
+/// Chunks in which words are changed: the header's, and the first ones that were taken.
 const CHUNKS: u64 = 12;
 
 fuzz_target!(|input: Input| {
@@ -69,7 +69,7 @@ fn exercise(path: &Path, input: &Input) -> Result<()> {
     }
 }
 
-/// Lends itself as bytes lend themselves.
+/// A number that has `AsRef`, as bytes have.
 #[derive(Clone, Copy)]
 struct Word(u64);
 
@@ -79,7 +79,7 @@ impl AsRef<u64> for Word {
     }
 }
 
-/// Asks everything, from this question on; an error to one says nothing about the next.
+/// Asks all questions, beginning with this one. An error of one says nothing about the next.
 fn ask<K, V, BK, BV>(
     tree: &impl OrderedMap<K, V>,
     first: u8,

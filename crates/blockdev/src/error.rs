@@ -1,4 +1,4 @@
-//! What a disk reports.
+//! Errors of disks and files.
 
 use remanent_pmem::Error as PoolError;
 use remanent_pmem::heap::Violation;
@@ -8,15 +8,15 @@ use crate::disk::layout::Shape;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is said of a line that its checksum does not fit.
+/// The message for a line that does not fit its checksum.
 pub(crate) const LINE_DAMAGED: &str =
     "a line of metadata is damaged, or not the one that belongs here";
 
-/// Everything that an operation on a disk reports.
+/// Errors of operations on disks and files.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool, its allocator or its medium.
+    /// An error of the pool, its allocator or its medium.
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// A request reaches beyond the end of the disk.
@@ -34,8 +34,9 @@ pub enum Error {
     },
     /// A block does not hold what was written to it.
     #[error(
-        "the block at byte {offset} of the disk, offset {at:#x} of the pool, fails its checksum: it holds \
-         {found:#010x}, {expected:#010x} was written; write it anew, from a backup or a snapshot"
+        "the block at byte {offset} of the disk, offset {at:#x} of the pool, fails its checksum: \
+         it holds {found:#010x}, {expected:#010x} was written; write it anew, from a backup or a \
+         snapshot"
     )]
     Checksum {
         /// First byte of the block on the disk.
@@ -47,7 +48,7 @@ pub enum Error {
         /// Checksum of what was written.
         expected: u32,
     },
-    /// The size asked for cannot be had.
+    /// A disk cannot have the size that was asked for.
     #[error("a disk cannot have {size} bytes: {reason}")]
     Size {
         /// Bytes asked for.
@@ -55,10 +56,10 @@ pub enum Error {
         /// Which limit it breaks.
         reason: String,
     },
-    /// A disk cannot have the limits it was to be made with.
+    /// A disk cannot be made with the limits that were asked for.
     #[error("a disk cannot be made with {shape:?}: {reason}")]
     Shape {
-        /// What was asked for.
+        /// The limits that were asked for.
         shape: Shape,
         /// Which limit is wrong, and what it may be.
         reason: String,
@@ -66,15 +67,16 @@ pub enum Error {
     /// A snapshot cannot be made, found or removed.
     #[error("snapshot {name:?}: {reason}")]
     Snapshot {
-        /// Its name.
+        /// Name of the snapshot.
         name: String,
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// A file has as many extents as it can have, and they are too small.
+    /// A file already has the largest number of extents, and they are too small.
     #[error(
-        "a file of {len} bytes cannot be had: its {extents} extents, which are all it can have, end at {capacity} \
-         bytes; write less to it, or copy it to a new one in a pool with larger free pieces"
+        "a file of {len} bytes cannot be had: its {extents} extents, which are all it can have, \
+         end at {capacity} bytes; write less to it, or copy it to a new one in a pool with larger \
+         free pieces"
     )]
     FileTooLong {
         /// Bytes that the file was to have.
@@ -84,9 +86,10 @@ pub enum Error {
         /// Bytes that they have room for.
         capacity: u64,
     },
-    /// The disk contradicts itself.
+    /// The metadata of the disk contradict each other.
     #[error(
-        "disk is damaged, {violation}; find all damage with `Disk::check`, and restore the pool from a backup"
+        "disk is damaged, {violation}; find all damage with `Disk::check`, and restore the pool \
+         from a backup"
     )]
     Damaged {
         /// What was found, where, and what was expected.
@@ -95,7 +98,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the pool had no room: nothing was changed, and trimming or removing snapshots helps.
+    /// Whether the pool had no room. Nothing was changed then, and trimming or removing snapshots
+    /// helps.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Pool(error) if error.is_full())
     }
@@ -104,12 +108,12 @@ impl Error {
         Error::Damaged { violation: Violation::new(offset, what) }
     }
 
-    /// The line at this offset fails its checksum.
+    /// The error for a line at this offset that fails its checksum.
     pub(crate) fn damaged_line(offset: u64) -> Self {
         Self::damaged(offset, LINE_DAMAGED)
     }
 
-    /// The same for the pool's traits, which know the pool's errors alone.
+    /// The error as the pool's traits require it, which know only the pool's errors.
     pub(crate) fn into_pool(self) -> PoolError {
         match self {
             Error::Pool(error) => error,

@@ -12,16 +12,20 @@
 //! | operation | fences |
 //! |---|---|
 //! | read | 0 |
-//! | write or transaction of up to 64 blocks, also one that makes the disk larger | 1: the data and the record |
-//! | of more blocks; or in so many places that the lines do not fit a slot of the journal | 2: the data, then the record |
-//! | either, if leaves of the map are made: the first write to 1.75 MiB, or the first since a snapshot | 2 more for all leaves |
-//! | either, if slabs are taken from the pool | 4 more for all slabs of one run of the pool, up to some 160; 1 more if the pool's file grows |
+//! | write or transaction of up to 64 blocks, even if the disk grows | 1: data and record |
+//! | of more blocks, or of lines that do not fit a slot of the journal | 2: data, then record |
+//! | either of them, if it makes leaves of the map | 2 more for all leaves |
+//! | either of them, if it takes slabs from the pool | 4 more per run of up to some 160 slabs |
+//! | either of them, if the pool's file grows for these slabs | 1 more |
 //! | trim, for each 1.75 MiB; making a snapshot | 1 |
 //! | making the disk larger | 1 |
 //! | making the disk smaller | 2, and those of trimming what it cuts off |
 //! | removing a snapshot | 3 |
 //! | opening | 4 to 6, and 3 of the heap |
 //! | closing | 2, and 3 of the heap |
+//!
+//! A write makes a leaf of the map if it is the first to 1.75 MiB of the disk, or the first there
+//! since a snapshot.
 //!
 //! Every checksum covers the place of its data (`seal.rs`), so data of one block are never handed
 //! out as another's.

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! byte 0   seven words
-//!      56  version (32 bits) | checksum (32 bits) of the words, the version, the line's own offset and its seal
+//!      56  version (32 bits) | checksum (32 bits)
 //! ```
+//!
+//! The checksum covers the words, the version, the line's own offset and its seal.
 //!
 //! A crash may leave a line with some of its stores; on a medium with write disturbance it may
 //! leave garbage in any word. In both cases the checksum does not match. The journal has a complete

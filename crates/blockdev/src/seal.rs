@@ -5,7 +5,8 @@
 //!
 //! | checksum | also covers |
 //! |---|---|
-//! | of a line of metadata | the [`Key`] of its disk or file, its pool offset, its version; in the map its [`Owner`] |
+//! | of a line of metadata | the [`Key`] of its disk or file, its pool offset, and its version |
+//! | of a line of the map | the same, and its [`Owner`] |
 //! | of a block | the key, and the block's number on the disk |
 //! | of a record of the journal | the key, and the offset of its slot |
 //!

@@ -27,8 +27,8 @@ pub fn derive_persistent(input: TokenStream) -> TokenStream {
 
 /// Implements `Stored`, and `Part`, for a struct, or for an enum whose variants have no fields.
 ///
-/// All fields must be parts: integers, floats, `bool`, `char`, `String`, `Vec<u8>`, arrays, `Option` and tuples of parts,
-/// and types with this derive. The type must be `Clone`.
+/// All fields must be parts: integers, floats, `bool`, `char`, `String`, `Vec<u8>`, arrays,
+/// `Option` and tuples of parts, and types with this derive. The type must be `Clone`.
 #[proc_macro_derive(Stored)]
 pub fn derive_stored(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -41,7 +41,8 @@ pub fn derive_key(input: TokenStream) -> TokenStream {
     stored::expand_key(&parse_macro_input!(input as DeriveInput)).into()
 }
 
-/// Implements `OrderedKey` for a type with `#[derive(Stored, Key)]`. The order is that of the derived `Ord`.
+/// Implements `OrderedKey` for a type with `#[derive(Stored, Key)]`. The order is that of the
+/// derived `Ord`.
 #[proc_macro_derive(OrderedKey)]
 pub fn derive_ordered_key(input: TokenStream) -> TokenStream {
     stored::expand_ordered_key(&parse_macro_input!(input as DeriveInput)).into()

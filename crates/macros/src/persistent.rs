@@ -46,13 +46,13 @@ fn struct_fields(input: &DeriveInput) -> Result<&Fields> {
     let reason = match &input.data {
         Data::Struct(data) => return Ok(&data.fields),
         Data::Enum(_) => {
-            "an enum cannot be `Persistent`: after a crash its bytes may be a value that no variant \
-             has; store an integer, and turn it into the enum with a `match` that answers unknown \
-             values with an error"
+            "an enum cannot be `Persistent`: after a crash its bytes may be a value that no \
+             variant has; store an integer, and turn it into the enum with a `match` that answers \
+             unknown values with an error"
         }
         Data::Union(_) => {
-            "a union cannot be `Persistent`: nothing says which of its fields is meant, and they may \
-             leave bytes undefined; store the bytes as `[u8; N]` beside an integer that tells"
+            "a union cannot be `Persistent`: nothing says which of its fields is meant, and they \
+             may leave bytes undefined; store the bytes as `[u8; N]` beside an integer that tells"
         }
     };
     Err(Error::new(input.ident.span(), reason))
@@ -78,8 +78,9 @@ fn require_fixed_layout(input: &DeriveInput) -> Result<()> {
     Err(Error::new(
         input.ident.span(),
         format!(
-            "`{}` needs a fixed layout: the compiler may order its fields anew in every build, and a \
-             pool outlives the build; add `#[repr(C)]`, or `#[repr(transparent)]` around one field",
+            "`{}` needs a fixed layout: the compiler may order its fields anew in every build, and \
+             a pool outlives the build; add `#[repr(C)]`, or `#[repr(transparent)]` around one \
+             field",
             input.ident
         ),
     ))

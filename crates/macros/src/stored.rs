@@ -136,8 +136,8 @@ fn member((index, field): (usize, &syn::Field)) -> Member {
 fn part_of_enum(input: &DeriveInput, data: &DataEnum, root: &Path) -> Result<TokenStream> {
     if let Some(variant) = data.variants.iter().find(|variant| !variant.fields.is_empty()) {
         let reason = format!(
-            "`{}` has fields, and only enums whose variants have none can be `Stored`: store a struct \
-             with an enum without fields, and an `Option` for what only some variants have",
+            "`{}` has fields, and only enums whose variants have none can be `Stored`: store a \
+             struct with an enum without fields, and an `Option` for what only some variants have",
             variant.ident
         );
         return Err(Error::new(variant.ident.span(), reason));

@@ -1,4 +1,4 @@
-//! What can go wrong with a pool, and what to do about it.
+//! Errors of pools, which say what to do about them.
 
 use std::path::PathBuf;
 use std::{fmt, io};
@@ -11,11 +11,11 @@ use crate::pool::root_type::RootType;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything the medium, the pool and its allocator report.
+/// Errors of the medium, the pool and its allocator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused something.
+    /// The operating system refused a request.
     #[error("cannot {action} {path}: {source}", path = path.display())]
     Io {
         /// What was attempted, as a verb phrase.
@@ -52,31 +52,32 @@ pub enum Error {
     Locked {
         /// The pool file.
         path: PathBuf,
-        /// The holder's process id, when it could be learnt; this process's own, if it has the pool
-        /// open itself.
+        /// The holder's process id, if it is known. It is this process's own if this process has
+        /// the pool open.
         holder: Option<u32>,
     },
-    /// The backing cannot give what was asked for.
+    /// The backing cannot give the guarantee that was asked for.
     #[error("{path} cannot give {asked}: {reason}", path = path.display())]
     Unsupported {
         /// The pool file.
         path: PathBuf,
         /// The guarantee that was asked for.
         asked: &'static str,
-        /// Why it cannot be had here, and what to choose instead.
+        /// Why it is not available here, and what to choose instead.
         reason: String,
     },
-    /// The pool was opened for inspection, and something would have changed its file.
+    /// The pool was opened for inspection, and an operation would have changed its file.
     #[error(
-        "{path} was opened for inspection, which changes nothing in the file: it cannot grow; open it with \
-         `Options::open`",
+        "{path} was opened for inspection, which changes nothing in the file: it cannot grow; open \
+         it with `Options::open`",
         path = path.display()
     )]
     Inspected {
         /// The pool file.
         path: PathBuf,
     },
-    /// The file was to be the caller's alone ([`Options::private`](crate::Options::private)), and is not.
+    /// The file should be accessible to the caller alone
+    /// ([`Options::private`](crate::Options::private)), and is not.
     #[error("{path} is not yours alone: {reason}; choose another path", path = path.display())]
     NotPrivate {
         /// The path.
@@ -92,9 +93,10 @@ pub enum Error {
     Full {
         /// Bytes of the allocation that failed.
         needed: u64,
-        /// Present size of the pool in bytes.
+        /// Current size of the pool in bytes.
         size: u64,
-        /// Size in bytes beyond which the pool does not grow ([`Options::size_max`](crate::Options::size_max)).
+        /// Size in bytes up to which the pool grows
+        /// ([`Options::size_max`](crate::Options::size_max)).
         size_max: u64,
     },
     /// The pool may grow, but its file system does not give it the room.
@@ -107,7 +109,7 @@ pub enum Error {
         /// Which limit was met.
         limit: StorageLimit,
     },
-    /// A pool was to be created too small to hold anything.
+    /// A new pool would be too small to hold a value.
     #[error(
         "a pool of {size_max} bytes has no room for a value: its metadata takes {metadata} bytes; \
          ask for {size_min} bytes at least (`Options::size_max`)"
@@ -120,7 +122,7 @@ pub enum Error {
         /// The smallest size of a pool.
         size_min: u64,
     },
-    /// An allocation larger than any extent.
+    /// An allocation is larger than any extent.
     #[error("{needed} bytes is more than one allocation can hold ({limit} bytes)")]
     TooLarge {
         /// Bytes asked for.
@@ -144,17 +146,17 @@ pub enum Error {
         /// Type of the root that has it.
         found: String,
     },
-    /// A root is open in this process, and what was asked for needs it for itself.
+    /// A root is open in this process, and the operation needs it for itself.
     #[error("root {name:?} is in use; drop every handle to it first")]
     RootInUse {
         /// The root's name.
         name: String,
     },
-    /// The medium may leave garbage in lines that were being written, and the structure does not survive
-    /// that.
+    /// The medium may leave garbage in lines that were being written, and the structure does not
+    /// survive that.
     #[error(
-        "root {name:?}: a {structure} does not survive write disturbance, which this pool's medium is \
-         declared to have; keep it in a pool on another medium"
+        "root {name:?}: a {structure} does not survive write disturbance, which this pool's medium \
+         is declared to have; keep it in a pool on another medium"
     )]
     Disturbed {
         /// The root's name.
@@ -162,11 +164,12 @@ pub enum Error {
         /// The structure's type.
         structure: String,
     },
-    /// An object was made for a medium without write disturbance, and is opened on one that is declared to
-    /// have it.
+    /// An object was made for a medium without write disturbance, and is opened on one that is
+    /// declared to have it.
     #[error(
-        "this {structure} was made for a medium without write disturbance and would not survive it; copy \
-         it, in a pool opened without that declaration, to a root made in a pool created with it"
+        "this {structure} was made for a medium without write disturbance and would not survive \
+         it; copy it, in a pool opened without that declaration, to a root made in a pool created \
+         with it"
     )]
     Unprotected {
         /// The structure's type.
@@ -190,7 +193,7 @@ pub enum Error {
         /// Which limit it breaks.
         reason: String,
     },
-    /// Something in the pool contradicts itself.
+    /// Data in the pool contradict each other.
     #[error("pool is damaged at offset {offset:#x}: {what}; `Pool::check` looks for more")]
     Corrupt {
         /// Pool offset of the contradiction.
@@ -216,7 +219,7 @@ pub enum StorageLimit {
 }
 
 impl StorageLimit {
-    /// The limit that an error of the system means.
+    /// The limit that an error of the operating system names.
     pub(crate) fn of(errno: Errno) -> Option<Self> {
         match errno {
             Errno::NOSPC => Some(StorageLimit::FileSystem),
@@ -245,7 +248,8 @@ impl fmt::Display for StorageLimit {
 }
 
 impl Error {
-    /// Whether there was no room, in the pool or on its file system: nothing was changed, and freeing entries helps.
+    /// Whether there was no room, in the pool or on its file system. Nothing was changed then, and
+    /// freeing entries helps.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Full { .. } | Error::StorageFull { .. })
     }
@@ -258,24 +262,26 @@ impl Error {
         Error::Io { action, path: path.into(), source: source.into() }
     }
 
-    /// A contradiction found at `offset`.
+    /// The error for a contradiction at `offset`.
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Error::Corrupt { offset, what: what.into() }
     }
 }
 
-/// Who holds a pool, and how to come to it.
+/// Who holds a pool, and how to get it.
 fn holder_text(holder: Option<u32>) -> String {
     match holder {
         Some(pid) if pid == std::process::id() => {
-            "is open in this process already; use a clone of the `Pool` that has it open, or drop that one, its clones \
-             and its structures first"
+            "is open in this process already; use a clone of the `Pool` that has it open, or drop \
+             that one, its clones and its structures first"
                 .to_owned()
         }
         Some(pid) => {
             format!("is in use by process {pid}; stop it, or wait for it (`Options::wait`)")
         }
-        None => "is in use by another process; stop it, or wait for it (`Options::wait`)".to_owned(),
+        None => "is in use by another process; stop it, or wait for it \
+                 (`Options::wait`)"
+            .to_owned(),
     }
 }
 

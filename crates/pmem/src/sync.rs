@@ -13,8 +13,8 @@ use crate::medium::Medium;
 /// is a plain store. The locked instruction that most mutexes use would wait until all stores have
 /// left the core, including streaming stores.
 ///
-/// A panic unlocks the mutex and poisons nothing. So the holder calls code that may panic, such as a
-/// closure of the library's user, only while the value is consistent: before the first change, or
+/// A panic unlocks the mutex and poisons nothing. So the holder calls code that may panic, such as
+/// a closure of the library's user, only while the value is consistent: before the first change, or
 /// after the last.
 #[derive(Debug, Default)]
 pub struct PauseMutex<T>(SpinMutex<T>);

@@ -52,8 +52,8 @@ pub enum Error {
     },
     /// The pool is open in this process with another durability.
     #[error(
-        "{pool} is open with durability `{open}` in this process, and `{asked}` is asked for; leave \
-         durability= out, or close all its databases first",
+        "{pool} is open with durability `{open}` in this process, and `{asked}` is asked for; \
+         leave durability= out, or close all its databases first",
         pool = pool.display()
     )]
     OtherDurability {
@@ -66,7 +66,8 @@ pub enum Error {
     },
     /// The database is open in this process with its journals in another pool.
     #[error(
-        "{database} has its journals in {open} while this process has it open, not in {asked}; name the same pool",
+        "{database} has its journals in {open} while this process has it open, not in {asked}; \
+         name the same pool",
         database = database.display(), open = open.display(), asked = asked.display()
     )]
     OtherJournal {

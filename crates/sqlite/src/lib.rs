@@ -5,8 +5,10 @@
 //!
 //! | VFS | database | journals |
 //! |---|---|---|
-//! | `remanent` | a [`Disk`](remanent_blockdev::Disk) in a pool, as large as the database | files in the same pool |
+//! | `remanent` | a [`Disk`] in a pool, as large as the database | files in the same pool |
 //! | `remanent-journal` | a file of the default VFS | files in a pool |
+//!
+//! [`Disk`]: remanent_blockdev::Disk
 //!
 //! ```
 //! use remanent_sqlite::Host;
@@ -28,7 +30,8 @@
 //! unsafe { remanent_sqlite::register(&host) }?;
 //!
 //! let connection = Connection::open(format!("file:{pool}?vfs=remanent"))?;
-//! connection.execute_batch("create table t(a); insert into t values (7)")?; // durable, in the pool's class
+//! // Durable in the pool's class when it returns.
+//! connection.execute_batch("create table t(a); insert into t values (7)")?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -41,12 +44,15 @@
 //! | parameter | meaning | default |
 //! |---|---|---|
 //! | `size=8G` | size to which a new pool may grow | 64 GiB |
-//! | `durability=process` or `power` | what a commit survives | that of the existing pool; for a new one `power`, if its backing can give that |
+//! | `durability=process` or `power` | what a commit survives | see below |
 //! | `psow=0` | SQLite must not rely on bytes beside a write | 1 |
 //! | `journal=POOL` | with `remanent-journal`: the pool for the journals | an error |
 //! | `emulate=nvram` | for research: flushes lines as persistent memory needs it | `none` |
 //! | `slowdown=150` | for research: time of each access to the pool, in percent | 100 |
 //! | `batch=0` | for research: hides batches from SQLite | 1 |
+//!
+//! Without `durability`, an existing pool keeps its own. A new pool gets `power`, if its backing
+//! can give that.
 //!
 //! # Device characteristics
 //!

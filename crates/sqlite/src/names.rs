@@ -83,7 +83,8 @@ impl Place {
         };
         if file.is_empty() || name.is_empty() || name.len() > NAME_LEN {
             return refuse(
-                "write the path of a pool file, and behind a colon a name of 1 to 56 bytes, or neither colon nor name",
+                "write the path of a pool file, and behind a colon a name of 1 to 56 bytes, or \
+                 neither colon nor name",
             );
         }
         Ok(Place { pool: path.with_file_name(OsStr::from_bytes(file)), name: name.to_owned() })

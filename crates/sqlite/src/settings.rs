@@ -32,8 +32,8 @@ impl Settings {
     pub(crate) fn read(parameter: impl Fn(&'static str) -> Option<String>) -> Result<Self> {
         if let Some(value) = parameter("db") {
             let reason = format!(
-                "not known, since journals could not be told apart by it; a second database in a pool is named in \
-                 the path: file:POOL:{value}"
+                "not known, since journals could not be told apart by it; a second database in a \
+                 pool is named in the path: file:POOL:{value}"
             );
             return Err(Error::Parameter { key: "db", value, reason });
         }

@@ -1,4 +1,4 @@
-//! The thread that makes batches safe, and the bound on how far it may lag.
+//! The thread that makes batches safe, and the bound on how far it may lag behind.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use remanent_pmem::{Medium, PAGE_LEN};
 
 use crate::{Error, Result};
 
-/// How batches are made safe: durable for certain.
+/// How batches are made safe, that is, durable.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,17 +22,17 @@ use crate::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BatchOptions {
-    /// Bytes that may be written and not yet safe. A writer that finds more makes them safe before it
-    /// returns. Default: 8 MiB.
+    /// Bytes that may be written and not yet safe. A writer that finds more makes them safe before
+    /// it returns. Default: 8 MiB.
     pub lag_bytes: u64,
-    /// How long what was written may be unsafe: the thread begins to make it safe after half of this.
-    /// Default: 20 ms.
+    /// How long written bytes may stay unsafe. The thread begins to make them safe after half of
+    /// this time. Default: 20 ms.
     pub lag_age: Duration,
-    /// Whether a thread makes batches safe. Without it only writers do, when they reach `lag_bytes`, and
-    /// whoever calls `sync`; `lag_age` then means nothing. Default: true.
+    /// Whether a thread makes batches safe. Without it, only calls of `sync` do, and writers that
+    /// reach `lag_bytes`; `lag_age` then has no effect. Default: true.
     pub background: bool,
-    /// Bytes of a segment, the unit in which a new [`BatchMap`](crate::BatchMap) takes space and reclaims it: a
-    /// multiple of 64 KiB, at most 1 MiB. An existing one keeps its own. Default: 1 MiB.
+    /// Bytes of a segment, the unit in which a new [`BatchMap`](crate::BatchMap) takes and reclaims
+    /// space: a multiple of 64 KiB, at most 1 MiB. An existing map keeps its own. Default: 1 MiB.
     pub segment_len: u64,
 }
 
@@ -48,52 +48,53 @@ impl Default for BatchOptions {
 }
 
 impl BatchOptions {
-    /// No thread: for programs that say themselves when a batch is to be made safe.
+    /// Options without a thread, for programs that decide themselves when a batch is made safe.
     pub fn without_thread() -> Self {
         BatchOptions { background: false, ..BatchOptions::default() }
     }
 
-    /// Bytes that are worth a batch.
+    /// Bytes that fill a batch.
     fn batch_len(&self) -> u64 {
         (self.lag_bytes / 4).clamp(BATCH_PAGES * PAGE_LEN, BATCH_LEN_MAX)
     }
 }
 
-/// How far what is safe lags behind what was done.
+/// How far the safe state lags behind the acknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lag {
-    /// Bytes that were written and are not safe: a crash may take them back, the last ones first.
+    /// Bytes that were written and are not safe. A crash may undo them, the latest first.
     pub bytes: u64,
 }
 
-/// Pages that the thread waits for, unless time is up: two fences are then an eighth of one a page.
+/// Pages that the thread waits for, unless time is up. The two fences of a batch are then an eighth
+/// of a fence per page.
 const BATCH_PAGES: u64 = 16;
-/// Bytes of a batch that is not waited for any longer: more of them would only leave the caches.
+/// The most bytes that a batch waits for. While it waits for more, the first ones leave the caches.
 const BATCH_LEN_MAX: u64 = 256 << 10;
 
-/// What has batches to be made safe.
+/// A structure whose batches are made safe.
 pub(crate) trait Batches: Send + Sync + 'static {
     /// Bytes that were written and are not safe.
     fn unsafe_bytes(&self) -> u64;
 
-    /// Makes safe whatever was complete before the call, in one batch.
+    /// Makes everything safe that was complete before the call, in one batch.
     fn persist(&self) -> Result<()>;
 
-    /// A step of housekeeping, done after a batch; whether there is more to do.
+    /// Does a part of the housekeeping after a batch. Returns whether more is left.
     fn tidy(&self) -> Result<bool> {
         Ok(false)
     }
 }
 
-/// The thread, stopped and waited for when this is dropped. With `background: false`, no thread.
+/// The thread. Dropping this stops it and waits for its end. With `background: false`, no thread.
 #[derive(Debug)]
 pub(crate) struct Background {
     signals: Arc<Signals>,
     thread: Option<JoinHandle<()>>,
 }
 
-// Only the drop uses the thread's handle; what is shared with the thread are single words, and
-// values that are set once.
+// Only `drop` uses the thread's handle. All else that the thread shares is single words, and values
+// that are set once.
 impl UnwindSafe for Background {}
 impl RefUnwindSafe for Background {}
 
@@ -110,15 +111,15 @@ struct Signals {
 
 /// The thread works, or there is none.
 const AWAKE: u32 = 0;
-/// It waits for a full batch, or until time is up.
+/// The thread waits for a full batch, or until time is up.
 const DOZING: u32 = 1;
-/// It waits for anything to do.
+/// The thread waits until something is written.
 const RESTING: u32 = 2;
-/// It has ended, and `failure` says why.
+/// The thread has ended, and `failure` says why.
 const FAILED: u32 = 3;
 
 impl Background {
-    /// Starts the thread, when `options` ask for one.
+    /// Starts the thread, if `options` ask for one.
     pub(crate) fn start<B: Batches>(batches: Arc<B>, options: BatchOptions) -> Result<Self> {
         let signals = Arc::new(Signals {
             options,
@@ -140,16 +141,17 @@ impl Background {
         Ok(background)
     }
 
-    /// What the batches are made safe by.
+    /// The options that the batches are made safe with.
     pub(crate) fn options(&self) -> &BatchOptions {
         &self.signals.options
     }
 
-    /// Called after something was written: wakes the thread when it is needed. Whether the writer is to make
-    /// a batch safe itself, because the bound is reached.
+    /// Called after something was written. Wakes the thread if it is needed. Returns whether the
+    /// bound is reached, so that the writer must make a batch safe itself.
     #[inline]
     pub(crate) fn note(&self, unsafe_bytes: u64) -> Result<bool> {
-        // Relaxed: a thread that rests has fenced for us since it said so.
+        // Relaxed: `rest` runs `fence_all_threads` after its store of RESTING. So either this load
+        // sees RESTING, or the thread sees what was written before this call.
         let mode = self.signals.mode.load(Ordering::Relaxed);
         if mode != AWAKE {
             self.signals.wake(mode, unsafe_bytes)?;
@@ -164,7 +166,7 @@ impl Drop for Background {
         self.signals.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // A panic in it was caught and told to whoever wrote.
+            // A panic of the thread was caught, and writers were told.
             let _ = thread.join();
         }
     }
@@ -178,7 +180,7 @@ impl Signals {
             return Err(Error::Persister { what });
         }
         let is_needed = mode == RESTING || unsafe_bytes >= self.options.batch_len();
-        // AcqRel: one writer wakes it, the others need not.
+        // AcqRel: only the writer whose exchange succeeds wakes the thread.
         let woken = || self.mode.compare_exchange(mode, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
         if is_needed
             && woken().is_ok()
@@ -198,12 +200,13 @@ impl Signals {
             Err(_) => "it panicked".to_owned(),
         };
         let _ = self.failure.set(what);
-        // Release: partner of the load in `note`; whoever sees the mode finds the failure.
+        // Release: the failure is set before the mode. The load in `note` is Relaxed, so that a
+        // writer may see the mode before the failure; its error then gives no reason.
         self.mode.store(FAILED, Ordering::Release);
     }
 
     fn work(&self, batches: &impl Batches) -> Result<()> {
-        // After a crash there may be something to prepare.
+        // A crash may have left something to tidy up.
         let mut has_more = true;
         // Acquire: partner of the Release in `drop`.
         while !self.stop.load(Ordering::Acquire) {
@@ -222,16 +225,19 @@ impl Signals {
 
     /// Waits until something is written.
     fn rest(&self, batches: &impl Batches) {
-        // SeqCst: before the second look below.
+        // SeqCst: partner of the load in `note`; the mode is stored before the bytes are read again
+        // below.
         self.mode.store(RESTING, Ordering::SeqCst);
-        // A writer that saw the old mode has stored before this fence, so we see what it wrote.
+        // A writer that loaded the old mode has stored its bytes before this fence, so that they
+        // are seen below.
         let is_fenced = fence_all_threads();
         if batches.unsafe_bytes() == 0 && !self.stop.load(Ordering::Acquire) {
             if is_fenced { thread::park() } else { thread::park_timeout(self.options.lag_age / 2) }
         }
         // Relaxed: only a hint for writers.
         self.mode.store(AWAKE, Ordering::Relaxed);
-        // Without the fence, what was written may have waited for half of the time already.
+        // Without the fence, the bytes may have waited for half of `lag_age` already: wait no
+        // longer.
         if is_fenced && batches.unsafe_bytes() < self.options.batch_len() {
             self.doze();
         }
@@ -247,7 +253,7 @@ impl Signals {
     }
 }
 
-/// Waits for a lock that may be held while a disk works.
+/// Waits for a lock whose holder may be waiting for a disk.
 pub(crate) fn lock_patiently<'a, T, M: Medium>(
     mutex: &'a PauseMutex<T>,
     medium: &M,
@@ -261,7 +267,7 @@ pub(crate) fn lock_patiently<'a, T, M: Medium>(
     }
 }
 
-/// Waiting for what another thread does, perhaps with a disk: in short turns first, then asleep.
+/// Waits for another thread, which may be waiting for a disk: spins first, then sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     turns: u32,

@@ -1,4 +1,4 @@
-//! What operations on structures report.
+//! Errors of operations on structures.
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +8,11 @@ use remanent_pmem::heap::Heap;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Everything that an operation on a structure reports.
+/// Errors of operations on structures.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool, its allocator or its medium.
+    /// An error of the pool, its allocator or its medium.
     #[error(transparent)]
     Pool(#[from] remanent_pmem::Error),
     /// A key, a value or a record is longer than an entry can hold.
@@ -28,7 +28,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A step or a batch has as many operations as it may have.
+    /// A step or a batch already has the largest number of operations.
     #[error(
         "a step or a batch has at most {limit} operations; commit this one, and go on with another"
     )]
@@ -36,13 +36,13 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// A batch was committed, but not all of it could be done.
+    /// A batch was committed, but not all of its changes could be made.
     #[error(
         "the batch is committed, but not done: {source}; its keys cannot be changed until the pool \
          is opened again with room for them, which completes it"
     )]
     Unfinished {
-        /// What kept it from being done.
+        /// The error that interrupted it.
         source: Box<Error>,
     },
     /// A batch that could not be completed ([`Unfinished`](Error::Unfinished)) is to change the
@@ -59,9 +59,10 @@ pub enum Error {
          their own; change it with a step, and have the owner of the heap make that atomic"
     )]
     SharedHeap,
-    /// A batch was to change a map of another pool than the one that it was made for.
+    /// A batch was given a map that lies in another pool than the one that it was made for.
     #[error(
-        "the map lies in another pool than the one that the batch was made for; a batch is of one pool"
+        "the map lies in another pool than the one that the batch was made for; a batch is of one \
+         pool"
     )]
     OtherPool,
     /// A value cannot be encoded, or stored bytes cannot be decoded.
@@ -70,8 +71,8 @@ pub enum Error {
     Encoding(#[from] crate::stored::EncodingError),
     /// The thread that makes batches safe could not be started, or has ended.
     #[error(
-        "no thread makes batches safe any more: {what}; what was not synced by then may be lost to a \
-         crash, so close the structure, and open it again once the cause is gone"
+        "no thread makes batches safe any more: {what}; what was not synced by then may be lost to \
+         a crash, so close the structure, and open it again once the cause is gone"
     )]
     Persister {
         /// What happened to it.
@@ -79,9 +80,9 @@ pub enum Error {
     },
     /// The bytes of an entry are not those that were written.
     #[error(
-        "{}structure {root:?}: the entry at offset {offset:#x} has changed since it was written: its checksum is \
-         {stored:#010x}, its bytes give {computed:#010x}; find all damage with the structure's `check`, and restore \
-         the pool from a backup",
+        "{}structure {root:?}: the entry at offset {offset:#x} has changed since it was written: \
+         its checksum is {stored:#010x}, its bytes give {computed:#010x}; find all damage with the \
+         structure's `check`, and restore the pool from a backup",
         pool_prefix(pool)
     )]
     Checksum {
@@ -98,8 +99,8 @@ pub enum Error {
     },
     /// A link, a length or another word of a structure cannot be what was written.
     #[error(
-        "{}structure {root:?} is damaged at offset {offset:#x}: {what}; find all damage with the structure's `check`, \
-         and restore the pool from a backup",
+        "{}structure {root:?} is damaged at offset {offset:#x}: {what}; find all damage with the \
+         structure's `check`, and restore the pool from a backup",
         pool_prefix(pool)
     )]
     Corrupt {
@@ -115,12 +116,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the pool had no room: nothing was changed, and removing entries helps.
+    /// Whether the pool had no room. Nothing was changed then, and removing entries makes room.
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Pool(error) if error.is_full())
     }
 
-    /// The same while a root is opened, which the pool reports.
+    /// The error as the pool reports it when it opens a root.
     pub(crate) fn into_pool(self) -> remanent_pmem::Error {
         match self {
             Error::Pool(error) => error,
@@ -134,8 +135,8 @@ impl Error {
         matches!(self, Error::Checksum { .. } | Error::Corrupt { .. })
     }
 
-    /// The entry at `offset` does not have the checksum that was stored with it. A fault of the medium comes first: what
-    /// cannot be read is shown as zeros.
+    /// The error for an entry at `offset` whose checksum does not match. A fault of the medium
+    /// takes precedence, because bytes that cannot be read are shown as zeros.
     #[cold]
     pub(crate) fn checksum<M: Medium>(
         heap: &Heap<M>,
@@ -152,8 +153,8 @@ impl Error {
         }
     }
 
-    /// The structure of `heap` is damaged at `offset`. A fault of the medium comes first, as in
-    /// [`checksum`](Error::checksum).
+    /// The error for damage at `offset` of the structure in `heap`. A fault of the medium takes
+    /// precedence, as in [`checksum`](Error::checksum).
     #[cold]
     pub(crate) fn corrupt<M: Medium>(heap: &Heap<M>, offset: u64, what: impl Into<String>) -> Self {
         match heap.verify() {
@@ -166,7 +167,8 @@ impl Error {
     }
 }
 
-/// The pool file, and the name of the root that a heap belongs to; its number where the directory is damaged too.
+/// The pool file, and the name of the root that a heap belongs to. The root's number stands for its
+/// name where the directory is damaged too.
 fn place<M: Medium>(heap: &Heap<M>) -> (PathBuf, String) {
     let (pool, owner) = (heap.pool(), heap.owner());
     let root = pool.roots().ok().and_then(|roots| roots.into_iter().find(|root| root.id == owner));

@@ -16,7 +16,7 @@ pub(crate) trait Scan<K: Key + ?Sized, V: Stored + ?Sized> {
     fn scan_part(&self, cursor: u64, limit: usize, visit: &mut dyn FnMut(&K, &V)) -> Result<u64>;
 }
 
-/// Has maps be scanned by their methods of that name.
+/// Implements `Scan` by each map's method `scan`.
 macro_rules! scan_of {
     ($($map:ident),*) => {$(
         impl<K, V, M> $crate::iterate::Scan<K, V> for $map<K, V, M>
@@ -41,7 +41,7 @@ pub(crate) use scan_of;
 
 /// Copies of all entries of a map without an order, fetched some at a time.
 ///
-/// Entries that are there throughout occur exactly once, others once or not at all.
+/// Entries that are present throughout occur exactly once, others at most once.
 pub struct Iter<'m, K: Key + ?Sized, V: Stored + ?Sized, T> {
     entries: Copies<'m, K, V, T, (K::Owned, V::Owned)>,
 }
@@ -71,7 +71,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, T> fmt::Debug for Iter<'_, K, V, T> {
 pub(crate) struct Copies<'m, K: ?Sized, V: ?Sized, T, C> {
     map: &'m T,
     copy: fn(&K, &V) -> C,
-    /// Where the next entries are fetched; none after the last, or when fetching failed.
+    /// Cursor of the next fetch. `None` after the last entry, or when fetching failed.
     cursor: Option<u64>,
     fetched: VecDeque<C>,
 }
@@ -101,7 +101,7 @@ where
             match scanned {
                 Ok(next) => self.cursor = (next != 0).then_some(next),
                 Err(error) => {
-                    // Nothing follows an error, whatever came before it.
+                    // Nothing follows an error, not even entries that were fetched before it.
                     self.fetched.clear();
                     return Some(Err(error));
                 }

@@ -1,5 +1,4 @@
-//! Ranges of keys: what ordered maps take as one, and the range of the keys that begin with a
-//! prefix.
+//! Ranges of keys that ordered maps take, and the range of the keys that begin with a prefix.
 
 use std::borrow::Borrow;
 use std::ops::{
@@ -8,12 +7,12 @@ use std::ops::{
 
 use crate::stored::OrderedKey;
 
-/// A range of keys `K`: what the methods of an ordered map take as one.
+/// A range of keys `K`, which the methods of an ordered map take.
 ///
 /// Rust's ranges are ranges of keys, and so is a pair of [`Bound`]s. Their bounds are keys, or
-/// whatever [borrows](Borrow) as one: `&str` and `String` where keys are `str`, `&[u8]`, `Vec<u8>`
-/// and arrays of bytes where they are `[u8]`. [`RangeBounds`] itself cannot say that of keys
-/// without a fixed size.
+/// values that [borrow](Borrow) as one: `&str` and `String` where keys are `str`; `&[u8]`,
+/// `Vec<u8>` and arrays of bytes where they are `[u8]`. [`RangeBounds`] itself cannot express that
+/// for keys without a fixed size.
 ///
 /// A byte string such as `b"a"` is a reference to an array, which does not borrow as `[u8]`: write
 /// `*b"a"..*b"c"` or `&b"a"[..]..&b"c"[..]`.
@@ -82,7 +81,7 @@ key_ranges!(
 
 /// A key that can begin with another one: text and bytes.
 pub trait PrefixKey: OrderedKey {
-    /// What such a key can begin with.
+    /// The type of a prefix.
     type Prefix: ?Sized;
 
     /// The range of the keys that begin with `prefix`: from the prefix itself up to the least key
@@ -94,7 +93,7 @@ impl PrefixKey for [u8] {
     type Prefix = [u8];
 
     fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        // Nothing follows 255: the byte before it decides.
+        // No byte is greater than 255, so the last byte that is less gets its successor.
         let len = prefix.iter().rposition(|&byte| byte < u8::MAX).map_or(0, |last| last + 1);
         let mut after = prefix[..len].to_vec();
         let end = match after.last_mut() {
@@ -112,8 +111,8 @@ impl PrefixKey for str {
     type Prefix = str;
 
     fn prefix_range(prefix: &str) -> (Bound<String>, Bound<String>) {
-        // Text has the order of its characters. Nothing follows the last one there is: the one
-        // before it decides.
+        // Text has the order of its characters. No character is greater than `char::MAX`, so the
+        // last one that is less gets its successor.
         let mut after = prefix.to_owned();
         let end = loop {
             match after.pop() {

@@ -1,24 +1,26 @@
 //! Data structures that live in persistent memory.
 //!
 //! - [`HashMap`] and [`HashMultiMap`]: a lock-free hash map, after the NVC-Hashmap of HYRISE-NV.
-//! - [`line_tx`]: small objects that change as a whole, after the cache-line transactions of PLOS 2019;
-//!   [`transactional`] makes one of a struct.
-//! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches, after BOPL.
+//! - [`line_tx`]: small objects that change atomically, after the cache-line transactions of PLOS
+//!   2019; [`transactional`] makes a struct such an object.
+//! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches,
+//!   after BOPL.
 //! - [`BatchMap`]: the same batching under an index.
 //! - [`BlinkTree`]: an ordered map.
-//! - [`Log`]: records of any length, one behind the other.
+//! - [`Log`]: records of any length, one after the other.
 //! - [`Vector`] and [`AppendVector`]: arrays that grow without moving.
 //!
 //! [`papers`] has structures as their papers describe them, for comparisons.
 //!
 //! Each structure lives under a root of a [`Pool`](remanent_pmem::Pool). When a call returns, its
-//! effect survives what the pool's durability covers, and no reader ever acts on something that a crash
-//! could still take away. Of those that work in batches that is true from the batch on, or from `sync`: until then
-//! a crash of the machine may take the end of the history away, and readers see it all the same.
+//! effect survives the crashes that the pool's durability covers, and no reader ever acts on a
+//! change that a crash could still undo. For structures that work in batches, this holds from the
+//! batch or from `sync` on: until then, a crash of the machine may undo the latest changes,
+//! although readers have seen them.
 //!
-//! A panic in a closure that is passed to a structure changes nothing: the operation has not been,
-//! its locks are given free, and the structure is used as before. So all handles are
-//! [`UnwindSafe`](std::panic::UnwindSafe), beside [`Send`] and [`Sync`].
+//! A panic in a closure that is passed to a structure changes nothing: the operation has no effect,
+//! its locks are released, and the structure can be used as before. So all handles are
+//! [`UnwindSafe`](std::panic::UnwindSafe), as well as [`Send`] and [`Sync`].
 
 extern crate self as remanent_structures; // The attribute's expansion names this crate.
 
@@ -86,7 +88,7 @@ pub use range::Range;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// What follows is said of the macro itself.
+/// The documentation of the macro itself follows.
 ///
 pub use remanent_macros::transactional;
 pub use remanent_macros::{Key, OrderedKey, Stored};
@@ -104,7 +106,7 @@ pub mod __private {
     pub use crate::stored::private::*;
     pub use crate::{Error, Result};
 
-    /// Ends a method of a trait, which has no other way to say that the medium met a fault.
+    /// Panics in a method of a trait, whose result cannot say that the medium met a fault.
     ///
     /// # Panics
     ///

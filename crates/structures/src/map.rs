@@ -1,4 +1,4 @@
-//! What maps have in common, so that dictionaries and indexes can swap them.
+//! The interface that all maps have, so that dictionaries and indexes can exchange one for another.
 
 use std::borrow::Borrow;
 use std::ops::ControlFlow;
@@ -8,22 +8,22 @@ use remanent_pmem::heap::Violation;
 use crate::Result;
 use crate::stored::{Key, Stored};
 
-/// What becomes of an entry; see [`Map::modify`].
+/// What happens to an entry; see [`Map::modify`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<T> {
-    /// It stays as it is, present or absent.
+    /// The entry stays as it is, present or absent.
     Keep,
-    /// It gets this value.
+    /// The entry gets this value.
     Put(T),
-    /// It is removed, if there was one.
+    /// The entry is removed, if there is one.
     Remove,
 }
 
 /// A map from keys to values, shared by any number of threads.
 ///
-/// Every call is one step that neither other threads nor a crash divide, unless its method says
-/// otherwise. When it returns, what it did is durable in the pool's class; a
-/// [`BatchMap`](crate::BatchMap) makes it so later.
+/// Every call is atomic, for other threads and for a crash, unless its method says otherwise. When
+/// it returns, its effect is durable in the pool's class. The effect of a call on a
+/// [`BatchMap`](crate::BatchMap) becomes durable later.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -70,8 +70,8 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
-    /// Reads an entry and decides what becomes of it, as one step. `decide` may run again when another thread was
-    /// quicker, and must not use the map.
+    /// Reads an entry and changes it as `decide` says, as one step. `decide` runs again when
+    /// another thread changed the entry first, and must not use the map.
     ///
     /// # Errors
     ///
@@ -134,7 +134,7 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
     }
 
     /// As [`modify`](Map::modify), with a `decide` that may fail. Its error is returned as the
-    /// inner result, and changes nothing.
+    /// inner result, and nothing is changed.
     ///
     /// # Errors
     ///
@@ -226,11 +226,12 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
         Ok(count)
     }
 
-    /// Removes every entry, and says about how many there were. One step, unless the map says otherwise.
+    /// Removes every entry, and returns about how many there were. One step, unless the map says
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault, or not even what removing needs is left in a full pool.
+    /// When the medium met a fault, or a full pool lacks even the space that removing needs.
     fn clear(&self) -> Result<u64>;
 
     /// Number of entries.
@@ -249,15 +250,15 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
         Ok(self.len()? == 0)
     }
 
-    /// Visits entries until `visit` breaks: those that are there throughout once, others once or not at all.
-    /// `visit` must not use the map.
+    /// Visits entries until `visit` breaks. Entries that are present throughout are visited once,
+    /// others at most once. `visit` must not use the map.
     ///
     /// # Errors
     ///
     /// When the medium met a fault.
     fn for_each(&self, visit: impl FnMut(&K, &V) -> ControlFlow<()>) -> Result<()>;
 
-    /// Proves that the map is whole. No operation may be in progress.
+    /// Checks that the map is consistent. No operation may be in progress.
     ///
     /// # Errors
     ///
@@ -265,7 +266,7 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
     fn check(&self) -> Result<Vec<Violation>>;
 }
 
-/// Whether two values have one stored form.
+/// Whether the stored forms of two values are equal.
 fn is_same<V: Stored + ?Sized>(one: &V, other: &V) -> bool {
     one.with_bytes(|one| other.with_bytes(|other| one == other))
 }
@@ -288,10 +289,10 @@ pub(crate) fn remove_unwanted<K: Key + ?Sized, V: Stored + ?Sized>(
     Ok(removed)
 }
 
-/// Entries that [`Map::for_each`] takes out of a hash map at a time.
+/// Entries of a hash map that [`Map::for_each`] scans at a time.
 const BATCH: usize = 64;
 
-/// Visits everything that `scan` visits from one cursor to the next.
+/// Visits all entries, scanning from one cursor to the next, until `visit` breaks.
 pub(crate) fn visit_all<K: ?Sized, V: ?Sized>(
     scan: impl Fn(u64, usize, &mut dyn FnMut(&K, &V)) -> Result<u64>,
     mut visit: impl FnMut(&K, &V) -> ControlFlow<()>,
@@ -309,7 +310,7 @@ pub(crate) fn visit_all<K: ?Sized, V: ?Sized>(
     }
 }
 
-/// Leads the trait's methods to those of the same names that a hash map has.
+/// Implements `Map` by a hash map's own methods of the same names.
 macro_rules! map_of {
     ($map:ident) => {
         impl<K, V, M> $crate::Map<K, V> for $map<K, V, M>

@@ -1,8 +1,8 @@
-//! What a map is created with, and keeps.
+//! Options that a map is created with and keeps.
 
-/// How a new map is made; see [`HashMap::create_with`](crate::HashMap::create_with).
+/// Options of a new map; see [`HashMap::create_with`](crate::HashMap::create_with).
 ///
-/// The map keeps them: whoever opens it finds them in the pool.
+/// The map stores its options. Opening it reads them from the pool.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -26,9 +26,11 @@ impl MapOptions {
         MapOptions { has_checksums: true }
     }
 
-    /// Whether entries that are more than words have a checksum over key and value, which is compared whenever they are
-    /// read. It takes no space of its own, but eight bytes of entries with keys of 4,096 bytes or more, or values of 512 KiB
-    /// or more, and the time to hash what is read.
+    /// Whether an entry has a checksum over key and value, which is compared whenever the entry is
+    /// read. Entries whose values have a fixed size of at most 8 bytes have none in either case.
+    ///
+    /// Checksums cost the time to hash what is read. They take 8 bytes in an entry with a key of
+    /// 4,096 bytes or more, or with a value of 512 KiB or more, and no space in others.
     pub const fn checksums(mut self, has_checksums: bool) -> Self {
         self.has_checksums = has_checksums;
         self

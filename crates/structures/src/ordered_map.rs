@@ -11,9 +11,11 @@ use crate::stored::{OrderedKey, Stored};
 
 /// A [`Map`] whose entries have an order: that of their keys.
 pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
-    /// Visits the entries of a range, in ascending order, until `visit` breaks. `visit` must not change the map.
+    /// Visits the entries of a range, in ascending order, until `visit` breaks. `visit` must not
+    /// change the map.
     ///
-    /// Each leaf is seen as it is at one moment. What is there throughout is visited exactly once.
+    /// Each leaf is read as it is at one moment. Entries that are present throughout are visited
+    /// exactly once.
     ///
     /// # Errors
     ///
@@ -37,7 +39,8 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
 
     /// Copies of the entries of a range, from either end, fetched some at a time.
     ///
-    /// What is there throughout occurs exactly once. The map may change meanwhile, by whoever holds the iterator too.
+    /// Entries that are present throughout occur exactly once. The map may change meanwhile, even
+    /// by the holder of the iterator.
     ///
     /// ```
     /// use remanent_pmem::Pool;
@@ -62,8 +65,8 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
         Range::new(self, (start.map(K::to_owned), end.map(K::to_owned)))
     }
 
-    /// Copies of the entries whose keys begin with `prefix`, as those of a
-    /// [`range`](OrderedMap::range). An empty prefix is that of all keys.
+    /// Copies of the entries whose keys begin with `prefix`, as from [`range`](OrderedMap::range).
+    /// Every key begins with the empty prefix.
     fn prefix(&self, prefix: &K::Prefix) -> Range<'_, K, V, Self>
     where
         Self: Sized,
@@ -122,7 +125,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
             if let Some(value) = self.remove(key.borrow())? {
                 return Ok(Some((key, value)));
             }
-            // Another thread was quicker: what is first now?
+            // Another thread removed it: look for the entry that is first now.
         }
     }
 
@@ -143,7 +146,7 @@ pub trait OrderedMap<K: OrderedKey + ?Sized, V: Stored + ?Sized>: Map<K, V> {
             if let Some(value) = self.remove(key.borrow())? {
                 return Ok(Some((key, value)));
             }
-            // Another thread was quicker: what is last now?
+            // Another thread removed it: look for the entry that is last now.
         }
     }
 
@@ -171,7 +174,8 @@ pub(crate) fn retain_in<K: OrderedKey + ?Sized, V: Stored + ?Sized>(
     (start, end): (Bound<&K>, Bound<&K>),
     mut keep: impl FnMut(&K, &V) -> bool,
 ) -> Result<u64> {
-    // Behind what is the last now, others may insert for ever: that stays, so that this ends.
+    // The range ends at the key that is last now. Other threads may insert greater ones for ever,
+    // and the loop below must end.
     let mut last = None;
     map.descend((start, end), |key, _| {
         last = Some(key.to_owned());

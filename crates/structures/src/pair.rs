@@ -1,7 +1,9 @@
-//! A pair of lines that are written in turn: a record that changes as a whole, with one fence.
+//! A record that is replaced atomically with one fence, in a pair of lines that are written in
+//! turn.
 //!
-//! Each record has a number and a checksum. The number says which line it goes to, so the record before it stays
-//! whole until the new one is. Whoever writes a record has fenced the one before.
+//! Each record has a number and a checksum. The number's lowest bit selects the line, so that the
+//! previous record stays intact until the new one is complete. Before a record is stored, the
+//! previous one must have been fenced.
 //!
 //! ```text
 //! line, two of them
@@ -16,17 +18,17 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes of a pair.
 pub(crate) const PAIR_LEN: u64 = 2 * LINE_LEN;
-/// Words of a record that are the structure's own.
+/// Words of a record that the structure defines.
 const WORDS: usize = 6;
 
-/// What one of the lines holds.
+/// The content of one of the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) number: u64,
     pub(crate) words: [u64; WORDS],
 }
 
-/// Where the lines lie.
+/// The place of the lines.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair {
     offset: u64,
@@ -52,7 +54,7 @@ impl Pair {
         }
     }
 
-    /// The records that are whole, the newest first.
+    /// The records whose checksums match, the newest first.
     pub(crate) fn read<M: Medium>(&self, medium: &M) -> Vec<Record> {
         let mut records: Vec<Record> =
             [0, 1].into_iter().filter_map(|line| self.read_line(medium, line)).collect();
@@ -78,8 +80,8 @@ impl Pair {
     }
 }
 
-/// A number for the checksums of the structure whose header lies at `header`: no other structure has it, nor had one
-/// that was there before.
+/// The seed for the checksums of the structure whose header lies at `header`. It differs from that
+/// of every other structure, also from those that lay there before.
 pub(crate) fn seed<M: Medium>(heap: &Heap<M>, header: u64) -> u64 {
     let place = [heap.owner().0.into(), heap.generation(), header].map(u64::to_le_bytes);
     let seed = xxh3_64_with_seed(&heap.pool().uuid(), 0);

@@ -63,7 +63,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized> fmt::Debug for Range
 pub(crate) struct RangeCopies<'m, K: OrderedKey + ?Sized, V: Stored + ?Sized, T: ?Sized, C> {
     map: &'m T,
     copy: fn(&K, &V) -> C,
-    /// What was not fetched yet lies between these.
+    /// Bounds of the entries that are not fetched yet.
     start: Bound<K::Owned>,
     end: Bound<K::Owned>,
     /// Fetched from the front, in ascending order.
@@ -109,7 +109,8 @@ where
         match last.map(Bound::Excluded) {
             Some(beyond) if backwards => self.end = beyond,
             Some(beyond) => self.start = beyond,
-            // What comes later would be out of order once the other end's are given out.
+            // Entries that are inserted later would be out of order once the other end's are handed
+            // out.
             None => self.is_done = true,
         }
         Ok(())
@@ -122,12 +123,12 @@ where
             && let Err(error) = self.fetch(backwards)
         {
             self.is_done = true;
-            // Nothing follows an error, whatever came before it.
+            // Nothing follows an error, not even entries that were fetched before it.
             self.front.clear();
             self.back.clear();
             return Some(Err(error));
         }
-        // When nothing is left between both, what the other end has fetched comes next.
+        // When nothing is left to fetch, the entries that the other end has fetched come next.
         let copy = if backwards {
             self.back.pop_front().or_else(|| self.front.pop_back())
         } else {
@@ -161,7 +162,7 @@ where
     }
 }
 
-/// A bound that a range has a copy of, as maps take it.
+/// An owned bound of a range as a borrowed one, which maps take.
 pub(crate) fn borrowed<K: OrderedKey + ?Sized>(bound: &Bound<K::Owned>) -> Bound<&K> {
     bound.as_ref().map(<K::Owned as Borrow<K>>::borrow)
 }

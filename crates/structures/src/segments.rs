@@ -1,13 +1,14 @@
 //! Segments: space for structures that fill memory from one end to the other.
 //!
-//! A structure names its segments by *slots*. Which segment a slot has is told by a directory that begins in
-//! the structure's header and grows by tables, each twice as long as the one before, so that nothing moves.
+//! A structure names its segments by *slots*. A directory maps each slot to its segment. It begins
+//! in the structure's header and grows by tables, each twice as long as the one before, so that
+//! nothing moves.
 //!
 //! ```text
 //! directory, 672 bytes of the header
-//! byte    0  20 words: where the table of each level lies; that of level 0 is this one:
+//! byte    0  20 words: offset of the table of each level; unused for level 0, whose table follows
 //!       160  64 slots of level 0
-//! slot       offset of the segment, a multiple of 64 KiB; in the lowest 16 bits its length in chunks
+//! slot       offset of the segment, a multiple of 64 KiB; its length in chunks in the low 16 bits
 //! level k    64 << k slots
 //! ```
 
@@ -45,21 +46,23 @@ impl Slot {
     }
 }
 
-/// A segment as a slot names it.
+/// A segment, as the word of its slot describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
-/// A word for each slot, in volatile memory; grows without moving, so that it can be read meanwhile.
+/// One word for each slot, in volatile memory. It grows without moving, so that other threads can
+/// read meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct PerSlot {
     levels: [OnceLock<Box<[AtomicU64]>>; LEVEL_COUNT],
 }
 
 impl PerSlot {
-    /// The word of a slot, if any word of its level was ever asked for by [`make`](PerSlot::make).
+    /// The word of a slot; `None` before [`make`](PerSlot::make) was called for a slot of its
+    /// level.
     #[inline]
     pub(crate) fn get(&self, slot: Slot) -> Option<&AtomicU64> {
         let (level, index) = slot.place();
@@ -89,18 +92,20 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// The directory of a structure that is being created; its header is zeros.
+    /// The directory of a new structure, whose header is all zeros.
     pub(crate) fn create(directory: u64) -> Self {
         Segments { directory, words: PerSlot::default(), end: AtomicU32::new(0) }
     }
 
-    /// The directory as a crash may have left it: every slot has a segment or none.
+    /// Reads the directory as a crash may have left it. Every slot has a segment or none.
     ///
-    /// Called before the heap recovers, which asks [`is_linked`](Segments::is_linked).
+    /// Must be called before the heap recovers, because recovery calls
+    /// [`is_linked`](Segments::is_linked).
     pub(crate) fn open<M: Medium>(heap: &Heap<M>, directory: u64) -> Result<Self> {
         let medium = heap.medium();
-        // Flush and fence: what a killed process left in the caches, before anything is decided by it.
-        // Redundant: but where a process was killed before, and the power fails later.
+        // Flush and fence: words that a killed process left in the caches, before recovery depends
+        // on them.
+        // Redundant: except when a process is killed and the power fails later.
         medium.persist(directory, DIRECTORY_LEN);
         let segments = Self::create(directory);
         let mut blocks = HashSet::from([directory]);
@@ -136,8 +141,8 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Refuses what cannot be the table of a level, before it is walked: tables are made one after the other, and
-    /// each lies by itself.
+    /// Refuses a table that cannot be that of a level, before it is walked. A table lies inside the
+    /// pool, and overlaps neither the directory nor the tables of lower levels.
     fn check_table<M: Medium>(&self, heap: &Heap<M>, level: usize, table: u64) -> Result<()> {
         let medium = heap.medium();
         let len_of = |level: usize| (LEVEL_SLOTS << level) * WORD_LEN;
@@ -161,7 +166,7 @@ impl Segments {
 
     /// One past the highest slot that was ever taken.
     pub(crate) fn end(&self) -> Slot {
-        // Acquire: partner of the Release in `take`; the slots below are there.
+        // Acquire: partner of the Release in `take`; the words of the slots below are stored.
         Slot(self.end.load(Ordering::Acquire))
     }
 
@@ -189,8 +194,9 @@ impl Segments {
         self.words.get(slot).map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Gives a slot that has none a segment of at least `len` bytes, whose content is unspecified but for
-    /// what `fill` stores there. `fill` flushes what it stores; slots are taken by one thread at a time.
+    /// Gives a segment of at least `len` bytes to a slot that has none. The segment's content is
+    /// unspecified, except for what `fill` stores, which it must flush. Only one thread at a time
+    /// may take slots.
     ///
     /// # Errors
     ///
@@ -209,18 +215,20 @@ impl Segments {
         let medium = heap.medium();
         let table = self.make_table(heap, level)?;
         let mut lane = heap.enter().prepare_to_write();
-        // Even a short segment is a run of chunks, whose address has 16 bits to spare.
+        // Even a short segment is a run of chunks, so that the low 16 bits of its offset can hold
+        // its length.
         let block = lane.allocate(len.max(CHUNK_LEN))?;
         fill(block.offset);
         // Fence: what `fill` stored, before the directory leads to it.
-        // Redundant: but where the link alone is written back before the fence that follows; no seed has met that.
+        // Redundant: unless the link alone is written back before the fence that follows, which no
+        // seed of the simulator has produced.
         lane.fence();
         let word = block.offset | (block.len / CHUNK_LEN);
         let at = table + index as u64 * WORD_LEN;
         medium.store(at, word);
-        // Flush and fence: the segment is there for good before anything in it is.
-        // Redundant fence: where the thread that takes a segment is the one that first fences what
-        // is in it, as the simulator's nearly always is.
+        // Flush and fence: the link to the segment is durable before anything in the segment is.
+        // Redundant fence: when the thread that takes a segment is also the first that fences its
+        // content, as in nearly all runs of the simulator.
         medium.persist(at, WORD_LEN);
         // Release: partner of the Acquire in `word` and `end`.
         self.words.make(slot).store(word, Ordering::Release);
@@ -228,7 +236,7 @@ impl Segments {
         Ok(segment_of(word))
     }
 
-    /// Takes a slot's segment away and frees it. Nobody looks at it any more.
+    /// Unlinks a slot's segment and frees it. No thread may still use the segment.
     pub(crate) fn free<M: Medium>(&self, heap: &Heap<M>, slot: Slot) {
         let (level, index) = slot.place();
         let medium = heap.medium();
@@ -237,13 +245,14 @@ impl Segments {
         };
         let mut lane = heap.enter().prepare_to_write();
         let suspect = lane.suspect(segment.offset);
-        // Fence: recovery asks about the segment from here on.
+        // Fence: the suspect, before the segment is unlinked; recovery asks about the segment from
+        // here on.
         lane.fence();
         let at = table + index as u64 * WORD_LEN;
         medium.store(at, 0);
-        // Flush and fence: unlinked for good before it is free.
+        // Flush and fence: the segment is durably unlinked before it is free.
         medium.persist(at, WORD_LEN);
-        // Relaxed: nobody looks for this slot's segment.
+        // Relaxed: no thread looks for the segment of this slot.
         self.words.make(slot).store(0, Ordering::Relaxed);
         lane.retire(suspect);
     }
@@ -261,7 +270,7 @@ impl Segments {
         tables.chain(self.slots().map(|(_, segment)| segment.offset)).collect()
     }
 
-    /// Where the table of a level lies, if there is one.
+    /// Offset of the table of a level, if there is one.
     fn table<M: Medium>(&self, medium: &M, level: usize) -> Option<u64> {
         if level == 0 {
             return Some(self.directory + LEVEL_COUNT as u64 * WORD_LEN);
@@ -284,7 +293,7 @@ impl Segments {
         lane.fence();
         let at = self.directory + level as u64 * WORD_LEN;
         medium.store(at, table);
-        // Flush and fence: the table is there for good before a slot in it is.
+        // Flush and fence: the link to the table is durable before a slot in the table is.
         medium.persist(at, WORD_LEN);
         Ok(table)
     }

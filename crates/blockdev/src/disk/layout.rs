@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! heap header, 2 KiB
-//! line 0   identity: bytes of a block, blocks of a slab, lanes, offset of the meta extent, lines of a
-//!          slot at most, spares of a lane at most, the disk's key (see `seal.rs`); never changes
+//! line 0   identity, which never changes: bytes of a block, blocks of a slab, lanes, offset of the
+//!          meta extent, most lines of a slot, most spares of a lane, the disk's key (`seal.rs`)
 //!      1   state: bytes of the disk, top of the map, its height, generation, end of the blocks to
 //!          be discarded
 //!      2 … 7   offsets of the extents of the slab directory

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! heap header, 2 KiB
-//! byte 0       identity, a line that never changes: magic number | key of the other lines' checksums
+//! byte 0       identity, a line that never changes: magic number | key of other lines' checksums
 //!      64      state, a pair: bytes of the file | marks; bit 0: present
 //!      192     14 pairs of 7 extents each
 //!

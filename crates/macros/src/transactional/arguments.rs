@@ -73,8 +73,8 @@ fn unknown(word: &Ident) -> Error {
     Error::new(
         word.span(),
         format!(
-            "unknown argument `{word}`: a struct takes `line` (at most 31 bytes, which change with one \
-             fence), an `impl` block and its methods take `abort_on_err` or `commit_on_err`"
+            "unknown argument `{word}`: a struct takes `line` (at most 31 bytes, which change with \
+             one fence), an `impl` block and its methods take `abort_on_err` or `commit_on_err`"
         ),
     )
 }

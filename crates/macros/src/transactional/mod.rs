@@ -32,8 +32,8 @@ fn refuse(item: &Item) -> Error {
     let (tokens, reason): (&dyn ToTokens, _) = match item {
         Item::Enum(item) => (
             &item.ident,
-            "an enum cannot be transactional: after a crash its bytes may be a value that no variant \
-             has; make it a struct with an integer that tells the variants apart",
+            "an enum cannot be transactional: after a crash its bytes may be a value that no \
+             variant has; make it a struct with an integer that tells the variants apart",
         ),
         Item::Union(item) => (
             &item.ident,
@@ -47,8 +47,8 @@ fn refuse(item: &Item) -> Error {
         ),
         Item::Trait(item) => (
             &item.ident,
-            "a trait is implemented, not transactional: put `#[transactional]` above an `impl` of it \
-             for a transactional struct",
+            "a trait is implemented, not transactional: put `#[transactional]` above an `impl` of \
+             it for a transactional struct",
         ),
         other => (other, "`#[transactional]` goes above a struct, or above an `impl` block of one"),
     };

@@ -286,13 +286,14 @@ impl<'a> Object<'a> {
         let name = self.ident.unraw();
         [
             format!(
-                " A [`{name}`] in a pool, and the right to change it: each method with `&mut self` is \
-                 one transaction."
+                " A [`{name}`] in a pool, and the right to change it: each method with `&mut self` \
+                 is one transaction."
             ),
             format!(
                 " It has the methods of those `impl` blocks of [`{name}`] that have \
-                 `#[transactional]`. Other methods, or several as one transaction, are called in the \
-                 closure of `transact`. [`{name}{SHARED_SUFFIX}`] is made from it with `into()`."
+                 `#[transactional]`. Other methods, or several as one transaction, are called in \
+                 the closure of `transact`. [`{name}{SHARED_SUFFIX}`] is made from it with \
+                 `into()`."
             ),
         ]
     }

@@ -299,15 +299,16 @@ impl<M: Medium> Heap<M> {
         self.epoch.load(Ordering::SeqCst) >= epoch + 2
     }
 
-    /// Waits until every operation has left that holds a lane now. Not to be called inside a lane.
+    /// Waits until every operation that holds a lane now has left it. May not be called inside a
+    /// lane.
     ///
-    /// What the caller stored before with `SeqCst` order is seen by all operations that enter later.
+    /// Operations that enter later see what the caller stored before with `SeqCst` order.
     pub fn wait_for_lanes(&self) {
         // SeqCst: after what the caller stored; partner of the exchange in `try_enter`.
         let used = self.lanes_used.load(Ordering::SeqCst);
         for lane in &self.lanes[..used] {
-            // Acquire: what that operation did comes before what the caller does next. Partner of the Release in
-            // `Lane::drop`.
+            // Acquire: partner of the Release in `Lane::drop`; what that operation did comes before
+            // what the caller does next.
             let left = lane.left.load(Ordering::Acquire);
             // SeqCst: as above.
             while lane.announced.load(Ordering::SeqCst) != 0

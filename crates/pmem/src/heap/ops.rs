@@ -78,8 +78,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.prepare_for(SLOTS_RESERVED)
     }
 
-    /// The same, with room for so many suspects: at least as many as any operation finds, and at most
-    /// [`SUSPECT_COUNT`](layout::SUSPECT_COUNT).
+    /// The same, with room for `suspects` suspects: at least as many as any operation finds, and at
+    /// most [`SUSPECT_COUNT`](layout::SUSPECT_COUNT).
     #[inline]
     pub fn prepare_for(mut self, suspects: usize) -> Self {
         debug_assert!(

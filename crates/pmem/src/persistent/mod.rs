@@ -51,10 +51,11 @@ use crate::medium::{LINE_LEN, Medium, WORD_LEN};
     message = "`{Self}` cannot live in a pool: it is not `Persistent`",
     label = "not plain data with a fixed layout",
     note = "a pool outlives the process and may hold any bits after a crash, so it takes integers, \
-            floats, arrays, `Off<T>`, and `#[repr(C)]` structs of these with `#[derive(Persistent)]`",
-    note = "instead of a reference, pointer, `Box`, `Vec` or `String`, store an `Off<T>` to a block, \
-            or the bytes in place as `[u8; N]`; instead of `bool` or an enum an integer such as `u8`, \
-            instead of `char` a `u32`, instead of `usize` a `u64`"
+            floats, arrays, `Off<T>`, and `#[repr(C)]` structs of these with \
+            `#[derive(Persistent)]`",
+    note = "instead of a reference, pointer, `Box`, `Vec` or `String`, store an `Off<T>` to a \
+            block, or the bytes in place as `[u8; N]`; instead of `bool` or an enum an integer \
+            such as `u8`, instead of `char` a `u32`, instead of `usize` a `u64`"
 )]
 pub unsafe trait Persistent: Copy + Send + Sync + 'static {
     /// The type's name, as error messages and the root directory show it.
@@ -203,8 +204,8 @@ impl LayoutHash {
         assert!(
             offset == self.len,
             "there is padding before this field, and padding would carry undefined bytes into the \
-             pool: order the fields from the most aligned to the least, or fill the gap with a field \
-             such as `_pad: [u8; 4]`"
+             pool: order the fields from the most aligned to the least, or fill the gap with a \
+             field such as `_pad: [u8; 4]`"
         );
         let hash = fnv1a(self.hash, &name_hash(name).to_le_bytes());
         let hash = fnv1a(hash, &(offset as u64).to_le_bytes());

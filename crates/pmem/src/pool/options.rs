@@ -574,8 +574,8 @@ fn name_file(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The process that holds the lock on `file`, according to the kernel's list; this process, if it is
-/// among several.
+/// The process that holds the lock on `file`, according to the kernel's list. If several hold it
+/// and this process is one of them, it is this process.
 fn holder(file: &File) -> Option<u32> {
     let metadata = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));

@@ -23,7 +23,8 @@ impl RootType {
         let (found, expected) = (self.to_string(), asked.to_string());
         if found != expected {
             return format!(
-                "has type {found} and was opened as {expected}; open it with the type that it was created with"
+                "has type {found} and was opened as {expected}; open it with the type that it was \
+                 created with"
             );
         }
         let changed = changed_types(&self.name, &asked.name);
@@ -33,8 +34,8 @@ impl RootType {
             format!("the fields or variants of {} have", changed.join(" and "))
         };
         format!(
-            "has type {found}, but {what} changed since it was created; open it with the program that created it, and \
-             copy what it holds to a new root"
+            "has type {found}, but {what} changed since it was created; open it with the program \
+             that created it, and copy what it holds to a new root"
         )
     }
 }

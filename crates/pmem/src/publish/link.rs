@@ -346,10 +346,12 @@ impl<'m, M: Medium> Link<'m, M> {
         Ok(Published(new))
     }
 
-    /// Replaces `expected` by `new`, visible on return and durable later, so that several words share a fence.
+    /// Replaces `expected` by `new`. The new word is visible on return and durable later, so that
+    /// several words can share a fence.
     ///
-    /// The caller flushes the word's line, fences, and then [`confirm`](Link::confirm)s the word. Readers that act on it
-    /// earlier make it durable themselves, as always.
+    /// The caller flushes the word's line, fences, and then [`confirm`](Link::confirm)s the word. A
+    /// reader that acts on the word earlier makes it durable itself, as it does with every dirty
+    /// word.
     ///
     /// # Errors
     ///
@@ -360,12 +362,13 @@ impl<'m, M: Medium> Link<'m, M> {
         self.exchange(expected, new)
     }
 
-    /// Clears the mark of a word that [`replace_unfenced`](Link::replace_unfenced) made visible, once it is durable.
+    /// Clears the mark of a word that [`replace_unfenced`](Link::replace_unfenced) made visible.
+    /// The word must be durable.
     #[inline]
     pub fn confirm(self, new: Word) {
         if self.medium.needs_flush() {
-            // Release: a thread that acquires the clean word acts on it without a flush, which is right since the caller's
-            // fence came first. When the exchange fails, a reader has cleared the mark.
+            // Release: a thread that acquires the clean word acts on it without a flush, because
+            // the caller's fence came first. If the exchange fails, a reader has cleared the mark.
             let _ = self.medium.compare_exchange(self.offset, new.with(Word::DIRTY).0, new.0);
         }
     }

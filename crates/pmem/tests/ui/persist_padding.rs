@@ -1,4 +1,4 @@
-//! Padding would carry undefined bytes into the pool: before a field, at the end, in a generic type.
+//! Padding would carry undefined bytes into the pool: before a field, at the end, in generic types.
 
 use remanent_pmem::Persistent;
 

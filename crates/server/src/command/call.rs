@@ -111,7 +111,8 @@ impl<S: Store> Call<'_, S> {
         }
         self.client.is_in_transaction = false;
         Failure::text(format!(
-            "EXECABORT Transaction discarded because of: wrong number of arguments for '{}' command",
+            "EXECABORT Transaction discarded because of: wrong number of arguments for '{}' \
+             command",
             command.text
         ))
     }

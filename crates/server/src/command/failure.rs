@@ -53,15 +53,16 @@ impl Failure {
             }
             Failure::Store(error) => Cow::Owned(format!("ERR {error}")),
             Failure::Answer(OutputFailure::TooLong) => Cow::Borrowed(
-                "ERR the answer is longer than what may wait for one client; ask for less at a time",
+                "ERR the answer is longer than what may wait for one client; ask for less at a \
+                 time",
             ),
             Failure::Answer(OutputFailure::NoMemory) => Cow::Borrowed(
-                "OOM the answer needs more memory than clients may take together (`maxmemory-clients`); \
-                 ask for less at a time, or try again",
+                "OOM the answer needs more memory than clients may take together \
+                 (`maxmemory-clients`); ask for less at a time, or try again",
             ),
             Failure::NoMemory => Cow::Borrowed(
-                "OOM the command needs more memory than clients may take together (`maxmemory-clients`); \
-                 nothing was changed",
+                "OOM the command needs more memory than clients may take together \
+                 (`maxmemory-clients`); nothing was changed",
             ),
         }
     }
@@ -80,8 +81,8 @@ impl From<KeyError> for Failure {
             KeyError::Undecided(error) => {
                 let code = if error == StoreError::Full { "OOM" } else { "ERR" };
                 Failure::text(format!(
-                    "{code} {error}, in the middle of the command: whether it takes effect is decided before its key \
-                     is used again, or at the next start"
+                    "{code} {error}, in the middle of the command: whether it takes effect is \
+                     decided before its key is used again, or at the next start"
                 ))
             }
             KeyError::NoMemory => Failure::NoMemory,

@@ -8,8 +8,8 @@ use crate::keyspace::{Keyspace, ValueType};
 use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Edit, Store, StoreError};
 
-/// How often keys and values are in memory while they are changed as one: in the batch, and twice on their way to what it
-/// writes down.
+/// Copies of keys and values that are in memory while a batch changes them: one in the batch, and
+/// two on their way to what the batch writes down.
 const COPIES: usize = 3;
 
 const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];

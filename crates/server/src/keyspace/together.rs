@@ -1,4 +1,4 @@
-//! Several keys that change as one.
+//! Changes to several keys as one.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,14 @@ use super::types::Reference;
 use crate::store::{Edit, Store, StoreError};
 
 impl<S: Store> Keyspace<S> {
-    /// Stores values and removes keys of any type, and answers for each edit whether its key was there.
+    /// Stores values and removes keys of any type. Returns for each edit whether its key was
+    /// present.
     ///
-    /// A crash leaves all of it or nothing, where the store can do that ([`Store::apply`]). Other clients see the keys
-    /// change one after the other.
+    /// A crash leaves all edits or none, if the store supports that ([`Store::apply`]). Other
+    /// clients see the keys change one after the other.
     pub(crate) fn edit_all(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, StoreError> {
-        // While these locks are held no key becomes a collection, and none that is one goes away. They are taken in the
-        // order of their numbers, as by every command that takes several.
+        // While these locks are held, no key becomes a collection, and no collection goes away.
+        // They are taken in the order of their numbers, as by every command that takes several.
         let numbers: BTreeSet<usize> =
             edits.iter().map(|edit| self.shard_number(edit.key)).collect();
         let mut shards: Vec<_> = numbers
@@ -23,7 +24,8 @@ impl<S: Store> Keyspace<S> {
             .map(|&number| (number, self.shards[number].write(&self.store)))
             .collect();
         for (_, shard) in &mut shards {
-            // A change that cannot be finished for want of room may be one of these collections, and goes with it.
+            // A change that cannot be finished for lack of room may be to one of these collections.
+            // It goes away with the collection.
             let _ = self.finish(shard);
         }
         let mut replaced = Vec::new();

@@ -155,9 +155,10 @@ pub trait Store: Send + Sync + 'static {
         change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError>;
 
-    /// Stores values and removes entries, and answers for each edit whether its key had a value before.
+    /// Stores values and removes entries. Returns for each edit whether its key had a value before.
     ///
-    /// Where the store can do that, a crash leaves all of the edits or none. This default makes one after the other.
+    /// If the store supports it, a crash leaves all of the edits or none. This default makes the
+    /// edits one after the other.
     ///
     /// # Errors
     ///

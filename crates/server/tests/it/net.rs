@@ -163,7 +163,8 @@ fn receive_waited(stream: &mut TcpStream) -> String {
     String::from_utf8(answer.to_vec()).expect("text")
 }
 
-/// Whoever waits for a disk waits alone, as long as it wants, and costs one sync together with others.
+/// A client that waits for a disk holds no other client up, however long it waits, and shares one
+/// sync with others that wait.
 #[test]
 fn waiting_for_the_disk_holds_nobody_up() {
     const WAITING: usize = 20;
@@ -239,7 +240,8 @@ fn a_closed_connection_leaves_its_place_though_its_password_waits() {
             assert!(exchange(&mut guesser, "AUTH wrong").starts_with("-WRONGPASS"));
         }
         drop(guesser);
-        // An answer waits for a second now. Of some tries one at least is not held up by this machine.
+        // Answers wait for a second now. In at least one of several tries this machine causes no
+        // delay of its own.
         let frees_at_once = || {
             let mut guesser = accepted(address);
             guesser.write_all(b"AUTH wrong\r\n").expect("the server reads");

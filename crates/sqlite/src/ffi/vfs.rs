@@ -261,8 +261,8 @@ unsafe fn check_outlasts_power(name: *const c_char, flags: c_int) -> Result<()> 
     if !path.starts_with("/dev") || path.starts_with("/dev/shm") {
         return Ok(());
     }
-    let reason = "a commit to several databases needs a file beside the pool, which would not outlast the power in \
-                  /dev; keep the pool in a file";
+    let reason = "a commit to several databases needs a file beside the pool, which would not \
+                  outlast the power in /dev; keep the pool in a file";
     Err(Error::Name { path: path.to_owned(), reason: reason.to_owned() })
 }
 

@@ -1,10 +1,15 @@
 //! Growing: more buckets, without moving an entry.
 //!
-//! Doubling publishes a new segment of slots, none of which is in the list yet; an operation on such a
-//! bucket begins at the bucket it was split off from. Inserting threads then link the new slots, 64 at
-//! a time: every slot of a group gets its successor, one fence, every predecessor is led to its slot,
-//! one fence, and the slots are marked ready. So a doubling costs 1/32 fence a bucket, and no operation
-//! waits for it. After a crash the groups are gone through again; linked slots are recognised.
+//! Doubling publishes a new segment of slots, none of which is in the list yet. An operation on
+//! such a bucket begins at the bucket that it was split off from. Inserting threads then link the
+//! new slots, 64 at a time:
+//!
+//! 1. Every slot of the group gets its successor. One fence.
+//! 2. Every predecessor is led to its slot. One fence.
+//! 3. The slots are marked ready.
+//!
+//! So a doubling costs 1/32 of a fence per bucket, and no operation waits for it. After a crash,
+//! all groups are gone through again, and slots that are linked already are recognised.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -25,8 +30,8 @@ use crate::stored::{Key, Stored};
 const GROUP: u64 = 64;
 /// Bits of a group's number in the counter of groups.
 const GROUP_BITS: u32 = 48;
-/// Entries added in a lane between two looks at growth. A group of 64 buckets every 32 changes links a new
-/// segment before the map can have grown by half.
+/// Entries that a lane adds between two shares of maintenance. A group of 64 buckets for every 32
+/// entries links a new segment before the map can have grown by half.
 const MAINTENANCE_INTERVAL: u32 = 32;
 /// Most buckets a map can have: 2^40.
 const BITS_MAX: u32 = 40;
@@ -39,7 +44,7 @@ struct Plan {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Whether the operation that holds `lane` should do a share of the map's own work after it.
+    /// Whether the operation that holds `lane` should do a share of the map's maintenance after it.
     #[inline(always)]
     pub(super) fn is_maintenance_due(&self, lane: &Lane<'_, M>) -> bool {
         let added = &self.deltas[lane.index()].added;
@@ -51,25 +56,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         is_due
     }
 
-    /// Links buckets, sweeps, or grows. Not to be called inside a lane.
+    /// Links buckets, sweeps or grows. May not be called inside a lane.
     #[cold]
     pub(super) fn maintain(&self) {
         if !self.is_swept() {
-            // The operation that this is a share for is done. Damage shows to whoever comes there, and in `check`.
+            // The operation before this one has succeeded. Damage is reported to operations that
+            // meet it, and by `check`.
             let _ = self.sweep_some();
         }
         if self.link_group() {
             return;
         }
         if self.estimated_len() > 1 << self.bits() {
-            // Failing to grow makes chains longer, nothing else; a full pool shows elsewhere.
+            // A failure only makes chains longer. Other operations report a full pool.
             let _ = self.grow();
         }
     }
 
-    /// Doubles the number of buckets, when every bucket of the last doubling is linked.
+    /// Doubles the number of buckets, if every bucket of the last doubling is linked.
     fn grow(&self) -> crate::Result<()> {
-        // A thread that finds another one growing goes on with its own work.
+        // Another thread is growing the map: this one goes on with its own work.
         let Ok(_growing) = self.growing.try_lock() else { return Ok(()) };
         let bits = self.bits();
         let segment = (bits - K::BUCKET_BITS + 1) as usize;
@@ -85,14 +91,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let field = SEGMENTS + segment as u64 * 8;
         let at = self.heap.header() + field;
         medium.store(at, seal_word(field, block.offset));
-        // Flush and fence: one word makes the segment part of the map, for good, before any bucket of it
-        // can be linked.
+        // Flush and fence: this word durably makes the segment part of the map, before any bucket
+        // of it can be linked.
         medium.persist(at, 8);
         self.segments[segment].store(block.offset, Ordering::Relaxed);
         self.groups_done.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `claim_group`, for the segment and the count of groups.
+        // Release: pairs with the Acquire in `claim_group`, for the segment and the count of
+        // groups.
         self.next_group.store(Self::first_group(bits + 1), Ordering::Release);
-        // Release: pairs with the Acquire in `bits`; whoever sees the new buckets finds their segment.
+        // Release: pairs with the Acquire in `bits`; a thread that sees the new buckets finds their
+        // segment.
         self.bits.store(bits + 1, Ordering::Release);
         Ok(())
     }
@@ -103,19 +111,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.base_estimate.load(Ordering::Relaxed) + self.delta()
     }
 
-    /// Groups of the last segment of a map with `bits` bits. The first segment is linked when the map is
-    /// created.
+    /// Groups of the last segment of a map with `bits` bits. The first segment is linked when the
+    /// map is created.
     fn group_count(bits: u32) -> u64 {
         if bits == K::BUCKET_BITS { 0 } else { (1_u64 << (bits - 1)).div_ceil(GROUP) }
     }
 
-    /// The counter of groups when none of a map with `bits` bits is taken on: it names the bits as well,
-    /// so that nobody takes on a group of one segment and links that of another.
+    /// The counter of groups when no group of a map with `bits` bits is claimed. It includes the
+    /// bits, so that no thread claims a group of one segment and links that of another.
     pub(super) const fn first_group(bits: u32) -> u64 {
         (bits as u64) << GROUP_BITS
     }
 
-    /// Takes on a group: the bits of the map that it belongs to, and its number.
+    /// Claims a group. Returns the bits of the map that it belongs to, and its number.
     fn claim_group(&self) -> Option<(u32, u64)> {
         // Acquire: after the segment was published (Release in `grow`).
         let mut next = self.next_group.load(Ordering::Acquire);
@@ -138,8 +146,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Links the next group of buckets that nobody has taken on. False when none is left. A group that damage is in
-    /// stays as it is: the map works without, and grows no more.
+    /// Links the next group of buckets that no thread has claimed. False when none is left. A group
+    /// with damage is not linked: the map works without it, but grows no more.
     fn link_group(&self) -> bool {
         let Some((bits, group)) = self.claim_group() else { return false };
         let medium = self.medium();
@@ -154,13 +162,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 return true;
             }
         }
-        // Release: pairs with the Acquire in `grow`: all groups are linked before the next doubling.
+        // Release: pairs with the Acquire in `grow`: all groups are linked before the next
+        // doubling.
         self.groups_done.fetch_add(1, Ordering::Release);
         true
     }
 
-    /// Links as many buckets as one stay in a lane allows: all of them, unless many marked nodes are in
-    /// the way.
+    /// Links as many buckets as one stay in a lane allows. These are all of them, unless many
+    /// marked nodes are in the way.
     fn link_buckets(
         &self,
         lane: &mut Lane<'_, M>,
@@ -186,27 +195,28 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 Err(_) => self.link_bucket(lane, *bucket)?,
             }
         }
-        // Not between the exchanges: a locked instruction waits for the flushes before it.
+        // The flushes come after all exchanges, because a locked instruction waits for the flushes
+        // before it.
         let mut links: Vec<u64> = linked.iter().map(|&(link_at, _)| link_at).collect();
-        // Flush and fence: every slot is in the list for good before the mark is taken off the link to
-        // it, and before operations begin at it.
+        // Flush and fence: every slot is durably in the list before the mark is removed from the
+        // link to it, and before operations begin at it.
         flush_lines(medium, &mut links);
         lane.fence();
         if mark != 0 {
             for (link_at, new) in linked {
-                // Fails when a reader was quicker. The cleared mark needs no flush.
+                // Fails when a reader was faster. The cleared mark needs no flush.
                 let _ = medium.compare_exchange(link_at, new.raw() | mark, new.raw());
             }
         }
         for (bucket, _) in planned {
-            // Not flushed: a slot that is linked but not ready after a crash is recognised by `plan`.
+            // Not flushed: after a crash, `plan` recognises a slot that is linked but not ready.
             medium.fetch_or(self.slot(bucket), READY);
         }
         Ok(())
     }
 
-    /// Brings the first two nodes of the buckets to be split on their way into the cache, all at once:
-    /// waiting for them one after the other would be most of the cost of growing.
+    /// Prefetches the first two nodes of the buckets to be split, all at once. Waiting for them one
+    /// after the other would be most of the cost of growing.
     fn prefetch_chains(&self, buckets: &VecDeque<u64>) {
         let medium = self.medium();
         let first = |bucket| Link::at(medium, self.slot(parent(bucket))).load();
@@ -215,7 +225,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
         for &bucket in buckets {
             let link = first(bucket);
-            // It may be damaged: what it leads to is loaded here without a look.
+            // The link may be damaged, and its target is loaded here without a check.
             let leads_to_node = !link.has(DUMMY) && !link.is_null();
             if leads_to_node && self.is_inside(link.offset(), LINE_LEN) {
                 medium.prefetch(Link::at(medium, link.offset()).load().offset());
@@ -223,7 +233,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Gives the slot of `bucket` its successor, to be flushed. `None` when a link leads to it already.
+    /// Gives the slot of `bucket` its successor; the caller flushes it. `None` when a link leads to
+    /// the slot already.
     fn plan(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Result<Option<Plan>, Damage> {
         let slot = self.slot(bucket);
         loop {
@@ -236,7 +247,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                     let what = "removed entries are in the way of a bucket, again and again";
                     return Err(Damage::Word { at: place.link_at, what });
                 }
-                // They would end up behind the dummy, where nobody looks for their order.
+                // They would end up behind the dummy, where no search for their order looks.
                 self.unlink_run(lane, &place);
                 continue;
             }
@@ -253,15 +264,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Links one bucket by itself, after its surroundings changed.
+    /// Links one bucket alone, after another thread changed the link to it.
     #[cold]
     fn link_bucket(&self, lane: &mut Lane<'_, M>, bucket: u64) -> Result<(), Damage> {
         while let Some(plan) = self.plan(lane, bucket)? {
             // Flush and fence: as in `link_buckets`.
             self.medium().flush(self.slot(bucket), 8);
             lane.fence();
-            // Redundant fence: unless in that moment another thread walks over the link that reads
-            // clean already; the fence of `link_buckets` follows.
+            // Redundant fence: unless another thread passes the link at this moment, which reads as
+            // clean already. The fence of `link_buckets` follows.
             if Link::at(self.medium(), plan.link_at).replace(plan.link, plan.new).is_ok() {
                 return Ok(());
             }

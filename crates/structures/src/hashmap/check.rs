@@ -1,4 +1,4 @@
-//! Is the map whole?
+//! Consistency check of a hash map.
 
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Link, Medium};
@@ -17,7 +17,7 @@ use crate::shared::{Inspection, Member};
 use crate::stored::{Key, Stored};
 use std::sync::atomic::Ordering;
 
-/// Violations of the list that are collected before the walk gives up.
+/// The most violations of the list that are collected before the walk gives up.
 const COLLECTED_MAX: usize = 100;
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
@@ -40,14 +40,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let is_whole = match linked {
             Ok(Some(linked)) => {
                 self.check_slots(linked, &mut violations);
-                // Counting sweeps dead entries out, whose blocks were just collected.
+                // Counting sweeps out dead entries, but their blocks were just collected: count
+                // only if there are none.
                 if self.is_swept() {
                     self.check_count(blocks.len() as u64, &mut violations)?;
                 }
                 true
             }
             Ok(None) => false,
-            // What lies behind is not known.
+            // The rest of the list is not known.
             Err(damage) => {
                 violations.push(violation(damage));
                 false
@@ -75,8 +76,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Walks the list and collects its nodes. How many buckets in it are ready, or `None` when it is too damaged to go
-    /// on.
+    /// Walks the list and collects its nodes. Returns how many of its buckets are ready, or `None`
+    /// when the list is too damaged to go on.
     fn check_list(
         &self,
         nodes: &mut Vec<u64>,
@@ -89,7 +90,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut slot = Some(0);
         let mut linked = u64::from(link.has(READY));
         let mut last = Order(0);
-        // Unmarked nodes of the present order, to find keys that are there twice.
+        // Unmarked nodes of the current order, to find keys that occur twice.
         let mut same_order: Vec<u64> = Vec::new();
         loop {
             if violations.len() >= COLLECTED_MAX {
@@ -116,7 +117,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             }
             last = tag_order(tag);
             if !self.is_gone(node, own)? {
-                // The entry alone is damaged: the list goes on.
+                // Only the entry is damaged: the list goes on.
                 let checked = self.check_entry(Found { node, link: own }, &same_order, violations);
                 violations.extend(checked.err().map(violation));
                 same_order.push(node);
@@ -154,7 +155,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })?
     }
 
-    /// Every slot that operations may begin at must be in the list, where so many are.
+    /// Checks that every slot at which operations may begin is in the list, which has `linked` of
+    /// them.
     fn check_slots(&self, linked: u64, violations: &mut Vec<Violation>) {
         let mut ready = 0;
         for at in (0..1_u64 << self.bits()).map(|bucket| self.slot(bucket)) {
@@ -189,14 +191,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 }
 
-/// Damage as `check` tells it.
+/// The violation that reports damage.
 fn violation(damage: Damage) -> Violation {
     match damage {
         Damage::Word { at, what } => Violation::new(at, what),
         Damage::Sum { node, stored, computed } => {
             let what = format!(
-                "the entry has changed since it was written: its checksum is {stored:#010x}, its bytes give \
-                 {computed:#010x}"
+                "the entry has changed since it was written: its checksum is {stored:#010x}, its \
+                 bytes give {computed:#010x}"
             );
             Violation::new(node, what)
         }

@@ -1,4 +1,4 @@
-//! Damage: what nobody has written, and how it is told.
+//! Damage: words and entries that no operation has written, and the errors that report them.
 
 use remanent_pmem::{Medium, Word};
 
@@ -7,12 +7,12 @@ use super::seal::is_link;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-/// What a walk met that nobody has written.
+/// Damage that a walk met.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Damage {
-    /// A word that cannot be there.
+    /// A word that no operation can have written there.
     Word { at: u64, what: &'static str },
-    /// An entry whose bytes do not give its checksum.
+    /// An entry whose bytes do not match its checksum.
     Sum { node: u64, stored: u32, computed: u32 },
 }
 
@@ -24,7 +24,7 @@ impl Damage {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// What to tell of damage.
+    /// The error that reports damage.
     #[cold]
     pub(super) fn report(&self, damage: Damage) -> Error {
         match damage {
@@ -50,7 +50,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Whether so many bytes at `at` lie in the pool.
+    /// Whether `len` bytes at `at` lie in the pool.
     #[inline(always)]
     pub(super) fn is_inside(&self, at: u64, len: u64) -> bool {
         at.checked_add(len).is_some_and(|end| end <= self.medium().len())

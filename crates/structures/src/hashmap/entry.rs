@@ -58,7 +58,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         is_tag(self.heap.member(), node, tag)
     }
 
-    /// Whether entries of this generation are still there.
+    /// Whether entries of this generation are still in the map.
     #[inline(always)]
     pub(super) fn is_alive(generation: u8, now: u8) -> bool {
         // Wrapping: sweeping keeps all generations in the list within half the range.
@@ -67,11 +67,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     #[inline(always)]
     pub(super) fn generation(&self) -> u8 {
-        // Acquire: pairs with the Release in `clear`, which follows the durable word.
+        // Acquire: pairs with the Release in `clear_all`, which follows the durable word.
         self.generation.load(Ordering::Acquire) as u8
     }
 
-    /// Whether the entry at `node`, whose own link this is, is there: no matter what else the link holds.
+    /// Whether the entry at `node`, whose own link this is, is in the map. A link without marks is
+    /// not checked.
     #[inline(always)]
     pub(super) fn is_there(&self, node: u64, own: Word) -> Result<bool, Damage> {
         Ok(own.raw() & GONE == 0 || !self.is_gone(node, own)?)
@@ -88,7 +89,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// The shape of the node at `node`, whose parts lie in the pool.
+    /// The shape of the node at `node`, whose parts must lie in the pool.
     #[inline(always)]
     pub(super) fn shape(&self, node: u64) -> Result<Shape, Damage> {
         match Shape::read::<K, V, M>(self.medium(), node) {
@@ -97,7 +98,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Lets `use_key` see the key of the entry at `node`, if it is the one that the entry's tag is for.
+    /// Passes the key of the entry at `node` to `use_key`, if it has the order that is in the
+    /// entry's tag.
     pub(super) fn with_key<R>(
         &self,
         node: u64,
@@ -105,7 +107,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         use_key: impl FnOnce(&K) -> R,
     ) -> Result<R, Damage> {
         let shape = self.shape(node)?;
-        // SAFETY: a published node's key never changes, and the caller's lane keeps the node.
+        // SAFETY: the key of a published node never changes, and the caller's lane keeps the node
+        // from being freed.
         let range = unsafe { Frozen::new(node + shape.key_at, shape.key_len) };
         K::with_stored(&self.medium().view(range), |key| {
             if Order::of_hash(self.hash(key)) != tag_order(tag) {
@@ -118,7 +121,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })
     }
 
-    /// The shape of the entry at `node`, which has the order of `key`, if it is the one of that key.
+    /// The shape of the entry at `node`, which has the order of `key`, if the entry's key is `key`.
     #[inline(always)]
     pub(super) fn entry_of(&self, node: u64, tag: u64, key: &K) -> Result<Option<Shape>, Damage> {
         let shape = self.shape(node)?;
@@ -126,7 +129,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if has_len && key.matches(self.medium(), node + shape.key_at) {
             return Ok(Some(shape));
         }
-        // Another key of the same order, which is rare: or the same one, damaged.
+        // It is another key of the same order, which is rare, or the same key, damaged.
         self.with_key(node, tag, |_| None)
     }
 
@@ -156,7 +159,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.value_in(found, tag, &self.shape(found.node)?)
     }
 
-    /// The same of an entry whose tag and shape are known.
+    /// As `value`, for an entry whose tag and shape are known.
     #[inline(always)]
     pub(super) fn value_in(
         &self,
@@ -166,8 +169,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Value<'_>, Damage> {
         let medium = self.medium();
         if !in_place::<V>() {
-            // SAFETY: the value of a published node never changes, and the node is not freed while
-            // the lane that every caller holds is held; the view does not outlive it.
+            // SAFETY: the value of a published node never changes. The lane that every caller holds
+            // keeps the node from being freed, and the view does not outlive the lane.
             let range = unsafe { Frozen::new(found.node + shape.value_at, shape.value_len) };
             let bytes = medium.view(range);
             self.check_sum(found.node, tag, shape, &bytes)?;
@@ -176,8 +179,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut own = found.link;
         loop {
             let word = medium.load(found.node + VALUE);
-            // A value and its link's tag change together: an equal tag on both sides of the read means
-            // that the value belongs to the clean link, and so is durable.
+            // A value and its link's tag change together. So an equal tag before and after the read
+            // means that the value belongs to the clean link, and is durable.
             let after = Link::at(medium, found.node).load_durable();
             if after.tag() == own.tag() {
                 return Ok(Value::Word(word.to_le_bytes()));

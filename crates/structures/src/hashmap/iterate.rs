@@ -14,7 +14,7 @@ use super::walk::Progress;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-/// Entries that a writer sweeps out in passing after an interrupted clear.
+/// Entries that one call of `sweep_some` visits.
 const SWEEP: usize = 64;
 
 /// An entry met on a walk.
@@ -43,8 +43,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.told(next)
     }
 
-    /// Visits unmarked nodes from order `cursor` on: about `limit`, but always all of one order. Returns
-    /// the order to go on at, 0 at the end. What is visited is durable.
+    /// Visits unmarked nodes from order `cursor` on: about `limit`, but always all of one order.
+    /// Returns the order to continue at, or 0 at the end. All visited nodes are durable.
     pub(super) fn walk_from(
         &self,
         cursor: u64,
@@ -82,7 +82,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Makes every entry dead by one word, then frees them.
+    /// Makes every entry dead by one word, then frees the entries.
     pub(super) fn clear(&self) -> Result<u64> {
         self.gate.without_batches(self.medium(), || self.clear_all())
     }
@@ -91,7 +91,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let at = self.heap.header() + GENERATION;
         let medium = self.medium();
         loop {
-            // Generations are told apart by their low 16 bits: none may linger.
+            // An entry has only the low 8 bits of its generation, so none of an old generation may
+            // remain.
             self.sweep_all()?;
             let before = self.len()?;
             let word = medium.load(at);
@@ -101,8 +102,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             };
             let next = seal_word(GENERATION, generation + 1);
             if medium.compare_exchange(at, word, next).is_ok() {
-                // Flush and fence: the clearing is durable before any thread answers as if it were. A
-                // crash in between counts it as done, which it may be: it was asked for.
+                // Flush and fence: the clear is durable before any thread acts on it. A crash in
+                // between leaves the clear done or not done, as any crash before the call returns.
                 medium.persist(at, 8);
                 // Release: pairs with the Acquire in `generation`.
                 self.generation.fetch_max(generation + 1, Ordering::Release);
@@ -114,7 +115,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// Whether no dead entry is left.
     pub(super) fn is_swept(&self) -> bool {
-        // Acquire: pairs with the Release in `sweep_some`, and with that in `clear`.
+        // Acquire: pairs with the Release in `sweep_some`, and with that in `clear_all`.
         self.swept.load(Ordering::Acquire) == self.generation.load(Ordering::Acquire)
     }
 
@@ -127,18 +128,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok(())
     }
 
-    /// Sweeps some dead entries out, where the last sweep ended; notes when it reaches the end. Not to
-    /// be called inside a lane.
+    /// Sweeps out some dead entries, from where the last sweep ended, and notes when it reaches the
+    /// end. May not be called inside a lane.
     pub(super) fn sweep_some(&self) -> Result<()> {
-        // A thread that finds another one sweeping leaves it to that.
+        // Another thread is sweeping: leave it to that one.
         let Ok(mut sweep) = self.sweep.try_lock() else { return Ok(()) };
-        // Acquire: entries of earlier generations are to go.
+        // Acquire: pairs with the Release in `clear_all`; entries of earlier generations are swept
+        // out.
         let generation = self.generation.load(Ordering::Acquire);
         if sweep.generation != generation {
             *sweep = Sweep { generation, cursor: 0, epoch: self.heap.epoch() };
         }
         if !self.heap.has_passed(sweep.epoch) {
-            // Operations that began before the clearing may still link entries, which are dead then.
+            // Operations that began before the clear may still link entries, which are dead then.
             return Ok(());
         }
         let mut dead = Vec::new();
@@ -158,7 +160,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if next == 0 {
             let at = self.heap.header() + SWEPT;
             self.medium().store(at, seal_word(SWEPT, generation));
-            // Flush and fence: the next open need not sweep. What was swept is durably marked.
+            // Flush and fence: the next open need not sweep. The marks of swept entries are
+            // durable.
             // Redundant: if this is lost, the next open sweeps again.
             self.medium().persist(at, 8);
             // Release: pairs with the Acquire in `is_swept`.
@@ -181,7 +184,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 continue;
             }
             let Some(found) = place.found else { return Ok(()) };
-            // Lost: another thread was here; look again.
+            // Lost: another thread changed the list; search again.
             let _ = self.unlink(&mut lane, place, found, order);
             self.heap.verify()?;
         }
@@ -199,7 +202,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok((base + self.delta()).max(0) as u64)
     }
 
-    /// Counts what was there when the map was opened, while no operation is in progress.
+    /// Counts the entries that were there when the map was opened, while no operation is in
+    /// progress.
     #[cold]
     fn count_all(&self) -> Result<i64> {
         self.heap.quiesced(|retired| {
@@ -207,8 +211,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             if known != UNKNOWN {
                 return Ok(known);
             }
-            // Where lines can be lost, an entry may be marked without anyone knowing: walk the list. In a heap with
-            // other structures blocks say nothing.
+            // Blocks tell the number of entries only where no line can be lost and the heap is the
+            // map's own. Otherwise walk the list: a crash may have left an entry marked that no
+            // suspect names, and other structures have blocks as well.
             let count = if self.medium().needs_flush() || !self.heap.is_alone() {
                 let mut count = 0;
                 let walked = self.walk_from(0, usize::MAX, |_| {
@@ -229,7 +234,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 }
 
-/// Entries when the map was opened, before anybody has counted.
+/// The value of `base` until the entries of an opened map are counted.
 pub(super) const UNKNOWN: i64 = i64::MIN;
 
 /// How far the sweep of dead entries has come.
@@ -237,6 +242,6 @@ pub(super) const UNKNOWN: i64 = i64::MIN;
 pub(super) struct Sweep {
     generation: u64,
     cursor: u64,
-    /// Epoch of the heap when the sweep was called for.
+    /// Epoch of the heap when the sweep began.
     epoch: u64,
 }

@@ -1,4 +1,4 @@
-//! How a hash map lies in its heap.
+//! On-media layout of a hash map.
 //!
 //! ```text
 //! header (in the heap's 2 KiB)              node
@@ -11,8 +11,9 @@
 //!      64  segments: 40 *offsets
 //! ```
 //!
-//! A key of variable length with a value of at most 8 bytes has its length at 24 and begins at 32. A
-//! short integer key is padded with zeros to 8 bytes. What has a star has a check in its highest 16 bits.
+//! A key of variable length with a value of at most 8 bytes has its length at 24 and begins at 32.
+//! A short integer key is padded with zeros to 8 bytes. Words with a star have a check in their
+//! highest 16 bits.
 //!
 //! ```text
 //! lengths and checksum, of a short entry        of a long one
@@ -22,22 +23,24 @@
 //!     63  0                                     byte 24  checksum; the key begins at 32
 //! ```
 //!
-//! The checksum is of value and tag. That is one of the key, too: the order is 48 bits of the key's hash, and whoever
-//! reads a key compares it with one that was asked for, or with its order.
+//! The checksum covers the value and the tag. Through the tag it covers the key, too: the tag has
+//! the order, which is 48 bits of the key's hash, and a reader compares the key with the one that
+//! it looks for, or with the order.
 //!
-//! All entries form one list, sorted by *order*: the high 48 bits of the hash. The bucket of an entry is
-//! the low bits of its order reversed, so that a doubling splits each bucket at one point. A bucket is a
-//! place in that list, marked by a dummy. The dummy of bucket *b* is nothing but slot *b* of the bucket
-//! array, one link word: its order follows from *b*. A link to a dummy holds the bucket number instead
-//! of an offset. Compared with the paper's dummies in the heap this saves a cache miss for every
-//! operation and 32 bytes for every bucket.
+//! All entries form one list, sorted by *order*: the high 48 bits of the hash. The bucket of an
+//! entry is the low bits of its order reversed, so that a doubling splits each bucket at one point.
+//! A bucket is a place in that list, marked by a dummy. The dummy of bucket *b* is slot *b* of the
+//! bucket array, one link word, since its order follows from *b*. A link to a dummy holds the
+//! bucket number instead of an offset. The paper's dummies lie in the heap; this layout saves a
+//! cache miss per operation and 32 bytes per bucket.
 //!
-//! The tag of a link has a check in its lower half (`seal.rs`). The other half is the version of a node's value; that
-//! of a slot tells a search how far off the first entry is ([`Hint`]). A node that was removed has two marks
-//! in its link: one of them alone is damage.
+//! The tag of a link has a check in its lower half (`seal.rs`). The upper half is the version of
+//! the value in a node's link. In a slot, it tells a search how far off the first entry is
+//! ([`Hint`]). The link of a removed node has two marks; one of them alone is damage.
 //!
-//! Segment 0 has the first 8192 slots ([`Key::BUCKET_BITS`]), segment *i* the next 8192 · 2^(i−1). The
-//! number of segments is the number of buckets: one word publishes a doubling.
+//! Segment 0 has the first 8192 slots ([`Key::BUCKET_BITS`]), and segment *i* the next 8192 ·
+//! 2^(i−1). The number of segments determines the number of buckets, so that one word publishes a
+//! doubling.
 
 use remanent_pmem::{Medium, Word};
 
@@ -56,7 +59,7 @@ pub(super) const HEADER_LEN: u64 = SEGMENTS + 8 * SEGMENT_COUNT as u64;
 
 /// A link whose offset is a bucket number.
 pub(super) const DUMMY: u64 = Word::FLAG_A;
-/// A slot that is in the list for good: operations may begin here.
+/// A slot that is durably in the list: operations may begin here.
 pub(super) const READY: u64 = Word::FLAG_B;
 /// Both marks of a node that was removed.
 pub(super) const GONE: u64 = Word::MARK | Word::FLAG_B;
@@ -71,7 +74,8 @@ pub(super) const VALUE: u64 = 8;
 pub(super) const TAG: u64 = 16;
 const DATA: u64 = 24;
 
-/// Longest key and value: 512 MiB, as Redis, and what a program may put before them, such as the type of a value.
+/// Longest key and value: 512 MiB, as in Redis, and what a program may put before them, such as the
+/// type of a value.
 pub(super) const LEN_MAX: u64 = (512 << 20) + 64;
 
 /// Place of an entry or a dummy in the list, 48 bits.
@@ -102,7 +106,7 @@ impl Order {
     }
 }
 
-/// Bits of a bucket's number when it was made: all entries behind its slot share them.
+/// Bits of a bucket's number when the bucket was made. All entries behind its slot share them.
 #[inline(always)]
 pub(super) fn level(bucket: u64, bits_min: u32) -> u32 {
     bits_min.max(64 - bucket.leading_zeros())
@@ -127,31 +131,31 @@ pub(super) fn dummy_of(word: Word) -> u64 {
     word.offset() >> 4
 }
 
-/// What a link leads to, without the marks that belong to the link itself.
+/// The target of a link, without the marks that belong to the link itself.
 #[inline(always)]
 pub(super) fn target(word: Word) -> Word {
     Word::from_raw(word.raw() & (Word::OFFSET_MASK | DUMMY))
 }
 
-/// `link` leading to `target` instead; tag and READY belong to the link and stay.
+/// `link` with another target. The tag and READY belong to the link and stay.
 #[inline(always)]
 pub(super) fn redirect(link: Word, target: Word) -> Word {
     Word::from_raw(link.raw() & !(Word::OFFSET_MASK | DUMMY) | target.raw())
 }
 
-/// What the tag of a slot says about the entry it leads to: a lower bound of its order, so that a search
-/// need not fetch an entry that lies behind what it looks for.
+/// A lower bound of the order of the entry that a slot leads to. It lies in the slot's tag, so that
+/// a search need not fetch an entry that lies behind what it looks for.
 ///
-/// All entries that a slot can lead to share the bits of its bucket; a hint is the 7 bits of the order
-/// that come after those, plus one. 0 says nothing.
+/// All entries that a slot can lead to share the bits of its bucket. A hint is the 7 bits of the
+/// order that follow these, plus one. 0 means that nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Hint(u8);
 
 impl Hint {
-    /// No bound: what follows has to be looked at.
+    /// No bound: the entry must be read.
     pub(super) const NONE: Hint = Hint(0);
     const BITS: u32 = 7;
-    /// Where it lies in the slot's tag.
+    /// The hint's place in the slot's tag.
     const SHIFT: u32 = 8;
 
     /// The hint for an entry of `order` in a bucket whose number has `bits` bits.
@@ -183,7 +187,7 @@ impl Hint {
 pub(super) const ORDER_BITS: u32 = 48;
 pub(super) const ORDER_END: u64 = 1 << ORDER_BITS;
 
-/// The word of a node that holds its order and its generation, without its check.
+/// The word of a node with its order and its generation, without its check.
 #[inline(always)]
 pub(super) fn tag(order: Order, generation: u8) -> u64 {
     order.0 << 16 | u64::from(generation) << 8
@@ -204,7 +208,7 @@ pub(super) const fn in_place<V: Stored + ?Sized>() -> bool {
     matches!(V::LEN, Some(len) if len <= 8)
 }
 
-/// In the lengths of a long entry.
+/// Set in the lengths of a long entry.
 const LONG: u64 = 1 << 63;
 const SHORT_KEY_BITS: u32 = 12;
 const SHORT_VALUE_BITS: u32 = 19;
@@ -244,13 +248,14 @@ impl Shape {
         Shape { key_at, key_len, value_at, value_len, len, sum: 0 }
     }
 
-    /// The shape that all entries have whose keys have one length, and whose values lie in place.
+    /// The shape of every entry whose key has a fixed length and whose value lies in place.
     #[inline(always)]
     pub(super) fn fixed<K: Stored + ?Sized, V: Stored + ?Sized>() -> Self {
         Self::new::<K, V>(K::LEN.map_or(0, u64::from), V::LEN.map_or(0, u64::from))
     }
 
-    /// The shape of the node at `node`, from the lengths it holds. `None` when no entry of these types has them.
+    /// The shape of the node at `node`, from the lengths it holds. `None` when no entry of these
+    /// types can have them.
     #[inline(always)]
     pub(super) fn read<K: Stored + ?Sized, V: Stored + ?Sized, M: Medium>(
         medium: &M,
@@ -271,7 +276,7 @@ impl Shape {
         Some(Shape { sum, ..Self::new::<K, V>(key_len, value_len) })
     }
 
-    /// The words with lengths and checksum, and where they go, when the node needs some.
+    /// The words that the node needs for lengths and checksum, each with its place in the node.
     pub(super) fn words<K: Stored + ?Sized, V: Stored + ?Sized>(
         &self,
     ) -> impl Iterator<Item = (u64, u64)> {
@@ -291,7 +296,7 @@ impl Shape {
     }
 }
 
-/// Whether lengths and checksum take more than a word.
+/// Whether lengths and checksum take more than one word.
 #[inline(always)]
 fn is_long(key_len: u64, value_len: u64) -> bool {
     key_len >> SHORT_KEY_BITS != 0 || value_len >> SHORT_VALUE_BITS != 0

@@ -12,7 +12,8 @@ use super::seal::seal_link;
 use super::walk::Progress;
 use crate::stored::{Key, Stored};
 
-/// Marked nodes that one compare-exchange unlinks at most; bounds the suspects an operation needs.
+/// The most marked nodes that one compare-exchange unlinks. It bounds the suspects that an
+/// operation needs.
 pub(super) const RUN_MAX: usize = 16;
 
 /// A place in the list: after the node or dummy whose link is at `link_at`.
@@ -26,16 +27,16 @@ pub(super) struct Place {
     pub(super) bucket: Option<u64>,
     /// Marked nodes between that link and `next`; all of them are frozen.
     pub(super) run_len: usize,
-    /// What follows the place: the first word that does not lead to a marked node.
+    /// The link that follows the run: the first that does not lead to a marked node.
     pub(super) next: Word,
-    /// The node that was looked for, with its clean and unmarked link, when it was found at `next`.
+    /// The node that was searched for, with its clean and unmarked link, if it was found at `next`.
     pub(super) found: Option<Found>,
-    /// Whether the run has [`RUN_MAX`] nodes and more follow, so that the search could not go on.
+    /// Whether the run has [`RUN_MAX`] nodes and more follow, which ended the search early.
     pub(super) overflow: bool,
 }
 
 impl Place {
-    /// The link's word when a new node of this order is put here.
+    /// The link's word that leads to a new node of this order.
     #[inline(always)]
     pub(super) fn led_to(&self, node: u64, order: Order, bits_min: u32) -> Word {
         let word = redirect(self.link, Word::to(node));
@@ -48,14 +49,15 @@ impl Place {
         seal_link(self.link_at, word)
     }
 
-    /// The link's word when it leads past what it led to, to something further on. A slot keeps its hint:
-    /// a lower bound stays one.
+    /// The link's word that leads to `next`, past its former target. A slot keeps its hint: a lower
+    /// bound stays one.
     #[inline(always)]
     pub(super) fn led_past(&self, next: Word) -> Word {
         seal_link(self.link_at, redirect(self.link, target(next)))
     }
 
-    /// What is known of the order of the node that the link leads to, when it is a slot's.
+    /// The known lower bound of the order of the node that the link leads to, if the link is a
+    /// slot's.
     pub(super) fn bound(&self, bits_min: u32) -> Option<Order> {
         let bucket = self.bucket?;
         Hint::in_slot(self.link).bound(Order::of_bucket(bucket), level(bucket, bits_min))
@@ -66,7 +68,7 @@ impl Place {
         let mut word = self.link;
         (0..self.run_len).map(move |_| {
             let node = word.offset();
-            // Marked links never change: this is the run that the walk has seen.
+            // Marked links never change, so this is the run that the walk has seen.
             word = Link::at(medium, node).load();
             node
         })
@@ -80,7 +82,7 @@ enum Step {
     Match,
 }
 
-/// Where a search stops among nodes of the order it is for.
+/// Where a search stops among the nodes of its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     /// Before the first.
@@ -90,11 +92,12 @@ pub(super) enum Edge {
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Walks to the place of `order` for writing: every link on the way is durable when it is passed,
-    /// so that what is linked there cannot be cut off by a crash.
+    /// Walks to the place of `order` for writing. Every link on the way is durable when it is
+    /// passed, so that a crash cannot cut off what is linked there.
     ///
-    /// `is_match` is asked about unmarked nodes of exactly this order, with their tag; the first one it accepts ends the
-    /// search. A place that [overflows](Place::overflow) ends it early: it is to be cleared first.
+    /// `is_match` is called with each unmarked node of exactly this order, and with its tag. The
+    /// first node that it accepts ends the search. A place that [overflows](Place::overflow) ends
+    /// the search early, and must be cleared first.
     #[inline]
     pub(super) fn find(
         &self,
@@ -178,8 +181,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Walks the list from the bucket of `order`, and asks `decide` at every node that is not marked,
-    /// with its tag. Ends in any case before the first dummy behind `order`.
+    /// Walks the list from the bucket of `order`, and calls `decide` at every unmarked node, with
+    /// its tag. Ends at the latest before the first dummy behind `order`.
     #[inline(always)]
     fn walk(
         &self,
@@ -191,7 +194,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let mut progress = Progress::from_start::<K>(order, start, bits);
         let (mut link_at, mut link) = self.enter_slot(start, |link| link.load_durable())?;
         let mut bucket = Some(start);
-        // Where `next` was found: behind the run.
+        // Place of the link `next`, behind the run.
         let (mut next_at, mut next) = (link_at, link);
         let mut run_len = 0;
         let mut found = None;
@@ -207,7 +210,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 (run_len, next_at, next) = (0, link_at, link);
                 continue;
             }
-            // The hint of a slot that was met on the way may be about other orders.
+            // A slot that was met on the way may have a hint about other orders.
             let is_first = bucket == Some(start) && run_len == 0;
             if is_first && Self::is_behind(start, link, order) {
                 break;

@@ -21,13 +21,13 @@ where
     M: Medium,
 {
     fn fixed_blocks(&self) -> Vec<u64> {
-        // Relaxed: nobody else has the map yet.
+        // Relaxed: recovery and `inspect` call this while no operation is in progress.
         let segments = self.segments.iter().map(|segment| segment.load(Ordering::Relaxed));
         segments.filter(|&segment| segment != 0).collect()
     }
 
     fn route(&self) -> Option<Route<M>> {
-        // An entry has room for the lowest byte of the map's number.
+        // The tag of an entry has room only for the lowest byte of the map's number.
         let read = |medium: &M, at: u64| Some(tag_member(at, medium.load(at + TAG)).into());
         Some(Route { kind: "entry of a hash map", read, key: self.heap.member().low_byte().into() })
     }

@@ -184,8 +184,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         entries.into_iter().try_for_each(|(key, value)| self.insert(key.borrow(), value.borrow()))
     }
 
-    /// Copies of all entries, those of one key one behind the other, keys in no particular order;
-    /// see [`scan`](HashMultiMap::scan).
+    /// Copies of all entries. Those of one key come one after the other, keys in no particular
+    /// order; see [`scan`](HashMultiMap::scan).
     pub fn iter(&self) -> Iter<'_, K, V, Self> {
         Iter::new(self)
     }

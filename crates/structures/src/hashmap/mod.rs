@@ -1,32 +1,34 @@
 //! A lock-free hash map that survives crashes, after the NVC-Hashmap of HYRISE-NV.
 //!
-//! The map is a split-ordered list (section 3 of the paper): one sorted list, and an array of buckets
-//! that are places in it. Inserting is one compare-exchange on a link, so the linearization point is a
-//! single word, and making that word durable makes the operation durable. Growing never moves an
-//! entry. The layout is described in `layout.rs`.
+//! The map is a split-ordered list (section 3 of the paper): one sorted list, and an array of
+//! buckets that point into it. An insert is one compare-exchange on a link. So its linearization
+//! point is a single word, and making that word durable makes the insert durable. Growing never
+//! moves an entry. `layout.rs` describes the layout.
 //!
 //! # What holds
 //!
-//! - **Durable linearizability.** When a call returns, its effect survives. A reader that meets a link
-//!   or a value which is not durable yet makes it durable before it answers.
-//! - **Lock-freedom.** No operation waits for another one to finish. Exceptions: more than 31 threads
-//!   that write at once wait for a lane; writers wait when 200 removed entries cannot be freed because a
-//!   reader stands still in the middle of an operation; [`len`](HashMap::len) holds writers up once, the
-//!   first time after a crash.
+//! - **Durable linearizability.** When a call returns, its effect survives. A reader that meets a
+//!   link or a value that is not durable yet makes it durable before it answers.
+//! - **Lock-freedom.** No operation waits for another one to finish, with three exceptions: when
+//!   more than 31 threads write at once, the others wait for a lane; when 200 removed entries
+//!   cannot be freed because a reader stands still in the middle of an operation, writers wait for
+//!   it; and the first [`len`](HashMap::len) after a crash holds writers up once.
 //! - **Fences.** `get` 0, `insert` 2, `update` of at most 8 bytes 1, of more 2, `remove` 1.
-//! - **Recovery** looks at what was in flight and at nothing else.
+//! - **Recovery** looks only at what was in flight.
 //!
 //! # Damage
 //!
-//! Every walk ends, with an error if what it meets cannot have been written (`walk.rs`). Values of more than 8 bytes
-//! have a checksum that is compared when they are read; what `insert`, `put`, `update` and `discard` replace or remove is
-//! not read, so that a damaged value can be replaced. See `docs/recovery.md` for what reading cannot notice.
+//! Every walk ends. When it meets something that cannot have been written, it ends with an error
+//! (`walk.rs`). Values of more than 8 bytes have a checksum, which is compared when they are read.
+//! `insert`, `put`, `update` and `discard` do not read the value that they replace or remove, so
+//! that a damaged value can be replaced. `docs/recovery.md` says which damage reads cannot detect.
 //!
 //! # Weak points
 //!
-//! An entry is a node of its own: a lookup costs a cache miss for the bucket and one for each node it
-//! passes, one and a half on average. Replacing a value of more than 8 bytes writes a new node.
-//! Several entries do not change as one.
+//! Each entry is a node of its own: a lookup costs a cache miss for the bucket and one for each
+//! node that it passes, which is one and a half on average. Replacing a value of more than 8 bytes
+//! writes a new node. An operation changes one entry. Changes to several survive a crash together
+//! only in a [`Batch`](crate::Batch).
 
 mod batch;
 mod buckets;
@@ -95,31 +97,33 @@ pub struct HashMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
     core: Arc<Core<K, V, M, false>>,
 }
 
-/// The part of a map that exists once a process.
+/// The part of a map that all its handles in a process share.
 #[doc(hidden)]
 pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     heap: Site<M>,
     seed: u64,
-    /// Whether entries have checksums, by what the map was created with.
+    /// Whether entries have checksums, which is an option that the map keeps.
     is_summed: bool,
-    /// Entries of an older generation are dead: a clear has passed. Follows the durable word.
+    /// The current generation. Entries of older ones are dead, because the map was cleared. Changes
+    /// after the durable word.
     generation: AtomicU64,
     /// Generation up to which dead entries were swept out.
     swept: AtomicU64,
     /// Binary logarithm of the number of buckets.
     bits: AtomicU32,
     segments: [AtomicU64; SEGMENT_COUNT],
-    /// Next group of buckets of the last segment to link into the list, and which segment that is.
+    /// The next group of buckets to link into the list, and the bits of the map that the group
+    /// belongs to.
     next_group: AtomicU64,
     /// Groups of the last segment that are linked.
     groups_done: AtomicU64,
     growing: Mutex<()>,
     sweep: Mutex<Sweep>,
-    /// Entries added less entries removed since the map was opened, a counter a lane.
+    /// Entries added minus entries removed since the map was opened; one counter for each lane.
     deltas: Box<[Delta]>,
-    /// Entries when it was opened, or `UNKNOWN` until somebody asks.
+    /// Entries when the map was opened, or `UNKNOWN` until they are counted.
     base: AtomicI64,
-    /// About how many entries there were when it was opened; steers growth, nothing else.
+    /// Estimate of the entries when the map was opened. It controls growth only.
     base_estimate: AtomicI64,
     /// Keys that batches are changing.
     gate: Gate,
@@ -128,12 +132,13 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// A counter that one lane writes. Aligned to two lines: the prefetcher fetches pairs.
+/// A counter that one lane writes. Aligned to two lines, because the prefetcher fetches pairs of
+/// lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Delta {
     entries: AtomicI64,
-    /// Entries added since the lane's last share in the map's own work.
+    /// Entries added since the lane last did a share of the map's maintenance.
     added: AtomicU32,
 }
 
@@ -207,8 +212,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
 
     /// Passes the value of `key` to `use_value`, without a copy where memory is mapped. No fence.
     ///
-    /// The value's space is not freed meanwhile, so `use_value` should be quick; and it may not
-    /// [`clear`](HashMap::clear) the map, which would wait for itself.
+    /// The value's space is not freed meanwhile, so `use_value` should be quick. It may not
+    /// [`clear`](HashMap::clear) the map, which would wait for it.
     ///
     /// # Errors
     ///
@@ -251,8 +256,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         self.core.edit_unread(key, |is_present| (Change::Put(value), !is_present))
     }
 
-    /// Sets the value of `key` when it is present. Returns whether it was. One fence for a value of at
-    /// most 8 bytes, else two.
+    /// Sets the value of `key` when it is present. Returns whether it was. One fence for a value of
+    /// at most 8 bytes, else two.
     ///
     /// # Errors
     ///
@@ -285,11 +290,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         self.core.edit_unread(key, |is_present| (Change::<&V>::Remove, is_present))
     }
 
-    /// Reads an entry and decides what becomes of it, as one step that no other thread and no crash
-    /// divides.
+    /// Reads an entry and changes it as `decide` says, as one step: atomic for other threads and
+    /// for a crash.
     ///
-    /// `decide` runs again when another thread was quicker, so it should have no other effect; and it may
-    /// not call [`len`](HashMap::len) or [`clear`](HashMap::clear), which would wait for it.
+    /// `decide` runs again when another thread changed the entry first, so it should have no other
+    /// effect. It may not call [`len`](HashMap::len) or [`clear`](HashMap::clear), which would wait
+    /// for it.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
@@ -317,10 +323,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         self.core.edit(key, decide)
     }
 
-    /// Removes every entry at once: a crash, or another thread, sees all of them or none. Returns how
-    /// many there were, as far as others did not add or remove meanwhile.
+    /// Removes every entry at once: a crash or another thread sees all of them or none. Returns how
+    /// many there were; the number is exact unless other threads add or remove entries meanwhile.
     ///
-    /// One word decides; the entries' space is then freed one by one, while other threads go on.
+    /// Changing one word removes the entries. Their space is then freed one by one, while other
+    /// threads go on.
     ///
     /// # Errors
     ///
@@ -331,9 +338,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
 
     /// Number of entries.
     ///
-    /// The first call after a crash has to count, and holds other operations up meanwhile: about a
-    /// millisecond for ten million entries, but a tenth of a microsecond an entry where power loss was
-    /// to be survived.
+    /// The first call after a crash has to count, and holds other operations up meanwhile. That
+    /// takes about a millisecond for ten million entries, or a tenth of a microsecond per entry in
+    /// a pool that survives a loss of power.
     ///
     /// # Errors
     ///
@@ -351,10 +358,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         Ok(self.len()? == 0)
     }
 
-    /// Passes about `limit` entries to `visit` and returns the cursor for the next call; 0 when done.
+    /// Passes about `limit` entries to `visit` and returns the cursor for the next call; 0 when
+    /// done.
     ///
-    /// Begins at cursor 0. Entries that are there from the first call to the last are visited exactly
-    /// once; others once or not at all. The map may grow in between.
+    /// Begin with cursor 0. Entries that are present from the first call to the last are visited
+    /// exactly once, others at most once. The map may grow in between.
     ///
     /// # Errors
     ///
@@ -368,7 +376,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         Iter::new(self)
     }
 
-    /// Buckets at present.
+    /// Current number of buckets.
     pub fn bucket_count(&self) -> u64 {
         1 << self.core.bits()
     }
@@ -387,8 +395,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         &self.core.heap
     }
 
-    /// Proves that the map is whole: sorted, every entry where its hash belongs, no key twice, and
-    /// exactly the reachable blocks allocated. No operation may be in progress.
+    /// Checks that the map is consistent: the list is sorted, every entry is where its hash
+    /// belongs, no key occurs twice, and exactly the reachable blocks are allocated. No operation
+    /// may be in progress.
     ///
     /// # Errors
     ///
@@ -427,16 +436,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.bits.load(Ordering::Acquire)
     }
 
-    /// Counts an entry in; only the holder of the lane calls this for it.
+    /// Counts an added entry. Only the holder of the lane may call this for it.
     #[inline(always)]
     fn count_in(&self, lane: usize) {
         let delta = &self.deltas[lane];
-        // Relaxed: one writer at a time, handed over with the lane; readers want a recent sum.
+        // Relaxed: only the lane's holder writes, and the lane is handed over with what it wrote.
+        // Readers need only a recent sum.
         delta.entries.store(delta.entries.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         delta.added.store(delta.added.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Counts an entry out; only the holder of the lane calls this for it.
+    /// Counts a removed entry. Only the holder of the lane may call this for it.
     #[inline(always)]
     fn count_out(&self, lane: usize) {
         let delta = &self.deltas[lane];

@@ -1,4 +1,4 @@
-//! Several entries a key.
+//! A map with any number of entries for a key.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -19,8 +19,8 @@ use crate::{Error, Result};
 
 /// A map that holds any number of entries for a key, as the paper's dictionaries and indexes need.
 ///
-/// Lock-free and durable as [`HashMap`](super::HashMap), which it shares everything with but the rule
-/// that a key is there once. Entries of one key come back newest first.
+/// Lock-free and durable as [`HashMap`](super::HashMap), from which it differs only in that a key
+/// may occur several times. Entries of one key come back newest first.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -98,7 +98,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         }
     }
 
-    /// Adds an entry, whatever entries the key has. Two fences.
+    /// Adds an entry. The key may have other entries. Two fences.
     ///
     /// # Errors
     ///
@@ -182,8 +182,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         Ok(self.len()? == 0)
     }
 
-    /// Passes about `limit` entries to `visit`; see [`HashMap::scan`](super::HashMap::scan). All entries
-    /// of a key come in one call.
+    /// Passes about `limit` entries to `visit`; see [`HashMap::scan`](super::HashMap::scan). All
+    /// entries of a key come in one call.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMultiMap<K, V, M> {
         self.core.scan(cursor, limit, visit)
     }
 
-    /// Proves that the map is whole; see [`HashMap::check`](super::HashMap::check).
+    /// Checks that the map is consistent; see [`HashMap::check`](super::HashMap::check).
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let mut lane = self.heap.enter().prepare_to_write();
         let generation = self.generation();
         loop {
-            // In front of the key's other entries: no need to pass them.
+            // In front of the key's other entries, which need not be passed then.
             let place = self.told(self.find(order, Edge::First, |_, _| Ok(false)))?;
             if place.overflow {
                 lane = self.clear_run(lane, &place)?;
@@ -262,7 +262,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
         let generation = self.generation();
         let removed = loop {
             let place = self.find(order, Edge::Last, |node, tag| {
-                // Values of a multi-map never change: any link to the node reads the same one.
+                // Values of a multi-map never change, so the value does not depend on the node's
+                // link.
                 let link = Link::at(self.medium(), node).load_durable();
                 Ok(Self::is_alive(tag_generation(tag), generation)
                     && self.entry_of(node, tag, key)?.is_some()

@@ -18,17 +18,19 @@ use super::walk::Progress;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
-/// Times that a thread tries to unlink what it has removed, when others change what is around it. Damage must not make
-/// it go on for ever; and who does not succeed leaves it to whoever comes by.
+/// How often a thread tries to unlink an entry that it has removed, when others change its
+/// surroundings. The limit ends the loop where there is damage. If no try succeeds, a later
+/// operation unlinks the entry.
 const UNLINKINGS_MAX: u32 = 1 << 10;
 
-/// What is to become of an entry and what is answered then; and the value of at most 8 bytes that this was decided by.
+/// The change to an entry and the result of the call, with the value of at most 8 bytes that they
+/// were decided by.
 type Decision<T, R> = ((Change<T>, R), Option<u64>);
 
 /// How an attempt to change an entry ended.
 pub(super) enum Attempt {
     Done,
-    /// Another thread was quicker: search again.
+    /// Another thread changed the list first: search again.
     Lost,
 }
 
@@ -47,13 +49,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 Ok(Some(self.value_in(found, tag, &shape)?.with(use_value)))
             }
         });
-        // What cannot be read reads as zeros: of that, before of what they look like.
+        // Bytes that cannot be read are shown as zeros. So a fault is reported before the damage
+        // that the zeros look like.
         self.heap.verify()?;
         self.told(read)
     }
 
-    /// Finds a live entry for reading. Only what decides the answer is made durable: a link to the
-    /// entry, its own link (which shares a line with its value), or the mark that says it is gone.
+    /// Finds a live entry for reading. Only words that decide the answer are made durable: the link
+    /// to the entry, its own link (which shares a line with its value), or the mark that says it is
+    /// gone.
     #[inline(always)]
     fn search(&self, order: Order, key: &K) -> Result<Option<(Found, u64, Shape)>, Damage> {
         let medium = self.medium();
@@ -113,8 +117,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })
     }
 
-    /// The same for what needs to know whether there is an entry, and not its value. That may be damaged: this is how
-    /// to be rid of it.
+    /// As `edit`, for changes that depend on whether there is an entry, and not on its value. The
+    /// value is not read, so that a damaged one can be replaced or removed.
     #[inline]
     pub(super) fn edit_unread<T: Borrow<V>, R>(
         &self,
@@ -133,7 +137,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.twice_when_full(|| self.try_edit(key, &mut decide))
     }
 
-    /// Tries again when the pool was full: other lanes may hold what was removed but not freed.
+    /// Tries again when the pool was full, because other lanes may hold removed entries that are
+    /// not freed yet.
     #[inline]
     pub(super) fn twice_when_full<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         match attempt() {
@@ -152,7 +157,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         decide: &mut impl FnMut(Option<Found>) -> Result<Decision<T, R>, Damage>,
     ) -> Result<R> {
         let order = Order::of_hash(self.hash(key));
-        // The bucket is on its way into the cache while the lane is being entered.
+        // The bucket's line is fetched while the lane is entered.
         self.prefetch(order);
         let mut lane = self.gate.enter(&self.heap, || order.0)?;
         let generation = self.generation();
@@ -183,14 +188,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             if matches!(attempt, Attempt::Done) {
                 break result;
             }
-            // Nothing is exchanged where nothing can be read, however often it is tried.
+            // Without this, the loop would never end on a medium with a fault, where each exchange
+            // fails.
             self.heap.verify()?;
         };
         self.finish(lane)?;
         Ok(result)
     }
 
-    /// What every change ends with.
+    /// Ends a change: releases the lane, and does a share of the map's maintenance if that is due.
     #[inline(always)]
     pub(super) fn finish(&self, lane: Lane<'_, M>) -> Result<()> {
         self.heap.verify()?;
@@ -215,8 +221,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Attempt> {
         let node = self.new_node(lane, target(place.next), order, generation, key, value)?;
         let mut suspects = self.suspect_run(lane, &place);
-        // Flush: the node. Fence: the node and the suspects, before a link can lead to the one and past
-        // the others.
+        // Flush: the node.
+        // Fence: the node and the suspects, before a link can lead to the node and past the
+        // suspects.
         let node = lane.fence_with(node.flush());
         let new = place.led_to(node.offset(), order, K::BUCKET_BITS);
         match Link::at(self.medium(), place.link_at).publish_as(place.link, node, new) {
@@ -233,11 +240,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Stores a value of at most 8 bytes in place of `seen`, or of any. One fence.
+    /// Stores a value of at most 8 bytes in place of `seen`, or of any value if `seen` is `None`.
+    /// One fence.
     #[inline]
     fn store_value(&self, found: Found, seen: Option<u64>, value: &V) -> Attempt {
         let medium = self.medium();
-        // What was decided by is compared, for the version alone is soon the same again.
+        // The old value is compared, too, because the version alone has few bits and soon repeats.
         let old = seen.unwrap_or_else(|| medium.load(found.node + VALUE));
         let new_link = seal_link(found.node, with_next_version(found.link));
         let dirty = if medium.needs_flush() { Word::DIRTY } else { 0 };
@@ -257,8 +265,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Puts a new node in an entry's place: one word marks the old node and leads to the new one. Two
-    /// fences.
+    /// Replaces an entry's node by a new one. One word marks the old node and leads to the new one.
+    /// Two fences.
     #[allow(clippy::too_many_arguments, reason = "they are what was found and what is to be")]
     fn replace(
         &self,
@@ -272,7 +280,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<Attempt> {
         let node = self.new_node(lane, target(found.link), order, generation, key, value)?;
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
-        // Flush: the node. Fence: the node and the suspects, as in `link`.
+        // Flush: the node.
+        // Fence: the node and the suspects, as in `link`.
         let node = lane.fence_with(node.flush());
         let offset = node.offset();
         let new = seal_link(found.node, redirect(found.link, Word::to(offset)).with(GONE));
@@ -300,7 +309,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Attempt {
         let medium = self.medium();
         let mut suspects = self.suspect_run(lane, &place).with_own(lane, found.node);
-        // Flush: the suspects. The fence that makes the mark durable makes them so, before unlinking.
+        // Flush: the suspects. The fence that makes the mark durable makes them durable, too,
+        // before the entry is unlinked.
         let link = Link::at(medium, found.node);
         let gone = seal_link(found.node, found.link.with(GONE));
         match link.replace_with(found.link, gone, || lane.flush_noted()) {
@@ -316,8 +326,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Takes a marked node, and the run before it, out of the list. The node is durably marked, so the
-    /// list means the same whether the new link survives a crash or not: no fence.
+    /// Unlinks a marked node and the run before it. The node is durably marked, so the list means
+    /// the same whether the new link survives a crash or not. Hence no fence.
     #[inline]
     pub(super) fn finish_unlinking(
         &self,
@@ -335,10 +345,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             suspects.retire(lane);
             return;
         }
-        // The surroundings changed: the node may be part of another run by now, or another thread has
-        // unlinked it and retires it.
+        // The surroundings changed: the node may belong to another run by now, or another thread
+        // has unlinked it and retires it.
         suspects.cancel_run(lane);
-        // What damage keeps from being unlinked stays: the entry is gone all the same.
+        // Damage may prevent unlinking. The entry is gone all the same.
         for _ in 0..UNLINKINGS_MAX {
             let Ok(Some(place)) = self.find_marked(order, node) else { break };
             if lane.suspects_left() < RUN_MAX {
@@ -349,7 +359,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         suspects.cancel(lane);
     }
 
-    /// Clears a place that overflows, and enters the heap anew: for room for suspects. One fence.
+    /// Clears a place that overflows, and enters the heap again to have room for suspects. One
+    /// fence.
     #[cold]
     pub(super) fn clear_run<'h>(
         &'h self,
@@ -367,8 +378,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     pub(super) fn unlink_run(&self, lane: &mut Lane<'_, M>, place: &Place) {
         let mut suspects = self.suspect_run(lane, place);
         // Flush and fence: the suspects, before the list leads past them.
-        // Redundant: for nodes that were marked in this life, which who marked them suspects; not for one that
-        // a crash left marked in the way of growth, where no test brings it.
+        // Redundant: for nodes that were marked since the map was opened, because the thread that
+        // marked them noted them as suspects. Not for a node that a crash left marked where growth
+        // meets it, which no test produces.
         lane.fence();
         let new = place.led_past(place.next);
         let medium = self.medium();
@@ -390,7 +402,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         suspects
     }
 
-    /// Fills a node that nobody can reach yet.
+    /// Fills a node that no link leads to yet.
     #[inline]
     pub(super) fn new_node(
         &self,
@@ -457,7 +469,7 @@ pub(super) fn value_word<V: Stored + ?Sized>(value: &V) -> u64 {
     value.with_bytes(padded)
 }
 
-/// At most 8 bytes as a word, zeros above.
+/// At most 8 bytes as a word, padded with zeros.
 #[inline(always)]
 fn padded(bytes: &[u8]) -> u64 {
     let mut word = [0; 8];
@@ -465,7 +477,8 @@ fn padded(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// What an operation unlinks: a run that was in its way, mostly empty, and a node of its own.
+/// The nodes that an operation unlinks: the run that was in its way, which is mostly empty, and a
+/// node of its own.
 #[derive(Default)]
 pub(super) struct Suspects {
     run: Vec<Suspect>,

@@ -1,4 +1,4 @@
-//! Making a map, and finding it again.
+//! Creating a map, and opening it.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -23,10 +23,10 @@ use crate::shared::Site;
 use crate::stored::{Key, Stored};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 2;
 
-/// The count in the header when nobody knows it: always while the map is open.
+/// The header's count when it is not known, as always while the map is open.
 const COUNT_UNKNOWN: u64 = u64::MAX >> 16;
 
 impl<K, V, M, const MULTI: bool> RootObject<M> for Core<K, V, M, MULTI>
@@ -54,11 +54,11 @@ where
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Makes an empty map whose header, of zeros, is there.
+    /// Creates an empty map over an existing header, which is all zeros.
     pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
         let medium = heap.medium();
         let header = heap.header();
-        // Clients cannot guess the pool's random identity, so they cannot aim at one bucket.
+        // Clients cannot guess the pool's random identity, so they cannot aim keys at one bucket.
         let seed = xxh3_64_with_seed(&heap.pool().uuid(), place_in_pool(&heap));
         medium.store(header + SEED, seed);
         medium.store(header + SEED_CHECK, seed_check(seed));
@@ -98,11 +98,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         };
         let (segments, count) = Self::load_segments(&heap)?;
         let generation = word(GENERATION)?;
-        // What is not known to be swept is swept.
+        // If the word is damaged, the dead entries are swept out again.
         let swept = word(SWEPT).unwrap_or(generation.wrapping_sub(1));
         let is_summed = word(OPTIONS)? & SUMMED != 0;
         let bits = K::BUCKET_BITS + count - 1;
-        // After a crash nobody knows; between two doublings it is this on average.
+        // After a crash, the number of entries is not known. Between two doublings it is this on
+        // average.
         let estimate = if bits == K::BUCKET_BITS { 0 } else { (1 << bits) / 4 * 3 };
         Ok(Core {
             seed,
@@ -125,7 +126,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         })
     }
 
-    /// Where the segments lie, and how many there are.
+    /// Offsets of the segments, and how many there are.
     fn load_segments(heap: &Site<M>) -> Result<([u64; SEGMENT_COUNT], u32), PoolError> {
         let mut segments = [0; SEGMENT_COUNT];
         let mut count = 0;
@@ -136,7 +137,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             if word == 0 {
                 continue;
             }
-            // The first has as many buckets as all before the second, and so on.
+            // Each segment except the first has as many buckets as all segments before it.
             let len = 8 << (K::BUCKET_BITS + (index as u32).saturating_sub(1));
             *segment = match open_word(field, word) {
                 Some(offset) if count == index as u32 && heap.has_large(offset, len)? => offset,
@@ -155,12 +156,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok((segments, count))
     }
 
-    /// Reads how many entries there are, if a proper close has left that behind. After recovery, before others use
-    /// the map.
+    /// Reads the number of entries, if a proper close has stored it. Called after recovery, before
+    /// other threads use the map.
     pub(super) fn take_count(&self) -> Result<(), PoolError> {
         let count_at = self.heap.header() + COUNT;
         let word = self.medium().load(count_at);
-        // A count that is damaged is not known.
+        // A damaged count counts as unknown.
         let known = open_word(COUNT, word).filter(|&count| count != COUNT_UNKNOWN);
         if let Some(count) = known {
             self.base.store(count as i64, Ordering::Relaxed);
@@ -169,23 +170,25 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let unknown = seal_word(COUNT, COUNT_UNKNOWN);
         if word != unknown {
             self.medium().store(count_at, unknown);
-            // Flush and fence: from the first change on the count in the header is not to be believed.
+            // Flush and fence: before the first change, after which the stored count would be
+            // wrong.
             self.medium().persist(count_at, 8);
         }
         self.heap.verify()
     }
 
-    /// Whether the list, or the header, leads to `block`, whose content may be garbage. What damage keeps from being
-    /// found is not known to be free, and kept.
+    /// Whether the list or the header leads to `block`, whose content may be garbage. When damage
+    /// ends the search, the block is not known to be free, and kept.
     pub(super) fn is_linked(&self, block: Block) -> bool {
         self.find_block(block).unwrap_or(true)
     }
 
-    /// The same. A marked node is unlinked instead: nobody else will. Every link on the way is flushed: it may lie
-    /// in the caches alone, and a link that was lost later would lead to a block that is free, or to none.
+    /// Searches the list for `block`. If its node is marked, this unlinks it, because no other
+    /// operation will. Every link on the way is flushed: it may be in the caches only, and if it
+    /// were lost later, the list would lead to a free block, or to none.
     fn find_block(&self, block: Block) -> Result<bool, Damage> {
         let medium = self.medium();
-        // Relaxed: nobody else is here yet.
+        // Relaxed: no other thread has the map yet.
         if self.segments.iter().any(|s| s.load(Ordering::Relaxed) == block.offset) {
             return Ok(true);
         }
@@ -198,8 +201,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let (start, mut at, mut link) = self.start(order, bits)?;
         let mut progress = Progress::from_bucket::<K>(start, bits);
         loop {
-            // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, and the power fails later.
+            // Flush: fenced by the heap, before it forgets that the block was in doubt.
+            // Redundant: except when a process is killed and the power fails later.
             medium.flush(at, 8);
             if link.has(DUMMY) {
                 let bucket = self.step_to_dummy(&mut progress, at, link)?;
@@ -220,7 +223,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let own = Link::at(medium, node).load();
             if node == block.offset {
                 // Flush: as above; the node's own link says whether it is marked.
-                // Redundant: but where a process was killed before, and the power fails later.
+                // Redundant: except when a process is killed and the power fails later.
                 medium.flush(node, 8);
                 let is_gone = self.is_gone(node, own)?;
                 if is_gone {
@@ -240,13 +243,13 @@ fn place_in_pool<M: Medium>(site: &Site<M>) -> u64 {
     u64::from(site.owner().0) | u64::from(site.member().get()) << 32
 }
 
-/// What the header holds beside the seed, to tell that it is as it was.
+/// The check of the seed, which lies beside it in the header.
 fn seed_check(seed: u64) -> u64 {
     xxh3_64(&seed.to_le_bytes())
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
-    /// Leaves the count behind. The heap is quiesced after this.
+    /// Stores the count in the header. The heap is quiesced after this.
     fn drop(&mut self) {
         let base = *self.base.get_mut();
         let medium = self.heap.medium();

@@ -1,29 +1,32 @@
-//! Words that say whether they are what was written.
+//! Checks in words, which tell whether a word is what was written.
 //!
-//! A few bits of a word are computed from the others and from where it lies. They tell any single bit that has changed,
-//! and but for one in 256 (one in 65,536 in the header) everything else: zeros, garbage, a word of another place.
+//! A few bits of a word are computed from the others and from the word's place. They detect every
+//! change of a single bit. Of all other changes, such as zeros, garbage, or a word of another
+//! place, they miss one in 256, or one in 65,536 in the header.
 //!
-//! In a heap that several maps share, the check of an entry's tag also tells whose entry it is: by the lowest byte of the
-//! map's number.
+//! In a heap that several maps share, the check of an entry's tag also identifies the map, by the
+//! lowest byte of its number.
 
 use remanent_pmem::Word;
 
 use super::layout::READY;
 use crate::shared::MemberId;
 
-/// Odd, and such that the topmost byte of its product with any single bit is neither 0 nor 255: so the topmost byte of
-/// a product changes with every single bit of the factor.
+/// Odd, and such that the top byte of its product with any single bit is neither 0 nor 255. So the
+/// top byte of a product changes with every single bit of the factor.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-/// So that zeros do not fit.
+/// So that a tag of zeros does not fit its check.
 const TAG_ZERO: u8 = 0xa5;
 const LINK_ZERO: u8 = 0x5a;
 const WORD_ZERO: u16 = 0x35ca;
 
-/// The lowest eight bits of a node's tag.
+/// The check of a node's tag: its lowest eight bits.
 const TAG_CHECK: u64 = 0xff;
-/// Where the check of a link lies in its tag, below the hint of a slot or the version of an entry.
+/// The check of a link. It lies in the link's tag, below the hint of a slot or the version of an
+/// entry.
 const LINK_CHECK: u64 = 0xff << Word::TAG_SHIFT;
-/// Bits of a link that change without the rest. The second mark of an entry is among them, whose first is not.
+/// Bits of a link that change without a new check. They include the second mark of an entry, but
+/// not the first.
 const LINK_OWN: u64 = Word::DIRTY | READY;
 
 /// The tag of the node at `node` of the map `member`, with its check.
@@ -43,7 +46,8 @@ pub(super) fn is_tag(member: MemberId, node: u64, tag: u64) -> bool {
     tag_member(node, tag) == member.low_byte()
 }
 
-/// The lowest byte of the number of the map whose tag this is, if it is the tag of the node at `node`.
+/// The lowest byte of the number of the map that a tag belongs to, if it is the tag of the node at
+/// `node`.
 #[inline(always)]
 pub(super) fn tag_member(node: u64, tag: u64) -> u8 {
     tag_check(node, tag) ^ tag as u8
@@ -67,7 +71,7 @@ pub(super) fn is_link(at: u64, word: Word) -> bool {
     link_check(at, word) == word.tag() as u8
 }
 
-/// A number below 2^48 as the header's word at `field` holds it.
+/// The header's word at `field` for a number below 2^48.
 pub(super) fn seal_word(field: u64, number: u64) -> u64 {
     let check = ((number ^ field << 48).wrapping_mul(FACTOR) >> 48) as u16 ^ WORD_ZERO;
     number & (u64::MAX >> 16) | u64::from(check) << 48
@@ -79,10 +83,11 @@ pub(super) fn open_word(field: u64, word: u64) -> Option<u64> {
     (seal_word(field, number) == word).then_some(number)
 }
 
-/// The checksum of a value and of its key, for which its hash stands: the tag of the entry.
+/// The checksum of a value and its key. The tag of the entry stands for the key, because it has the
+/// key's hash.
 ///
-/// A value of one or two words has a checksum of one multiplication: lookups that do not wait for each other run at the same
-/// time only as long as all that each of them computes fits into the core.
+/// The checksum of 8 to 16 bytes takes one multiplication. A core overlaps independent lookups only
+/// while the work of each is this short.
 #[inline(always)]
 pub(super) fn entry_sum(tag: u64, value: &[u8]) -> u32 {
     let sum = match short_words(value) {
@@ -95,7 +100,7 @@ pub(super) fn entry_sum(tag: u64, value: &[u8]) -> u32 {
     (sum.wrapping_mul(FACTOR) >> 32) as u32
 }
 
-/// The first and the last eight bytes of 8 to 16.
+/// The first and the last eight bytes of a value of 8 to 16 bytes.
 #[inline(always)]
 fn short_words(value: &[u8]) -> Option<(u64, u64)> {
     let first = value.first_chunk()?;

@@ -41,20 +41,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     }
 }
 
-/// A node that nothing leads to, flushed.
+/// A flushed node that no link leads to.
 struct Node {
     block: Block,
-    /// What it leads to.
+    /// The node's successor.
     next: Word,
 }
 
-/// What has become of an operation.
+/// How far an operation has come.
 enum State {
-    /// It is not published, or changes nothing.
+    /// The operation is not published, or changes nothing.
     Pending,
     /// The word at `at` is visible.
     Visible { at: u64, word: Word },
-    /// The entry at `node` is marked; it and the marked ones before it are to be unlinked.
+    /// The entry at `node` is marked. It and the marked nodes before it must still be unlinked.
     Marked { place: Place, word: Word, next: Word, node: u64 },
 }
 
@@ -96,7 +96,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         }))
     }
 
-    /// Has the node of this operation lead to the same as `next` does; makes it if there is none.
+    /// Makes the node of this operation lead to the target of `next`. Allocates the node if there
+    /// is none.
     fn lead_node_to(&mut self, scope: &mut Scope<'s, M>, next: Word) -> Result<()> {
         let Edit { core, key, order, generation, .. } = *self;
         let Some(value) = self.value else { return Ok(()) };
@@ -114,7 +115,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
                 let lane = scope.lane(&core.heap);
                 let node = core.new_node(lane, next, order, generation, key, value)?.flush();
                 let len = node.len();
-                // What the type says no more: the fence that follows is the step's.
+                // The type does not track the node from here on, because the fence that follows is
+                // the step's.
                 self.node = Some(Node { block: Block { offset: node.into_raw(), len }, next });
             }
         }
@@ -141,7 +143,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         }
     }
 
-    /// Links the node at `place`; false when another thread was quicker.
+    /// Links the node at `place`. False when another thread changed the list first.
     fn link(&mut self, scope: &mut Scope<'s, M>, place: &Place) -> bool {
         let core = self.core;
         let Some(node) = &self.node else { return true };
@@ -149,7 +151,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             self.suspects = core.suspect_run(scope.lane(&core.heap), place);
             scope.has_prepared();
         }
-        // Fence: the node and the suspects, before a link can lead to the one and past the others.
+        // Fence: the node and the suspects, before a link can lead to the node and past the
+        // suspects.
         scope.fence_prepared();
         let word = place.led_to(node.block.offset, self.order, K::BUCKET_BITS);
         let link = Link::at(core.medium(), place.link_at);
@@ -166,7 +169,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         true
     }
 
-    /// Marks the entry that was found, and leads on to the node that replaces it, if there is one.
+    /// Marks the entry that was found. Its link then leads to the node that replaces it, if there
+    /// is one.
     fn mark(&mut self, scope: &mut Scope<'s, M>, place: Place, found: Found) -> bool {
         let core = self.core;
         // Fence: the node, before a link can lead to it.
@@ -177,7 +181,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         };
         let word = seal_link(found.node, redirect(found.link, next).with(GONE));
         let lane = scope.lane(&core.heap);
-        // Before the mark: what is marked and not unlinked is for recovery to unlink, which looks at suspects.
+        // The suspects come before the mark: after a crash, recovery unlinks a marked node only if
+        // it is a suspect.
         let mut suspects = core.suspect_run(lane, &place).with_own(lane, found.node);
         if Link::at(core.medium(), found.node).replace_unfenced(found.link, word).is_err() {
             suspects.cancel(lane);
@@ -194,7 +199,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         true
     }
 
-    /// Stores a value of at most 8 bytes in place of the one that is there.
+    /// Stores a value of at most 8 bytes in place of the present one.
     fn store_value(&mut self, scope: &mut Scope<'s, M>, found: Found, value: &V) -> bool {
         let core = self.core;
         let medium = core.medium();
@@ -224,7 +229,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
 }
 
 impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Edit<'s, K, V, M> {
-    /// Makes the node that will be needed, if nothing changes until then.
+    /// Makes the node that is needed if nothing changes until `publish`.
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         if self.value.is_none() {
             return Ok(());
@@ -250,7 +255,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
                 self.give_node_back(scope);
                 return Ok(Progress::Done);
             }
-            // Nothing is exchanged where nothing can be read, however often it is tried.
+            // Without this, the loop would never end on a medium with a fault, where each exchange
+            // fails.
             core.heap.verify()?;
         }
     }

@@ -1,11 +1,13 @@
-//! The rules that every walk keeps to, so that damage ends it.
+//! The rules that every walk follows, so that damage ends it.
 //!
-//! Orders never decrease along the list, and a dummy comes before the entries of its order. So a link that leads
-//! backwards is damage that shows at once. Among entries of one order, which only collisions and multi-maps have, a walk
-//! that goes in a circle meets an entry again (Brent's algorithm).
+//! Orders never decrease along the list, and a dummy comes before the entries of its order. So a
+//! link that leads backwards is detected at once. Only collisions and multi-maps have several
+//! entries of one order. Among these, a walk in a circle meets an entry again, which Brent's
+//! algorithm detects.
 //!
-//! All buckets but those of the last doubling are certain to be linked. So between two of them the list leads to no
-//! entry beyond, and does not end: a link that skips one of them is damage too.
+//! All buckets except those of the last doubling are certain to be linked. So between two of them,
+//! the list does not end, and leads to no entry beyond the second. A link that skips one of them is
+//! detected, too.
 
 use std::sync::atomic::Ordering;
 
@@ -18,7 +20,7 @@ use super::layout::{
 };
 use crate::stored::{Key, Stored};
 
-/// Smallest block, and what every node has at least.
+/// Bytes of the smallest block, which every node has at least.
 const NODE_LEN_MIN: u64 = 32;
 
 /// How far a walk has come.
@@ -28,22 +30,24 @@ pub(super) struct Progress {
     last: u64,
     /// Order of the next dummy that is certain to be linked.
     limit: u64,
-    /// From one of those to the next.
+    /// Distance between two such dummies.
     step: u64,
-    /// Entries that had the order of the one before.
+    /// How many entries had the same order as the one before them.
     equals: u64,
-    /// One of those: the first, second, fourth, eighth and so on. Who goes in a circle meets one again.
+    /// One of those entries: the first, second, fourth, eighth and so on. A walk in a circle meets
+    /// it again.
     mark: u64,
 }
 
 impl Progress {
-    /// From the dummy of `bucket` on, in a map of `bits` bits.
+    /// The progress at the dummy of `bucket`, in a map of `bits` bits.
     #[inline(always)]
     pub(super) fn from_bucket<K: Key + ?Sized>(bucket: u64, bits: u32) -> Self {
         Self::from_dummy::<K>(Order::of_bucket(bucket), bits)
     }
 
-    /// The same from the dummy of a bucket that `start` found for this order: it has the order's first bits.
+    /// The progress at the dummy of the bucket that `start` found for this order, whose first bits
+    /// it has.
     #[inline(always)]
     pub(super) fn from_start<K: Key + ?Sized>(order: Order, bucket: u64, bits: u32) -> Self {
         let below = ORDER_BITS - level(bucket, K::BUCKET_BITS);
@@ -57,7 +61,8 @@ impl Progress {
         Progress { last, limit: (last & !(step - 1)) + step, step, equals: 0, mark: 0 }
     }
 
-    /// The list leads to the node at `node` of this order.
+    /// Passes on to the node at `node` of this order. The error says why the list cannot lead
+    /// there.
     #[inline(always)]
     fn pass_node(&mut self, node: u64, order: Order) -> Result<(), &'static str> {
         if order.0 <= self.last {
@@ -85,7 +90,7 @@ impl Progress {
         Ok(())
     }
 
-    /// The list leads to the dummy of this order.
+    /// Passes on to the dummy of this order. The error says why the list cannot lead there.
     #[inline(always)]
     fn pass_dummy(&mut self, order: Order) -> Result<(), &'static str> {
         if order.0 <= self.last {
@@ -101,7 +106,7 @@ impl Progress {
         Ok(())
     }
 
-    /// The list ends.
+    /// Ends the walk. The error says why the list cannot end here.
     #[inline(always)]
     fn end(&self) -> Result<(), &'static str> {
         if self.limit < ORDER_END { Err("the list ends before its last bucket") } else { Ok(()) }
@@ -123,15 +128,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.segments[segment as usize].load(Ordering::Relaxed) + index * 8
     }
 
-    /// Whether the first entry behind the slot of `bucket`, which is one of the order's buckets, lies
-    /// behind `order` for certain.
+    /// Whether the first entry behind the slot of `bucket` certainly lies behind `order`. `bucket`
+    /// must be one of the order's buckets.
     #[inline(always)]
     pub(super) fn is_behind(bucket: u64, slot: Word, order: Order) -> bool {
         Hint::in_slot(slot) > Hint::of(order, level(bucket, K::BUCKET_BITS)) && !slot.has(DUMMY)
     }
 
-    /// The bucket to begin at for this order in a map of `bits` bits, and its slot: the order's own, or the nearest
-    /// parent that is linked already.
+    /// The bucket to begin at for this order in a map of `bits` bits, and its slot. It is the
+    /// order's own bucket, or the nearest parent that is linked already.
     #[inline(always)]
     pub(super) fn start(&self, order: Order, bits: u32) -> Result<(u64, u64, Word), Damage> {
         let mut bucket = order.bucket_bits() & ((1 << bits) - 1);
@@ -149,7 +154,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Goes on to the dummy that `link`, found at `at`, leads to: its bucket.
+    /// Follows `link`, found at `at`, to a dummy. Returns the dummy's bucket.
     #[inline(always)]
     pub(super) fn step_to_dummy(
         &self,
@@ -167,7 +172,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok(bucket)
     }
 
-    /// The slot of a bucket that a link leads to: where it is, and its word as `load` finds it.
+    /// The slot of a bucket that a link leads to: its offset, and its word as `load` reads it.
     #[inline(always)]
     pub(super) fn enter_slot(
         &self,
@@ -180,7 +185,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok((at, link))
     }
 
-    /// Goes on to the node that `link`, found at `at`, leads to: its offset, and its tag.
+    /// Follows `link`, found at `at`, to a node. Returns the node's offset and its tag.
     #[inline(always)]
     pub(super) fn step_to_node(
         &self,
@@ -200,7 +205,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok((node, tag))
     }
 
-    /// The link at `at` leads nowhere: whether the list may end there.
+    /// Checks that the list may end at the null link at `at`.
     #[inline(always)]
     pub(super) fn step_to_end(&self, progress: &Progress, at: u64) -> Result<(), Damage> {
         progress.end().map_err(|what| Damage::at(at, what))
@@ -225,7 +230,7 @@ mod tests {
         let mut progress = progress(14);
         assert!(progress.pass_node(32, Order(7)).is_ok());
         assert!(progress.pass_node(64, Order(6)).is_err());
-        // A bucket of the last doubling need not be there, but may.
+        // A bucket of the last doubling may be linked or not.
         let mut with = progress;
         assert!(with.pass_dummy(order(1 << 13)).is_ok());
         assert!(with.pass_dummy(order(1 << 12)).is_ok());

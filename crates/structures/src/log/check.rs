@@ -9,8 +9,7 @@ use crate::Result;
 use crate::background::lock_patiently;
 
 impl Core {
-    /// Contradictions of the log with itself, every record's checksum included; those of the heap are the caller's to look
-    /// for.
+    /// Contradictions within the log, including each record's checksum. The caller checks the heap.
     pub(crate) fn check<M: Medium>(&self, heap: &Heap<M>) -> Result<Vec<Violation>> {
         let medium = heap.medium();
         let mut violations = Vec::new();
@@ -24,7 +23,8 @@ impl Core {
         });
         if !is_known {
             let what = format!(
-                "the newest record of the state is {newest:?}, and should be number {}, from {first} on",
+                "the newest record of the state is {newest:?}, and should be number {}, from \
+                 {first} on",
                 committed.number
             );
             violations.push(Violation::new(self.header + STATE, what));

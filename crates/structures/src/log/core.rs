@@ -1,6 +1,6 @@
-//! The part of a log that exists once a process, and what reads it.
+//! The part of a log that all its handles in a process share, and reading.
 //!
-//! It lies at any offset of any heap: what is called takes the heap along.
+//! A log can lie at any offset of any heap, so its methods take the heap as an argument.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,20 +18,20 @@ use crate::{Error, Result};
 /// Content up to this length is read without an allocation.
 const SHORT_LEN: usize = 512;
 
-/// A log, but for the heap that it lies in.
+/// A log without the heap that it lies in.
 pub(crate) struct Core {
     pub(super) header: u64,
     pub(super) seed: u64,
     pub(super) segments: Segments,
     /// How often the log was opened.
     pub(super) term: u64,
-    /// Held while records are written that nobody can see yet. Taken before `committed`.
+    /// Held while records are written that no reader can see yet. Taken before `committed`.
     pub(super) reserving: PauseMutex<()>,
-    /// End of what was written, committed or not.
+    /// End of the written records, committed or not.
     pub(super) written: AtomicU64,
-    /// Held by the thread that commits, for itself and for those that wait meanwhile.
+    /// Held by the thread that commits, for itself and for the threads that wait meanwhile.
     pub(super) committed: PauseMutex<Committed>,
-    /// End of what is durable, and what readers see.
+    /// End of the durable records, which is the end that readers see.
     pub(super) end: AtomicU64,
     /// Position of the first record that is not truncated.
     pub(super) first: AtomicU64,
@@ -42,11 +42,11 @@ pub(crate) struct Core {
 pub(super) struct Committed {
     /// Number of the state's record.
     pub(super) number: u64,
-    /// The position in it up to which everything is durable.
+    /// The position in that record up to which everything is durable.
     pub(super) noted: u64,
     /// End of what is durable.
     pub(super) end: u64,
-    /// Whether both records of the state say all.
+    /// Whether both records of the state are complete.
     pub(super) is_sealed: bool,
 }
 
@@ -58,11 +58,12 @@ impl Core {
     /// End of the last record, where the next one will begin.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
-        // SeqCst: as `Arrivals` needs it; and partner of the store in `commit_written`, the records are there.
+        // SeqCst: partner of the store in `commit_written`, so that the records are visible; and
+        // `Arrivals` needs the order.
         self.end.load(Ordering::SeqCst)
     }
 
-    /// Begin of the first record.
+    /// Where the first record begins.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         // Acquire: partner of the Release in `truncate_front`.
@@ -79,7 +80,7 @@ impl Core {
         self.segments.blocks(medium)
     }
 
-    /// Pool offset of a position; `None` where there is no segment.
+    /// Pool offset of a position. `None` if the position has no segment.
     #[inline]
     pub(super) fn offset(&self, position: u64) -> Option<u64> {
         let segment = self.segments.offset(slot(position));
@@ -91,7 +92,8 @@ impl Core {
         self.offset(position).map(|offset| medium.load(offset))
     }
 
-    /// Splits a range of positions into pieces of one segment each: offset, bytes. False where a segment is missing.
+    /// Splits a range of positions into pieces of one segment each, and passes offset and length of
+    /// each to `use_piece`. False if a segment is missing.
     #[must_use]
     pub(super) fn pieces(
         &self,
@@ -108,13 +110,14 @@ impl Core {
         true
     }
 
-    /// What a record's second word has to be.
+    /// The checksum of a record.
     pub(super) fn sum(&self, position: u64, head: Head, content: &[u8]) -> u64 {
         let words = [position, head.to_word()].map(u64::to_le_bytes);
         xxh3_64_with_seed(content, xxh3_64_with_seed(words.as_flattened(), self.seed))
     }
 
-    /// Passes head and content of the record at a position to `use_record`, if a whole one lies there, and before `limit`.
+    /// Passes head and content of the record at a position to `use_record`, if an intact record
+    /// lies there and ends at `limit` or before.
     pub(super) fn with_record<M: Medium, R>(
         &self,
         medium: &M,
@@ -150,12 +153,12 @@ impl Core {
         (is_there && self.sum(at, head, content) == sum).then(|| use_record(head, content))
     }
 
-    /// Passes the content of the record at a position, and where the next one begins, to `use_record`. `None` where the log
-    /// was truncated, and from its end on.
+    /// Passes the content of the record at a position to `use_record`, with the position of the
+    /// next record. `None` if the position was truncated, or lies at the end of the log or beyond.
     ///
     /// # Errors
     ///
-    /// When no whole record begins there, or the medium met a fault.
+    /// When no intact record begins there, or the medium met a fault.
     pub(crate) fn read<M: Medium, R>(
         &self,
         heap: &Heap<M>,
@@ -171,17 +174,18 @@ impl Core {
         heap.verify()?;
         match found {
             Some(found) => Ok(Some(found)),
-            // It was truncated while it was read.
+            // The record was truncated while it was read.
             None if at < self.first() => Ok(None),
             None => Err(self.no_record(heap, at)),
         }
     }
 
-    /// Where the record begins that ends at a position; `None` at the first one, and behind the end.
+    /// Where the record begins that ends at a position. `None` at the first record and before it,
+    /// and beyond the end.
     ///
     /// # Errors
     ///
-    /// When no whole record ends there, or the medium met a fault.
+    /// When no intact record ends there, or the medium met a fault.
     pub(crate) fn before<M: Medium>(&self, heap: &Heap<M>, at: u64) -> Result<Option<u64>> {
         if at <= self.first() || at > self.end() {
             return Ok(None);
@@ -203,7 +207,8 @@ impl Core {
     #[cold]
     pub(super) fn no_record<M: Medium>(&self, heap: &Heap<M>, at: u64) -> Error {
         let what = format!(
-            "no whole record lies at position {at} of the log, if that is a position that was returned for one"
+            "no whole record lies at position {at} of the log, if that is a position that was \
+             returned for one"
         );
         Error::corrupt(heap, self.offset(at).unwrap_or(self.header), what)
     }

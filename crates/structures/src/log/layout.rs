@@ -3,20 +3,22 @@
 //! ```text
 //! header, 800 bytes; at its begin in a heap of the log's own
 //! byte    0  state: a pair of lines (`pair.rs`); words of a record:
-//!              0  a position up to which everything is durable; recovery looks for the end from there on
+//!              0  all is durable up to this position; recovery searches for the end from there
 //!              1  term: how often the log was opened
 //!              2  position of the first record that is not truncated
 //!       128  directory of the segments (`segments.rs`), of 1 MiB each
 //!
 //! record, at a multiple of 8 bytes; may begin in one segment and end in another
-//! byte    0  length of the content (32 bits) | term (31 bits) | MORE: the next record belongs to the same step
+//! byte    0  length of the content (32 bits) | term (31 bits) | MORE (1 bit)
 //!         8  checksum of the word before, the position and the content
 //!        16  content, padded with zeros to 8 bytes
-//!         +  bytes of the whole record, for who reads backwards
+//!         +  bytes of the whole record, for reading backwards
 //! ```
 //!
-//! A position counts the bytes of all records before it, those that are truncated included: segment n has the positions
-//! from n MiB on, in slot n of the directory.
+//! MORE means that the next record belongs to the same step.
+//!
+//! A position counts the bytes of all records before it, including truncated ones. Segment n has
+//! the positions from n MiB on, and lies in slot n of the directory.
 
 use remanent_pmem::WORD_LEN;
 
@@ -70,7 +72,7 @@ impl Head {
     }
 }
 
-/// Bytes of a record whose content has `len`.
+/// Bytes of a record with `len` bytes of content.
 pub(super) fn record_len(len: u64) -> u64 {
     CONTENT + len.next_multiple_of(WORD_LEN) + WORD_LEN
 }

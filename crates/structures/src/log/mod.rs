@@ -1,4 +1,4 @@
-//! A log: records of any length, one behind the other, each at a position that stays.
+//! A log: records of any length, one after the other, each at a position that never changes.
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -25,21 +25,25 @@
 //!
 //! # What holds
 //!
-//! - **Fences.** Appending takes one, for any number of records of any length, and a few more once a MiB. Truncating takes
-//!   one, and a few for each MiB. Reading takes none.
-//! - **Threads.** Any number append: while one waits for its fence, the others write their records, and one of these makes
-//!   them all durable with the next fence. Any number read without a lock, and see nothing that a crash can take away.
-//! - **A crash** leaves every record that was acknowledged, and of the others a beginning: what was appended in one step is
-//!   there as a whole or not at all. A record that is torn is known by its checksum.
+//! - **Fences.** Appending takes one, for any number of records of any length, and a few more once
+//!   per MiB. Truncating takes one, and a few for each MiB. Reading takes none.
+//! - **Threads.** Any number append. While one waits for its fence, the others write their records,
+//!   and one of these makes all of them durable with the next fence. Any number read without a
+//!   lock, and see nothing that a crash can undo.
+//! - **A crash** leaves every acknowledged record. Of the others it leaves a prefix: what was
+//!   appended in one step is there completely or not at all. Its checksum shows whether a record is
+//!   torn.
 //! - **Checksums** are compared whenever a record is read.
-//! - **Positions** ascend and are never used twice, whatever is truncated. Records are found by them in constant time, and
-//!   read forward, backward ([`Records`]), and as they come ([`Tail`]).
+//! - **Positions** ascend and are never used twice, whatever is truncated. A record is found by its
+//!   position in constant time. Records are read forward, backward ([`Records`]), and as they come
+//!   ([`Tail`]).
 //!
 //! # Weak points
 //!
-//! A log takes at least 1 MiB. In its life it has room for 64 TiB, those truncated included, and the directory keeps 8 bytes
-//! for each MiB, which opening looks at. When the process dies, damage to the records that were appended last, less than
-//! a MiB, cannot be told from what never arrived, if it comes before the log is opened again.
+//! A log takes at least 1 MiB. Over its life it has room for 64 TiB, including what is truncated.
+//! Its directory keeps 8 bytes for each MiB, which opening reads. When the process dies, damage to
+//! the last records, less than a MiB, cannot be told from records that never arrived, if it happens
+//! before the log is opened again.
 
 mod arrivals;
 mod check;
@@ -68,7 +72,8 @@ use crate::{Error, Result};
 
 /// A log in persistent memory, shared by any number of threads; see the [module](self).
 ///
-/// `Log<[u8]>` has records of bytes, `Log<str>` of text. Clones are handles to one log.
+/// `Log<[u8]>` has records of bytes, and `Log<str>` has records of text. Clones are handles to one
+/// log.
 pub struct Log<V: Stored + ?Sized = [u8], M: Medium = Mapped> {
     root: Arc<Root<V, M>>,
 }
@@ -86,7 +91,8 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
         Ok(Log { root: pool.create_root(name)? })
     }
 
-    /// Opens an existing log, whatever state a crash left it in. Looks at the records of the last MiB, if it was not closed.
+    /// Opens an existing log, whatever state a crash left it in. Reads the records of the last MiB
+    /// if the log was not closed properly.
     ///
     /// # Errors
     ///
@@ -117,15 +123,16 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full ([`Error::is_full`]), or the record has more than 4 GiB; nothing was changed then. When the
-    /// medium met a fault.
+    /// When the pool is full ([`Error::is_full`]) or the record has more than 4 GiB; nothing was
+    /// changed then. When the medium met a fault.
     pub fn append(&self, record: &V) -> Result<Position> {
         let mut position = Position(0);
         self.root.core.append(&self.root.heap, &[record], |at| position = Position(at))?;
         Ok(position)
     }
 
-    /// Adds records, one behind the other, all of them or none, and returns their positions. One fence.
+    /// Adds records one after the other, all of them or none, and returns their positions. One
+    /// fence.
     ///
     /// # Errors
     ///
@@ -136,12 +143,13 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
         Ok(positions)
     }
 
-    /// A copy of the record at a position; `None` where the log was truncated, and from its end on. No fence.
+    /// A copy of the record at a position. `None` if the position was truncated, or lies at the end
+    /// of the log or beyond. No fence.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when no whole record begins there: it is damaged, or the position is none of this log's. When
-    /// the medium met a fault.
+    /// [`Error::Corrupt`] when no intact record begins there: the record is damaged, or the
+    /// position is not one of this log's. When the medium met a fault.
     pub fn read(&self, at: Position) -> Result<Option<V::Owned>> {
         self.read_with(at, V::to_owned)
     }
@@ -160,7 +168,8 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
         self.root.core.read(&self.root.heap, at.0, read)
     }
 
-    /// The records that are there now, in their order. From the back ([`rev`](Iterator::rev)), the latest come first.
+    /// The records that are there now, in their order. From the back ([`rev`](Iterator::rev)), the
+    /// latest come first.
     pub fn iter(&self) -> Records<'_, V, M> {
         self.iter_from(self.first())
     }
@@ -170,17 +179,17 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
         Records::new(&self.root, from.0, self.end().0)
     }
 
-    /// The records before a position: from the back, the one that ends there comes first.
+    /// The records before a position. From the back, the one that ends there comes first.
     pub fn iter_until(&self, to: Position) -> Records<'_, V, M> {
         Records::new(&self.root, self.first().0, to.min(self.end()).0)
     }
 
-    /// A reader of the records from a position on, those that are still to come among them.
+    /// A reader of the records from a position on, including records that are appended later.
     pub fn tail(&self, from: Position) -> Tail<V, M> {
         Tail::new(Arc::clone(&self.root), from.0)
     }
 
-    /// Position of the first record that is not truncated; of the end when there is none.
+    /// Position of the first record that is not truncated. If there is no record, the end.
     pub fn first(&self) -> Position {
         Position(self.root.core.first())
     }
@@ -195,17 +204,20 @@ impl<V: Stored + ?Sized, M: Medium> Log<V, M> {
         self.first() == self.end()
     }
 
-    /// Removes the records before a position, and gives the pool back each MiB in which then no record lies. The positions of
-    /// the others stay. One fence, and a few for each MiB. Nothing happens where the log was truncated already.
+    /// Removes the records before a position, and gives each MiB without records back to the pool.
+    /// The positions of the others stay. Nothing happens if the log was truncated there already.
+    /// One fence, and a few for each MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when no whole record begins at the position, and it is not the end. When the medium met a fault.
+    /// [`Error::Corrupt`] when no intact record begins at the position, and it is not the end. When
+    /// the medium met a fault.
     pub fn truncate_front(&self, first: Position) -> Result<()> {
         self.root.core.truncate_front(&self.root.heap, first.0)
     }
 
-    /// Checks that the log and its root are consistent, and every record whole. No operation may be in progress.
+    /// Checks that the log and its root are consistent, and that every record is intact. No
+    /// operation may be in progress.
     ///
     /// # Errors
     ///

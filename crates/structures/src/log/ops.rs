@@ -1,8 +1,9 @@
-//! What changes a log.
+//! Operations that change a log.
 //!
-//! Records are written behind the end, where nobody looks, flushed and fenced; nothing else is. Recovery finds the end by
-//! their checksums, which also say to which position and to which opening of the log a record belongs: what lies behind
-//! the end is never taken for one.
+//! Records are written behind the end, where no reader looks, then flushed and fenced. Nothing else
+//! is written. Recovery finds the end by the records' checksums. A checksum also covers the
+//! record's position and term, so that bytes behind the end never pass for a record of this
+//! opening.
 
 use std::sync::atomic::Ordering;
 
@@ -32,7 +33,8 @@ impl Core {
         if committed.end < end { self.commit_written(heap, &mut committed) } else { Ok(()) }
     }
 
-    /// Writes records where nobody looks yet, and returns where they end; `None` if there are none.
+    /// Writes records behind the end, where no reader looks yet, and returns where they end. `None`
+    /// if there are none.
     fn write<M: Medium, V: Stored + ?Sized>(
         &self,
         heap: &Heap<M>,
@@ -53,7 +55,7 @@ impl Core {
         }
         let Some(last) = contents.len().checked_sub(1) else { return Ok(None) };
         let _reserving = lock_patiently(&self.reserving, heap.medium());
-        // Relaxed: it changes under the lock.
+        // Relaxed: it changes only under the lock.
         let first = self.written.load(Ordering::Relaxed);
         self.take_segments(heap, first, first + len)?;
         let mut at = first;
@@ -66,7 +68,7 @@ impl Core {
         Ok(Some(at))
     }
 
-    /// Takes what segments are missing for a range of positions; all or none.
+    /// Takes the missing segments of a range of positions, all or none.
     fn take_segments<M: Medium>(&self, heap: &Heap<M>, from: u64, to: u64) -> Result<()> {
         let end = slot(to - 1).0 + 1;
         let missing = (slot(from).0..end).find(|&number| self.segments.get(Slot(number)).is_none());
@@ -75,7 +77,7 @@ impl Core {
             let take = || self.segments.take(heap, Slot(number), SEGMENT_LEN, |_| {});
             let mut taken = take();
             if matches!(&taken, Err(error) if error.is_full()) {
-                // Memory of segments that were truncated may wait for its readers.
+                // Memory of truncated segments may be held back for readers.
                 heap.relieve();
                 taken = take();
             }
@@ -87,7 +89,7 @@ impl Core {
         Ok(())
     }
 
-    /// Stores a record, and returns where it ends.
+    /// Stores a record. Returns where it ends.
     fn write_record<M: Medium>(
         &self,
         heap: &Heap<M>,
@@ -106,7 +108,7 @@ impl Core {
         store(at, head.to_word())?;
         store(at + SUM, self.sum(at, head, content))?;
         if !content.len().is_multiple_of(WORD_LEN as usize) {
-            // The content leaves a part of its last word as it is.
+            // The content does not fill its last word.
             store(end - 2 * WORD_LEN, 0)?;
         }
         let mut rest = content;
@@ -121,7 +123,7 @@ impl Core {
         Ok(end)
     }
 
-    /// Commits everything that was written, by whatever thread.
+    /// Commits everything that was written, by any thread.
     fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
         let medium = heap.medium();
         // Acquire: partner of the Release in `write`.
@@ -131,22 +133,23 @@ impl Core {
             medium.flush(offset, len);
         });
         debug_assert!(is_there, "the segments were taken");
-        // Fence: the records, before anybody learns of them; partner of the checksums that `recover.rs` looks at.
+        // Fence: the records, before other threads see them; partner of the checksums that
+        // `recover.rs` compares.
         medium.fence();
         heap.verify()?;
         committed.end = end;
         committed.is_sealed = false;
-        // SeqCst: as `Arrivals` needs it; and partner of the load in `end`.
+        // SeqCst: partner of the load in `end`; and `Arrivals` needs the order.
         self.end.store(end, Ordering::SeqCst);
         self.arrivals.announce();
         if slot(end) != slot(committed.noted) {
-            // Recovery is not to look at more than a segment.
+            // Recovery should not have to read more than one segment.
             self.note(heap, committed, self.first())?;
         }
         Ok(())
     }
 
-    /// Makes durable where the log begins, and that everything up to its end is.
+    /// Makes two facts durable: where the log begins, and that everything up to its end is durable.
     fn note<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed, first: u64) -> Result<()> {
         let medium = heap.medium();
         let number = committed.number + 1;
@@ -155,7 +158,8 @@ impl Core {
         record.words[TERM] = self.term;
         record.words[FIRST] = first;
         self.pair().store(medium, record);
-        // Flush and fence: the record before is not needed any more, and neither is what lies before `first`.
+        // Flush and fence: from here on, neither the record before nor anything before `first` is
+        // needed.
         medium.persist(self.pair().line(number), LINE_LEN);
         heap.verify()?;
         committed.number = number;
@@ -164,8 +168,8 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the records before a position, and frees the segments that then hold none. One fence, and some for each
-    /// segment.
+    /// Removes the records before a position, and frees the segments without records. One fence,
+    /// and some for each segment.
     pub(crate) fn truncate_front<M: Medium>(&self, heap: &Heap<M>, first: u64) -> Result<()> {
         let medium = heap.medium();
         let _reserving = lock_patiently(&self.reserving, medium);
@@ -180,15 +184,16 @@ impl Core {
             return Err(self.no_record(heap, first));
         }
         self.note(heap, &mut committed, first)?;
-        // Release: whoever finds something else where a record was finds this, too. Partner of the load in `first`.
+        // Release: partner of the load in `first`. A reader that finds other bytes in place of a
+        // record finds the new `first`, too.
         self.first.store(first, Ordering::Release);
         self.free_segments(heap, first, committed.end);
         Ok(heap.verify()?)
     }
 
-    /// Frees the segments that hold no position of a range, nor its end.
+    /// Frees the segments in which neither a position of the range nor its end lies.
     pub(super) fn free_segments<M: Medium>(&self, heap: &Heap<M>, first: u64, end: u64) {
-        // Relaxed: it changes under the lock, or nobody else has the log yet.
+        // Relaxed: it changes only under the lock, or no other thread has the log yet.
         let end = end.max(self.written.load(Ordering::Relaxed));
         let used = slot(first)..=slot(end);
         let slots = self.segments.slots().map(|(number, _)| number);
@@ -196,8 +201,8 @@ impl Core {
         unused.into_iter().for_each(|number| self.segments.free(heap, number));
     }
 
-    /// Has both records of the state say the same, and all, so that whatever becomes of one of them is made good, and what
-    /// becomes of the last records is noticed.
+    /// Makes both records of the state the same and complete. Then one of them can be lost without
+    /// harm, and damage to the last records of the log is detected.
     pub(crate) fn seal<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
         let mut committed = lock_patiently(&self.committed, heap.medium());
         if !committed.is_sealed {

@@ -12,7 +12,7 @@ use crate::stored::Stored;
 
 /// Records of a log; see [`Log::iter`](super::Log::iter). From the back, the latest come first.
 ///
-/// What is truncated meanwhile is left out. After an error the iterator ends.
+/// Records that are truncated meanwhile are left out. After an error the iterator ends.
 pub struct Records<'l, V: Stored + ?Sized, M: Medium = Mapped> {
     root: &'l Root<V, M>,
     /// Begin of the next record from the front.
@@ -52,7 +52,7 @@ impl<V: Stored + ?Sized, M: Medium> Iterator for Records<'_, V, M> {
                     self.front = next;
                     return Some(Ok((Position(at), content)));
                 }
-                // Truncated meanwhile, or the end of a log that is shorter than the caller said.
+                // Truncated meanwhile, or the log ends before the position that the caller gave.
                 Ok(None) if at < core.first() => {}
                 Ok(None) => return None,
                 Err(error) => return Some(Err(error)),

@@ -1,8 +1,9 @@
 //! Creation and recovery.
 //!
-//! The end of a log is nowhere written down, but for a position before which it cannot be. From there on records are
-//! looked at, one after the other, until one is not whole, or is of an earlier term: that is what a crash has torn, or what
-//! was torn before and has been lying there since. A new term makes all of that void.
+//! The end of a log is not stored, only a position that is not behind it. From there on, recovery
+//! reads one record after the other until one is not intact or has an earlier term. That is a
+//! record that this crash has torn, or one that an earlier crash left behind. A new term then makes
+//! everything behind the end invalid.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,19 +20,20 @@ use crate::pair::{Record, seed};
 use crate::segments::{SEGMENT_LEN, Segments, Slot};
 
 impl Core {
-    /// An empty log whose header, of zeros, lies at `header`.
+    /// Creates an empty log whose header, which is all zeros, lies at `header`.
     pub(crate) fn create<M: Medium>(heap: &Heap<M>, header: u64) -> Result<Self> {
         let core = Self::new(heap, header, Segments::create(header + DIRECTORY));
         core.seal(heap)?;
         Ok(core)
     }
 
-    /// The segments of a log: to be called before the heap recovers, which asks [`is_linked`](Core::is_linked).
+    /// The segments of a log. Must be called before the heap recovers, because recovery calls
+    /// [`is_linked`](Core::is_linked).
     pub(crate) fn open_segments<M: Medium>(heap: &Heap<M>, header: u64) -> Result<Segments> {
         Ok(Segments::open(heap, header + DIRECTORY)?)
     }
 
-    /// A log as a crash may have left it: to be called after the heap has recovered.
+    /// Opens a log as a crash may have left it. Must be called after the heap has recovered.
     pub(crate) fn open<M: Medium>(heap: &Heap<M>, header: u64, segments: Segments) -> Result<Self> {
         let mut core = Self::new(heap, header, segments);
         let medium = heap.medium();
@@ -41,15 +43,16 @@ impl Core {
         core.term = state.words[TERM];
         let end = core.find_end(heap, durable)?;
         core.check_segments(heap, first, end)?;
-        // Flush: what a killed process left in the caches, fenced below.
-        // Redundant: in a heap of the log's own, whose header is durable once the heap has recovered.
+        // Flush: words that a killed process left in the caches; fenced below.
+        // Redundant: in a heap of the log's own, whose header is durable once the heap has
+        // recovered.
         medium.flush(header + STATE, DIRECTORY);
         let is_there = core.pieces(durable, end, |offset, len| {
             // Flush: as above.
             medium.flush(offset, len);
         });
         debug_assert!(is_there, "the records were read");
-        // Fence: records that count, before the state says that nobody needs to look at them.
+        // Fence: records that count, before the state says that recovery need not read them again.
         medium.fence();
         if core.term >= TERM_MAX {
             return Err(too_many_openings(core.term));
@@ -57,12 +60,12 @@ impl Core {
         core.term += 1;
         let committed = Committed { number: state.number, noted: end, end, is_sealed: false };
         *core.committed.get_mut() = committed;
-        // Relaxed: nobody else has the log yet.
+        // Relaxed: no other thread has the log yet.
         core.first.store(first, Ordering::Relaxed);
         core.end.store(end, Ordering::Relaxed);
         core.written.store(end, Ordering::Relaxed);
         core.seal(heap)?;
-        // A crash may have come before these were freed, or before anything in them counted.
+        // A crash may have prevented freeing these, or committing anything in them.
         core.free_segments(heap, first, end);
         heap.verify()?;
         Ok(core)
@@ -101,7 +104,7 @@ impl Core {
         Err(PoolError::corrupt(self.header, what).into())
     }
 
-    /// The end of the last step that arrived as a whole.
+    /// The end of the last step that arrived completely.
     fn find_end<M: Medium>(&self, heap: &Heap<M>, durable: u64) -> Result<u64> {
         let medium = heap.medium();
         let limit = self.limit(durable);

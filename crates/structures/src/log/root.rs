@@ -1,4 +1,4 @@
-//! A log and the heap that it lies in: of its own, under a root, or one that it shares.
+//! A log and its heap, which is the log's own under a root, or shared with other structures.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::segments::Segments;
 use crate::shared::{Inspection, Member, Route, Shareable, Site};
 use crate::stored::Stored;
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 1;
 
 /// The log of a root.
@@ -95,7 +95,7 @@ impl<V: Stored + ?Sized, M: Medium> Shareable<M> for Log<V, M> {
     }
 
     fn finish(found: Arc<Self::Member>) -> Result<Self, PoolError> {
-        // What recovery asked about is read anew: it was shared until now.
+        // Recovery shared the segments until now, so they are read again.
         let FoundSegments { segments, site } = FoundSegments::find(found.site.clone())?;
         Ok(Log { root: Arc::new(Root::open_at(site, segments)?) })
     }
@@ -123,7 +123,8 @@ impl<V: Stored + ?Sized + 'static, M: Medium> RootObject<M> for Root<V, M> {
 
 impl<V: ?Sized, M: Medium> Drop for Root<V, M> {
     fn drop(&mut self) {
-        // What was acknowledged is durable without it; opening finds out by itself what is missing.
+        // Acknowledged records are durable without the seal; without it, opening searches for the
+        // end.
         let _ = self.core.seal(&self.heap);
     }
 }

@@ -11,9 +11,10 @@ use super::root::Root;
 use crate::Result;
 use crate::stored::Stored;
 
-/// A reader that goes from record to record, and waits at the end for new ones; see [`Log::tail`](super::Log::tail).
+/// A reader that goes from record to record and waits at the end for new ones; see
+/// [`Log::tail`](super::Log::tail).
 ///
-/// It goes on at the first record when those that it would have read next are truncated.
+/// If the records that it would read next are truncated, it continues at the first record.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,7 +46,8 @@ impl<V: Stored + ?Sized, M: Medium> Tail<V, M> {
     ///
     /// # Errors
     ///
-    /// When the medium met a fault, or no whole record lies where the next one should; it is tried again then.
+    /// When the medium met a fault, or no intact record lies at the position of the next one. The
+    /// next call tries that position again.
     pub fn poll(&mut self) -> Result<Option<(Position, V::Owned)>> {
         let Root { core, heap, .. } = &*self.root;
         loop {
@@ -63,7 +65,7 @@ impl<V: Stored + ?Sized, M: Medium> Tail<V, M> {
         }
     }
 
-    /// The next record; sleeps until it is there, or `most` has passed.
+    /// The next record. Sleeps until it is there, or until the time `most` has passed.
     ///
     /// # Errors
     ///
@@ -77,7 +79,7 @@ impl<V: Stored + ?Sized, M: Medium> Tail<V, M> {
         self.poll()
     }
 
-    /// Position of the record that comes next, or of the end.
+    /// Position of the next record, or of the end.
     pub fn position(&self) -> Position {
         Position(self.next.max(self.root.core.first()))
     }

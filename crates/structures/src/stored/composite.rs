@@ -1,4 +1,4 @@
-//! Keys and values that are made of parts, and owned forms of text and bytes.
+//! Keys and values that are composed of parts, and owned text and bytes.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -12,14 +12,14 @@ pub fn with_form<T: Part, R>(value: &T, use_bytes: impl FnOnce(&[u8]) -> R) -> R
     use_bytes(writer.bytes())
 }
 
-/// Reads a form back; the fallback where it is damaged.
+/// Reads a form. Returns the fallback if it is damaged.
 pub fn read_form<T: Part>(mut bytes: &[u8]) -> T {
-    // A short form of a fixed length has zeros behind it, up to the next word.
+    // A form of a fixed length may be followed by zeros, up to the next word.
     let read = T::read(&mut bytes).filter(|_| T::LEN.is_some() || bytes.is_empty());
     read.unwrap_or_else(T::fallback)
 }
 
-/// A name for people, and a hash of how values are stored.
+/// A name for people, followed by a hash of how values are stored.
 pub fn name_with_shape(name: &str, shape: &str) -> String {
     format!("{name} {{{:08x}}}", xxh3_64(shape.as_bytes()) as u32)
 }
@@ -79,7 +79,7 @@ stored_as_part!(
     [A] (A,), [A, B] (A, B), [A, B, C] (A, B, C), [A, B, C, D] (A, B, C, D)
 );
 
-/// Owned forms, which are stored as what they own.
+/// Owned types, which are stored as the type that they own.
 macro_rules! stored_as_owned {
     ($($owned:ty => $borrowed:ty),*) => {$(
         impl Stored for $owned {

@@ -1,4 +1,4 @@
-//! Values of any type that serde knows.
+//! Values of any type that serde can serialize.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,22 +10,22 @@ use smallvec::SmallVec;
 use super::Stored;
 use super::serde_name::serde_name;
 
-/// A value of any type with serde's `Serialize` and `Deserialize`, as the bytes that it is stored
-/// as: what a map can have as a value, and a log as a record. Needs the feature `serde`.
+/// A value of any type with serde's `Serialize` and `Deserialize`, encoded as the bytes that are
+/// stored. It can be the value of a map and the record of a log. Needs the feature `serde`.
 ///
-/// A value is encoded before it is stored ([`new`](Encoded::new)), and decoded when its user asks
-/// for it ([`decode`](Encoded::decode)). Both can fail, and a map's own methods cannot be told of
-/// that: so they pass the bytes on as they are, and neither panic nor make a value up. The encoding
-/// is [postcard](https://docs.rs/postcard)'s, which is compact and specified.
+/// A value is encoded before it is stored ([`new`](Encoded::new)), and decoded when the program
+/// asks for it ([`decode`](Encoded::decode)). Both can fail, which the methods of a map cannot
+/// report. So the map's methods pass the bytes on unchanged. The encoding is
+/// [postcard](https://docs.rs/postcard)'s, which is compact and specified.
 ///
 /// # When the type changes
 ///
-/// The encoding has no names and no types in it: what was encoded from another version of `T` may
-/// fail to decode, or decode to another value. serde does not tell how a type is encoded, so its
-/// user does: **whoever changes `T` gives `VERSION` another number.** It is part of the map's type,
-/// as is the name of `T`. A map that was made with another version is refused with
-/// [`WrongType`](remanent_pmem::Error::WrongType); it is opened with the earlier type and version,
-/// and its entries are copied to a new map. An alias keeps the number beside the type:
+/// The encoding contains no names and no types. So bytes that were encoded from another version of
+/// `T` may fail to decode, or may decode to another value. serde cannot tell how a type is encoded.
+/// So **whoever changes `T` gives `VERSION` another number.** The version and the name of `T` are
+/// part of the map's type. A map that was made with another version is refused with
+/// [`WrongType`](remanent_pmem::Error::WrongType). To read it, open it with the earlier type and
+/// version, and copy its entries to a new map. An alias keeps the number beside the type:
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -51,14 +51,14 @@ use super::serde_name::serde_name;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The name of `T` is that of its struct or enum, and for other types what they are to serde: a
-/// `Vec` of anything is `sequence`. Maps of such types are told apart by their versions alone.
+/// The name of `T` is that of its struct or enum. For other types it is what they are to serde: a
+/// `Vec` of any element is a `sequence`. Only the versions distinguish maps of such types.
 ///
 /// # What cannot be stored
 ///
-/// Types that need a format with names in it: those with serde's attributes `flatten`, `untagged`,
-/// `tag` or `skip_serializing_if`, and `serde_json::Value`. Some of them fail when they are
-/// encoded, others when they are decoded; where a field was skipped, another value may come back.
+/// Types that need a format with names: those with serde's attributes `flatten`, `untagged`, `tag`
+/// or `skip_serializing_if`, and `serde_json::Value`. Some fail to encode, others to decode. Where
+/// a field was skipped, another value may come back.
 pub struct Encoded<T, const VERSION: u32 = 0> {
     bytes: SmallVec<[u8; 64]>,
     value: PhantomData<fn(T) -> T>,
@@ -94,7 +94,7 @@ impl<T: Serialize + DeserializeOwned, const VERSION: u32> Encoded<T, VERSION> {
     ///
     /// # Errors
     ///
-    /// [`EncodingError::Decode`] when the bytes are no value of the type, or more than one.
+    /// [`EncodingError::Decode`] when the bytes are not exactly one value of the type.
     pub fn decode(&self) -> Result<T, EncodingError> {
         let reason = match postcard::take_from_bytes(&self.bytes) {
             Ok((value, [])) => return Ok(value),
@@ -119,8 +119,8 @@ impl<T, const VERSION: u32> Encoded<T, VERSION> {
 pub enum EncodingError {
     /// A value cannot be encoded.
     #[error(
-        "a value of {type_name} cannot be encoded: {reason}; a type that needs the names of its fields in the format, for \
-         `flatten` or `untagged`, cannot be stored so"
+        "a value of {type_name} cannot be encoded: {reason}; a type that needs the names of its \
+         fields in the format, for `flatten` or `untagged`, cannot be stored so"
     )]
     Encode {
         /// The type, with its version.
@@ -128,23 +128,23 @@ pub enum EncodingError {
         /// What serde or the format says.
         reason: String,
     },
-    /// Stored bytes are no encoded value.
+    /// Stored bytes are not an encoded value.
     #[error(
-        "{len} stored bytes are no value of {type_name}: {reason}; they are damaged, or the type was changed and its version \
-         was not: decode them with the type that they were encoded from"
+        "{len} stored bytes are no value of {type_name}: {reason}; they are damaged, or the type \
+         was changed and its version was not: decode them with the type that they were encoded from"
     )]
     Decode {
         /// The type, with its version.
         type_name: String,
-        /// How many bytes they are.
+        /// Number of bytes.
         len: usize,
         /// What serde or the format says.
         reason: String,
     },
 }
 
-// So that messages of the compiler are the same with the feature as without: a note of `Stored`
-// tells of this type.
+// A note of `Stored` mentions this type. So messages of the compiler are the same with the feature
+// and without it.
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned, const VERSION: u32> Stored for Encoded<T, VERSION> {
     fn type_name() -> String {

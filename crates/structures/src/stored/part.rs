@@ -1,44 +1,47 @@
-//! Parts that composite keys and values are made of.
+//! Parts of composite keys and values.
 
 use smallvec::SmallVec;
 
 /// A part of a composite key or value: a field of a derived type, or of a tuple.
 ///
-/// The form of a part has the order of its type, and says itself where it ends. So forms one behind the other have the order
-/// of the parts, and are told apart.
+/// The form of a part has the order of its type, and marks its own end. So the forms of several
+/// parts, one after the other, have the order of the parts and can be taken apart.
 ///
 /// | part | form |
 /// |---|---|
 /// | `u8` to `u128` | big-endian |
 /// | `i8` to `i128` | big-endian, the sign bit flipped |
-/// | `f32`, `f64` | as an integer of as many bits; of negative ones all bits flipped, of others the sign bit |
+/// | `f32`, `f64` | big-endian; all bits flipped if negative, otherwise the sign bit |
 /// | `bool`, `()`, `char` | one byte, none, as `u32` |
 /// | `String`, `Vec<u8>` | their bytes, with 0 as 0 255; then 0 1 |
 /// | `Option` | 0; or 1 and the part |
 /// | `[T; N]`, tuples, derived structs | their parts |
-/// | derived enums | the number of the variant, counted from 0, in one byte; or its discriminant as `i64` if one is written out |
+/// | derived enums | the number of the variant, counted from 0, in one byte |
+/// | derived enums with a discriminant | the discriminant of the variant, as `i64` |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a part of a stored type",
     label = "has no stored form",
-    note = "a part is an integer, float, `bool`, `char`, `()`, `String`, `Vec<u8>`, an array, `Option` or tuple of parts, or \
-            a type with `#[derive(Clone, Stored)]`",
-    note = "instead of `usize` and `isize`, whose length depends on the machine, use `u64` and `i64`; instead of a \
-            reference the owned type, such as `String` or `Vec<u8>`"
+    note = "a part is an integer, float, `bool`, `char`, `()`, `String`, `Vec<u8>`, an array, \
+            `Option` or tuple of parts, or a type with `#[derive(Clone, Stored)]`",
+    note = "instead of `usize` and `isize`, whose length depends on the machine, use `u64` and \
+            `i64`; instead of a reference the owned type, such as `String` or `Vec<u8>`"
 )]
 pub trait Part: Clone {
-    /// Bytes of the form, when all values have the same number.
+    /// Bytes of the form, if all values have the same number.
     const LEN: Option<u32>;
 
-    /// Says how values are stored: equal for two types only if each reads what the other has written.
+    /// Describes how values are stored. It is equal for two types only if each reads what the other
+    /// has written.
     fn shape() -> String;
 
     /// Appends the form.
     fn write(&self, writer: &mut PartWriter);
 
-    /// Takes a value off the front of `bytes`; `None` when there is none, which only damage can bring about.
+    /// Takes a value off the front of `bytes`. `None` when there is none, which only damage can
+    /// cause.
     fn read(bytes: &mut &[u8]) -> Option<Self>;
 
-    /// What stands for a value that is damaged: zeros and empty parts.
+    /// The value that replaces a damaged one: zeros and empty parts.
     fn fallback() -> Self;
 }
 
@@ -52,7 +55,7 @@ impl PartWriter {
         self.0.extend_from_slice(bytes);
     }
 
-    /// What was appended so far.
+    /// The bytes that were appended so far.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -174,9 +177,10 @@ impl Part for char {
     }
 }
 
-/// What a zero within bytes of any length is followed by.
+/// Follows each zero within bytes of variable length.
 const ZERO: u8 = 255;
-/// What the zero at their end is followed by: less, so that a beginning comes first.
+/// Follows the zero at the end of such bytes. It is less than [`ZERO`], so that a prefix comes
+/// first.
 const END: u8 = 1;
 
 fn write_terminated(bytes: &[u8], writer: &mut PartWriter) {
@@ -295,7 +299,7 @@ impl<T: Part, const N: usize> Part for [T; N] {
     }
 }
 
-/// The length of parts one behind the other.
+/// The length of parts one after the other.
 pub const fn sum(lens: &[Option<u32>]) -> Option<u32> {
     let (mut total, mut index) = (0, 0);
     while index < lens.len() {

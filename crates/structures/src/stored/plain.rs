@@ -68,7 +68,7 @@ macro_rules! stored_integer {
 
             #[inline(always)]
             fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
-                // Keys begin on a word; a shorter integer is stored with zeros up to the next one.
+                // Keys begin on a word. A shorter integer is padded with zeros up to the next one.
                 medium.load(offset) as $integer == *self
             }
         }
@@ -140,7 +140,7 @@ impl Stored for str {
 
 impl Key for str {}
 
-/// Types whose stored form has their order.
+/// Types whose stored form has the order of the type.
 macro_rules! ordered_as_stored {
     ($([$($parameter:tt)*] $key:ty),*) => {$(
         impl<$($parameter)*> OrderedKey for $key {

@@ -1,21 +1,21 @@
 //! The name by which a type asks serde for its content.
 //!
-//! It is the only thing about a type's form that serde tells before there is a value, and that
-//! stays the same from one release of serde to the next: the list of a struct's fields does not.
+//! It is the only fact about a type's form that serde tells before there is a value, and that stays
+//! the same in all releases of serde. The list of a struct's fields does not.
 
 use std::fmt;
 
 use serde_core::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// Name of a struct or an enum, as serde knows it; of other types, what they are.
+/// Name of a struct or an enum, as serde knows it. For other types, what they are to serde.
 pub(super) fn serde_name<T: for<'de> Deserialize<'de>>() -> String {
     let mut name = None;
-    // It fails: there is nothing to deserialize.
+    // This fails, because there is nothing to deserialize.
     let _ = T::deserialize(Listener(&mut name));
     name.unwrap_or("value").to_owned()
 }
 
-/// A deserializer that has nothing, and notes what it is asked for first.
+/// A deserializer without content, which notes what it is asked for first.
 struct Listener<'n>(&'n mut Option<&'static str>);
 
 impl Listener<'_> {
@@ -25,7 +25,7 @@ impl Listener<'_> {
     }
 }
 
-/// What a [`Listener`] has.
+/// The error of a [`Listener`].
 #[derive(Debug)]
 struct Nothing;
 
@@ -52,7 +52,7 @@ macro_rules! hear_unnamed {
     )*};
 }
 
-/// Methods for types that give their name, and something else that matters to formats.
+/// Methods for types that give their name, and further arguments that matter to formats.
 macro_rules! hear_named {
     ($($method:ident($($other:ty),*))*) => {$(
         fn $method<V: Visitor<'de>>(
@@ -109,7 +109,7 @@ impl<'de> Deserializer<'de> for Listener<'_> {
         self.hear("tuple")
     }
 
-    /// As the encoding is: some types have another form for people.
+    /// As in the encoding: some types have another form where people read it.
     fn is_human_readable(&self) -> bool {
         false
     }

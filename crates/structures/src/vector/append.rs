@@ -1,4 +1,4 @@
-//! A vector whose elements stay as they are.
+//! A vector whose elements never change.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,10 +12,11 @@ use super::layout::Shape;
 use super::root::Root;
 use crate::{Error, Result};
 
-/// A vector whose elements are added at the end, and neither change nor go; see the [module](super).
+/// A vector whose elements are added at the end, and never changed or removed; see the
+/// [module](super).
 ///
-/// Since nobody writes to an element that is there, readers are given slices of them where they lie, without a copy.
-/// Clones are handles to one vector.
+/// No thread writes to an element once it is there. So readers get slices of elements in place,
+/// without a copy. Clones are handles to one vector.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -71,13 +72,14 @@ impl<T: Persistent, M: Medium> AppendVector<T, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full ([`Error::is_full`]); nothing was changed then. When the medium met a fault.
+    /// When the pool is full ([`Error::is_full`]); nothing was changed then. When the medium met a
+    /// fault.
     pub fn push(&self, element: &T) -> Result<u64> {
         self.root.core.append(&self.root.heap, std::slice::from_ref(element))
     }
 
-    /// Adds elements at the end, all of them or none, and returns the index of the first. One fence up to 64 KiB, two
-    /// beyond.
+    /// Adds elements at the end, all of them or none, and returns the index of the first. One fence
+    /// up to 64 KiB, two beyond.
     ///
     /// # Errors
     ///
@@ -86,7 +88,7 @@ impl<T: Persistent, M: Medium> AppendVector<T, M> {
         self.root.core.append(&self.root.heap, elements)
     }
 
-    /// A copy of an element; `None` when the vector is not so long. No fence.
+    /// A copy of an element. `None` if `index` is not less than the length. No fence.
     ///
     /// # Errors
     ///
@@ -106,12 +108,12 @@ impl<T: Persistent, M: Medium> AppendVector<T, M> {
         self.len() == 0
     }
 
-    /// Passes the elements from `first` up to `end` to `visit`, as many at a time as lie in one run. What lies behind the
-    /// end of the vector is left out. No copy where memory is mapped.
+    /// Passes the elements from `first` up to `end` to `visit`, one slice for each run that they
+    /// lie in. Indexes behind the end of the vector are left out. No copy where memory is mapped.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: what was visited may be zeros then.
+    /// When the medium met a fault. What was visited may be zeros then.
     pub fn for_each_slice(&self, first: u64, end: u64, mut visit: impl FnMut(&[T])) -> Result<()> {
         let Root { core, heap } = &*self.root;
         core.pieces(heap, first, end.min(core.len()), |_, offset, count| {
@@ -120,12 +122,13 @@ impl<T: Persistent, M: Medium> AppendVector<T, M> {
         Ok(heap.verify()?)
     }
 
-    /// Passes the elements from `first` up to `end` to `use_elements`, in one slice; `None` when the vector is not so long,
-    /// or `end` lies before `first`. No copy where memory is mapped and they lie in one run.
+    /// Passes the elements from `first` up to `end` to `use_elements`, in one slice. `None` when
+    /// the vector is shorter than `end`, or `end` lies before `first`. No copy where memory is
+    /// mapped and the elements lie in one run.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: what was passed may be zeros then.
+    /// When the medium met a fault. What was passed may be zeros then.
     pub fn with_slice<R>(
         &self,
         first: u64,
@@ -160,17 +163,19 @@ impl<T: Persistent, M: Medium> AppendVector<T, M> {
     }
 }
 
-/// Elements of one run, all of them published.
+/// Elements of one run, all of which are published.
 fn view<T: Persistent, M: Medium>(medium: &M, offset: u64, count: u64) -> Cow<'_, [T]> {
     let len = count * Shape::<T>::SIZE;
-    // SAFETY: no call of this type stores to an element below the published length or frees its run. Elements are whole
-    // words, so that no store beside them touches theirs. The medium outlives the view.
+    // SAFETY: no method of this type stores to an element below the published length, or frees its
+    // run. Elements are whole words, so that no store beside them touches theirs. The medium
+    // outlives the view.
     let range = unsafe { Frozen::new(offset, len) };
     match medium.view(range) {
         Cow::Borrowed(bytes) if is_fit::<T>(bytes, len) => {
             let first = bytes.as_ptr().cast::<T>();
-            // SAFETY: the bytes are as many as `count` elements have, and aligned to one, which `is_fit` has found; each
-            // bit pattern is a value; they are borrowed for as long as the slice.
+            // SAFETY: `is_fit` found that there are as many bytes as in `count` elements, and that
+            // they are aligned for one. Each bit pattern is a value. The bytes are borrowed for as
+            // long as the slice.
             Cow::Borrowed(unsafe { std::slice::from_raw_parts(first, count as usize) })
         }
         _ => {
@@ -180,7 +185,7 @@ fn view<T: Persistent, M: Medium>(medium: &M, offset: u64, count: u64) -> Cow<'_
     }
 }
 
-/// Whether bytes can be elements: as many as were asked for, and aligned.
+/// Whether bytes can be elements: their number is as expected, and they are aligned.
 fn is_fit<T: Persistent>(bytes: &[u8], len: u64) -> bool {
     bytes.len() as u64 == len && bytes.as_ptr().cast::<T>().is_aligned()
 }

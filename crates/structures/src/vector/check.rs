@@ -10,7 +10,7 @@ use crate::background::lock_patiently;
 use crate::segments::Slot;
 
 impl<T: Persistent> Core<T> {
-    /// Contradictions of the vector with itself; those of the heap are the caller's to look for.
+    /// Contradictions within the vector. The caller checks the heap.
     pub(crate) fn check<M: Medium>(&self, heap: &Heap<M>) -> Result<Vec<Violation>> {
         let medium = heap.medium();
         let mut violations = Vec::new();
@@ -24,7 +24,8 @@ impl<T: Persistent> Core<T> {
                     && newest.words[FROM] == committed.from => {}
             newest => {
                 let what = format!(
-                    "the newest record of the length is {newest:?}, and should be number {} with {} elements",
+                    "the newest record of the length is {newest:?}, and should be number {} with \
+                     {} elements",
                     committed.number, committed.len
                 );
                 violations.push(Violation::new(at, what));

@@ -1,6 +1,6 @@
-//! The part of a vector that exists once a process, and what reads it.
+//! The part of a vector that all its handles in a process share, and reading.
 //!
-//! It lies at any offset of any heap: what is called takes the heap along.
+//! A vector can lie at any offset of any heap, so its methods take the heap as an argument.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,24 +15,24 @@ use crate::pair::Pair;
 use crate::segments::Segments;
 use crate::{Error, Result};
 
-/// A vector, but for the heap that it lies in.
+/// A vector without the heap that it lies in.
 pub(crate) struct Core<T> {
     pub(super) header: u64,
     pub(super) seed: u64,
     pub(super) runs: Segments,
-    /// Held while elements are written that nobody can see yet. Taken before `committed`.
+    /// Held while elements are written that no reader can see yet. Taken before `committed`.
     pub(super) reserving: PauseMutex<()>,
-    /// Elements that were written, committed or not.
+    /// Number of written elements, committed or not.
     pub(super) written: AtomicU64,
-    /// How often elements were written behind the others.
+    /// The last ticket. Each write of elements behind the others takes one.
     pub(super) tickets: AtomicU64,
-    /// How many of those times are durable.
+    /// The last ticket whose elements are durable.
     pub(super) tickets_done: AtomicU64,
-    /// Held by the thread that commits, for itself and for those that wait meanwhile.
+    /// Held by the thread that commits, for itself and for the threads that wait meanwhile.
     pub(super) committed: PauseMutex<Committed>,
-    /// Elements, all of them durable.
+    /// Number of elements, all of them durable.
     pub(super) len: AtomicU64,
-    /// Odd while an element changes; even numbers count changes and truncations, twice.
+    /// Odd while an element changes. Each change and each truncation adds 2.
     pub(super) changes: AtomicU64,
     pub(super) elements: PhantomData<fn(T) -> T>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Committed {
     pub(super) from: u64,
     /// Number of the last change.
     pub(super) change: u64,
-    /// Offset of the element that it was of, unless that is durable.
+    /// Offset of the element that changed last, unless it is durable.
     pub(super) unflushed: Option<u64>,
     /// Whether both records say the same, and cover nothing.
     pub(super) is_sealed: bool,
@@ -57,10 +57,10 @@ impl<T: Persistent> Core<T> {
         Pair::new(self.header + LENGTH, self.seed)
     }
 
-    /// Elements.
+    /// Number of elements.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
-        // Acquire: partner of the Release in `publish`; the elements are there.
+        // Acquire: partner of the Release in `conclude`; the elements are stored.
         self.len.load(Ordering::Acquire)
     }
 
@@ -74,7 +74,8 @@ impl<T: Persistent> Core<T> {
         self.runs.blocks(medium)
     }
 
-    /// Pool offset of an element, and how many lie in its run from there on; `None` where there is no run.
+    /// Pool offset of an element, and the number of elements from it to the end of its run. `None`
+    /// if the element has no run.
     #[inline(always)]
     pub(super) fn offset(&self, index: u64) -> Option<(u64, u64)> {
         let Place { run, within, left } = Shape::<T>::place(index);
@@ -82,7 +83,8 @@ impl<T: Persistent> Core<T> {
         (run != 0).then_some((run + within, left))
     }
 
-    /// Splits a range into pieces that lie in one run each: first index, offset, number of elements.
+    /// Splits a range into pieces of one run each, and passes first index, offset and number of
+    /// elements of each to `use_piece`.
     ///
     /// # Errors
     ///
@@ -108,7 +110,7 @@ impl<T: Persistent> Core<T> {
         Error::corrupt(heap, self.header, format!("element {index} has no run to lie in"))
     }
 
-    /// An element, as it was at one moment. No fence.
+    /// An element as it was at one moment. No fence.
     #[inline]
     pub(crate) fn get<M: Medium>(&self, heap: &Heap<M>, index: u64) -> Result<Option<T>> {
         let mut found = None;
@@ -120,8 +122,8 @@ impl<T: Persistent> Core<T> {
         Ok(found)
     }
 
-    /// Copies elements from `index` on, until the end of the vector, of the run or of what `most` asks for. Each is as it
-    /// was at one moment, all of them at the same. How many there were.
+    /// Copies elements from `index` on, up to the end of the vector or of the run, and at most
+    /// `most`. All are as they were at the same moment. Returns how many there are.
     pub(crate) fn read<M: Medium>(
         &self,
         heap: &Heap<M>,
@@ -153,8 +155,9 @@ impl<T: Persistent> Core<T> {
         self.stable_many(heap, index, |offset, _| read(offset))
     }
 
-    /// Passes the offset of an element, and how many are there from it on, to `read`; again if anything changed
-    /// meanwhile. The number that it was, 0 when the vector is not so long.
+    /// Passes to `read` the offset of an element, and the number of elements from it to the end of
+    /// its run or of the vector. Calls `read` again if anything changed meanwhile. Returns the
+    /// number of elements from `index` on: 0 if `index` is not less than the length.
     #[inline(always)]
     fn stable_many<M: Medium>(
         &self,
@@ -163,7 +166,8 @@ impl<T: Persistent> Core<T> {
         mut read: impl FnMut(u64, u64),
     ) -> Result<u64> {
         loop {
-            // Acquire: what is read below is as new as that.
+            // Acquire: partner of the Release in `conclude_change` and `truncate`; what is read
+            // below is not older.
             let before = self.changes.load(Ordering::Acquire);
             let count = self.len().saturating_sub(index);
             if count == 0 {
@@ -173,7 +177,8 @@ impl<T: Persistent> Core<T> {
             if let (Some((offset, left)), 0) = (place, before & 1) {
                 read(offset, left.min(count));
             }
-            // Relaxed: the loads above acquire, so they come before it. Partner of the Release in `set` and `truncate`.
+            // Relaxed: the loads above acquire, so they come before this one. Partner of the stores
+            // in `conclude_change` and `truncate`.
             if self.changes.load(Ordering::Relaxed) == before && before & 1 == 0 {
                 return match place {
                     Some(_) => Ok(count),

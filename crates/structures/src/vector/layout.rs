@@ -16,11 +16,12 @@
 //!        24  checksum of the words before and the value
 //!        32  value
 //!
-//! run k      C << min(k, 6) elements, one behind the other, in a segment of their own
+//! run k      C << min(k, 6) elements, one after the other, in a segment of their own
 //! ```
 //!
-//! C is the least power of two with which run 0 has 64 KiB or more, so that an index says by shifts alone where its
-//! element lies. From run 6 on all have the same length: of words, 4 MiB.
+//! C is the least power of two with which run 0 has 64 KiB or more, so that shifts alone turn an
+//! index into the place of its element. From run 6 on, all runs have the same length: 4 MiB, if the
+//! elements are words.
 
 use remanent_pmem::Persistent;
 use remanent_pmem::pool::layout::CHUNK_LEN;
@@ -46,7 +47,7 @@ pub(super) const CHANGE_VALUE: u64 = 32;
 pub(super) const CHANGED_MAX: u64 = CHANGE_LEN - CHANGE_VALUE;
 /// Bytes of the longest element.
 const ELEMENT_MAX: usize = 1 << 20;
-/// The first run that is not longer than the one before it, less one.
+/// The last run that is twice as long as the one before it.
 const LAST_DOUBLED: u32 = 6;
 
 /// Words of the length's record.
@@ -54,7 +55,7 @@ pub(super) const LEN: usize = 0;
 pub(super) const FROM: usize = 1;
 pub(super) const SUM: usize = 2;
 
-/// Where an element lies.
+/// The place of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) run: Slot,
@@ -72,8 +73,8 @@ impl<T: Persistent> Shape<T> {
         let len = size_of::<T>();
         assert!(
             len > 0 && len.is_multiple_of(8) && len <= ELEMENT_MAX,
-            "an element of a vector has a multiple of 8 bytes, and 1 MiB at most: pack shorter ones \
-             into a word, or fill a record with a field such as `_pad: [u8; 4]`"
+            "an element of a vector has a multiple of 8 bytes, and 1 MiB at most: pack shorter \
+             ones into a word, or fill a record with a field such as `_pad: [u8; 4]`"
         );
         assert!(align_of::<T>() <= 64, "an element of a vector is aligned to a line at most");
         len as u64
@@ -102,7 +103,7 @@ impl<T: Persistent> Shape<T> {
         Self::SIZE << (Self::BITS + run.0.min(LAST_DOUBLED))
     }
 
-    /// Runs that so many elements take.
+    /// Number of runs that `len` elements take.
     pub(super) fn runs(len: u64) -> u32 {
         len.checked_sub(1).map_or(0, |last| Self::place(last).run.0.saturating_add(1))
     }

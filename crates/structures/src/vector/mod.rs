@@ -1,7 +1,7 @@
-//! Arrays that grow without moving: elements are added at the end, and found by their index.
+//! Arrays that grow without moving: elements are added at the end and found by their index.
 //!
 //! - [`Vector`]: its elements can be replaced, and removed from the end.
-//! - [`AppendVector`]: its elements stay as they are, so that readers are given slices of them where they lie.
+//! - [`AppendVector`]: its elements never change, so that readers get slices of them in place.
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -26,22 +26,25 @@
 //!
 //! # What holds
 //!
-//! - **Elements** are plain data of a fixed size ([`Persistent`]): a multiple of 8 bytes, up to 1 MiB, and up to 224 bytes
-//!   where they are replaced. Other sizes do not compile.
-//! - **Runs.** Elements lie one behind the other in runs: the first has about 64 KiB, each further one twice as much, up to
-//!   64 times. An element never moves, and an index says by shifts where it lies. Truncating gives runs back.
-//! - **Fences.** Adding elements takes one, for as many as have 64 KiB, and two for more; so does each run, some more.
-//!   Replacing one takes one; two if it was added last. Truncating takes one, and a few for each run. Reading takes none.
-//! - **Threads.** Any number read without a lock, and see nothing that a crash can take away. Any number add: while one
-//!   waits for its fence, the others write their elements, and one of these commits them all with the next fence.
-//!   Replacing and truncating wait for each other.
-//! - **A crash** leaves the vector as it was after some operation: every one that returned, and each other wholly or not
-//!   at all.
+//! - **Elements** are plain data of a fixed size ([`Persistent`]): a multiple of 8 bytes, up to 1
+//!   MiB, or up to 224 bytes if they are replaced. Other sizes do not compile.
+//! - **Runs.** Elements lie one after the other in runs. The first run has about 64 KiB. Each
+//!   further one has twice as much, up to 64 times as much. An element never moves, and shifts turn
+//!   its index into its place. Truncating gives runs back to the pool.
+//! - **Fences.** Adding elements takes one fence up to 64 KiB, and two beyond. Each new run takes
+//!   some more. Replacing an element takes one, or two if it was added last. Truncating takes one,
+//!   and a few for each run. Reading takes none.
+//! - **Threads.** Any number read without a lock, and see nothing that a crash can undo. Any number
+//!   add. While one waits for its fence, the others write their elements, and one of these commits
+//!   all of them with the next fence. Replacing and truncating wait for each other.
+//! - **A crash** leaves the vector as it was after some operation. Every operation that returned is
+//!   there; each other one is there completely or not at all.
 //!
 //! # Weak points
 //!
-//! Elements have no checksums: damage to one is answered as it is. When the process dies, damage to what was added last,
-//! before the vector is opened again, cannot be told from what never arrived. The first run takes 64 KiB of the pool.
+//! Elements have no checksums: a damaged element is returned as it is. When the process dies,
+//! damage to the elements that were added last, before the vector is opened again, cannot be told
+//! from elements that never arrived. The first run takes 64 KiB of the pool.
 
 mod append;
 mod check;
@@ -64,7 +67,7 @@ pub use self::append::AppendVector;
 use self::root::Root;
 use crate::{Error, Result};
 
-/// Bytes of elements that are copied at once.
+/// Bytes of elements that are copied at a time.
 const COPIED_LEN: usize = 4 << 10;
 
 /// An array in persistent memory, shared by any number of threads; see the [module](self).
@@ -109,13 +112,14 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full ([`Error::is_full`]); nothing was changed then. When the medium met a fault.
+    /// When the pool is full ([`Error::is_full`]); nothing was changed then. When the medium met a
+    /// fault.
     pub fn push(&self, element: &T) -> Result<u64> {
         self.root.core.append(&self.root.heap, std::slice::from_ref(element))
     }
 
-    /// Adds elements at the end, all of them or none, and returns the index of the first. One fence up to 64 KiB, two
-    /// beyond.
+    /// Adds elements at the end, all of them or none, and returns the index of the first. One fence
+    /// up to 64 KiB, two beyond.
     ///
     /// # Errors
     ///
@@ -124,7 +128,7 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
         self.root.core.append(&self.root.heap, elements)
     }
 
-    /// A copy of an element; `None` when the vector is not so long. No fence.
+    /// A copy of an element. `None` if `index` is not less than the length. No fence.
     ///
     /// # Errors
     ///
@@ -134,8 +138,8 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
         self.root.core.get(&self.root.heap, index)
     }
 
-    /// Replaces an element, as a whole: no reader and no crash finds a part of it. False when the vector is not so long.
-    /// One fence, and another one if the element was added last.
+    /// Replaces an element atomically: no reader and no crash finds a part of it. False if `index`
+    /// is not less than the length. One fence, and another one if the element was added last.
     ///
     /// Elements of more than 224 bytes do not compile.
     ///
@@ -146,8 +150,8 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
         self.root.core.set(&self.root.heap, index, element)
     }
 
-    /// Removes the elements from `len` on, and gives the pool back the runs that then hold none. One fence, and a few for
-    /// each run. Nothing happens when the vector is not longer.
+    /// Removes the elements from `len` on, and gives runs without elements back to the pool.
+    /// Nothing happens if the vector is not longer. One fence, and a few for each run.
     ///
     /// # Errors
     ///
@@ -166,15 +170,16 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
         self.len() == 0
     }
 
-    /// Visits all elements, ascending, until the end is reached; elements that are added meanwhile among them.
+    /// Visits all elements in ascending order until the end is reached, including elements that are
+    /// added meanwhile.
     ///
-    /// Each is as it was at some moment. After an error the iterator ends.
+    /// Each element is as it was at some moment. After an error the iterator ends.
     pub fn iter(&self) -> Iter<'_, T, M> {
         Iter { vector: self, buffer: Vec::new(), used: 0, next: 0, is_done: false }
     }
 
-    /// Passes copies of the elements from `first` up to `end` to `visit`, many at a time. What lies behind the end of the
-    /// vector is left out.
+    /// Passes copies of the elements from `first` up to `end` to `visit`, many at a time. Indexes
+    /// behind the end of the vector are left out.
     ///
     /// The elements of one slice are as they were at one moment.
     ///
@@ -206,7 +211,7 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
     }
 }
 
-/// Elements that are copied at once.
+/// Elements that are copied at a time.
 fn copied<T>() -> usize {
     (COPIED_LEN / size_of::<T>()).max(1)
 }
@@ -230,7 +235,7 @@ pub struct Iter<'v, T: Persistent, M: Medium = Mapped> {
     buffer: Vec<T>,
     /// Elements of the buffer that were handed out.
     used: usize,
-    /// Index of the element behind the buffer's.
+    /// Index of the element that follows those of the buffer.
     next: u64,
     is_done: bool,
 }

@@ -1,11 +1,13 @@
-//! What changes a vector.
+//! Operations that change a vector.
 //!
-//! Elements are written behind the end, where nobody looks, and then a record says how many there are. Data and record
-//! share a fence: the record has a checksum of the elements that are new with it, so that recovery can tell whether
-//! both arrived. Of many elements the checksum would take longer than another fence, and so would looking at it again.
+//! Elements are written behind the end, where no reader looks. Then a record says how many there
+//! are. Elements and record share a fence: the record has a checksum of the elements that are new
+//! with it, so that recovery can tell whether both arrived. For many elements, computing and
+//! comparing the checksum would take longer than a fence, so they get a fence of their own.
 //!
-//! A change is written down beside the header first. One fence makes it durable, and then the element is stored, where
-//! readers find it at once; whoever fences next has that line flushed before.
+//! A change of an element is first written to the header. One fence makes it durable there. Then
+//! the element is stored in its place, where readers find it at once. The next operation that
+//! fences flushes its line first.
 
 use std::sync::atomic::Ordering;
 
@@ -24,45 +26,46 @@ use crate::background::lock_patiently;
 use crate::pair::Record;
 use crate::segments::Slot;
 
-/// New elements of more bytes have a fence of their own before the record, and no checksum.
+/// New elements of more bytes get a fence of their own before the record, and no checksum.
 const SUMMED_MAX: u64 = 64 << 10;
-/// Bytes that are read at once for a checksum.
+/// Bytes that are read at a time for a checksum.
 const PIECE_LEN: usize = 512;
 
 /// A record of a length that counts once it is fenced.
 pub(super) struct Staged {
-    /// Whose elements are then durable.
+    /// The ticket up to which all elements are durable then.
     pub(super) tickets: u64,
-    /// What is committed then; `None` when all was durable already.
+    /// What is committed then. `None` when everything was durable already.
     pub(super) record: Option<Committed>,
 }
 
-/// A change of an element that is written down.
+/// A change of an element that is written to the header.
 pub(super) struct StagedChange {
     number: u64,
-    /// Where the element lies.
+    /// The place of the element.
     offset: u64,
 }
 
 impl<T: Persistent> Core<T> {
-    /// Adds elements behind the others, all or none. The index of the first.
+    /// Adds elements behind the others, all or none. Returns the index of the first.
     ///
     /// Fences: 1 up to 64 KiB, 2 beyond, and some for each run that is taken.
     pub(crate) fn append<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<u64> {
         let (first, ticket) = self.write(heap, elements)?;
         let mut committed = lock_patiently(&self.committed, heap.medium());
-        // Relaxed: it changes under the lock.
+        // Relaxed: it changes only under the lock.
         if self.tickets_done.load(Ordering::Relaxed) < ticket {
             self.commit_written(heap, &mut committed)?;
         }
         Ok(first)
     }
 
-    /// Writes elements where nobody looks yet. The index of the first, and the ticket with which they are committed.
+    /// Writes elements behind the end, where no reader looks yet. Returns the index of the first,
+    /// and the ticket with which they are committed.
     pub(super) fn write<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<(u64, u64)> {
         let medium = heap.medium();
         let _reserving = lock_patiently(&self.reserving, medium);
-        // Relaxed: both change under the lock.
+        // Relaxed: both change only under the lock.
         let first = self.written.load(Ordering::Relaxed);
         let ticket = self.tickets.load(Ordering::Relaxed) + 1;
         let end = first + elements.len() as u64;
@@ -81,14 +84,14 @@ impl<T: Persistent> Core<T> {
         Ok((first, ticket))
     }
 
-    /// Takes what runs are missing for so many more elements than were written.
+    /// Takes the missing runs for `elements` more elements than were written.
     pub(super) fn make_room<M: Medium>(&self, heap: &Heap<M>, elements: u64) -> Result<()> {
         let _reserving = lock_patiently(&self.reserving, heap.medium());
-        // Relaxed: it changes under the lock.
+        // Relaxed: it changes only under the lock.
         self.take_runs(heap, self.written.load(Ordering::Relaxed) + elements)
     }
 
-    /// Takes what runs are missing for `len` elements; all or none.
+    /// Takes the missing runs for `len` elements, all or none.
     fn take_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
         let end = Shape::<T>::runs(len);
         let mut missing = end;
@@ -99,7 +102,7 @@ impl<T: Persistent> Core<T> {
             let take = || self.runs.take(heap, run, Shape::<T>::run_len(run), |_| {});
             let mut taken = take();
             if matches!(&taken, Err(error) if error.is_full()) {
-                // Memory of runs that were truncated may wait for its readers.
+                // Memory of truncated runs may be held back for readers.
                 heap.relieve();
                 taken = take();
             }
@@ -111,11 +114,12 @@ impl<T: Persistent> Core<T> {
         Ok(())
     }
 
-    /// Commits everything that was written, by whatever thread.
+    /// Commits everything that was written, by any thread.
     fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
         let staged = self.stage_written(heap, committed)?;
         if let Some(staged) = staged.record {
-            // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
+            // Fence: length and elements, before other threads see them; partner of the checksum
+            // that `recover.rs` compares.
             heap.medium().fence();
             heap.verify()?;
             self.conclude(committed, staged);
@@ -125,13 +129,15 @@ impl<T: Persistent> Core<T> {
         Ok(())
     }
 
-    /// Stores and flushes a record of everything that was written, which counts once it is fenced.
+    /// Stores and flushes a record of everything that was written. The record counts once it is
+    /// fenced.
     pub(super) fn stage_written<M: Medium>(
         &self,
         heap: &Heap<M>,
         committed: &Committed,
     ) -> Result<Staged> {
-        // Acquire: partner of the Release in `write`. The elements of these tickets are among those of `end`.
+        // Acquire: partner of the Release in `write`. The elements of these tickets lie before
+        // `end`.
         let tickets = self.tickets.load(Ordering::Acquire);
         let end = self.written.load(Ordering::Acquire);
         if end <= committed.len {
@@ -139,7 +145,7 @@ impl<T: Persistent> Core<T> {
         }
         let medium = heap.medium();
         self.pieces(heap, committed.len, end, |_, offset, count| {
-            // Flush: fenced here or with the record, before anybody learns of the elements.
+            // Flush: fenced here or with the record, before other threads see the elements.
             medium.flush(offset, count * Shape::<T>::SIZE);
         })?;
         let is_summed = (end - committed.len) * Shape::<T>::SIZE <= SUMMED_MAX;
@@ -151,7 +157,8 @@ impl<T: Persistent> Core<T> {
         Ok(Staged { tickets, record: Some(self.stage(heap, committed, end, from)?) })
     }
 
-    /// Commits a length, and everything that was flushed before. `from` is the first element that may not be durable yet.
+    /// Commits a length, and everything that was flushed before. `from` is the first element that
+    /// may not be durable yet.
     pub(super) fn commit<M: Medium>(
         &self,
         heap: &Heap<M>,
@@ -160,7 +167,8 @@ impl<T: Persistent> Core<T> {
         from: u64,
     ) -> Result<()> {
         let staged = self.stage(heap, committed, len, from)?;
-        // Fence: length and elements, before anybody learns of them; partner of the checksum in `recover.rs`.
+        // Fence: length and elements, before other threads see them; partner of the checksum that
+        // `recover.rs` compares.
         heap.medium().fence();
         heap.verify()?;
         self.conclude(committed, staged);
@@ -189,7 +197,7 @@ impl<T: Persistent> Core<T> {
         Ok(Committed { number, len, from, change, unflushed: None, is_sealed: false })
     }
 
-    /// Lets readers see the elements of a record that is durable.
+    /// Shows readers the elements of a durable record.
     pub(super) fn conclude(&self, committed: &mut Committed, staged: Committed) {
         let len = staged.len;
         *committed = staged;
@@ -200,12 +208,12 @@ impl<T: Persistent> Core<T> {
     /// Flushes the element that was changed last.
     fn flush_changed<M: Medium>(&self, medium: &M, committed: &Committed) {
         if let Some(offset) = committed.unflushed {
-            // Flush: fenced by the caller, before the change in the header is void.
+            // Flush: fenced by the caller, before the change in the header loses its effect.
             medium.flush(offset, Shape::<T>::SIZE);
         }
     }
 
-    /// Checksum of elements.
+    /// The checksum of a range of elements.
     pub(super) fn sum<M: Medium>(&self, heap: &Heap<M>, from: u64, to: u64) -> Result<u64> {
         let medium = heap.medium();
         let mut piece = [0; PIECE_LEN];
@@ -227,7 +235,7 @@ impl<T: Persistent> Core<T> {
         Ok(sum.digest())
     }
 
-    /// Replaces an element, as a whole; false when the vector is not so long.
+    /// Replaces an element atomically. False if `index` is not less than the length.
     ///
     /// Fences: 1, and another one if the element was new with the last record.
     pub(crate) fn set<M: Medium>(&self, heap: &Heap<M>, index: u64, value: &T) -> Result<bool> {
@@ -241,14 +249,16 @@ impl<T: Persistent> Core<T> {
         let Some(staged) = self.stage_change(heap, &mut committed, index, value)? else {
             return Ok(false);
         };
-        // Fence: the change can be made again, whatever becomes of the element; the change before it is in its element.
+        // Fence: the change can be repeated after a crash, whatever happens to the element; and the
+        // change before it is durable in its element.
         heap.medium().fence();
         heap.verify()?;
         self.conclude_change(heap.medium(), &mut committed, &staged, value);
         Ok(true)
     }
 
-    /// Writes down and flushes that an element changes; `None` when the vector is not so long.
+    /// Writes the change of an element to the header and flushes it. `None` if `index` is not less
+    /// than the length.
     pub(super) fn stage_change<M: Medium>(
         &self,
         heap: &Heap<M>,
@@ -262,7 +272,7 @@ impl<T: Persistent> Core<T> {
         }
         let (offset, _) = self.offset(index).ok_or_else(|| self.no_run(heap, index))?;
         if index >= committed.from {
-            // Its bytes are part of a checksum, which is not to be looked at any more.
+            // A checksum covers its bytes: commit a record whose checksum does not.
             let len = committed.len;
             self.commit(heap, committed, len, len)?;
         }
@@ -279,7 +289,7 @@ impl<T: Persistent> Core<T> {
         Ok(Some(StagedChange { number, offset }))
     }
 
-    /// Makes a change that is written down durably.
+    /// Makes a change that is durable in the header.
     pub(super) fn conclude_change<M: Medium>(
         &self,
         medium: &M,
@@ -287,19 +297,19 @@ impl<T: Persistent> Core<T> {
         staged: &StagedChange,
         value: &T,
     ) {
-        // Relaxed: changed under the lock.
+        // Relaxed: it changes only under the lock.
         let changes = self.changes.load(Ordering::Relaxed);
-        // Relaxed: the stores to the element release it; partner of the loads in `stable_many`.
+        // Relaxed: the stores to the element release it. Partner of the loads in `stable_many`.
         self.changes.store(changes + 1, Ordering::Relaxed);
         store(medium, staged.offset, value);
-        // Release: the element is whole again.
+        // Release: partner of the Acquire in `stable_many`; the element is complete again.
         self.changes.store(changes + 2, Ordering::Release);
         committed.change = staged.number;
         committed.unflushed = Some(staged.offset);
         committed.is_sealed = false;
     }
 
-    /// Where a change is written down.
+    /// Place of a change in the header.
     pub(super) fn change_at(&self, number: u64) -> u64 {
         self.header + CHANGES + number % 2 * CHANGE_LEN
     }
@@ -310,7 +320,8 @@ impl<T: Persistent> Core<T> {
         xxh3_64_with_seed(bytes_of(value), seed)
     }
 
-    /// Removes the elements from `len` on, and frees the runs that then hold none. One fence, and some for each run.
+    /// Removes the elements from `len` on, and frees the runs without elements. One fence, and some
+    /// for each run.
     pub(crate) fn truncate<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
         let medium = heap.medium();
         let _reserving = lock_patiently(&self.reserving, medium);
@@ -320,15 +331,16 @@ impl<T: Persistent> Core<T> {
             return Ok(());
         }
         self.commit(heap, &mut committed, len, len)?;
-        // Release: whoever finds something else where an element was finds this, too.
+        // Release: partner of the loads in `stable_many`. A reader that finds other bytes in place
+        // of an element finds this, too, and reads again.
         self.changes.fetch_add(2, Ordering::Release);
-        // Relaxed: changed under the lock.
+        // Relaxed: it changes only under the lock.
         self.written.store(len, Ordering::Relaxed);
         self.free_runs(heap, len);
         Ok(heap.verify()?)
     }
 
-    /// Frees the runs behind `len` elements.
+    /// Frees the runs that `len` elements do not need.
     pub(super) fn free_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) {
         let unused =
             self.runs.slots().map(|(run, _)| run).filter(|run| run.0 >= Shape::<T>::runs(len));
@@ -336,8 +348,8 @@ impl<T: Persistent> Core<T> {
         unused.into_iter().rev().for_each(|run| self.runs.free(heap, run));
     }
 
-    /// Has both records say the same, with nothing for a checksum to cover, so that whatever becomes of one of them is
-    /// noticed or made good.
+    /// Makes both records the same, with no elements for a checksum to cover. Then damage to one of
+    /// them is detected or has no effect.
     pub(crate) fn seal<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
         let mut committed = lock_patiently(&self.committed, heap.medium());
         if !committed.is_sealed {

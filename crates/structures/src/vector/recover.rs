@@ -1,8 +1,8 @@
 //! Creation and recovery.
 //!
-//! A crash leaves at most one record that counts elements which did not all arrive, and that is the newest one. Its
-//! checksum says so, and then the record before counts. The changes that were written down since the record before the
-//! newest are made again, in their order.
+//! After a crash, at most one record counts elements that did not all arrive: the newest one. Then
+//! its checksum does not match, and the record before it counts. The changes since the record
+//! before the newest are repeated from the header, in their order.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::Result;
 use crate::pair::{Record, seed};
 use crate::segments::{Segments, Slot};
 
-/// A change that was written down as a whole.
+/// A change in the header whose checksum matches.
 struct Change<T> {
     number: u64,
     record: u64,
@@ -31,19 +31,20 @@ struct Change<T> {
 }
 
 impl<T: Persistent> Core<T> {
-    /// An empty vector whose header, of zeros, lies at `header`.
+    /// Creates an empty vector whose header, which is all zeros, lies at `header`.
     pub(crate) fn create<M: Medium>(heap: &Heap<M>, header: u64) -> Result<Self> {
         let core = Self::new(heap, header, Segments::create(header + DIRECTORY));
         core.seal(heap)?;
         Ok(core)
     }
 
-    /// The runs of a vector: to be called before the heap recovers, which asks [`is_linked`](Core::is_linked).
+    /// The runs of a vector. Must be called before the heap recovers, because recovery calls
+    /// [`is_linked`](Core::is_linked).
     pub(crate) fn open_runs<M: Medium>(heap: &Heap<M>, header: u64) -> Result<Segments> {
         Ok(Segments::open(heap, header + DIRECTORY)?)
     }
 
-    /// A vector as a crash may have left it: to be called after the heap has recovered.
+    /// Opens a vector as a crash may have left it. Must be called after the heap has recovered.
     pub(crate) fn open<M: Medium>(heap: &Heap<M>, header: u64, runs: Segments) -> Result<Self> {
         let core = Self::new(heap, header, runs);
         core.check_runs(heap)?;
@@ -57,24 +58,26 @@ impl<T: Persistent> Core<T> {
         let change = changes.last().map_or(0, |change| change.number);
         let is_changed = core.make_again(heap, &changes, &newest)?;
         if is_changed || !is_sealed {
-            // Flush: what a killed process left in the caches, fenced below.
-            // Redundant: in a heap of the vector's own, whose header is durable once the heap has recovered.
+            // Flush: words that a killed process left in the caches; fenced below.
+            // Redundant: in a heap of the vector's own, whose header is durable once the heap has
+            // recovered.
             medium.flush(header + LENGTH, DIRECTORY);
             core.pieces(heap, from, len, |_, offset, count| {
                 // Flush: as above.
                 medium.flush(offset, count * Shape::<T>::SIZE);
             })?;
-            // Fence: elements and changes, before a record makes void what says that they may be missing.
+            // Fence: elements and changes, before a new record invalidates what recovery would
+            // restore them by.
             medium.fence();
         }
         let mut committed = core.committed.lock(medium);
         *committed = Committed { number, len, from, change, unflushed: None, is_sealed };
         drop(committed);
         core.seal(heap)?;
-        // Relaxed: nobody else has the vector yet.
+        // Relaxed: no other thread has the vector yet.
         core.len.store(len, Ordering::Relaxed);
         core.written.store(len, Ordering::Relaxed);
-        // A crash may have come before these were freed, or before anything in them counted.
+        // A crash may have prevented freeing these, or committing anything in them.
         core.free_runs(heap, len);
         heap.verify()?;
         Ok(core)
@@ -98,7 +101,7 @@ impl<T: Persistent> Core<T> {
         }
     }
 
-    /// Refuses runs that are too short for what belongs into them.
+    /// Refuses runs that are too short for their elements.
     fn check_runs<M: Medium>(&self, heap: &Heap<M>) -> Result<()> {
         let is_short = |run: &Slot, len: u64| len < Shape::<T>::run_len(*run);
         match self.runs.slots().find(|(run, segment)| is_short(run, segment.len)) {
@@ -110,7 +113,7 @@ impl<T: Persistent> Core<T> {
         }
     }
 
-    /// The newest record whose elements are all there.
+    /// The newest record whose elements all arrived.
     fn newest<M: Medium>(&self, heap: &Heap<M>, records: &[Record]) -> Result<Record> {
         let corrupt = |what: &str| Err(PoolError::corrupt(self.header, what.to_owned()).into());
         if let [newer, older] = records
@@ -132,7 +135,7 @@ impl<T: Persistent> Core<T> {
         corrupt("no record of a vector's length is whole")
     }
 
-    /// Changes in the header, the latest last.
+    /// The changes in the header, the latest last.
     fn changes_written_down<M: Medium>(&self, medium: &M) -> Vec<Change<T>> {
         let mut changes = Vec::new();
         if Shape::<T>::SIZE > CHANGED_MAX {
@@ -155,7 +158,8 @@ impl<T: Persistent> Core<T> {
         changes
     }
 
-    /// Makes the changes again that may not have reached their elements; whether there was one. The caller fences.
+    /// Repeats the changes that may not have reached their elements. Returns whether there was one.
+    /// The caller fences.
     fn make_again<M: Medium>(
         &self,
         heap: &Heap<M>,
@@ -169,14 +173,15 @@ impl<T: Persistent> Core<T> {
                 let what = "the record of a vector's length is gone in which an element changed";
                 return Err(PoolError::corrupt(self.header, what).into());
             }
-            // Changes of earlier records were fenced with the one before the newest, at the latest.
+            // Changes of earlier records were fenced at the latest with the record before the
+            // newest.
             if change.record + 1 < newest.number || change.index >= newest.words[LEN] {
                 continue;
             }
             let (offset, _) =
                 self.offset(change.index).ok_or_else(|| self.no_run(heap, change.index))?;
             store(medium, offset, &change.value);
-            // Flush: fenced by the caller, before the change is void.
+            // Flush: fenced by the caller, before the change loses its effect.
             medium.flush(offset, Shape::<T>::SIZE);
             any = true;
         }
@@ -184,7 +189,7 @@ impl<T: Persistent> Core<T> {
     }
 }
 
-/// Whether a record says that there are `len` elements, and covers none.
+/// Whether a record says that there are `len` elements, and its checksum covers none of them.
 fn is_seal(record: &Record, len: u64) -> bool {
     record.words[LEN] == len && record.words[FROM] == len
 }

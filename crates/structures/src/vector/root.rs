@@ -1,4 +1,4 @@
-//! A vector and the heap that it lies in: of its own, under a root, or one that it shares.
+//! A vector and its heap, which is the vector's own under a root, or shared with other structures.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::segments::Segments;
 use crate::shared::{Inspection, Member, Route, Shareable, Site};
 use crate::{Error, Result};
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 1;
 
-/// The vector of a root; `CHANGES` says whether its elements may.
+/// The vector of a root. `CHANGES` says whether its elements can change.
 pub(super) struct Root<T: Persistent, M: Medium, const CHANGES: bool> {
     pub(super) core: Core<T>,
     pub(super) heap: Site<M>,
@@ -95,7 +95,7 @@ macro_rules! shareable {
             }
 
             fn finish(found: Arc<Self::Member>) -> Result<Self, PoolError> {
-                // What recovery asked about is read anew: it was shared until now.
+                // Recovery shared the runs until now, so they are read again.
                 let Runs { runs, site, .. } = Runs::<T, M>::find(found.site.clone())?;
                 Ok($vector { root: Arc::new(Root::open_at(site, runs)?) })
             }
@@ -129,7 +129,8 @@ impl<T: Persistent, M: Medium, const CHANGES: bool> RootObject<M> for Root<T, M,
 
 impl<T: Persistent, M: Medium, const CHANGES: bool> Drop for Root<T, M, CHANGES> {
     fn drop(&mut self) {
-        // What was acknowledged is durable without it; opening finds out by itself what is missing.
+        // Acknowledged elements are durable without the seal; without it, opening compares
+        // checksums.
         let _ = self.core.seal(&self.heap);
     }
 }

@@ -19,7 +19,8 @@ macro_rules! append_in {
         impl<T: Persistent, M: Medium> $vector<T, M> {
             /// Adds elements at the end, all of them or none, with the [step](Step::commit).
             ///
-            /// Elements of one vector belong into one call: each further one of a step takes a fence more.
+            /// Pass all new elements of a vector in one call: each further call in a step takes one
+            /// more fence.
             ///
             /// # Errors
             ///
@@ -43,13 +44,14 @@ append_in!(Vector);
 append_in!(AppendVector);
 
 impl<T: Persistent, M: Medium> Vector<T, M> {
-    /// Replaces an element, as a whole, with the [step](Step::commit); nothing happens when the vector is not so long.
+    /// Replaces an element atomically, with the [step](Step::commit). Nothing happens if `index` is
+    /// not less than the length.
     ///
-    /// Each further change to one vector in a step takes a fence more.
+    /// Each further change to one vector in a step takes one more fence.
     ///
     /// # Errors
     ///
-    /// When the step has as many operations as it may have.
+    /// When the step already has the largest number of operations.
     ///
     /// # Panics
     ///
@@ -60,13 +62,13 @@ impl<T: Persistent, M: Medium> Vector<T, M> {
 }
 
 impl<T: Persistent, M: Medium, const CHANGES: bool> Root<T, M, CHANGES> {
-    /// The right to commit; `None` when the step would have to wait for it.
+    /// The right to commit. `None` when the step would have to wait for it.
     fn lock_in<'s>(&'s self, scope: &mut Scope<'s, M>) -> Option<PauseGuard<'s, Committed>> {
         let guard = match scope.may_wait() {
             true => lock_patiently(&self.core.committed, self.heap.medium()),
             false => self.core.committed.try_lock()?,
         };
-        // The guard itself is the operation's.
+        // The scope only notes the lock; the operation holds the guard.
         scope.hold(self.heap.header(), Box::new(()));
         Some(guard)
     }
@@ -76,7 +78,7 @@ impl<T: Persistent, M: Medium, const CHANGES: bool> Root<T, M, CHANGES> {
 struct Append<'s, T: Persistent, M: Medium, const CHANGES: bool> {
     root: &'s Root<T, M, CHANGES>,
     elements: &'s [T],
-    /// Elements that are written and not committed.
+    /// The ticket of elements that are written and not committed.
     ticket: Option<u64>,
     staged: Option<(PauseGuard<'s, Committed>, Staged)>,
 }
@@ -85,7 +87,7 @@ impl<'s, T: Persistent, M: Medium, const CHANGES: bool> Operation<'s, M>
     for Append<'s, T, M, CHANGES>
 {
     fn prepare(&mut self, _: &mut Scope<'s, M>) -> Result<()> {
-        // Written elements cannot be taken back: others may write behind them.
+        // Written elements cannot be taken back, because other threads may write behind them.
         self.root.core.make_room(&self.root.heap, self.elements.len() as u64)
     }
 
@@ -97,7 +99,7 @@ impl<'s, T: Persistent, M: Medium, const CHANGES: bool> Operation<'s, M>
         };
         self.ticket = Some(ticket);
         let Some(committed) = self.root.lock_in(scope) else { return Ok(Progress::Busy) };
-        // Relaxed: it changes under the lock.
+        // Relaxed: it changes only under the lock.
         if core.tickets_done.load(Ordering::Relaxed) < ticket {
             let staged = core.stage_written(heap, &committed)?;
             self.staged = Some((committed, staged));
@@ -111,7 +113,7 @@ impl<'s, T: Persistent, M: Medium, const CHANGES: bool> Operation<'s, M>
             if let Some(record) = staged.record {
                 core.conclude(&mut committed, record);
             }
-            // Relaxed: under the lock.
+            // Relaxed: it changes only under the lock.
             core.tickets_done.store(staged.tickets, Ordering::Relaxed);
         }
     }

@@ -1,4 +1,4 @@
-//! Words of ones, as erased flash reads: links and counts so great that nothing can be added to them.
+//! Words of ones, as erased flash reads: links and counts so great that every addition overflows.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ const STEPS: u64 = 20_000_000;
 
 type TestPool = Pool<Arc<Memory>>;
 
-/// Fills a structure, and opens and uses it with each of its words damaged: nothing panics or goes on for ever.
+/// Fills a structure, then opens and uses it with each of its words damaged: no call panics or runs
+/// for ever.
 fn survey(fill: impl Fn(&TestPool) -> Result<()>, using: impl Fn(&TestPool) -> Result<()>) {
     let memory = Arc::new(Memory::new(SIZE));
     fill(&Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap()).unwrap();

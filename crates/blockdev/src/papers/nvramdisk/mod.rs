@@ -61,10 +61,12 @@
 //! |---|---|---|---|
 //! | S1 | any | S0, S2 | old: VPN decides nothing while L1 and L2 are null |
 //! | S3 | null; lba; another | S2; S4; S3 | old |
-//! | S5 | null; lba; another | S4; **S6**; S5 | old; **new**; old. The block and VPN are durable in S5 as in S6 |
+//! | S5 | null; lba; another | S4; **S6**; S5 | old; **new**; old |
 //! | S7 | any | S7 | new: the entry is not looked at |
 //! | S9 | null; lba; another | S10; S8; S9 | new; writing the entry again does no harm |
 //! | S11 | null; any | S0; S10 | new: L2 alone decides nothing |
+//!
+//! In S5 the block and VPN are durable, as they are in S6.
 //!
 //! So no coincidence mixes blocks. Resets in the order of the table never make L1 and L2 garbage at
 //! the same time, and every state in between is one of the above. So recovery may crash, too. A

@@ -36,8 +36,8 @@ impl<'a> Block<'a> {
             other => {
                 return Err(Error::new_spanned(
                     other,
-                    "`#[transactional]` goes above an `impl` block of a transactional struct itself, \
-                     which is called by its name",
+                    "`#[transactional]` goes above an `impl` block of a transactional struct \
+                     itself, which is called by its name",
                 ));
             }
         };
@@ -72,8 +72,8 @@ impl<'a> Block<'a> {
             return Err(Error::new(
                 item.sig.ident.span(),
                 format!(
-                    "`{}` changes nothing that an `Err` could commit or abort: take `&mut self`, or \
-                     leave the argument out",
+                    "`{}` changes nothing that an `Err` could commit or abort: take `&mut self`, \
+                     or leave the argument out",
                     item.sig.ident
                 ),
             ));

@@ -76,12 +76,12 @@ fn text(doc: &Attribute) -> Option<String> {
 fn errors(method: &Method<'_>) -> &'static str {
     match (method.access, method.on_err) {
         (Access::Change, Some(OnErr::Abort)) => {
-            " When the medium fails. The inner error is the method's own, and leaves the object as it \
-             was."
+            " When the medium fails. The inner error is the method's own, and leaves the object as \
+             it was."
         }
         (Access::Change, Some(OnErr::Commit)) => {
-            " When the medium fails. The inner error is the method's own, and what the method changed \
-             until then is committed."
+            " When the medium fails. The inner error is the method's own, and what the method \
+             changed until then is committed."
         }
         (Access::Read | Access::Take, Some(_)) => {
             " When the medium fails. The inner error is the method's own."

@@ -43,8 +43,8 @@ pub(super) fn access(signature: &Signature) -> Result<Option<Access>> {
     let refused = || {
         Error::new_spanned(
             receiver,
-            "the object lies in the pool, so there is no such `self` to hand out: take `&mut self` to \
-             change it, `&self` to read it, or `self` for a copy",
+            "the object lies in the pool, so there is no such `self` to hand out: take `&mut self` \
+             to change it, `&self` to read it, or `self` for a copy",
         )
     };
     access.map(Some).ok_or_else(refused)
@@ -72,8 +72,8 @@ pub(super) fn require_transaction(signature: &Signature, access: Access) -> Resu
     if let Some(asyncness) = &signature.asyncness {
         return Err(Error::new(
             asyncness.span,
-            "a transaction must not wait, since others would wait for it: await first, and pass the \
-             result to a method that is not `async`",
+            "a transaction must not wait, since others would wait for it: await first, and pass \
+             the result to a method that is not `async`",
         ));
     }
     let (Some(receiver), ReturnType::Type(_, output)) = (signature.receiver(), &signature.output)
@@ -110,8 +110,8 @@ impl Borrows<'_> {
                 "a reference into the object would outlive the transaction: return a copy"
             }
             Access::Take => {
-                "on the handle, an elided lifetime would be that of `self`, which is a copy here: name \
-                 the lifetime of the argument"
+                "on the handle, an elided lifetime would be that of `self`, which is a copy here: \
+                 name the lifetime of the argument"
             }
         };
         self.found.get_or_insert_with(|| Error::new_spanned(tokens, reason));

@@ -36,8 +36,8 @@ pub(super) fn no_object(item: &ImplItemFn) -> Error {
     Error::new(
         name.span(),
         format!(
-            "`{name}` has no `self`, so a handle could not implement the trait by calling it: leave \
-             `#[transactional]` off, and use the trait in the closure of `transact`"
+            "`{name}` has no `self`, so a handle could not implement the trait by calling it: \
+             leave `#[transactional]` off, and use the trait in the closure of `transact`"
         ),
     )
 }
@@ -52,8 +52,8 @@ pub(super) fn require_no_bare_self(item: &ImplItemFn) -> Result<()> {
         None => Ok(()),
         Some(span) => Err(Error::new(
             span,
-            "`Self` would be the handle, which is not a value to pass around: leave `#[transactional]` \
-             off, and use the trait in the closure of `transact`",
+            "`Self` would be the handle, which is not a value to pass around: leave \
+             `#[transactional]` off, and use the trait in the closure of `transact`",
         )),
     }
 }

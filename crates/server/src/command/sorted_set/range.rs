@@ -190,7 +190,8 @@ impl<S: Store> Call<'_, S> {
         }
         if query.limit != -1 && query.by == By::Rank {
             return Err(Failure::text(
-                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or \
+                 BYLEX",
             ));
         }
         if query.with_scores && query.by == By::Lex {

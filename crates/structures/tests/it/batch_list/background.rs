@@ -67,7 +67,7 @@ fn a_writer_and_the_thread_keep_out_of_each_others_way() {
             for key in 0..count {
                 list.insert(key, &value(key, 100)).unwrap();
                 if key % 3 == 0 {
-                    // Near the front, so that links are changed again while their batch is made safe.
+                    // Near the front, so that links change again while their batch is made safe.
                     assert!(list.update(key % 100, &value(key, 50)).unwrap());
                 }
                 if key % 1000 == 999 {

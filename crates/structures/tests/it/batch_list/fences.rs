@@ -34,7 +34,8 @@ fn flushing_always_costs_two_fences() {
     assert_eq!(cost(&mut list, |list| list.sync().unwrap()), 0);
 }
 
-/// With nobody to make batches safe, what fences are executed are those of the critical path: for segments.
+/// Fences per change. No thread makes batches safe, so these are the fences of the critical path,
+/// which segments need.
 fn fences_of_changes<V: Changeable>(count: u64) -> f64 {
     let pool = pool();
     let mut list = create::<V, _>(&pool);

@@ -1,4 +1,5 @@
-//! Maps whose bytes were changed: each answer is right or an error, nothing is missing without a word, and all ends.
+//! Maps whose bytes were changed: each answer is right or an error, no entry is missing without an
+//! error, and every call ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ const SEGMENT: u64 = HEADER + CHUNK_LEN;
 const DIRECTORY: std::ops::Range<u64> = HEADER + 64..HEADER + 64 + 672;
 /// Where the records of a segment begin.
 const RECORDS: u64 = 64;
-/// Calls of the medium that opening a small map and asking all of it takes at the most. A pool's recovery is among them.
+/// The most calls of the medium for opening a small map and reading all of it, including the
+/// recovery of the pool.
 const STEPS_MAX: u64 = 400_000;
 
 fn options() -> BatchOptions {
@@ -41,7 +43,7 @@ enum End {
     Crashed,
 }
 
-/// A map on a medium, and what it holds: entries of some lengths, some of them replaced and removed.
+/// A map on a medium, and its content: entries of several lengths, some replaced and some removed.
 fn left(end: End, lens: &[usize]) -> (Arc<Sim>, Model) {
     let pool = sim_pool(Guarantee::default());
     let map = Map::create(&pool, "map", options()).unwrap();
@@ -273,7 +275,8 @@ fn tables_of_a_directory_that_cannot_be_are_refused() {
         let directory = DIRECTORY.start;
         for level in 1..20 {
             let word = directory + level * 8;
-            // The directory itself, a segment, far outside, not a word's place, and the end of the pool.
+            // The directory itself, a segment, far outside, no place of a word, and the end of the
+            // pool.
             for table in
                 [directory, directory + 160, 8, 1 << 40, u64::MAX, SEGMENT + 1, sim.len() - 8]
             {

@@ -22,8 +22,8 @@ fn with_map(options: BatchOptions, test: impl FnOnce(&Map)) {
     let segment_len = map.options().segment_len;
     let Space { segments, .. } = map.space();
     map.close().unwrap();
-    // The counter counts what the pool has given away. The rest is header and directory. A thread may go on giving
-    // segments back until the map is closed, and take one ahead.
+    // The counter has the chunks that the pool has given out. Besides segments, these are header
+    // and directory. Until the map is closed, a thread may give segments back, and take one ahead.
     let taken = (pool.check().unwrap().chunks_used - chunks) << 16;
     let slack = 2 * segment_len + (512 << 10);
     assert!(taken <= segments + slack, "{segments} counted, {taken} taken");
@@ -103,7 +103,8 @@ fn long_values_that_replace_each_other_take_twice_what_is_live() {
 #[test]
 fn clearing_gives_everything_back_before_it_returns() {
     for background in BACKGROUND {
-        // Short segments: a thirty-second of them, which is kept in reserve, is more than the bound allows in the end.
+        // Segments are short, because the reserve of a thirty-second of all segments would exceed
+        // the bound in the end.
         let options = BatchOptions { background, segment_len: 64 << 10, ..BatchOptions::default() };
         with_map(options, |map| {
             for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! Trees in a closed pool of which words were overwritten: each answer is one or an error, and comes soon.
+//! Trees in a closed pool with overwritten words: each call ends soon, with an answer or an error.
 
 use std::any::Any;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! Trees with records in memory of which words have changed: each answer is right, or an error, and comes after a
-//! bounded number of steps, which are counted.
+//! Trees in memory with records whose words were changed: each answer is right or an error, and
+//! comes after a bounded number of steps, which are counted.
 
 use std::ops::{Bound, ControlFlow};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,7 +61,7 @@ fn words_of_records(memory: &Memory) -> Vec<u64> {
     words
 }
 
-/// Whether the bit belongs to the tree's entries: behind a key's last byte, or a value's, is padding.
+/// Whether the bit is padding: behind the last byte of a key or of a value.
 fn is_padding(memory: &Memory, at: u64, bit: u32) -> bool {
     let record = (0..).map(|back| at - back * 8).find(|&at| memory.word(at) >> 32 == RECORD_TAG);
     let record = record.unwrap();
@@ -291,7 +291,8 @@ fn clearing_takes_changed_keys_along() {
         let pool = Pool::format(Arc::clone(&memory), &Format::new(SIZE)).unwrap();
         let tree = Tree::create(&pool, "tree").unwrap();
         (0..KEYS).for_each(|number| assert!(tree.insert(&key(number), b"value").unwrap()));
-        // Where records' keys begin like this one's: in eight bytes or, where those are too few, in seven.
+        // Words where the keys of records begin like this key: in eight bytes or, if those match
+        // too few, in seven.
         let prefix = u64::from_le_bytes(key(number).as_bytes()[..8].try_into().unwrap());
         let is_key = |&at: &u64| {
             let differing = memory.word(at) ^ prefix;

@@ -114,7 +114,8 @@ fn an_insert_costs_less_than_three_fences_on_average() {
     assert!((1.0..1.5).contains(&mean), "{mean} fences an insert");
 }
 
-/// Inserts and then removes as many entries as two leaves hold: one insert divides the leaf, one removal joins the two.
+/// Inserts as many entries as two leaves hold, and removes them: one insert divides the leaf, and
+/// one removal joins the two.
 #[test]
 fn dividing_a_leaf_and_joining_two_cost_their_budget() {
     let pool = sim_pool(Guarantee::default());

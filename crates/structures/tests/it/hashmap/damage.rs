@@ -1,5 +1,5 @@
-//! Hash maps in memory of which words have changed: each answer is right, or an error, and comes after a bounded number
-//! of steps, which are counted.
+//! Hash maps in memory whose words were changed: each answer is right or an error, and comes after
+//! a bounded number of steps, which are counted.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -237,7 +237,8 @@ fn panic_of(action: impl FnOnce()) -> Option<String> {
     text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned()))
 }
 
-/// Flips every bit of an open map, one after the other. Tells which answers were wrong though no error said so.
+/// Flips every bit of an open map, one after the other. Returns the wrong answers that no error
+/// announced.
 fn flip_every_bit<F: Form>(is_excused: impl Fn(&Memory, u64) -> bool) -> Vec<String> {
     let (memory, _pool, map) = fill::<F>();
     assert_eq!(read::<F>(&memory, &map), Told::default());
@@ -262,14 +263,15 @@ fn flip_every_bit<F: Form>(is_excused: impl Fn(&Memory, u64) -> bool) -> Vec<Str
         }
     }
     memory.bound(u64::MAX);
-    // Not noticed: what is read when a map is opened, versions of values, words of eight bytes, what is free.
+    // Not noticed: what is read only when a map is opened, versions of values, values of 8 bytes,
+    // and free blocks.
     assert!(flips > 10_000 && noticed > flips / 3, "{noticed} of {flips} were noticed");
     assert_eq!(map.check().unwrap(), []);
     failures
 }
 
-/// Damages a closed map in many ways, opens it, and asks and changes everything. Tells what did not end or panicked, and
-/// which wrong answers `check` does not know of.
+/// Damages a closed map in many ways, opens it, reads and changes everything. Returns the calls
+/// that did not end or panicked, and the wrong answers that `check` does not explain.
 fn survey<F: Form>(seeds: std::ops::Range<u64>) -> Vec<String> {
     let (memory, pool, map) = fill::<F>();
     drop((map, pool));
@@ -441,7 +443,8 @@ fn a_multi_map_in_a_circle_ends() {
         map.insert(&Word(7), &value).unwrap();
     }
     assert_eq!(map.get_all(&Word(7)).unwrap().len(), 50);
-    // Entries of one key: all of one order. The first that was made comes last, and is led back to each of the others.
+    // All entries of one key have one order. The first that was made comes last, and is led back to
+    // each of the others.
     let mut nodes: Vec<u64> = memory.used(FIRST);
     nodes.retain(|at| at % 32 == 0 && !before.contains(at) && memory.word(at + 24) == 7);
     assert!(nodes.len() >= 49);

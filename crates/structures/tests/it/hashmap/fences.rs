@@ -130,8 +130,8 @@ fn a_multi_map_costs_the_same() {
     }
 }
 
-/// With everything that happens now and then: chunks taken and given back, batches freed, the file and
-/// the bucket array grown.
+/// Includes rare events: chunks taken and given back, batches freed, the file and the bucket array
+/// grown.
 #[test]
 fn budgets_hold_over_many_operations() {
     let pool = pool();

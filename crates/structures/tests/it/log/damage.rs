@@ -22,7 +22,8 @@ fn whole() -> Records {
     (0..20).map(|number| vec![number as u8; number * 7]).collect()
 }
 
-/// Whatever is found, an answer or an error is given, and that soon. The records, if there was no error.
+/// Reads everything: each call ends soon, with an answer or an error. Returns the records, if there
+/// was no error.
 fn look(memory: &Arc<Memory>) -> Option<Records> {
     memory.bound(STEPS);
     let pool = Pool::recover(Arc::clone(memory)).ok()?;

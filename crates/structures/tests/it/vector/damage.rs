@@ -24,7 +24,8 @@ fn fill(pool: &Pool<Arc<Memory>>) {
     vector.push(&9_000).unwrap();
 }
 
-/// Whatever is found, an answer or an error is given, and that soon. The elements, if there was no error.
+/// Reads everything: each call ends soon, with an answer or an error. Returns the elements, if
+/// there was no error.
 fn look(memory: &Arc<Memory>) -> Option<Vec<u64>> {
     memory.bound(STEPS);
     let pool = Pool::recover(Arc::clone(memory)).ok()?;

@@ -292,7 +292,8 @@ fn readers_see_whole_versions_while_one_writes() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
-                        // The writer keeps keys together that differ by one: all of a kind are there, or none.
+                        // The writer keeps keys together that differ by one, so all keys of a kind
+                        // are there, or none.
                         let keys: Vec<u64> = ascending(&tree).iter().map(|e| e.0.0).collect();
                         assert!(keys.is_sorted());
                         let lonely = keys.chunk_by(|a, b| a + 1 == *b).filter(|run| run.len() < 3);

@@ -62,7 +62,8 @@ fn an_entry_costs_a_fence_for_each_line_that_others_cross_for_it() {
     assert_eq!(tree.check().unwrap(), []);
 }
 
-/// Entries that are longer than a line are made void before they are overwritten, and written before they are valid.
+/// Entries that are longer than a line are made invalid before they are overwritten, and are
+/// written before they are made valid.
 #[test]
 fn long_entries_cost_two_fences_more_each() {
     type Long = [u8; 64];
@@ -80,12 +81,13 @@ fn nodes_that_are_copied_cost_no_fence_of_their_own() {
     let pool = pool();
     let tree = BpTree::<SmallNodes, u64, Arc<Sim>>::create(&pool, "tree").unwrap();
     tree.insert(&SmallNodes(0), &0).unwrap();
-    // Splits on three levels, and of the root. Two entries come to the node above, in one line or two.
+    // Splits on three levels, and of the root. The node above gets two entries, in one line or two.
     for key in 1..100 {
         let fences = fences(&pool, || assert!(tree.insert(&SmallNodes(key), &key).unwrap()));
         assert!((2..=3).contains(&fences), "{fences} for {key}");
     }
-    // Joins, until the root is a leaf again; an entry comes to the node above; nodes are freed in batches.
+    // Joins, until the root is a leaf again. The node above gets an entry. Nodes are freed in
+    // batches.
     let mut all = 0;
     for key in 0..100 {
         let fences = fences(&pool, || assert!(tree.discard(&SmallNodes(key)).unwrap()));
@@ -110,7 +112,7 @@ fn the_last_entry_of_a_key_that_is_last_costs_two_fences() {
     }
 }
 
-/// With everything that happens now and then: chunks taken and given back, batches freed, the file grown.
+/// Includes rare events: chunks taken and given back, batches freed, the file grown.
 #[test]
 fn budgets_hold_over_many_operations() {
     const MANY: u64 = 50_000;
