@@ -1,7 +1,7 @@
 //! The thread that makes batches safe, and the bound on how far it may lag behind.
 
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
@@ -176,6 +176,8 @@ impl Signals {
     #[cold]
     fn wake(&self, mode: u32, unsafe_bytes: u64) -> Result<()> {
         if mode == FAILED {
+            // Acquire: after the Relaxed load in `note`; partner of the Release store in `serve`.
+            fence(Ordering::Acquire);
             let what = self.failure.get().cloned().unwrap_or_default();
             return Err(Error::Persister { what });
         }
@@ -200,8 +202,7 @@ impl Signals {
             Err(_) => "it panicked".to_owned(),
         };
         let _ = self.failure.set(what);
-        // Release: the failure is set before the mode. The load in `note` is Relaxed, so that a
-        // writer may see the mode before the failure; its error then gives no reason.
+        // Release: the failure is set before the mode; partner of the fence in `wake`.
         self.mode.store(FAILED, Ordering::Release);
     }
 

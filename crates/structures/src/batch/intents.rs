@@ -1,7 +1,8 @@
 //! Batches that are being committed, and those that a crash has left unfinished.
 //!
-//! An *intent* is what a batch is going to do, written down. Once it is durable the batch is committed: whoever opens one of
-//! its maps after a crash completes what the intent says of it, before anybody uses the map.
+//! An *intent* is what a batch is going to do, written down. Once it is durable the batch is
+//! committed: whoever opens one of its maps after a crash completes what the intent says of it,
+//! before anybody uses the map.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use super::layout::{
 };
 use crate::Result;
 
-/// Name of the root that keeps the intents of a pool's batches. It comes into being with the first batch.
+/// Name of the root that keeps the intents of a pool's batches. It comes into being with the first
+/// batch.
 pub(super) const ROOT: &str = "remanent batches";
 
 /// Version of the layout, part of the root's type: changed with `layout.rs`.
@@ -108,7 +110,8 @@ impl<M: Medium> Intents<M> {
         }
     }
 
-    /// Writes an intent down and flushes it, in a lane that the caller holds until the batch is done.
+    /// Writes an intent down and flushes it, in a lane that the caller holds until the batch is
+    /// done.
     pub(super) fn write(
         &self,
         lane: &mut Lane<'_, M>,
@@ -139,7 +142,8 @@ impl<M: Medium> Intents<M> {
     pub(super) fn forget(&self, lane: &mut Lane<'_, M>, intent: Intent) {
         let medium = self.heap.medium();
         medium.store(intent.slot + STATE, EMPTY);
-        // Flush and fence: before others may change the batch's keys, which must not be changed back then.
+        // Flush and fence: before others may change the batch's keys, which must not be changed
+        // back then.
         medium.flush(intent.slot, LINE_LEN);
         lane.fence();
         lane.retire(intent.suspect);

@@ -15,8 +15,8 @@
 //!         32  length of the value              …  value, padded to whole words
 //! ```
 //!
-//! The last word of a slot is stored last. So a crash leaves a slot whole, or one that says that nothing is committed. The
-//! intent shares the slot's fence: its checksum says whether it arrived.
+//! The last word of a slot is stored last. So a crash leaves a slot whole, or one that says that
+//! nothing is committed. The intent shares the slot's fence: its checksum says whether it arrived.
 
 use remanent_pmem::heap::layout::{HEADER_LEN, LANE_COUNT};
 use remanent_pmem::pool::layout::RootId;
@@ -72,8 +72,8 @@ pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The entries of an intent, and where the word of each lies that says whether it is done. `None` when the bytes are no
-/// intent's.
+/// The entries of an intent, and where the word of each lies that says whether it is done. `None`
+/// when the bytes are no intent's.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<(u64, Entry)>> {
     let mut rest = bytes;
     let count = take_word(&mut rest)?;

@@ -52,10 +52,10 @@ use crate::{Error, Result};
 /// # Cost
 ///
 /// At most two fences more than the operation of the batch that takes most: three for words, and
-/// three for longer keys and values, however many operations there are. As in a [`Step`], operations
-/// that get into each other's way, and leaves that are full, take more. Up to 128 operations share
-/// their fences; a longer batch takes two more for each further 128. Keys and values are written
-/// twice.
+/// three for longer keys and values, however many operations there are. As in a [`Step`],
+/// operations that get into each other's way, and leaves that are full, take more. Up to 128
+/// operations share their fences; a longer batch takes two more for each further 128. Keys and
+/// values are written twice.
 ///
 /// A thread that holds a [`Step`], or runs inside a closure of a map, may not commit a batch: the
 /// batch waits for those who hold lanes.
@@ -140,7 +140,8 @@ impl<M: Medium> Batch<M> {
         Ok(Batch { pool: pool.clone(), intents, operations, index })
     }
 
-    /// Sets the value of `key` in `map` with the batch. What the batch was to do with that key before does not happen.
+    /// Sets the value of `key` in `map` with the batch. What the batch was to do with that key
+    /// before does not happen.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ impl<M: Medium> Batch<M> {
         self.add(map.change(key.to_owned(), Some(value.to_owned()), Sealed(())))
     }
 
-    /// Removes the entry of `key` from `map` with the batch, if there is one. What the batch was to do with that key before
-    /// does not happen.
+    /// Removes the entry of `key` from `map` with the batch, if there is one. What the batch was to
+    /// do with that key before does not happen.
     ///
     /// # Errors
     ///
@@ -200,13 +201,14 @@ impl<M: Medium> Batch<M> {
         self.operations.is_empty()
     }
 
-    /// Does everything, durably. Answers for each key, in the order in which they were first named, whether it had a value
-    /// before.
+    /// Does everything, durably. Answers for each key, in the order in which they were first named,
+    /// whether it had a value before.
     ///
     /// # Errors
     ///
-    /// When the pool is full, an entry is too long, or the medium met a fault: nothing was changed. With
-    /// [`Error::Unfinished`] the batch is committed, and is completed when its maps are opened next.
+    /// When the pool is full, an entry is too long, or the medium met a fault: nothing was changed.
+    /// With [`Error::Unfinished`] the batch is committed, and is completed when its maps are opened
+    /// next.
     pub fn commit(self) -> Result<Vec<bool>> {
         if self.operations.is_empty() {
             return Ok(Vec::new());

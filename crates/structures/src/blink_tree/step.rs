@@ -1,7 +1,7 @@
 //! Operations that share fences with others; see [`Step`].
 //!
-//! A leaf that a step changes is held until the step's last fence, and readers of that leaf wait so long. So several
-//! operations of a step on one leaf find what those before them did.
+//! A leaf that a step changes is held until the step's last fence, and readers of that leaf wait so
+//! long. So several operations of a step on one leaf find what those before them did.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::{Block, Suspect};
@@ -181,7 +181,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         Self::begin_change(scope, taken.held);
         medium.store(leaf.0 + slot.key(), core.head_in(leaf, probe));
         medium.store(leaf.0 + slot.value(), word);
-        // Release: behind key and value in the order of the line's stores; a crash leaves all of it or nothing.
+        // Release: behind key and value in the order of the line's stores; a crash leaves all of it
+        // or nothing.
         core.store_valid(leaf, slot, true);
         core.store_fingerprint(leaf, slot, probe.fingerprint);
         medium.store(leaf.0 + USED, core.used(leaf) | 1 << slot.0);
@@ -212,14 +213,16 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         } else {
             let record = self.make_record(scope, probe, value)?;
             self.suspect_record(scope, medium.load(at));
-            // Fence: the record, before the slot leads to it; the suspect, before it does not lead there any more.
+            // Fence: the record, before the slot leads to it; the suspect, before it does not lead
+            // there any more.
             scope.fence_prepared();
             (self.record, self.is_unlinked) = (None, true);
             (at, record)
         };
         Self::begin_change(scope, taken.held);
         medium.store(at, word);
-        // Flush: fenced by the step, before anybody sees the value, and before the old record may be freed.
+        // Flush: fenced by the step, before anybody sees the value, and before the old record may
+        // be freed.
         scope.lane(&core.heap).flush_later(at);
         Ok(())
     }
@@ -240,7 +243,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         medium.store(leaf.0 + USED, used);
         medium.store(leaf.0 + ORDERED, 0);
         let lane = scope.lane(&core.heap);
-        // Flush: fenced by the step, before anybody misses the entry, and before the record may be freed.
+        // Flush: fenced by the step, before anybody misses the entry, and before the record may be
+        // freed.
         lane.flush_later(leaf.0 + slot.line());
         core.count.add(lane.index(), -1);
         self.is_sparse = Core::<K, V, M>::is_sparse(used);

@@ -25,7 +25,8 @@ pub(crate) struct Core {
     pub(super) segments: Segments,
     /// How often the log was opened.
     pub(super) term: u64,
-    /// Held while records are written that no reader can see yet. Taken before `committed`.
+    /// Held while records are written that no reader can see yet. Who holds it does not wait for
+    /// `committed`.
     pub(super) reserving: PauseMutex<()>,
     /// End of the written records, committed or not.
     pub(super) written: AtomicU64,

@@ -54,6 +54,7 @@ mod position;
 mod records;
 mod recover;
 mod root;
+mod step;
 mod tail;
 
 use std::fmt;

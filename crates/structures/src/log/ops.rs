@@ -35,24 +35,13 @@ impl Core {
 
     /// Writes records behind the end, where no reader looks yet, and returns where they end. `None`
     /// if there are none.
-    fn write<M: Medium, V: Stored + ?Sized>(
+    pub(super) fn write<M: Medium, V: Stored + ?Sized>(
         &self,
         heap: &Heap<M>,
         contents: &[&V],
         mut place: impl FnMut(u64),
     ) -> Result<Option<u64>> {
-        let mut len = 0;
-        for content in contents {
-            let content_len = content.stored_len();
-            if content_len > CONTENT_MAX {
-                return Err(Error::TooLong {
-                    what: "record",
-                    len: content_len,
-                    limit: CONTENT_MAX,
-                });
-            }
-            len += record_len(content_len);
-        }
+        let len = records_len(contents)?;
         let Some(last) = contents.len().checked_sub(1) else { return Ok(None) };
         let _reserving = lock_patiently(&self.reserving, heap.medium());
         // Relaxed: it changes only under the lock.
@@ -66,6 +55,19 @@ impl Core {
         // Release: partner of the Acquire in `commit_written`; the records are written.
         self.written.store(at, Ordering::Release);
         Ok(Some(at))
+    }
+
+    /// Takes the missing segments for records behind those that were written.
+    pub(super) fn make_room<M: Medium, V: Stored + ?Sized>(
+        &self,
+        heap: &Heap<M>,
+        contents: &[&V],
+    ) -> Result<()> {
+        let len = records_len(contents)?;
+        let _reserving = lock_patiently(&self.reserving, heap.medium());
+        // Relaxed: it changes only under the lock.
+        let first = self.written.load(Ordering::Relaxed);
+        if len == 0 { Ok(()) } else { self.take_segments(heap, first, first + len) }
     }
 
     /// Takes the missing segments of a range of positions, all or none.
@@ -126,23 +128,43 @@ impl Core {
     /// Commits everything that was written, by any thread.
     fn commit_written<M: Medium>(&self, heap: &Heap<M>, committed: &mut Committed) -> Result<()> {
         let medium = heap.medium();
-        // Acquire: partner of the Release in `write`.
-        let end = self.written.load(Ordering::Acquire);
-        let is_there = self.pieces(committed.end, end, |offset, len| {
-            // Flush: fenced below.
-            medium.flush(offset, len);
-        });
-        debug_assert!(is_there, "the segments were taken");
+        let end = self.flush_written(medium, committed);
         // Fence: the records, before other threads see them; partner of the checksums that
         // `recover.rs` compares.
         medium.fence();
         heap.verify()?;
+        self.conclude(committed, end);
+        self.note_segment(heap, committed)
+    }
+
+    /// Flushes the records that were written and are not durable. Returns where they end.
+    pub(super) fn flush_written<M: Medium>(&self, medium: &M, committed: &Committed) -> u64 {
+        // Acquire: partner of the Release in `write`.
+        let end = self.written.load(Ordering::Acquire);
+        let is_there = self.pieces(committed.end, end, |offset, len| {
+            // Flush: fenced by the caller, before other threads see the records.
+            medium.flush(offset, len);
+        });
+        debug_assert!(is_there, "the segments were taken");
+        end
+    }
+
+    /// Shows readers the records before `end`, which are durable.
+    pub(super) fn conclude(&self, committed: &mut Committed, end: u64) {
         committed.end = end;
         committed.is_sealed = false;
         // SeqCst: partner of the load in `end`; and `Arrivals` needs the order.
         self.end.store(end, Ordering::SeqCst);
         self.arrivals.announce();
-        if slot(end) != slot(committed.noted) {
+    }
+
+    /// Notes where the durable records end, if that is another segment than the one noted.
+    pub(super) fn note_segment<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        committed: &mut Committed,
+    ) -> Result<()> {
+        if slot(committed.end) != slot(committed.noted) {
             // Recovery should not have to read more than one segment.
             self.note(heap, committed, self.first())?;
         }
@@ -172,8 +194,8 @@ impl Core {
     /// and some for each segment.
     pub(crate) fn truncate_front<M: Medium>(&self, heap: &Heap<M>, first: u64) -> Result<()> {
         let medium = heap.medium();
-        let _reserving = lock_patiently(&self.reserving, medium);
         let mut committed = lock_patiently(&self.committed, medium);
+        let _reserving = lock_patiently(&self.reserving, medium);
         if first <= self.first() {
             return Ok(());
         }
@@ -212,6 +234,19 @@ impl Core {
         }
         Ok(())
     }
+}
+
+/// Bytes that records take.
+fn records_len<V: Stored + ?Sized>(contents: &[&V]) -> Result<u64> {
+    let mut records_len = 0;
+    for content in contents {
+        let len = content.stored_len();
+        if len > CONTENT_MAX {
+            return Err(Error::TooLong { what: "record", len, limit: CONTENT_MAX });
+        }
+        records_len += record_len(len);
+    }
+    Ok(records_len)
 }
 
 /// More openings than a record can tell apart.

@@ -1,23 +1,29 @@
-//! Several structures in one heap, for who builds something larger of them: an engine with its columns and indexes, say.
+//! Several structures in one heap, for programs that build something larger: an engine with its
+//! columns and indexes, say.
 //!
-//! A structure under a root has a heap to itself: a chunk of 64 KiB for header and lanes, chunks of its own for each size
-//! of blocks, and a lane to be entered for each operation. Structures that share a heap share all of these, and what they
-//! do can share fences ([`Step`]).
+//! A structure under a root has a heap to itself: a chunk of 64 KiB for header and lanes, chunks of
+//! its own for each size of blocks, and a lane to be entered for each operation. Structures that
+//! share a heap share all of these, and what they do can share fences ([`Step`]).
 //!
-//! The *owner* of the heap is the object of a root ([`RootObject`](remanent_pmem::pool::RootObject)). It keeps for each
-//! structure a header (a block of [`header_len`](Shareable::header_len) zeros), and remembers where that is, which type
-//! the structure has, and its [number](MemberId).
+//! The *owner* of the heap is the object of a root
+//! ([`RootObject`](remanent_pmem::pool::RootObject)). For each structure it keeps a header, which is
+//! a block of [`header_len`](Shareable::header_len) zeros. It remembers where the header lies, the
+//! structure's type and its [number](MemberId).
 //!
-//! | when | the owner |
-//! |---|---|
-//! | a structure is made | allocates a header, zeroes and flushes it, calls [`create_in`](Shareable::create_in), then links the header durably |
-//! | the root is opened | [finds](Recovery::find) all structures, has the heap [recover](Recovery::run), then [finishes](Found::finish) each |
-//! | all is checked | gathers what [`inspect`](Shareable::inspect) says of each, and compares the blocks with the heap |
+//! - To create a structure, the owner allocates a header, zeroes and flushes it, and calls
+//!   [`create_in`](Shareable::create_in). Then it links the header durably.
+//! - When the root is opened, the owner [finds](Recovery::find) all structures, lets the heap
+//!   [recover](Recovery::run), and [finishes](Found::finish) each structure.
+//! - For a check, the owner collects the results of [`inspect`](Shareable::inspect), and compares
+//!   the blocks with those that the heap has allocated.
 //!
-//! Recovery asks for each block in doubt whether it is still linked. Blocks of hash maps and of trees say whose they are,
-//! and all others are looked up, so that an answer takes the same time for any number of structures.
+//! Recovery asks of each block in doubt whether a structure still leads to it. A tree's block has
+//! the number of its tree, and an entry of a hash map the low byte of its map's number; blocks of
+//! the other structures are looked up. So only hash maps whose numbers share the low byte are asked
+//! one after the other.
 //!
-//! A structure that was found in its heap must not outlive its owner: the root could not be opened again before it is gone.
+//! A structure must not outlive its owner, because the root cannot be opened again before the
+//! structure is dropped.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -41,7 +47,8 @@
 //! fn sites(heap: &Arc<Heap<Mapped>>) -> [Site<Mapped>; 2] {
 //!     let second = <Names as Shareable<Mapped>>::header_len().next_multiple_of(64);
 //!     let site = |offset, number| {
-//!         Site::shared(heap, heap.header() + offset, MemberId::new(number).expect("a number that fits"))
+//!         let member = MemberId::new(number).expect("a number that fits");
+//!         Site::shared(heap, heap.header() + offset, member)
 //!     };
 //!     [site(0, 1), site(second, 2)]
 //! }
@@ -52,7 +59,7 @@
 //!     }
 //!
 //!     fn create(heap: Heap<Mapped>) -> Result<Self, Error> {
-//!         // The header of a fresh heap is zeros already, and the root is linked when this returns.
+//!         // A fresh heap's header has zeros. The root is linked when this returns.
 //!         let [names, by_name] = sites(&Arc::new(heap));
 //!         Ok(People { names: Names::create_in(names)?, by_name: ByName::create_in(by_name)? })
 //!     }
@@ -96,9 +103,10 @@ pub use self::site::{MemberId, Site};
 pub use self::step::Step;
 pub(crate) use self::step::{Operation, Progress, Scope};
 
-/// A structure that can lie in a heap with others: [`HashMap`](crate::HashMap), [`HashMultiMap`](crate::HashMultiMap),
-/// [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector), [`AppendVector`](crate::AppendVector), [`Log`](crate::Log)
-/// and [`SharedTx`](crate::SharedTx).
+/// A structure that can lie in a heap with others: [`HashMap`](crate::HashMap),
+/// [`HashMultiMap`](crate::HashMultiMap), [`BlinkTree`](crate::BlinkTree),
+/// [`Vector`](crate::Vector), [`AppendVector`](crate::AppendVector), [`Log`](crate::Log) and
+/// [`SharedTx`](crate::SharedTx).
 pub trait Shareable<M: Medium>: Sized {
     /// What of a structure is known before its heap has recovered.
     #[doc(hidden)]
@@ -107,12 +115,13 @@ pub trait Shareable<M: Medium>: Sized {
     /// Bytes of its header.
     fn header_len() -> u64;
 
-    /// Makes an empty structure whose header is zeros, which the caller has flushed. All of it is durable on return.
+    /// Makes an empty structure whose header is zeros, which the caller has flushed. All of it is
+    /// durable on return.
     ///
     /// # Errors
     ///
-    /// When the pool is full. Nothing needs to be undone then: blocks that nothing leads to are free after a crash, and
-    /// the caller gives the header back.
+    /// When the pool is full. Nothing needs to be undone then: blocks that nothing leads to are
+    /// free after a crash, and the caller gives the header back.
     fn create_in(site: Site<M>) -> Result<Self, PoolError>;
 
     /// Reads the header.
@@ -123,11 +132,13 @@ pub trait Shareable<M: Medium>: Sized {
     #[doc(hidden)]
     fn finish(member: Arc<Self::Member>) -> Result<Self, PoolError>;
 
-    /// Looks for contradictions, and says which blocks the structure reaches. No operation may be in progress.
+    /// Looks for contradictions, and says which blocks the structure reaches. No operation may be
+    /// in progress.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What is wrong with the structure is part of the result, not an error.
+    /// When the medium met a fault. What is wrong with the structure is part of the result, not an
+    /// error.
     fn inspect(&self) -> crate::Result<Inspection>;
 }
 
@@ -136,7 +147,8 @@ pub trait Shareable<M: Medium>: Sized {
 pub struct Inspection {
     /// What contradicts itself.
     pub violations: Vec<Violation>,
-    /// Offsets of all blocks that the structure reaches, but its header; `None` when it is too damaged to say.
+    /// Offsets of all blocks that the structure reaches, but its header; `None` when it is too
+    /// damaged to say.
     pub blocks: Option<Vec<u64>>,
 }
 
@@ -149,7 +161,8 @@ pub trait Member<M: Medium>: Send + Sync {
     /// How its other blocks say whose they are; `None` when there are none.
     fn route(&self) -> Option<Route<M>>;
 
-    /// Whether the structure leads to `block`, whose content may be garbage, and which is no fixed one.
+    /// Whether the structure leads to `block`, whose content may be garbage, and which is no fixed
+    /// one.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Recovery of a heap that several structures share: each block in doubt is asked about where it may belong.
+//! Recovery of a heap that several structures share: each block in doubt is asked about where it
+//! may belong.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -25,7 +26,8 @@ struct Kind<M> {
     members: HashMap<u32, Vec<usize>>,
 }
 
-/// A structure that was found in its heap, and may be used once that has [recovered](Recovery::run).
+/// A structure that was found in its heap, and may be used once that has
+/// [recovered](Recovery::run).
 #[must_use = "a structure is open once it is finished"]
 pub struct Found<S: Shareable<M>, M: Medium> {
     member: Arc<S::Member>,
@@ -85,8 +87,8 @@ impl<M: Medium> Recovery<M> {
         Ok(Found { member })
     }
 
-    /// Has the heap recover ([`Heap::recover`]): its bits are true afterwards. `is_own` says of a block whether the owner
-    /// leads to it by itself.
+    /// Has the heap recover ([`Heap::recover`]): its bits are true afterwards. `is_own` says of a
+    /// block whether the owner leads to it by itself.
     ///
     /// # Errors
     ///

@@ -9,7 +9,8 @@ use remanent_pmem::heap::Heap;
 
 /// Number of a structure among those of its heap.
 ///
-/// Blocks of hash maps and of trees say to which structure they belong, so that recovery need not ask each of them.
+/// Blocks of hash maps and of trees say to which structure they belong, so that recovery need not
+/// ask each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId(u32);
 
@@ -19,7 +20,8 @@ impl MemberId {
     /// The greatest number, 16,777,215: blocks have 24 bits for it.
     pub const MAX: MemberId = MemberId((1 << 24) - 1);
 
-    /// The number `number`; `None` for 0, which a structure has that is alone in its heap, and beyond [`MAX`](Self::MAX).
+    /// The number `number`; `None` for 0, which a structure has that is alone in its heap, and
+    /// beyond [`MAX`](Self::MAX).
     #[must_use]
     pub const fn new(number: u32) -> Option<Self> {
         if number != 0 && number <= Self::MAX.0 { Some(MemberId(number)) } else { None }
@@ -55,9 +57,9 @@ pub struct Site<M: Medium> {
 impl<M: Medium> Site<M> {
     /// A place in a heap that several structures share.
     ///
-    /// `header` is the offset of a block, or of a part of one, that the heap's owner keeps for the structure: as long as
-    /// [`header_len`](super::Shareable::header_len) says, and aligned to 64 bytes. No other structure of the heap may
-    /// have the number `member`.
+    /// `header` is the offset of a block, or of a part of one, that the heap's owner keeps for the
+    /// structure. It is as long as [`header_len`](super::Shareable::header_len) says, and aligned to
+    /// 64 bytes. No other structure of the heap may have the number `member`.
     ///
     /// # Panics
     ///

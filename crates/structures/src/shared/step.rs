@@ -3,32 +3,37 @@
 use std::fmt;
 
 use remanent_pmem::Medium;
+use remanent_pmem::heap::layout::SUSPECT_COUNT;
 use remanent_pmem::heap::{Heap, Lane};
 
 use crate::{Error, Result};
 
 /// Suspects for which a step finds room: one an operation, and some for what is in the way.
 const SUSPECTS: usize = Step::<remanent_pmem::Mapped>::OPERATIONS_MAX + 32;
+// Else a step would wait for room for ever.
+const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
 
 /// Operations on structures of one heap that become durable with the same fences.
 ///
-/// Each operation is *prepared* when it is called: what it adds is written and flushed, where nothing leads to it yet.
-/// [`commit`](Step::commit) fences, *publishes* all operations, and fences again. So any number of them takes the fences of
-/// the one that needs most:
+/// Each operation is *prepared* when it is called: what it adds is written and flushed, where
+/// nothing leads to it yet. [`commit`](Step::commit) fences, *publishes* all operations, and fences
+/// again. So any number of them takes the fences of the one that needs most:
 ///
 /// | operation | fences alone |
 /// |---|---|
 /// | hash map: put a new key, a value of more than 8 bytes; another value; remove | 2; 1; 1 |
 /// | tree: put or remove words; with records | 1; 2 |
 /// | vector: add elements of up to 64 KiB, replace one | 1 |
+/// | log: add records | 1 |
 /// | object of a line transaction: set | 1; 2 if it has more than 31 bytes |
 ///
-/// More fences are needed where operations get into each other's way: of this step or of another thread, on neighbours in
-/// a hash map, say. A leaf that is full is divided as in any other operation.
+/// More fences are needed where operations get into each other's way: of this step or of another
+/// thread, on neighbours in a hash map, say. A leaf that is full is divided as in any other
+/// operation.
 ///
-/// What a step does *not* give is atomicity: a crash during `commit` may leave any of its operations done and others not,
-/// each as a whole, and other threads may see some before others. [`Batch`](crate::Batch) is a step that is atomic in a
-/// crash.
+/// What a step does *not* give is atomicity: a crash during `commit` may leave any of its
+/// operations done and others not, each as a whole, and other threads may see some before others.
+/// [`Batch`](crate::Batch) is a step that is atomic in a crash.
 ///
 /// No operation is visible, to this thread either, before `commit`. A step that is dropped does
 /// nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
@@ -51,7 +56,8 @@ impl<'s, M: Medium> Step<'s, M> {
         Self::enter_all(std::iter::once(heap))
     }
 
-    /// A step on structures of several heaps of one pool. Two steps that name the same heaps name them in the same order.
+    /// A step on structures of several heaps of one pool. Two steps that name the same heaps name
+    /// them in the same order.
     pub(crate) fn enter_all(heaps: impl Iterator<Item = &'s Heap<M>>) -> Self {
         let lanes = heaps.map(|heap| heap.enter().prepare_for(SUSPECTS)).collect();
         let scope = Scope { lanes, guards: Vec::new(), is_fenced: true };
@@ -96,8 +102,9 @@ impl<'s, M: Medium> Step<'s, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full (a tree had to divide a leaf), or the medium met a fault. Operations before the one that failed
-    /// are done, in the order in which they were prepared; those behind it are not.
+    /// When the pool is full (a tree had to divide a leaf), or the medium met a fault. Operations
+    /// before the one that failed are done, in the order in which they were prepared; those behind
+    /// it are not.
     pub fn commit(mut self) -> Result<()> {
         self.publish()?;
         self.leave()
@@ -139,7 +146,8 @@ impl<'s, M: Medium> Step<'s, M> {
 
     /// Fences what was published, and ends those operations.
     fn complete(&mut self, published: std::ops::Range<usize>) -> Result<()> {
-        // Fence: partner of what the operations have flushed, or noted to be; before others build on it.
+        // Fence: partner of what the operations have flushed, or noted to be; before others build
+        // on it.
         self.scope.fence();
         self.scope.verify()?;
         for operation in &mut self.operations[published] {
@@ -177,7 +185,8 @@ impl<M: Medium> fmt::Debug for Step<'_, M> {
 pub(crate) enum Progress {
     /// It takes effect with the next fence.
     Done,
-    /// Nothing was changed: it would have to wait while the step holds something. Not answered when it holds nothing.
+    /// Nothing was changed: it would have to wait while the step holds something. Not answered when
+    /// it holds nothing.
     Busy,
 }
 
@@ -186,7 +195,8 @@ pub(crate) trait Operation<'s, M: Medium> {
     /// Writes and flushes what nothing leads to yet.
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()>;
 
-    /// Decides, with what was prepared being durable: makes the change, and flushes it or notes it to be flushed.
+    /// Decides, with what was prepared being durable: makes the change, and flushes it or notes it
+    /// to be flushed.
     fn publish(&mut self, scope: &mut Scope<'s, M>) -> Result<Progress>;
 
     /// Ends what was published, once it is durable.
@@ -230,7 +240,8 @@ impl<'s, M: Medium> Scope<'s, M> {
         lane.expect("an operation belongs to the step of its structure's heap")
     }
 
-    /// Says that something was flushed, or noted to be flushed, which has to be durable before anything is published.
+    /// Says that something was flushed, or noted to be flushed, which has to be durable before
+    /// anything is published.
     pub(crate) fn has_prepared(&mut self) {
         self.is_fenced = false;
     }

@@ -20,7 +20,8 @@ pub(crate) struct Core<T> {
     pub(super) header: u64,
     pub(super) seed: u64,
     pub(super) runs: Segments,
-    /// Held while elements are written that no reader can see yet. Taken before `committed`.
+    /// Held while elements are written that no reader can see yet. Who holds it does not wait for
+    /// `committed`.
     pub(super) reserving: PauseMutex<()>,
     /// Number of written elements, committed or not.
     pub(super) written: AtomicU64,

@@ -324,8 +324,8 @@ impl<T: Persistent> Core<T> {
     /// for each run.
     pub(crate) fn truncate<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
         let medium = heap.medium();
-        let _reserving = lock_patiently(&self.reserving, medium);
         let mut committed = lock_patiently(&self.committed, medium);
+        let _reserving = lock_patiently(&self.reserving, medium);
         self.commit_written(heap, &mut committed)?;
         if len >= committed.len {
             return Ok(());

@@ -1,15 +1,16 @@
 //! Structures that share a heap, and steps over them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use remanent_crashsim::Sim;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
-use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
 use remanent_structures::{Batch, BlinkTree, Error, HashMap, Log, SharedTx, Vector};
 
-use crate::support::{fences, sim_pool};
+use crate::support::{fences, scratch, sim_pool};
 
 /// A root with a structure of each kind.
 struct Owner<M: Medium> {
@@ -113,7 +114,8 @@ fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
         owner.records.put_in(&mut step, "c", &names[3]).unwrap();
         owner.vector.extend_in(&mut step, &numbers).unwrap();
         owner.object.set_in(&mut step, [1, 2, 3]).unwrap();
-        assert_eq!(step.len(), 8);
+        owner.log.append_in(&mut step, &["first", "second"]).unwrap();
+        assert_eq!(step.len(), 9);
         step.commit().unwrap();
     });
     assert_eq!(found, 2);
@@ -240,4 +242,36 @@ fn batches_refuse_members() {
     let mut batch = Batch::new(&pool).unwrap();
     assert!(matches!(batch.put(&owner.words, &1, &1), Err(Error::SharedHeap)));
     assert!(matches!(batch.remove(&owner.tree, &1), Err(Error::SharedHeap)));
+}
+
+/// Steps that change a vector and a log twice hold their locks while they want to write again.
+#[test]
+fn steps_and_truncation_do_not_wait_for_each_other_in_a_circle() {
+    let directory = scratch();
+    let pool = Pool::options().create(directory.path().join("circle.pool")).unwrap();
+    let owner: Arc<Owner<Mapped>> = pool.create_root("owner").unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let threads = [0, 1].map(|thread| {
+        let (owner, done) = (Arc::clone(&owner), done.clone());
+        std::thread::spawn(move || {
+            for _ in 0..2_000 {
+                if thread == 0 {
+                    let mut step = Step::enter(&owner.heap);
+                    owner.vector.extend_in(&mut step, &[1]).unwrap();
+                    owner.log.append_in(&mut step, &["one"]).unwrap();
+                    owner.vector.extend_in(&mut step, &[2]).unwrap();
+                    owner.log.append_in(&mut step, &["two"]).unwrap();
+                    step.commit().unwrap();
+                } else {
+                    owner.vector.truncate(1).unwrap();
+                    owner.log.truncate_front(owner.log.end()).unwrap();
+                }
+            }
+            done.send(()).unwrap();
+        })
+    });
+    for _ in &threads {
+        is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

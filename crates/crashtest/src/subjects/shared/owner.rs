@@ -1,4 +1,4 @@
-//! A root whose heap has six structures.
+//! A root whose heap has eight structures.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use remanent_pmem::heap::{Heap, Violation};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::shared::{Inspection, MemberId, Recovery, Shareable, Site};
-use remanent_structures::{BlinkTree, HashMap, Result, SharedTx, Vector};
+use remanent_structures::{BlinkTree, HashMap, Log, Result, SharedTx, Vector};
 
 use crate::keys::TestKey;
 
@@ -26,6 +26,7 @@ pub(super) struct Owner {
     pub(super) tree: BlinkTree<TestKey, u64, M>,
     pub(super) records: BlinkTree<[u8], [u8], M>,
     pub(super) vector: Vector<u64, M>,
+    pub(super) log: Log<[u8], M>,
     pub(super) object: SharedTx<Object, M>,
 }
 
@@ -33,11 +34,11 @@ pub(super) struct Owner {
 const HEADERS: u64 = 0;
 /// Bytes for the header of each structure.
 const HEADER_LEN: u64 = 1344;
-const STRUCTURES: u64 = 7;
+const STRUCTURES: u64 = 8;
 
 /// Where a structure lies. Two of the hash maps have numbers that their entries cannot tell apart.
 fn site(heap: &Arc<Heap<M>>, headers: u64, index: u64) -> Site<M> {
-    let number = [1, 2, 258, 7, 9, 10, 11][index as usize];
+    let number = [1, 2, 258, 7, 9, 10, 11, 12][index as usize];
     let member = MemberId::new(number).expect("a number that fits");
     Site::shared(heap, headers + index * HEADER_LEN, member)
 }
@@ -63,6 +64,7 @@ impl RootObject<M> for Owner {
             records: Shareable::create_in(site(4))?,
             vector: Shareable::create_in(site(5))?,
             object: Shareable::create_in(site(6))?,
+            log: Shareable::create_in(site(7))?,
             headers,
             heap: Arc::clone(&heap),
         };
@@ -84,6 +86,7 @@ impl RootObject<M> for Owner {
         let records = recovery.find::<BlinkTree<[u8], [u8], M>>(site(4))?;
         let vector = recovery.find::<Vector<u64, M>>(site(5))?;
         let object = recovery.find::<SharedTx<Object, M>>(site(6))?;
+        let log = recovery.find::<Log<[u8], M>>(site(7))?;
         recovery.run(&heap, |block| block.offset == headers)?;
         Ok(Owner {
             words: words.finish()?,
@@ -93,6 +96,7 @@ impl RootObject<M> for Owner {
             records: records.finish()?,
             vector: vector.finish()?,
             object: object.finish()?,
+            log: log.finish()?,
             headers,
             heap,
         })
@@ -110,6 +114,7 @@ impl Owner {
             self.records.inspect()?,
             self.vector.inspect()?,
             self.object.inspect()?,
+            self.log.inspect()?,
         ];
         let mut violations = Vec::new();
         let mut blocks = vec![self.headers];

@@ -9,7 +9,7 @@ use crate::presets::{
 };
 use crate::scenario::Scenario;
 
-use Target::{Object, Others, Records, Texts, Tree, Vector, Words};
+use Target::{Log, Object, Others, Records, Texts, Tree, Vector, Words};
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -20,10 +20,10 @@ fn shared(targets: &'static [Target]) -> Shared {
     Shared { keys: 10, changes_max: 6, targets, is_mixed: false, size_max: SIZE_MAX }
 }
 
-const ALL: &[Target] = &[Words, Others, Texts, Tree, Records, Vector, Object];
+const ALL: &[Target] = &[Words, Others, Texts, Tree, Records, Vector, Log, Object];
 const MAPS: &[Target] = &[Words, Others, Texts];
 const TREES: &[Target] = &[Tree, Records];
-const REST: &[Target] = &[Vector, Object, Words];
+const REST: &[Target] = &[Vector, Log, Object, Words];
 
 fn by_one_thread() -> Vec<Scenario> {
     let again = Nested { depth: 2, one_in: 64, samples: 2 };
@@ -35,7 +35,12 @@ fn by_one_thread() -> Vec<Scenario> {
             .with_weight(2),
         Scenario::new("shared/trees", "trees alone", shared(TREES), some(alone(6, 6)))
             .with_weight(2),
-        Scenario::new("shared/rest", "a vector and an object", shared(REST), some(alone(3, 6))),
+        Scenario::new(
+            "shared/rest",
+            "a vector, a log and an object",
+            shared(REST),
+            some(alone(3, 6)),
+        ),
         Scenario::new(
             "shared/stores",
             "between any two stores",
@@ -106,7 +111,7 @@ fn by_threads() -> Vec<Scenario> {
         .with_weight(6),
         Scenario::new(
             "shared/threads-rest",
-            "three threads on a vector and an object",
+            "three threads on a vector, a log and an object",
             mixed(REST),
             few_images(briefly(3, 2, 2)),
         )

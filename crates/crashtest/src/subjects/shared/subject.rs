@@ -1,4 +1,4 @@
-//! Steps over several structures of one heap: each of their operations happens as a whole, in any order.
+//! Steps over several structures of one heap. Each operation is atomic, in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ pub(super) enum Target {
     Tree,
     Records,
     Vector,
+    Log,
     Object,
 }
 
@@ -55,6 +56,8 @@ pub(super) enum Op {
     Together(Vec<Change>),
     /// A change by itself.
     Alone(Change),
+    /// All but the first element of the vector are removed, or all records of the log.
+    Cut(Target),
 }
 
 /// What can be observed.
@@ -66,6 +69,7 @@ pub(super) struct Content {
     tree: BTreeMap<u64, u64>,
     records: BTreeMap<u64, u64>,
     vector: Vec<u64>,
+    log: Vec<u64>,
     object: u64,
 }
 
@@ -103,6 +107,7 @@ fn prepare<'s>(
     step: &mut Step<'s, Arc<Sim>>,
     change: &Change,
     arguments: &'s Arguments,
+    records: &'s [&'s [u8]],
 ) -> Result<()> {
     let Arguments { key, name, value, text } = arguments;
     match (change.target, change.value) {
@@ -118,15 +123,18 @@ fn prepare<'s>(
         (Target::Records, None) => owner.records.remove_in(step, &name[..]),
         (Target::Vector, Some(_)) => owner.vector.extend_in(step, std::slice::from_ref(value)),
         (Target::Vector, None) => owner.vector.set_in(step, change.key, change.key),
+        (Target::Log, _) => owner.log.append_in(step, records),
         (Target::Object, _) => owner.object.set_in(step, [*value; 5]),
     }
 }
 
 fn together(owner: &Owner, changes: &[Change]) -> Result<()> {
     let arguments: Vec<Arguments> = changes.iter().map(Arguments::of).collect();
+    let records: Vec<[&[u8]; 1]> =
+        arguments.iter().map(|arguments| [&arguments.text[..]]).collect();
     let mut step = Step::enter(owner.heap());
-    for (change, arguments) in changes.iter().zip(&arguments) {
-        prepare(owner, &mut step, change, arguments)?;
+    for ((change, arguments), records) in changes.iter().zip(&arguments).zip(&records) {
+        prepare(owner, &mut step, change, arguments, records)?;
     }
     step.commit()
 }
@@ -146,7 +154,15 @@ fn alone(owner: &Owner, change: &Change) -> Result<()> {
         (Target::Records, None) => owner.records.discard(&name[..]).map(drop),
         (Target::Vector, Some(_)) => owner.vector.push(&value).map(drop),
         (Target::Vector, None) => owner.vector.set(change.key, &change.key).map(drop),
+        (Target::Log, _) => owner.log.append(&text[..]).map(drop),
         (Target::Object, _) => owner.object.set([value; 5]),
+    }
+}
+
+fn cut(owner: &Owner, target: Target) -> Result<()> {
+    match target {
+        Target::Log => owner.log.truncate_front(owner.log.end()),
+        _ => owner.vector.truncate(1),
     }
 }
 
@@ -167,6 +183,7 @@ fn change(content: &mut Content, change: &Change) {
                 *element = change.key;
             }
         }
+        (Target::Log, value) => content.log.push(value.unwrap_or_default()),
         (Target::Object, value) => content.object = value.unwrap_or_default(),
     }
 }
@@ -189,6 +206,7 @@ impl Subject for Shared {
         let done = match op {
             Op::Together(changes) => together(&open.object, changes),
             Op::Alone(change) => alone(&open.object, change),
+            Op::Cut(target) => cut(&open.object, *target),
         };
         answer(done, |()| Answer::None)
     }
@@ -197,6 +215,8 @@ impl Subject for Shared {
         match op {
             Op::Together(changes) => changes.iter().for_each(|one| change(state, one)),
             Op::Alone(one) => change(state, one),
+            Op::Cut(Target::Log) => state.log.clear(),
+            Op::Cut(_) => state.vector.truncate(1),
         }
         Answer::None
     }
@@ -206,7 +226,7 @@ impl Subject for Shared {
             Op::Together(changes) => {
                 Steps::OnceEach(changes.iter().map(|change| Op::Alone(*change)).collect())
             }
-            Op::Alone(_) => Steps::One,
+            Op::Alone(_) | Op::Cut(_) => Steps::One,
         }
     }
 
@@ -242,6 +262,9 @@ impl Subject for Shared {
             content.records.insert(key, number(&value)?);
         }
         content.vector = owner.vector.iter().collect::<Result<_>>()?;
+        for record in &owner.log {
+            content.log.push(number(&record?.1)?);
+        }
         if owner.object.get()? != [content.object; 5] {
             return Err("the object is of two transactions".into());
         }
@@ -255,13 +278,18 @@ impl Subject for Shared {
             let key = rng.below(self.keys);
             let value = (rng.below(3) > 0).then(|| rng.below(1 << 40));
             // Of two changes to one place, which one comes last is for the step to say.
-            let is_single = matches!(target, Target::Vector | Target::Object);
+            let is_single = matches!(target, Target::Vector | Target::Log | Target::Object);
             let is_new = |other: &Change| other.target != target || !is_single && other.key != key;
             if changes.iter().all(is_new) {
                 changes.push(Change { target, key, value });
             }
         }
         match changes[..] {
+            [Change { target: target @ (Target::Vector | Target::Log), key: 0, .. }]
+                if self.is_mixed =>
+            {
+                Op::Cut(target)
+            }
             [one] if self.is_mixed => Op::Alone(one),
             _ => Op::Together(changes),
         }
