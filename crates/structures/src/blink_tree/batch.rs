@@ -21,7 +21,7 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Does what a batch that a crash interrupted was going to do with this map.
+    /// Completes the changes to this map of a batch that a crash interrupted.
     pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
         if let Some(intents) = Intents::existing(pool)? {
             let core = &self.core;
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// Putting an entry, or removing one.
+/// A change of one entry: puts it, or removes it.
 struct BatchedEdit<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> {
     map: BlinkTree<K, V, M>,
     key: K::Owned,
