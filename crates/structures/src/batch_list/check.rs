@@ -12,7 +12,7 @@ use super::variant::Variant;
 use crate::Result;
 
 impl<V: Variant, M: Medium> Core<V, M> {
-    /// `end` is the state of the writer, which is the caller.
+    /// Checks the list. `end` is the state of the writer, which is the caller.
     pub(super) fn check(&self, end: &End) -> Result<Vec<Violation>> {
         // While this is held, nobody takes a segment.
         let committed = self.stream.begin_batch();

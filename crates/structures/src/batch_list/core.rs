@@ -9,7 +9,7 @@ use super::variant::Variant;
 use crate::Result;
 use crate::background::Batches;
 
-/// The part of a list that exists once a process.
+/// The state of a list that all handles of a process share.
 pub(super) struct Core<V, M: Medium> {
     pub(super) stream: Stream<M>,
     pub(super) variant: V,
@@ -77,7 +77,7 @@ impl<V: Variant, M: Medium> Core<V, M> {
 
 impl<V: Variant, M: Medium> Batches for Core<V, M> {
     fn unsafe_bytes(&self) -> u64 {
-        // `safe` is read before `written`, or the difference could be negative.
+        // `safe` is read first. Otherwise it could exceed `written`.
         let safe = self.stream.safe_bytes();
         self.variant.written().saturating_sub(safe)
     }

@@ -33,9 +33,9 @@ use remanent_pmem::{LINE_LEN, PAGE_LEN};
 
 use crate::segments::{DIRECTORY_LEN, SEGMENT_LEN, Slot};
 
-/// Line transaction that says what is safe.
+/// Offset of the line transaction that says what is safe.
 pub(crate) const SAFE: u64 = 0;
-/// The link to the first element, in a line of its own.
+/// Offset of the link to the first element, in a line of its own.
 pub(crate) const HEAD: u64 = LINE_LEN;
 pub(crate) const DIRECTORY: u64 = 2 * LINE_LEN;
 const _: () = assert!(DIRECTORY + DIRECTORY_LEN <= 2048, "the header has 2 KiB");
@@ -101,7 +101,7 @@ impl Position {
     /// Position of the first element.
     pub(crate) const FIRST: Position = Position(PAGE_LEN);
 
-    /// Begin of a slot.
+    /// The beginning of a slot.
     #[inline]
     pub(crate) const fn in_slot(slot: Slot) -> Self {
         Position((slot.0 as u64) << SEGMENT_LEN.ilog2())
@@ -129,13 +129,13 @@ impl Position {
         Position(self.0 + bytes)
     }
 
-    /// End of the page of the byte before this position.
+    /// The end of the page that has the byte before this position.
     #[inline]
     pub(crate) const fn page_end(self) -> Self {
         Position(self.0.next_multiple_of(PAGE_LEN))
     }
 
-    /// Bytes from here to that end.
+    /// Bytes from here to the end of the page.
     #[inline]
     pub(crate) const fn left_in_page(self) -> u64 {
         self.page_end().0 - self.0
@@ -155,8 +155,8 @@ pub struct Safe {
     pub(crate) end: Position,
     /// The last element of the list, if it has one.
     pub(crate) tail: Position,
-    /// Log: the last epoch whose changes of links count. Table: records before this position are
-    /// applied.
+    /// For `Log`: the last epoch whose changes of links count. For `Table`: records before this
+    /// position are applied.
     pub(crate) mark: u64,
     /// Elements of the list.
     pub(crate) count: u64,
@@ -168,7 +168,7 @@ pub(crate) type SafeBytes = [u8; 4 * FIELD_LEN];
 const FIELD_LEN: usize = 7;
 
 impl Safe {
-    /// Of an empty list, whose header is zeros.
+    /// The state of an empty list, whose header is zeros.
     pub(crate) const EMPTY: Safe =
         Safe { end: Position::FIRST, tail: Position::NONE, mark: 0, count: 0 };
 

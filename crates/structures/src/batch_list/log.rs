@@ -30,14 +30,14 @@ use super::stream::{End, Link, Stream};
 use super::variant::{Changeable, Variant};
 use crate::{Error, Result};
 
-/// Upper bound of epochs that no list reaches.
+/// An upper bound that no list's epochs reach.
 const EPOCH_MAX: u64 = 1 << 55;
 
 /// Elements are changed in batches, with an undo log; see [`LogList`](super::LogList).
 #[derive(Debug)]
 pub struct Log {
     present: PauseMutex<Present>,
-    /// As in `present`.
+    /// A copy of the number in `present`, read without the lock.
     written: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ struct Present {
     epoch: u64,
     /// Elements from here on were made in this epoch.
     began: Position,
-    /// Whether the epoch before this one is being made safe.
+    /// Whether the previous epoch is being made safe.
     is_sealing: bool,
     /// Offsets of the older links that this epoch changed.
     changed: Vec<u64>,
@@ -114,7 +114,7 @@ impl Variant for Log {
         Ok((Log { present: PauseMutex::new(present), written: AtomicU64::new(0) }, end))
     }
 
-    /// No lock: only the writer changes links, and it does not walk meanwhile.
+    /// Takes no lock: only the writer changes links, and it does not walk meanwhile.
     #[inline(always)]
     fn read<M: Medium>(&self, _: &M) -> Self::Reading<'_> {}
 
@@ -137,19 +137,19 @@ impl Variant for Log {
             }
             if epoch != present.epoch {
                 // Release: undo before epoch before next, in this line's order of stores. The epoch
-                // makes the undo count, so it is stored after it; and a changed link always has the
-                // epoch that says so.
+                // makes the undo count, so it is stored after the undo. It is stored before the
+                // link, so a changed link always has its epoch.
                 medium.store(link.offset + UNDO, medium.load(link.offset + NEXT));
                 medium.store(link.offset + EPOCH, present.epoch);
                 present.changed.push(link.offset);
                 end.written += LINE_LEN;
             }
         }
-        // Release: after the element that it leads to, and after the undo, if there is one.
+        // Release: after the element that the link leads to, and after the undo, if there is one.
         medium.store(link.offset + NEXT, next.0);
         present.end = end.reached();
         present.written = end.written;
-        // Relaxed: a bound, and a hint for the persister.
+        // Relaxed: the number is only a bound, and a hint for the persister.
         self.written.store(end.written, Ordering::Relaxed);
         Ok(())
     }

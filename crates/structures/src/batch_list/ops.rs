@@ -62,7 +62,7 @@ impl<V: Variant, M: Medium> List<V, M> {
         }
         end.count += u64::from(replaced.is_none());
         if let Err(error) = core.variant.change(&core.stream, end, left, element.of) {
-            // The element that was written lies in space that is free again.
+            // The element was written to space that becomes free again.
             before.into_iter().for_each(|before| *end = before);
             return Err(error);
         }
@@ -93,7 +93,7 @@ impl<V: Variant, M: Medium> BatchList for List<V, M> {
         let core = &*self.writer.core;
         let Some(Found { element, .. }) = self.find(key)? else { return Ok(None) };
         let value = core.read_value(element, |value| {
-            // After a fault the bytes may be no value, so the medium is asked first.
+            // After a fault the bytes may not be a value, so the medium is checked first.
             core.stream.heap.verify().map(|()| read(value))
         })?;
         Ok(Some(value?))

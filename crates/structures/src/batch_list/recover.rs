@@ -20,7 +20,7 @@ use super::variant::Variant;
 use crate::line_tx::{Form, recover_version};
 use crate::segments::{SEGMENT_LEN, Segments, Slot};
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 1;
 
 impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
@@ -37,7 +37,7 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let segments = Segments::open(&heap, heap.header() + DIRECTORY)?;
-        // This makes the header durable as a killed process left it, before it is used.
+        // Also makes the header durable as a killed process left it, before it is used.
         heap.recover(|block: Block| segments.is_linked(heap.medium(), block))?;
         let (line, len) = (heap.header() + SAFE, size_of::<SafeBytes>() as u64);
         let version = recover_version(heap.medium(), Form::Line, line, len)
@@ -45,7 +45,7 @@ impl<V: Variant, M: Medium> RootObject<M> for Core<V, M> {
         let at = Form::Line.data(line, version, len);
         let safe = Safe::from_bytes(&read_shared(heap.medium(), at));
         let is_there = |position: Position| segments.get(position.slot()).is_some();
-        // The end may be that of a segment without a successor.
+        // The end may be the end of a segment that has no successor.
         if !is_there(Position(safe.end.0 - 1)) || safe.tail >= safe.end {
             let what = format!("a list does not end at {}, after {}", safe.end, safe.tail);
             return Err(PoolError::corrupt(line, what));

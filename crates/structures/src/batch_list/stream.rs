@@ -20,18 +20,18 @@ pub struct Stream<M: Medium> {
     pub(crate) segments: Segments,
     /// Held while a segment is taken, by the writer or, ahead of need, by the persister.
     taking: PauseMutex<()>,
-    /// Held while a batch is made safe; what was committed last.
+    /// Held while a batch is made safe. Contains the last committed state.
     committed: PauseMutex<Committed>,
-    /// Bytes that are safe, of those written since the list was opened.
+    /// Bytes written since the list was opened that are safe.
     safe_bytes: AtomicU64,
 }
 
-/// What was committed last.
+/// The last committed state.
 pub(crate) struct Committed {
     /// Version of the line transaction.
     version: u64,
     pub(crate) safe: Safe,
-    /// Bytes written until then, since the list was opened.
+    /// Bytes written up to that commit, since the list was opened.
     pub(crate) written: u64,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Committed {
 pub struct Link {
     /// Position of its element; `NONE` for the head.
     pub(crate) of: Position,
-    /// Pool offset of its word, which is the first of the element.
+    /// Pool offset of its word, which is the first word of the element.
     pub(crate) offset: u64,
 }
 
 /// State of the writer.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Begin of free space; the paper's working pointer.
+    /// The beginning of free space; the paper's working pointer.
     pub(crate) working: Position,
     /// Link of the last element, where the next one is appended.
     pub(crate) tail: Link,
@@ -67,7 +67,7 @@ impl End {
 }
 
 impl<M: Medium> Stream<M> {
-    /// `safe` is the committed state, and `version` that of its line transaction.
+    /// A stream with the committed state `safe`, and the `version` of its line transaction.
     pub(crate) fn new(heap: Heap<M>, segments: Segments, version: u64, safe: Safe) -> Self {
         Stream {
             heap,
@@ -83,7 +83,7 @@ impl<M: Medium> Stream<M> {
         self.heap.medium()
     }
 
-    /// State of a writer that has written nothing yet.
+    /// The state of a writer that has written nothing yet.
     pub(crate) fn end(&self, working: Position, tail: Link, count: u64) -> End {
         End { working, tail, count, written: 0, base: self.base(working) }
     }
@@ -127,7 +127,8 @@ impl<M: Medium> Stream<M> {
     #[inline]
     pub(crate) fn place(&self, end: &mut End, size: u64, fillers: bool) -> Result<Link> {
         let at = end.working;
-        // At the begin of a segment nothing is left, so it is checked that the segment exists.
+        // No bytes are left at the beginning of a segment, so this also checks that the segment
+        // exists.
         if size > at.left_in_page() {
             return self.place_elsewhere(end, size, fillers);
         }
@@ -208,13 +209,13 @@ impl<M: Medium> Stream<M> {
         while from < to {
             let Some(segment) = self.segments.get(from.slot()) else { return };
             let end = if from.slot() == to.slot() { to.within() } else { segment.len };
-            // Flush: what was written there, fenced by the caller.
+            // Flush: the pages between the positions; fenced by the caller.
             self.medium().flush(segment.offset + from.within(), end - from.within());
             from = Position::in_slot(from.next_slot());
         }
     }
 
-    /// Begins to make a batch safe; nobody else does meanwhile.
+    /// Begins to make a batch safe. Other threads wait until the guard is dropped.
     pub(crate) fn begin_batch(&self) -> PauseGuard<'_, Committed> {
         lock_patiently(&self.committed, self.medium())
     }
@@ -226,15 +227,15 @@ impl<M: Medium> Stream<M> {
         line_tx::commit(heap.medium(), Form::Line, line, committed.version, &before, &after);
         heap.verify()?;
         *committed = Committed { version: committed.version + 1, safe, written };
-        // Relaxed: a bound, and a hint for the persister.
+        // Relaxed: the number is only a bound, and a hint for the persister.
         self.safe_bytes.store(written, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Bytes that are safe, of those written since the list was opened.
+    /// Bytes written since the list was opened that are safe.
     #[inline(always)]
     pub(crate) fn safe_bytes(&self) -> u64 {
-        // Relaxed: a bound, and a hint for the persister.
+        // Relaxed: the number is only a bound, and a hint for the persister.
         self.safe_bytes.load(Ordering::Relaxed)
     }
 
@@ -272,7 +273,7 @@ impl<M: Medium> Stream<M> {
             && segment.is_some_and(|segment| size <= segment.len.saturating_sub(of.within()))
     }
 
-    /// Link and size of the element at `of`, to which `left` leads; an error when no element can
+    /// Link and size of the element at `of`, to which `left` leads. An error when no element can
     /// lie there.
     pub(crate) fn element(&self, left: Link, of: Position, shape: Shape) -> Result<(Link, u64)> {
         if shape.is_aligned(of) && self.holds(of, shape.size(0)) {

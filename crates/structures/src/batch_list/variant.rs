@@ -9,7 +9,7 @@ use crate::Result;
 
 /// How a list changes its links, and how it makes them safe. Implemented by this crate alone.
 ///
-/// A value of the type is the variant's volatile state.
+/// A value of the implementing type is the variant's volatile state.
 pub trait Variant: Send + Sync + Sized + 'static {
     /// Name of the root's type.
     #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Does the index lead to every key's newest record, and to nothing else?
+//! Checks that the index leads to the newest record of every key, and to nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -14,9 +14,9 @@ use crate::background::lock_patiently;
 use crate::segments::Slot;
 
 impl<M: Medium> Core<M> {
-    /// Proves that the map is whole. Nobody may be changing it.
+    /// Proves that the map is consistent. Nobody may change it meanwhile.
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        // The thread may be emptying segments.
+        // Keeps the background thread from emptying segments meanwhile.
         let _compacting = lock_patiently(&self.compacting, self.medium());
         let mut violations = Vec::new();
         let mut live = BTreeMap::new();

@@ -1,13 +1,13 @@
-//! Emptying segments of which little is live, while everybody goes on.
+//! Compaction: emptying segments with little live data, while other threads go on.
 //!
-//! What is live is appended again; once all that is safe, the segment is void. Nothing that a crash may fall
-//! back to is lost by that: a record is only left behind when what replaced it is safe.
+//! Live records are appended again. Once the copies are safe, the segment becomes void. A crash
+//! before that still finds the old records: a record is given up only when its replacement is safe.
 //!
-//! A tombstone is needed as long as an older value of its key lies anywhere in the log. The index counts
-//! those values; with the last of them the tombstone is dropped.
+//! A tombstone is needed as long as an older value of its key lies anywhere in the log. The index
+//! counts those values. When the last one is gone, the tombstone is dropped.
 //!
-//! A record that has changed since it was written is not moved: that would give it a checksum that fits. Its segment
-//! is left as it is, and everything in it can be read as before.
+//! A damaged record is not moved, because its copy would get a checksum that fits. Its segment is
+//! left as it is, and all other records in it stay readable.
 
 use std::sync::atomic::Ordering;
 
@@ -22,20 +22,21 @@ use crate::background::lock_patiently;
 use crate::segments::Slot;
 use crate::{Error, Result};
 
-/// A value in a segment that is emptied.
+/// A value in a segment that is being emptied.
 struct Found {
     hash: u64,
     key: Box<[u8]>,
 }
 
 impl<M: Medium> Core<M> {
-    /// How often room was made.
+    /// How many times a segment was emptied.
     pub(super) fn relieved(&self) -> u64 {
         self.relieved.load(Ordering::Acquire)
     }
 
-    /// Makes room when the pool is full, unless somebody did since `relieved`: empties a segment with at least
-    /// `dead_min` dead bytes. Whether there may be room now.
+    /// Makes room in a full pool by emptying a segment with at least `dead_min` dead bytes, unless
+    /// another thread has emptied one since the count was `relieved`. Returns whether there may be
+    /// room now.
     pub(super) fn relieve(&self, relieved: u64, dead_min: u64) -> Result<bool> {
         let _compacting = lock_patiently(&self.compacting, self.medium());
         if self.relieved() != relieved {
@@ -44,7 +45,7 @@ impl<M: Medium> Core<M> {
         if self.log.segments.refill() {
             return Ok(true);
         }
-        // Segments are at rest once they are safe.
+        // Segments are at rest only when they are safe.
         self.log.sync()?;
         let Some(slot) = self.log.pick_emptiest(dead_min) else { return Ok(false) };
         self.log.set_relieving(true);
@@ -52,13 +53,14 @@ impl<M: Medium> Core<M> {
         self.log.set_relieving(false);
         match compacted {
             Err(error) if error.is_full() => Ok(false),
-            // Another one is picked next.
+            // The next attempt picks another segment.
             Err(error) if error.is_damage() => Ok(true),
             compacted => compacted.map(|()| true),
         }
     }
 
-    /// Moves what is live out of segments at rest, and makes them void. Only by who holds `compacting`.
+    /// Moves live records out of segments at rest, and makes the segments void. The caller holds
+    /// `compacting`.
     pub(super) fn compact(&self, slots: &[Slot]) -> Result<()> {
         let mut emptied = Vec::new();
         let mut result = Ok(());
@@ -75,7 +77,8 @@ impl<M: Medium> Core<M> {
             }
         }
         if !emptied.is_empty() {
-            // What was moved, and whatever replaced the rest, is safe before the segments are void.
+            // The copies, and all records that replaced others, must be safe before the segments
+            // become void.
             self.log.sync()?;
         }
         for (slot, values) in emptied {
@@ -86,14 +89,14 @@ impl<M: Medium> Core<M> {
             }
             values.iter().for_each(|found| self.count_value_out(found));
             self.log.segments.recycle(slot);
-            // Release: partner of the Acquire in `relieved`.
+            // Release: after the segment became spare. Partner of the Acquire in `relieved`.
             self.relieved.fetch_add(1, Ordering::Release);
         }
         self.log.heap().verify()?;
         result
     }
 
-    /// Moves what is live out of a segment. Returns the values that lie there.
+    /// Moves live records out of a segment. Returns the values that lie there.
     fn empty(&self, slot: Slot) -> Result<Vec<Found>> {
         let mut values = Vec::new();
         let segments = &self.log.segments;
@@ -124,9 +127,10 @@ impl<M: Medium> Core<M> {
         Error::corrupt(self.log.heap(), at, "neither a record nor the end of a segment is here")
     }
 
-    /// Refuses to void a segment in which something live was not found: a damaged record hides those behind it.
+    /// An error if the segment still has live records: a damaged record hides those behind it, and
+    /// the segment must not become void.
     fn require_dead(&self, slot: Slot) -> Result<()> {
-        // Relaxed: the segment is at rest, so what was live in it was counted before.
+        // Relaxed: the segment is at rest, so all of its live records were counted before.
         let live = self.log.segments.live.make(slot).load(Ordering::Relaxed);
         if live == 0 {
             return Ok(());
@@ -156,11 +160,12 @@ impl<M: Medium> Core<M> {
         Ok(())
     }
 
-    /// A value will be gone with its segment; the tombstone that was needed for its sake is not any more.
+    /// Counts a value that goes with its segment. Drops the tombstone of its key if no other value
+    /// needs it.
     fn count_value_out(&self, found: &Found) {
         let mut shard = self.shard(found.hash);
         let key = Hashed { hash: found.hash, bytes: &found.key };
-        // Where damage is met, the tombstone stays.
+        // If the search meets damage, the tombstone stays.
         let Ok(Ok(at)) = self.find(&shard.table, key) else { return };
         let entry = shard.table.get(at).relieved();
         if entry.is_tombstone() && entry.stale() == 0 {

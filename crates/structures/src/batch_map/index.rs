@@ -1,25 +1,26 @@
-//! The volatile index: where the newest record of each key lies.
+//! The volatile index: it leads from each key to the key's newest record.
 //!
-//! Open addressing with linear probing, entries in the order of their hashes (Amble and Knuth, *Ordered hash
-//! tables*, 1974). An entry's home is given by the upper bits of its hash, so the order is that of the
-//! whole table, a scan can go on from any hash, and growing is one pass from left to right.
+//! Open addressing with linear probing, where entries lie in the order of their hashes (Amble and
+//! Knuth, *Ordered hash tables*, 1974). The upper bits of a hash select the entry's home slot, so
+//! the whole table is in hash order: a scan can continue from any hash, and growing is one pass
+//! from left to right.
 
 use super::layout::{PLACE_BITS, Place};
 
 /// Binary logarithm of the number of shards.
 pub(super) const SHARD_BITS: u32 = 8;
 
-/// What is known of a key: where its newest record lies, and how many older ones there are.
+/// The entry of a key: the place of its newest record, and the number of older values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) hash: u64,
-    /// 0 for a vacant slot; else place, whether it is a tombstone, and the older values.
+    /// 0 for a vacant slot; else the place, the tombstone flag, and the number of older values.
     word: u64,
 }
 
 const TOMBSTONE: u64 = 1 << PLACE_BITS;
 const STALE_SHIFT: u32 = PLACE_BITS + 1;
-/// A count that is not known any more: too many to count.
+/// The count at its maximum: the true number is no longer known.
 const STALE_MANY: u64 = (1 << (64 - STALE_SHIFT)) - 1;
 
 impl Entry {
@@ -38,7 +39,7 @@ impl Entry {
         self.word & TOMBSTONE != 0
     }
 
-    /// Values of the key in the log beside the newest record.
+    /// How many values of the key lie in the log besides the newest record.
     pub(super) fn stale(self) -> u64 {
         self.word >> STALE_SHIFT
     }
@@ -48,7 +49,8 @@ impl Entry {
         self.word == 0
     }
 
-    /// The entry after a newer record; a value that it replaces is stale.
+    /// The entry after a newer record was appended. If the old record was a value, it counts as
+    /// stale.
     pub(super) fn replaced(self, place: Place, is_tombstone: bool) -> Self {
         let stale = match self.stale() {
             STALE_MANY => STALE_MANY,
@@ -58,7 +60,7 @@ impl Entry {
         Entry { hash: self.hash, word: place.raw() | tombstone | stale << STALE_SHIFT }
     }
 
-    /// The entry after one stale value is gone.
+    /// The entry after one stale value has gone.
     pub(super) fn relieved(self) -> Self {
         match self.stale() {
             STALE_MANY | 0 => self,
@@ -71,15 +73,15 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Table {
     slots: Box<[Entry]>,
-    /// Binary logarithm of the number of homes; some slots more follow the last.
+    /// Binary logarithm of the number of homes; [`OVERFLOW`] slots follow the last home.
     bits: u32,
-    /// Entries, tombstones included.
+    /// Number of entries, including tombstones.
     len: usize,
 }
 
-/// Binary logarithm of the homes of an empty table.
+/// Binary logarithm of the number of homes in an empty table.
 const BITS_MIN: u32 = 3;
-/// Slots behind the last home: a cluster that needs more makes the table grow.
+/// Slots behind the last home. A cluster that needs more makes the table grow.
 const OVERFLOW: usize = 24;
 
 impl Default for Table {
@@ -99,7 +101,8 @@ impl Table {
         (hash << SHARD_BITS >> (64 - self.bits)) as usize
     }
 
-    /// Where the entry of this hash lies that `is_it` accepts; else where it would.
+    /// The slot of the entry with this hash that `is_it` accepts, or the slot where it would be
+    /// inserted.
     #[inline]
     pub(super) fn find(
         &self,
@@ -107,7 +110,7 @@ impl Table {
         mut is_it: impl FnMut(Entry) -> bool,
     ) -> Result<usize, usize> {
         let mut at = self.home(hash);
-        // Ends: the last slot of all is never occupied.
+        // Terminates, because the last slot is never occupied.
         while !self.slots[at].is_vacant() && self.slots[at].hash < hash {
             at += 1;
         }
@@ -125,14 +128,14 @@ impl Table {
         self.slots[at]
     }
 
-    /// Replaces the entry that [`find`](Table::find) found by one of the same hash.
+    /// Replaces the entry that [`find`](Table::find) found. The new one has the same hash.
     #[inline]
     pub(super) fn set(&mut self, at: usize, entry: Entry) {
         debug_assert_eq!(self.slots[at].hash, entry.hash);
         self.slots[at] = entry;
     }
 
-    /// Puts an entry where [`find`](Table::find) said that it would lie.
+    /// Inserts an entry at the slot that [`find`](Table::find) returned as an error.
     pub(super) fn insert(&mut self, at: usize, entry: Entry) {
         let mut vacant = at;
         while !self.slots[vacant].is_vacant() {
@@ -148,7 +151,7 @@ impl Table {
         self.len += 1;
     }
 
-    /// Takes away the entry that [`find`](Table::find) found.
+    /// Removes the entry that [`find`](Table::find) found.
     pub(super) fn remove(&mut self, at: usize) {
         let mut last = at;
         while !self.slots[last + 1].is_vacant() && self.home(self.slots[last + 1].hash) <= last {
@@ -159,20 +162,20 @@ impl Table {
         self.len -= 1;
     }
 
-    /// Every entry whose hash is at least `from`, ascending by hash.
+    /// The entries whose hash is at least `from`, in ascending order of hashes.
     pub(super) fn entries_from(&self, from: u64) -> impl Iterator<Item = Entry> + '_ {
         let entries = self.slots[self.home(from)..].iter().copied();
         entries.filter(move |entry| !entry.is_vacant() && entry.hash >= from)
     }
 
-    /// Loads the slot where an entry of this hash would be looked for first. Several such loads wait for memory
-    /// at the same time, which the searches after them then need not.
+    /// Loads the slot where a search for this hash begins. Several such loads overlap their cache
+    /// misses, and the searches after them find the lines cached.
     #[inline]
     pub(super) fn touch(&self, hash: u64) {
         std::hint::black_box(self.slots[self.home(hash)].word);
     }
 
-    /// Whether there is no entry, and no tombstone.
+    /// Whether there is neither an entry nor a tombstone.
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -185,7 +188,7 @@ impl Table {
                     *self = grown;
                     return;
                 }
-                // A cluster at the very end did not fit.
+                // A cluster at the end of the table did not fit.
                 None => bits += 1,
             }
         }
@@ -240,7 +243,8 @@ mod tests {
             let mut table = Table::default();
             let mut model = BTreeMap::new();
             for (number, removes) in ops {
-                // Few homes, some of them the last one; several hashes that differ in their lowest bits.
+                // Few homes, one of them the last; several hashes that differ only in their lowest
+                // bits.
                 let hash = ((number % 8 * 37) << 48) | (number / 8);
                 let hash = if number % 8 == 7 { hash | (0xff << 48) } else { hash };
                 let found = table.find(hash, |_| true);
@@ -282,7 +286,7 @@ mod tests {
     fn stale_values_are_counted_until_there_are_too_many() {
         let entry = Entry::new(1, place(1)).replaced(place(2), false).replaced(place(3), true);
         assert_eq!((entry.stale(), entry.is_tombstone(), entry.place()), (2, true, place(3)));
-        // A tombstone is no value.
+        // A replaced tombstone does not count as a value.
         assert_eq!(entry.replaced(place(4), false).stale(), 2);
         assert_eq!(entry.relieved().relieved().stale(), 0);
         let many = Entry { hash: 1, word: place(1).raw() | STALE_MANY << STALE_SHIFT };

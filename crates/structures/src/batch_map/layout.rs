@@ -1,26 +1,27 @@
-//! How a batch map lies in its heap.
+//! On-media layout of a batch map.
 //!
 //! ```text
-//! header (in the heap's 2 KiB)              segment, of the map's length or that of one long record
-//! byte   0  seed of the keys' hashes        byte   0  sequence: its place in the log's order;
-//!        8  incarnation: how often the                 or the mark of a segment that holds nothing
-//!           map was opened                          8  1 if what earlier segments hold is void
-//!       16  bytes of a segment                     16  sequence below which segments are safe
-//!       24  the incarnation that was closed        24  how far it is known to be safe itself
-//!           properly last                          32  checksum of bytes 0 to 24, and of where it lies
-//!       32  checksum of seed and length            64  records, one after the other, then the end mark
+//! header (in the heap's 2 KiB)            segment, of the map's length or that of one long record
+//! byte   0  seed of the keys' hashes      byte   0  sequence: its place in the log's order;
+//!        8  incarnation: how often the              or the mark of an empty segment
+//!           map was opened                       8  1 if the records of earlier segments are void
+//!       16  bytes of a segment                  16  sequence below which segments are safe
+//!       24  the incarnation that was            24  how far it is known to be safe itself
+//!           closed properly last                32  checksum of bytes 0 to 24, and of its offset
+//!       32  checksum of seed and length         64  the records, then the end mark
 //!       64  directory of segments
 //!
 //! record, a multiple of 8 bytes
 //! byte   0  kind (4 bits), length of the key (28 bits), length of the value (32 bits)
 //!        8  hash of the key
-//!       16  checksum of all of this, where it lies, and in which segment
-//!       24  key, then value, each from a word on
+//!       16  checksum of all of this, of its offset, and of its segment's sequence
+//!       24  key, then value, each at a whole word
 //! ```
 //!
-//! The log is the records in the order of their segments' sequences. A checksum is seeded with the
-//! sequence, which no other use of the memory ever had, and with the map's seed, which no other map
-//! had and no client knows: so what lies behind the log's end is never taken for a record.
+//! The log consists of the records in the order of their segments' sequences. A checksum is seeded
+//! with the sequence and with the map's seed. No other use of this memory had the same sequence, no
+//! other map had the same seed, and clients do not know it. So data behind the log's end is never
+//! taken for a record.
 
 use remanent_pmem::WORD_LEN;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -39,30 +40,30 @@ pub(super) const CLEARS: u64 = 8;
 pub(super) const TRUSTED_BEFORE: u64 = 16;
 pub(super) const SAFE: u64 = 24;
 pub(super) const SUM: u64 = 32;
-/// Where a segment's records begin: behind the line of its header.
+/// Offset of the first record in a segment, behind the header's line.
 pub(super) const RECORDS: u64 = 64;
-/// Bytes of the end mark, for which there is always room.
+/// Bytes of the end mark. A segment always has room for it.
 pub(super) const END_LEN: u64 = WORD_LEN;
 
 pub(super) const HASH: u64 = 8;
 pub(super) const CHECKSUM: u64 = 16;
-/// Where a record's key begins.
+/// Offset of the key in a record.
 pub(super) const KEY: u64 = 24;
 
-/// Bytes of the longest ordinary segment: a place has bits for no more.
+/// Length of the longest ordinary segment: a [`Place`] has no bits for more.
 pub(super) const SEGMENT_LEN_MAX: u64 = 1 << 20;
 /// Longest key in bytes.
 pub(super) const KEY_LEN_MAX: u64 = (1 << 28) - 1;
 /// Longest value in bytes.
 pub(super) const VALUE_LEN_MAX: u64 = u32::MAX as u64;
 
-/// What a record says of its key.
+/// The kinds of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum Kind {
-    /// It has this value.
+    /// The key has this value.
     Value = 1,
-    /// It was removed.
+    /// The key was removed.
     Tombstone = 2,
 }
 
@@ -79,7 +80,7 @@ impl Head {
         self.kind as u64 | self.key_len << 4 | self.value_len << 32
     }
 
-    /// What the word says, if it can be a record's first.
+    /// Decodes the first word of a record; `None` when it cannot be one.
     #[inline]
     pub(super) fn from_word(word: u64) -> Option<Self> {
         let kind = match word & 0xf {
@@ -90,20 +91,20 @@ impl Head {
         Some(Head { kind, key_len: word >> 4 & KEY_LEN_MAX, value_len: word >> 32 })
     }
 
-    /// Where the value begins in the record.
+    /// Offset of the value in the record.
     #[inline]
     pub(super) fn value(self) -> u64 {
         KEY + self.key_len.next_multiple_of(WORD_LEN)
     }
 
-    /// Bytes of the record.
+    /// Length of the record in bytes.
     #[inline]
     pub(super) fn record_len(self) -> u64 {
         self.value() + self.value_len.next_multiple_of(WORD_LEN)
     }
 }
 
-/// The checksum of a record at `at` in the segment of this sequence.
+/// The checksum of a record at offset `at` in the segment with this sequence.
 #[inline]
 pub(super) fn checksum(
     sequence: u64,
@@ -117,37 +118,40 @@ pub(super) fn checksum(
     xxh3_64_with_seed(value, xxh3_64_with_seed(key, seed))
 }
 
-/// The end mark at `at` in the segment of this sequence. Its lowest bits are no record's.
+/// The end mark at offset `at` in the segment with this sequence. No record's first word ends in
+/// these four bits.
 #[inline]
 pub(super) fn end_mark(sequence: u64, at: u64) -> u64 {
     mark(sequence, at) | 0xf
 }
 
-/// What a segment at this offset has for a sequence while it holds nothing: no zeros, which damage may bring.
+/// The word in place of the sequence in an empty segment at this offset. It is not zero, because
+/// damage may produce zeros.
 pub(super) fn void_mark(salt: u64, offset: u64) -> u64 {
     mark(salt, offset) | 1 << 63
 }
 
-/// The word that says that a segment of this sequence is safe up to `at`.
+/// The word that says how far the segment with this sequence is safe: up to `at`.
 pub(super) fn safe_mark(sequence: u64, at: u64) -> u64 {
     (at / WORD_LEN) | (mark(sequence, at) & !SAFE_AT)
 }
 
-/// How far a segment of this sequence is safe, if the word says so at all.
+/// How far the segment with this sequence is safe according to `word`; `None` when the word is not
+/// valid.
 pub(super) fn safe_to(word: u64, sequence: u64) -> Option<u64> {
     let at = (word & SAFE_AT) * WORD_LEN;
     (safe_mark(sequence, at) == word).then_some(at)
 }
 
-/// The bits of the word that are the place, in words.
+/// The bits of that word that hold the offset, counted in words.
 const SAFE_AT: u64 = u32::MAX as u64;
 
-/// The checksum of what a segment's header says that does not change.
+/// The checksum of the unchanging part of a segment's header.
 pub(super) fn segment_sum(salt: u64, offset: u64, words: [u64; 3]) -> u64 {
     xxh3_64_with_seed(&bytes_of(words), mark(salt, offset))
 }
 
-/// The checksum of what the map's header says that does not change.
+/// The checksum of the unchanging part of the map's header.
 pub(super) fn header_sum(seed: u64, segment_len: u64) -> u64 {
     xxh3_64_with_seed(&bytes_of([segment_len]), seed)
 }
@@ -156,21 +160,21 @@ fn bytes_of<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Well-mixed bits that no other place and no other segment has.
+/// Well-mixed bits, distinct for each offset and each sequence.
 #[inline]
 fn mark(sequence: u64, at: u64) -> u64 {
     let mixed = (sequence ^ at.rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// Where a record lies: its segment's slot, and the word in the segment.
+/// The place of a record: its segment's slot, and the index of its first word in the segment.
 ///
 /// Every record begins within the first MiB of its segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u64);
 
 const WORD_BITS: u32 = 17;
-/// Slots that a place has bits for.
+/// Slots that fit into the bits of a place.
 pub(super) const SLOTS_MAX: u32 = 1 << (PLACE_BITS - WORD_BITS);
 /// Bits of a place.
 pub(super) const PLACE_BITS: u32 = 41;

@@ -1,4 +1,5 @@
-//! The map in the place of a list: what the paper's variants do by walking, it does by its index.
+//! The map as a [`BatchList`], for comparison with the paper's variants: it finds by its index what
+//! they find by walking.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -7,10 +8,11 @@ use super::BatchMap;
 use crate::batch_list::{BatchList, ChangeList};
 use crate::{Lag, Result};
 
-/// Elements visited between two locks.
+/// Elements that one call of `scan` visits.
 const BATCH: usize = 64;
 
-/// A key is there once: inserting it again does nothing. Elements are visited in no order that means anything.
+/// A key is present once: inserting it again does nothing. Elements are visited in no particular
+/// order.
 impl<M: Medium> BatchList for BatchMap<u64, [u8], M> {
     #[inline]
     fn insert(&mut self, key: u64, value: &[u8]) -> Result<bool> {

@@ -1,9 +1,9 @@
-//! The log under a batch map: records one after the other in segments, safe up to a position.
+//! The log under a batch map: records in segments, safe up to a position.
 //!
-//! A *position* counts the bytes of the log since the map was opened. A writer reserves a range under a
-//! lock, fills it without, and publishes it when everything before is published: so nothing is acknowledged
-//! behind a hole, which the death of the process would make the log's end. Checksums tell after a crash how far
-//! the log got, so a batch costs one fence.
+//! A *position* counts the bytes of the log since the map was opened. A writer reserves a range
+//! under a lock, fills it without the lock, and publishes it when everything before it is
+//! published. So no record is acknowledged behind a hole, where the log would end if the process
+//! died. After a crash, checksums tell how far the log got, so a batch costs one fence.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,36 +22,36 @@ use crate::Result;
 use crate::background::{Patience, lock_patiently};
 use crate::segments::Slot;
 
-/// The log, and the segments that it lies in.
+/// The log and its segments.
 pub(super) struct Log<M: Medium> {
     pub(super) segments: LogSegments<M>,
     tail: PauseMutex<Tail>,
-    /// How far records are whole, and how far they are safe.
+    /// Positions up to which records are complete, and up to which they are safe.
     published: AtomicU64,
     safe: AtomicU64,
-    /// Held by who makes a batch safe.
+    /// Held by the thread that makes a batch safe.
     persisting: PauseMutex<()>,
 }
 
-/// Where the log grows.
+/// The growing end of the log.
 struct Tail {
     current: Open,
     next: Next,
-    /// Segments with bytes that are not safe, and always the current one.
+    /// Segments with bytes that are not safe, and always the current segment.
     runs: VecDeque<Run>,
     end: u64,
     next_sequence: u64,
-    /// Whether a full log is being relieved, and nobody else may take room.
+    /// Whether compaction is making room in a full log, so that growth must not take any.
     is_relieving: bool,
 }
 
-/// A segment that records go to.
+/// A segment to which records are appended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub(super) slot: Slot,
     pub(super) offset: u64,
     pub(super) sequence: u64,
-    /// Where in the segment the next record goes, and where the last one ends at most.
+    /// Offset in the segment of the next record, and the greatest offset at which a record may end.
     pub(super) used: u64,
     pub(super) capacity: u64,
 }
@@ -60,12 +60,12 @@ pub(super) struct Open {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     None,
-    /// Somebody is making it ready.
+    /// A thread is making it ready.
     Preparing,
     Ready(Open),
 }
 
-/// The part of the log that lies in one segment; it ends where the next begins.
+/// The part of the log that lies in one segment. It ends where the next one begins.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     slot: Slot,
@@ -74,20 +74,21 @@ struct Run {
     start: u64,
 }
 
-/// A range of the log that is the caller's to fill.
+/// A range of the log that its owner has to fill.
 pub(super) struct Reserved {
     slot: Slot,
-    /// Of the segment.
+    /// Offset of the segment.
     offset: u64,
     at: u64,
     sequence: u64,
-    /// The end of what was reserved before, and of this range; an end mark may lie between.
+    /// Positions of the end of the range reserved before, and of the end of this one. An end mark
+    /// may lie in between.
     from: u64,
     end: u64,
 }
 
 impl<M: Medium> Log<M> {
-    /// A log that goes on after every segment in `segments`; sequences begin at `next_sequence`.
+    /// A log that goes on behind all existing segments. Sequences begin at `next_sequence`.
     pub(super) fn new(segments: LogSegments<M>, next_sequence: u64) -> Self {
         let current = Open { slot: Slot(0), offset: 0, sequence: 0, used: 0, capacity: 0 };
         Log {
@@ -106,7 +107,8 @@ impl<M: Medium> Log<M> {
         }
     }
 
-    /// Goes on in a segment that the log was closed in, and has the next one ready if there was one.
+    /// Continues in the segment `current`, where the log was closed. `next` is the segment that was
+    /// ready then, if any.
     pub(super) fn resume(&self, current: Open, next: Option<Open>) {
         let Open { slot, offset, sequence, used, .. } = current;
         self.segments.filled.make(slot).store(0, Ordering::Relaxed);
@@ -115,7 +117,7 @@ impl<M: Medium> Log<M> {
         tail.runs.push_back(Run { slot, offset, sequence, start: 0 });
         (tail.current, tail.next) = (current, next.map_or(Next::None, Next::Ready));
         tail.end = end;
-        // Relaxed: nobody else is here yet.
+        // Relaxed: no other thread uses the log yet.
         self.published.store(end, Ordering::Relaxed);
         self.safe.store(end, Ordering::Relaxed);
     }
@@ -130,23 +132,25 @@ impl<M: Medium> Log<M> {
         self.segments.medium()
     }
 
-    /// Bytes that are in the log and not safe.
+    /// Bytes of the log that are not safe.
     #[inline]
     pub(super) fn unsafe_bytes(&self) -> u64 {
-        // Acquire: partner of the Release in `persist`; read second, so that it is not older.
+        // Acquire: partners of the Release in `fill` and in `persist`. `safe` is loaded second, so
+        // that it is not the older of the two.
         let end = self.published.load(Ordering::Acquire);
         end.saturating_sub(self.safe.load(Ordering::Acquire))
     }
 
     /// Appends a record; it is complete when this returns.
     pub(super) fn append(&self, record: Record<'_>, purpose: Purpose) -> Result<Place> {
-        // What was read to decide on this record, or to make it, may have been zeros for a fault.
+        // The caller may have decided on this record, or made it, from zeros that a faulty medium
+        // returned.
         self.heap().verify()?;
         let reserved = self.reserve(record.head(), purpose)?;
         Ok(self.fill(&reserved, record))
     }
 
-    /// A range for a record at the end of the log.
+    /// Reserves a range for a record at the end of the log.
     fn reserve(&self, head: Head, purpose: Purpose) -> Result<Reserved> {
         let (medium, len) = (self.medium(), head.record_len());
         let mut patience = Patience::default();
@@ -179,11 +183,11 @@ impl<M: Medium> Log<M> {
         }
     }
 
-    /// Goes on to the next segment when the current one has no room and the next one has; the segment that
-    /// is sealed then.
+    /// Switches to the next segment when the current one has no room and the next one has. Returns
+    /// the segment that this seals.
     fn make_room(&self, tail: &mut Tail, len: u64) -> Option<Slot> {
         match tail.next {
-            // A segment for one long record is for no other.
+            // A segment that was taken for one long record serves no other.
             Next::Ready(next)
                 if !tail.has_room(len)
                     && next.used + len <= next.capacity
@@ -197,12 +201,12 @@ impl<M: Medium> Log<M> {
         }
     }
 
-    /// Ends the current segment and makes another one current.
+    /// Seals the current segment, and makes `next` the current one. Returns the sealed segment.
     fn switch(&self, tail: &mut Tail, next: Open) -> Option<Slot> {
         let Open { slot, offset, sequence, used, capacity } = tail.current;
         let is_first = capacity == 0;
         if !is_first {
-            // Flushed with the records before it, once they are complete.
+            // The end mark is flushed together with the records before it, once they are complete.
             self.medium().store(offset + used, end_mark(self.segments.salted(sequence), used));
             tail.end += END_LEN;
             self.segments.seal(slot, used);
@@ -213,8 +217,8 @@ impl<M: Medium> Log<M> {
         (!is_first).then_some(slot)
     }
 
-    /// Writes a record into its range, and publishes it. Nothing in here may panic: nobody could publish
-    /// anything behind it.
+    /// Writes a record into its range and publishes it. This must not panic, or nothing behind the
+    /// record could be published.
     #[inline]
     fn fill(&self, reserved: &Reserved, record: Record<'_>) -> Place {
         let medium = self.medium();
@@ -230,24 +234,26 @@ impl<M: Medium> Log<M> {
         medium.store(start + CHECKSUM, sum);
         self.segments.live.make(slot).fetch_add(head.record_len(), Ordering::Relaxed);
         let mut patience = Patience::default();
-        // Acquire: partner of the Release below; whoever sees this record published sees those before.
+        // Acquire: a thread that sees this record published also sees those before it. Partner of
+        // the Release below.
         while self.published.load(Ordering::Acquire) != from {
             patience.wait(medium);
         }
-        // Release: partner of the Acquire above and in `persist`; the record is whole.
+        // Release: the record is complete. Partner of the Acquire above and in `persist`.
         self.published.store(end, Ordering::Release);
         Place::new(slot, at)
     }
 
-    /// Makes safe what is complete. One fence, whatever it is.
+    /// Makes all complete records safe. One fence, however many there are.
     pub(super) fn persist(&self) -> Result<()> {
         let medium = self.medium();
         let _persisting = lock_patiently(&self.persisting, medium);
-        // Relaxed: only who holds the lock moves it on.
+        // Relaxed: only the holder of the lock `persisting` advances it, except `clear`, which
+        // never moves it back.
         let safe = self.safe.load(Ordering::Relaxed);
         let (ranges, target) = {
             let tail = self.tail.lock(medium);
-            // Acquire: partner of the Release in `fill`.
+            // Acquire: the records up to `target` are complete. Partner of the Release in `fill`.
             let target = self.published.load(Ordering::Acquire);
             (tail.ranges(safe, target), target)
         };
@@ -256,11 +262,12 @@ impl<M: Medium> Log<M> {
             medium.flush(offset, len);
         }
         if !ranges.is_empty() {
-            // Fence: safe before anybody is told so.
+            // Fence: before the records are reported as safe.
             medium.fence();
         }
         self.heap().verify()?;
-        // Release: partner of the Acquire in `unsafe_bytes` and `sync`.
+        // Release: after the fence. Partner of the Acquire in `unsafe_bytes`, `note_safe` and
+        // `sync`.
         self.safe.fetch_max(target, Ordering::Release);
         self.tail.lock(medium).forget_runs(target);
         if target > safe {
@@ -269,19 +276,21 @@ impl<M: Medium> Log<M> {
         Ok(())
     }
 
-    /// Notes on the medium how far the log is safe, so that what has changed up to there is told from what a crash has
-    /// torn.
+    /// Stores on the medium how far the log is safe, so that recovery can tell damage before that
+    /// position from records that a crash has torn.
     pub(super) fn note_safe(&self) {
         let medium = self.medium();
-        // Held until it is stored: the segment may be used for something else once it is at rest.
+        // Held until the word is stored: once the segment is at rest, it may be used again for
+        // something else.
         let tail = self.tail.lock(medium);
-        // Acquire: partner of the Release in `persist`; what it says is durable.
+        // Acquire: everything before this position is durable. Partner of the Release in `persist`.
         let safe = self.safe.load(Ordering::Acquire);
         if let Some(&Run { offset, sequence, start, .. }) = tail.runs.front() {
             let at = RECORDS + safe.saturating_sub(start);
             medium.store(offset + SAFE, safe_mark(self.segments.salted(sequence), at));
-            // Flush: fenced by the next batch, or never.
-            // Redundant: where this is lost, damage of the last batch is taken for its torn end, and no image has any.
+            // Flush: fenced by the next batch, if there is one.
+            // Redundant: if this is lost, damage in the last batch passes for its torn end, and
+            // crash images contain no damage.
             medium.flush(offset + SAFE, WORD_LEN);
         }
     }
@@ -294,14 +303,14 @@ impl<M: Medium> Log<M> {
         while self.safe.load(Ordering::Acquire) < target {
             self.persist()?;
             if self.safe.load(Ordering::Acquire) < target {
-                // Somebody is still filling what was reserved before.
+                // Another thread is still filling a range that was reserved before.
                 patience.wait(self.medium());
             }
         }
         Ok(self.heap().verify()?)
     }
 
-    /// Makes the next segment ready ahead of need: once a quarter of the present one is used.
+    /// Prepares the next segment ahead of need: once a quarter of the current one is used.
     pub(super) fn prepare_ahead(&self) -> Result<()> {
         {
             let mut tail = self.tail.lock(self.medium());
@@ -314,7 +323,7 @@ impl<M: Medium> Log<M> {
         self.prepare(0, Purpose::Growth)
     }
 
-    /// Makes a next segment with room for `len` bytes ready; the caller has announced it.
+    /// Prepares a next segment with room for `len` bytes. The caller has set `next` to `Preparing`.
     fn prepare(&self, len: u64, purpose: Purpose) -> Result<()> {
         let opened = self.open_segment(len, purpose, false);
         let mut tail = self.tail.lock(self.medium());
@@ -322,7 +331,7 @@ impl<M: Medium> Log<M> {
         opened.map(drop)
     }
 
-    /// Takes a segment for `len` bytes of records, and gives it the next place in the log's order.
+    /// Takes a segment for `len` bytes of records, and gives it the next sequence in the log.
     fn open_segment(&self, len: u64, purpose: Purpose, clears: bool) -> Result<Open> {
         let (medium, segments) = (self.medium(), &self.segments);
         let (slot, segment) = segments.take_segment(RECORDS + len + END_LEN, purpose)?;
@@ -339,20 +348,21 @@ impl<M: Medium> Log<M> {
         medium.store(offset + CLEARS, u64::from(clears));
         medium.store(offset + SAFE, safe_mark(segments.salted(sequence), RECORDS));
         medium.store(offset + SUM, sum);
-        // Relaxed: whoever finds a record in it was told of that later.
+        // Relaxed: a thread learns the place of a record in this segment only later, through a
+        // lock.
         segments.sequences.make(slot).store(sequence, Ordering::Relaxed);
-        // Release: after the other words, in this line's order of stores.
+        // Release: after the other words of the header, in the line's order of stores.
         medium.store(offset + SEQUENCE, sequence);
-        // Flush and fence: the segment has its place before it has a record.
+        // Flush and fence: the segment has its sequence before it has a record.
         medium.persist(offset, LINE_LEN);
-        // What is longer than a segment has one of its own.
+        // A record longer than a segment gets a segment of its own.
         let capacity =
             if segment.len > segments.segment_len { RECORDS + len } else { segment.len - END_LEN };
         Ok(Open { slot, offset, sequence, used: RECORDS, capacity })
     }
 
-    /// Begins a new segment, and makes void what the earlier ones hold. Durable when it returns. Nobody
-    /// appends meanwhile: the caller holds every shard.
+    /// Begins a new segment, and makes all records in earlier ones void. Durable when it returns.
+    /// Nobody may append meanwhile: the caller holds every shard.
     pub(super) fn clear(&self) -> Result<()> {
         let medium = self.medium();
         let mut patience = Patience::default();
@@ -377,7 +387,7 @@ impl<M: Medium> Log<M> {
         self.switch(&mut tail, opened);
         let start = tail.end;
         tail.forget_runs(start);
-        // Release: as in `fill` and `persist`. What is void need not be made safe.
+        // Release: as in `fill` and `persist`. Void records need not be made safe.
         self.published.store(start, Ordering::Release);
         self.safe.fetch_max(start, Ordering::Release);
         drop(tail);
@@ -387,17 +397,18 @@ impl<M: Medium> Log<M> {
         Ok(self.heap().verify()?)
     }
 
-    /// Sealed segments at rest below a rank; see [`LogSegments::pick`].
+    /// Sealed segments at rest with a rank below `end`; see [`LogSegments::pick`].
     pub(super) fn pick(&self, end: Rank) -> Vec<Slot> {
         self.segments.pick(end, || self.used_slots())
     }
 
-    /// The segment at rest with the most dead bytes, if they are at least `dead_min`.
+    /// The segment at rest with the most dead bytes, if these are at least `dead_min`.
     pub(super) fn pick_emptiest(&self, dead_min: u64) -> Option<Slot> {
         self.segments.pick_emptiest(dead_min, |slot| self.is_at_rest(slot))
     }
 
-    /// Segments that are not at rest: those with records that are not safe, the current one and the next.
+    /// The segments that are not at rest: those with records that are not safe, the current one and
+    /// the next.
     fn used_slots(&self) -> Vec<Slot> {
         let tail = self.tail.lock(self.medium());
         let next = match tail.next {
@@ -407,14 +418,15 @@ impl<M: Medium> Log<M> {
         tail.runs.iter().map(|run| run.slot).chain(next).collect()
     }
 
-    /// Whether a segment is at rest: everything in it is safe, and nothing more goes there.
+    /// Whether a segment is at rest: all of its records are safe, and no further ones are appended
+    /// to it.
     fn is_at_rest(&self, slot: Slot) -> bool {
         let tail = self.tail.lock(self.medium());
         let is_next = matches!(tail.next, Next::Ready(next) if next.slot == slot);
         !is_next && tail.runs.iter().all(|run| run.slot != slot)
     }
 
-    /// Keeps room for what relieves the log, or ends that.
+    /// Starts or stops reserving all room for compaction.
     pub(super) fn set_relieving(&self, is_relieving: bool) {
         self.tail.lock(self.medium()).is_relieving = is_relieving;
     }
@@ -427,11 +439,11 @@ impl<M: Medium> Log<M> {
 
 impl Tail {
     fn has_room(&self, len: u64) -> bool {
-        // Every record begins within the first MiB.
+        // Every record begins within the first MiB of its segment.
         self.current.used + len <= self.current.capacity && self.current.used < SEGMENT_LEN_MAX
     }
 
-    /// Takes a range in the current segment, which has room for it.
+    /// Reserves a range in the current segment, which has room for it.
     fn take(&mut self, from: u64, len: u64) -> Reserved {
         let Open { slot, offset, used: at, sequence, .. } = self.current;
         self.current.used += len;
@@ -439,7 +451,7 @@ impl Tail {
         Reserved { slot, offset, at, sequence, from, end: self.end }
     }
 
-    /// Pool memory from one position to another: offset and length.
+    /// The pool memory between two positions, as offsets and lengths.
     fn ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
         let ends = self.runs.iter().skip(1).map(|run| run.start).chain([self.end]);
         let clipped = self.runs.iter().zip(ends).map(|(run, end)| {

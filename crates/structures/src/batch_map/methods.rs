@@ -26,7 +26,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         Map::try_modify(self, key, decide)
     }
 
-    /// Gives a key a value and returns the one it had, as one step.
+    /// Sets the value of a key and returns the one it had, as one step.
     ///
     /// # Errors
     ///

@@ -1,41 +1,45 @@
 //! A hash map whose writes are acknowledged at once and become safe in batches.
 //!
-//! The batch-optimized persistent list (BOPL) takes flushes off the critical path, but must walk the list for
-//! every search, update and removal. This is what its authors leave as future work: the same batching under
-//! an index. Records go to the end of a log, one after the other, without a flush; a thread makes what was
-//! appended safe with one fence a batch. Where the newest record of each key lies is known by an index in
-//! volatile memory.
+//! The batch-optimized persistent list (BOPL) takes flushes off the critical path, but it walks the
+//! list for every search, update and removal. Its authors leave an index as future work; this map
+//! adds it. Records are appended to a log without a flush. A thread makes appended records safe,
+//! with one fence a batch. An index in volatile memory leads from each key to its newest record.
 //!
 //! # What holds
 //!
-//! - **Prefix.** What survives a crash is a prefix of the history: if an operation survives, so does every
-//!   one that was acknowledged before it began (buffered durable linearizability). What was acknowledged
-//!   before the last [`sync`](BatchMap::sync) survives for certain, and so does what is further back than
-//!   [`BatchOptions::lag_bytes`]; what is older than [`BatchOptions::lag_age`] does where the thread keeps up.
-//! - **Fences.** None on the critical path; one a batch, which is many pages, but where time is up first.
-//! - **Threads.** Any number read and write. Keys are spread over 256 shards, each under a lock that is held
-//!   for the length of one operation. What a closure is given (`get_with`, `modify`, `scan`) is read in place
-//!   under that lock, so the closure must not use the map.
-//! - **Space** of values that were replaced or removed is reclaimed online: segments of the log of which little is
-//!   live are emptied. The log never takes more than twice what is live, and 16 segments: whoever finds it longer at the
-//!   end of a write compacts, or waits for whoever does, before the write returns ([`BatchMap::space`]). Two segments and
-//!   a part of a thirty-second are kept in reserve, so that entries can be removed from a full pool.
-//! - **Recovery** reads the log once, to rebuild the index, and compares every record with its checksum
-//!   (docs/batching.md).
-//! - **Damage** is told. A record has a checksum over key and value, which is compared when the value is read, and before
-//!   compaction moves it: [`Error::Checksum`]. What was safe and has changed is not taken for the end that a crash has torn.
+//! - **Prefix.** A crash leaves a prefix of the history: if an operation survives, so does every
+//!   operation that was acknowledged before it began (buffered durable linearizability). Everything
+//!   acknowledged before the last [`sync`](BatchMap::sync) survives, and everything further back
+//!   than [`BatchOptions::lag_bytes`]. Operations older than [`BatchOptions::lag_age`] survive as
+//!   far as the thread keeps up.
+//! - **Fences.** None on the critical path; one a batch. A batch has many pages, unless its time
+//!   limit comes first.
+//! - **Threads.** Any number read and write. Keys are spread over 256 shards, and an operation
+//!   holds the lock of its key's shard. Closures (of `get_with`, `modify`, `scan`) read the value
+//!   in place under that lock, so a closure must not use the map.
+//! - **Space** of replaced and removed values is reclaimed online: compaction empties segments of
+//!   the log that have little live data. The log takes at most twice the live bytes plus 16
+//!   segments: a writer that finds it longer compacts, or waits for a writer that does, before its
+//!   write returns ([`BatchMap::space`]). Two segments and one in 32 are kept in reserve, so that
+//!   entries can be removed from a full pool.
+//! - **Recovery** reads the log once to rebuild the index, and compares every record with its
+//!   checksum (docs/batching.md).
+//! - **Damage** is reported. A record has a checksum of key and value. It is compared when the
+//!   value is read, and before compaction moves the record: [`Error::Checksum`]. Damage to safe
+//!   records is not mistaken for a log end that a crash has torn.
 //!
-//! # Why the index is volatile
+//! # Why is the index volatile?
 //!
-//! A persistent one would be changed in other places than the log's end, each of which has to become safe in
-//! an order of its own: the flushes that batching saves would be back, under another name. It would save the
-//! rebuilding, and cost every write instead.
+//! A persistent index would change in other places than the log's end, and each of these changes
+//! would need flushes in an order of its own. Those are the flushes that batching saves. A
+//! persistent index would save the rebuilding on opening, and would slow down every write.
 //!
 //! # Weak points
 //!
-//! Opening takes time in proportion to what is stored. The index takes 21 bytes of volatile memory an entry
-//! at best, 43 at worst. A replaced value is a new record, however short. A thread that waits for a full disk
-//! or for a growing shard holds up those who want the same shard.
+//! The time to open is proportional to the size of the log. The index takes 21 to 43 bytes of
+//! volatile memory for each entry. Replacing a value writes a whole new record, however short the
+//! change. A thread that waits for a full disk or for a growing shard blocks the others that want
+//! the same shard.
 
 mod balance;
 mod check;
@@ -74,7 +78,7 @@ use crate::map::map_of;
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 2;
 
 /// A map in persistent memory whose writes become safe in batches; see the [module](self).
@@ -101,30 +105,30 @@ const LAYOUT: u64 = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct BatchMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped> {
-    /// Dropped before the map: it has the thread's share of the core, and waits for its end.
+    /// Dropped before `root`: dropping it waits for the thread, which shares the core.
     background: Arc<Background>,
     root: Arc<Root<K, V, M>>,
 }
 
-/// The part of a map that exists once a process, under its root's type.
+/// The state of a map that all handles of a process share, under the root's type.
 struct Root<K: ?Sized, V: ?Sized, M: Medium> {
     core: Arc<Core<M>>,
     background: Mutex<Weak<Background>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
-/// The map, apart from the types of its keys and values.
+/// The map without the types of its keys and values.
 struct Core<M: Medium> {
     log: Log<M>,
     seed: u64,
     shards: Box<[Padded]>,
-    /// Held by who empties a segment, or clears the map.
+    /// Held by the thread that empties a segment or clears the map.
     compacting: PauseMutex<()>,
-    /// How often room was made.
+    /// How many times a segment was emptied.
     relieved: AtomicU64,
 }
 
-/// Aligned to two lines: the prefetcher fetches pairs.
+/// Aligned to two lines, because the prefetcher fetches pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Padded(PauseMutex<Shard>);
@@ -142,14 +146,15 @@ impl<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static, M: Medium> BatchMa
         Self::with_thread(pool.create_root_with(name, create)?, options)
     }
 
-    /// Opens an existing map, whatever state a crash left it in. Takes about 0.12 µs for each record.
+    /// Opens an existing map, in any state that a crash left it in. Takes about 0.12 µs for each
+    /// record.
     ///
-    /// A map that is open in this process already keeps the options that it has.
+    /// If the map is already open in this process, it keeps the options that it has.
     ///
     /// # Errors
     ///
-    /// When there is no such root, it is of another type, the map is damaged, or the thread cannot be
-    /// started.
+    /// When there is no such root, it is of another type, the map is damaged, or the thread cannot
+    /// be started.
     pub fn open(pool: &Pool<M>, name: &str, options: BatchOptions) -> Result<Self> {
         Self::with_thread(pool.open_root(name)?, options)
     }
@@ -194,7 +199,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         key.with_bytes(|bytes| action(Hashed { hash, bytes }))
     }
 
-    /// Ends a write: has the thread do its work, or does it when the bound is reached.
+    /// Ends a write: wakes the thread if there is a batch for it, or makes the batch safe itself
+    /// when the bound is reached.
     #[inline]
     fn written<R>(&self, result: R) -> Result<R> {
         let core = self.core();
@@ -207,7 +213,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         Ok(result)
     }
 
-    /// The value of a key.
+    /// A copy of the value of a key.
     ///
     /// # Errors
     ///
@@ -216,7 +222,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.get_with(key, V::to_owned)
     }
 
-    /// Lets `use_value` see the value of a key where it lies. It must not use the map.
+    /// Passes the value of a key to `use_value`, without a copy. `use_value` must not use the map.
     ///
     /// # Errors
     ///
@@ -241,19 +247,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.written(had_value)
     }
 
-    /// Gives a key a value if it has none; whether it did.
+    /// Adds an entry unless the key is present. Returns whether it was added.
     ///
     /// # Errors
     ///
-    /// When the pool is full, or key or value is too long: then nothing was changed. When no thread makes batches
-    /// safe any more ([`Error::Persister`]), or the medium met a fault: then the map is changed, and may not become
-    /// safe.
+    /// When the pool is full, or key or value is too long: nothing was changed. When no thread
+    /// makes batches safe any more ([`Error::Persister`]), or the medium met a fault: the map was
+    /// changed, and the change may not become safe.
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<bool> {
         Ok(!self.write(key, value, When::Absent)?)
     }
 
-    /// Gives a key a value; whether it is new.
+    /// Sets the value of a key. Returns whether the key is new.
     ///
     /// # Errors
     ///
@@ -263,7 +269,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         Ok(!self.write(key, value, When::Always)?)
     }
 
-    /// Gives a key a value if it has one already; whether it did.
+    /// Sets the value of a key when it is present. Returns whether it was.
     ///
     /// # Errors
     ///
@@ -272,11 +278,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.write(key, value, When::Present)
     }
 
-    /// Takes a key's value away and returns it.
+    /// Removes the entry of a key and returns its value.
     ///
     /// # Errors
     ///
-    /// As for [`insert`](BatchMap::insert); a pool is full for it when not even the reserve is left.
+    /// As for [`insert`](BatchMap::insert). The pool counts as full only when the reserve is used
+    /// up, too.
     pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
         let removed = self.hashed(key, |key| {
             self.core().remove_with(key, |bytes| V::with_stored(bytes, V::to_owned))
@@ -284,7 +291,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.written(removed)
     }
 
-    /// Takes a key's value away; whether it had one.
+    /// Removes the entry of a key. Returns whether there was one.
     ///
     /// # Errors
     ///
@@ -294,8 +301,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.written(removed)
     }
 
-    /// Replaces the value of a key by a function of it, as one step. `decide` must not use the map; it runs
-    /// again when the pool was full and room could be made.
+    /// Reads an entry and decides what becomes of it, as one step. `decide` must not use the map.
+    /// It runs again when the pool was full and room could be made.
     ///
     /// # Errors
     ///
@@ -315,18 +322,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.written(modified)
     }
 
-    /// Takes all entries away, as one step, and says how many there were. Safe when it returns, with
-    /// everything before it; and the pool has the room again.
+    /// Removes all entries as one step, and returns how many there were. When it returns, the
+    /// removal is safe, and so is everything before it; the pool has the space again.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault, or not even the reserve of a full pool is left.
+    /// When the medium met a fault, or the reserve of a full pool is used up.
     pub fn clear(&self) -> Result<u64> {
         let count = self.core().clear()?;
         self.written(count)
     }
 
-    /// Entries there are.
+    /// Number of entries.
     ///
     /// # Errors
     ///
@@ -346,9 +353,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         Ok(self.len()? == 0)
     }
 
-    /// Visits about `limit` entries from `cursor` on and returns the cursor for the next call, or 0 after
-    /// the last one. What is there throughout a scan from 0 to 0 is visited exactly once. `visit` must not
-    /// use the map.
+    /// Visits about `limit` entries from `cursor` on. Returns the cursor for the next call, or 0
+    /// after the last entry. An entry that is there throughout a scan from 0 to 0 is visited
+    /// exactly once. `visit` must not use the map.
     ///
     /// # Errors
     ///
@@ -359,7 +366,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         })
     }
 
-    /// Every entry, in no order that means anything.
+    /// Copies of all entries, in no particular order.
     pub fn iter(&self) -> Iter<'_, K, V, Self> {
         Iter::new(self)
     }
@@ -368,17 +375,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
     ///
     /// # Errors
     ///
-    /// When the medium met a fault: then nothing more is known to be safe.
+    /// When the medium met a fault: nothing more is known to be safe then.
     pub fn sync(&self) -> Result<()> {
         self.core().log.sync()
     }
 
-    /// How much is not yet safe.
+    /// How many bytes are not safe yet.
     pub fn lag(&self) -> Lag {
         Lag { bytes: self.core().log.unsafe_bytes() }
     }
 
-    /// What the map's segments take of the pool, and for what.
+    /// The space of the map's segments, and how much of it is live.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
@@ -396,24 +403,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.core().log.segments.balance.space()
     }
 
-    /// The options that the map works by.
+    /// The options that the map uses.
     pub fn options(&self) -> BatchOptions {
         *self.background.options()
     }
 
-    /// Empties segments of which less than half is live, until there is none. The thread does so by itself.
+    /// Empties segments of which less than half is live, until there is none. The thread does the
+    /// same in the background.
     ///
     /// # Errors
     ///
-    /// When the pool is full, a record has changed since it was written, or the medium met a fault. A segment with such
-    /// a record is left as it is.
+    /// When the pool is full, a record has changed since it was written, or the medium met a fault.
+    /// A segment with a changed record is left as it is.
     pub fn compact(&self) -> Result<()> {
         self.core().log.segments.forget_damaged();
         while self.core().compact_sparse()? {}
         Ok(())
     }
 
-    /// Syncs and gives up this handle. Dropping the last one syncs too, but cannot say that it failed.
+    /// Syncs and gives up this handle. Dropping the last handle syncs too, but cannot report a
+    /// failure.
     ///
     /// # Errors
     ///
@@ -422,7 +431,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> BatchMap<K, V, M> {
         self.sync()
     }
 
-    /// Proves that the map is whole. Nobody may be changing it.
+    /// Proves that the map is consistent. Nobody may change it meanwhile.
     ///
     /// # Errors
     ///
@@ -502,18 +511,19 @@ impl<M: Medium> Batches for Core<M> {
     fn tidy(&self) -> Result<bool> {
         let is_full = |error: &Error| error.is_full();
         let prepared = {
-            // Whoever checks the map holds this: a segment must not come into being meanwhile.
+            // `check` holds this lock: no segment may be added while it runs.
             let _compacting = lock_patiently(&self.compacting, self.log.heap().medium());
             self.log.prepare_ahead()
         };
         match prepared {
             Err(error) if !is_full(&error) => return Err(error),
-            // Whoever needs the segment will see it, and make room.
+            // The pool is full. The writer that needs the segment will see that, and make room.
             _ => {}
         }
         match self.compact_sparse() {
             Err(error) if is_full(&error) => Ok(false),
-            // Whoever reads the record is told, and whoever checks; other segments can be emptied.
+            // Damage is reported by reads of the record and by `check`. Other segments can still be
+            // emptied.
             Err(error) if error.is_damage() => Ok(true),
             compacted => compacted,
         }
@@ -521,7 +531,7 @@ impl<M: Medium> Batches for Core<M> {
 }
 
 impl<M: Medium> Drop for Core<M> {
-    /// Leaves everything safe. The heap is quiesced after this.
+    /// Makes everything safe. The heap is quiesced after this.
     fn drop(&mut self) {
         if self.medium().fault().is_none() && !std::thread::panicking() {
             // Nobody is left to tell; what is not safe is lost as by a crash.

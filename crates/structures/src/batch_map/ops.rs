@@ -1,4 +1,4 @@
-//! Looking up, writing, removing, scanning: on bytes, whatever the types of keys and values.
+//! Reading, writing, removing and scanning, on the bytes of keys and values.
 
 use remanent_pmem::sync::PauseGuard;
 use std::cell::Cell;
@@ -14,7 +14,7 @@ use super::space::Purpose;
 use crate::background::lock_patiently;
 use crate::{Change, Error, Result};
 
-/// The entries whose hashes begin alike.
+/// The entries whose hashes have the same upper bits.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     pub(super) table: Table,
@@ -22,7 +22,8 @@ pub(super) struct Shard {
     pub(super) len: u64,
 }
 
-/// A segment is emptied for something new in a full pool when a part of so many is dead.
+/// To make room for growth in a full pool, a segment is emptied when at least this part of it is
+/// dead: one in 16.
 const WORTH_ONE_IN: u64 = 16;
 
 /// When a value is to be written.
@@ -33,14 +34,14 @@ pub(super) enum When {
     Present,
 }
 
-/// A key, and the hash that the index knows it by.
+/// A key, and its hash in the index.
 #[derive(Clone, Copy)]
 pub(super) struct Hashed<'a> {
     pub(super) hash: u64,
     pub(super) bytes: &'a [u8],
 }
 
-/// Where a key's entry is in its shard, or would be.
+/// The slot of a key's entry in its shard, or the slot where it would be inserted.
 type Found = Result<usize, usize>;
 
 impl<M: Medium> Core<M> {
@@ -49,11 +50,11 @@ impl<M: Medium> Core<M> {
         self.shards[(hash >> (64 - SHARD_BITS)) as usize].0.lock(self.medium())
     }
 
-    /// Where the entry of a key is, or would be. Keys of the same hash are told apart by their records.
+    /// Finds the slot of a key's entry. Keys of the same hash are compared by their records.
     ///
     /// # Errors
     ///
-    /// When a record of this hash is damaged: it may be the key's.
+    /// When a record with this hash is damaged, since it may be the key's.
     #[inline]
     pub(super) fn find(&self, table: &Table, key: Hashed<'_>) -> Result<Found> {
         let mut damaged = None;
@@ -68,7 +69,7 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    /// As [`find`](Core::find), with `meet` for each entry that has the hash and not the key.
+    /// As [`find`](Core::find), but calls `meet` for each entry with the same hash and another key.
     #[inline]
     pub(super) fn search(
         &self,
@@ -88,8 +89,8 @@ impl<M: Medium> Core<M> {
         })
     }
 
-    /// Whether the newest record of an entry has changed. Asked where its key is another than its hash says, for which
-    /// there is hardly any other reason.
+    /// Whether the newest record of an entry is damaged. Called when the hashes of two different
+    /// keys are equal, for which damage is nearly the only reason.
     #[cold]
     fn is_damaged(&self, entry: Entry) -> bool {
         let segments = &self.log.segments;
@@ -104,7 +105,7 @@ impl<M: Medium> Core<M> {
         damage.unwrap_or_else(|| Error::corrupt(self.log.heap(), start, what))
     }
 
-    /// Lets `read` see the value of a key.
+    /// Passes the value of a key to `read`.
     pub(super) fn get_with<R>(
         &self,
         key: Hashed<'_>,
@@ -121,7 +122,7 @@ impl<M: Medium> Core<M> {
         Ok(result)
     }
 
-    /// Whether a key has a value, which is not looked at.
+    /// Whether a key has a value. The value is not read.
     pub(super) fn contains(&self, key: Hashed<'_>) -> Result<bool> {
         let shard = self.shard(key.hash);
         let found = self.find(&shard.table, key)?;
@@ -131,7 +132,7 @@ impl<M: Medium> Core<M> {
         Ok(is_present)
     }
 
-    /// Gives a key a value; says whether it had one.
+    /// Sets the value of a key. Returns whether the key had one.
     pub(super) fn write(&self, key: Hashed<'_>, value: &[u8], when: When) -> Result<bool> {
         check_len("key", key.bytes, KEY_LEN_MAX)?;
         check_len("value", value, VALUE_LEN_MAX)?;
@@ -154,12 +155,12 @@ impl<M: Medium> Core<M> {
         )
     }
 
-    /// Takes a key's value away, which is not looked at; says whether it had one.
+    /// Removes the value of a key without reading it. Returns whether there was one.
     pub(super) fn remove(&self, key: Hashed<'_>) -> Result<bool> {
         self.remove_after(key, |_| Ok(())).map(|removed| removed.is_some())
     }
 
-    /// Takes a key's value away after `read` saw it.
+    /// Removes the value of a key after passing it to `read`.
     pub(super) fn remove_with<R>(
         &self,
         key: Hashed<'_>,
@@ -168,7 +169,7 @@ impl<M: Medium> Core<M> {
         self.remove_after(key, |entry| self.read(entry, |_, value| read(value)))
     }
 
-    /// Takes a key's value away, unless `look` at its entry fails.
+    /// Removes the value of a key, unless `look` fails for its entry.
     fn remove_after<R>(
         &self,
         key: Hashed<'_>,
@@ -191,7 +192,8 @@ impl<M: Medium> Core<M> {
         )
     }
 
-    /// Replaces a key's value by a function of it; `with_bytes` gives the bytes of a new value.
+    /// Changes the value of a key as `change` decides. `with_bytes` passes on the bytes of a new
+    /// value.
     pub(super) fn modify<R, T>(
         &self,
         key: Hashed<'_>,
@@ -228,7 +230,7 @@ impl<M: Medium> Core<M> {
         )
     }
 
-    /// Appends a value, and has the index lead to it.
+    /// Appends a value, and makes the index lead to it.
     fn put(&self, shard: &mut Shard, found: Found, key: Hashed<'_>, value: &[u8]) -> Result<()> {
         let Hashed { hash, bytes } = key;
         let record = Record { kind: Kind::Value, hash, key: bytes, value };
@@ -246,7 +248,7 @@ impl<M: Medium> Core<M> {
         Ok(())
     }
 
-    /// Appends a tombstone over a value that is there.
+    /// Appends a tombstone for a key that has a value.
     fn bury(&self, shard: &mut Shard, found: Found, key: Hashed<'_>) -> Result<()> {
         let Ok(at) = found else { return Ok(()) };
         let Hashed { hash, bytes } = key;
@@ -261,13 +263,14 @@ impl<M: Medium> Core<M> {
 
     /// Counts the record that an entry leads to as dead.
     pub(super) fn count_out(&self, entry: Entry) {
-        // Where it is damaged, its segment seems to have something live, and is left alone.
+        // If the record is damaged, its segment keeps a live record in the count, so it is left
+        // alone.
         if let Some(record) = self.log.segments.locate(entry.place()) {
             self.log.segments.kill(entry.place(), record.head);
         }
     }
 
-    /// Takes all values away; how many there were.
+    /// Removes all values. Returns how many there were.
     pub(super) fn clear(&self) -> Result<u64> {
         let count = self.clear_log()?;
         self.keep_pace()?;
@@ -288,13 +291,13 @@ impl<M: Medium> Core<M> {
         Ok(count)
     }
 
-    /// Keys that have a value.
+    /// The number of keys that have a value.
     pub(super) fn count(&self) -> u64 {
         self.shards.iter().map(|shard| shard.0.lock(self.medium()).len).sum()
     }
 
-    /// Visits about `limit` entries whose hash is at least `cursor`, and returns where to go on; 0 after
-    /// the last one. Entries of one hash are visited together.
+    /// Visits about `limit` entries whose hash is at least `cursor`. Returns the cursor to go on
+    /// from, or 0 after the last entry. Entries of the same hash are visited together.
     pub(super) fn scan(
         &self,
         cursor: u64,
@@ -335,8 +338,9 @@ impl<M: Medium> Core<M> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Runs a change, again when the pool was full and room could be made; then compacts if the log has become too long.
-    /// A removal is worth any room, however little.
+    /// Runs a change, and runs it again when the pool was full and room could be made. Compacts
+    /// afterwards if the log has become too long. For a removal, any dead record is reason enough
+    /// to empty a segment.
     fn with_room<R>(
         &self,
         purpose: impl Fn() -> Purpose,

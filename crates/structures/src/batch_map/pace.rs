@@ -1,10 +1,11 @@
-//! Compaction in step with writers: when the log is too long (`balance.rs`), every writer compacts, or waits for one that
-//! does, before its operation returns.
+//! Compaction in step with writers. When the log is too long (`balance.rs`), every writer compacts
+//! before its operation returns, or waits for a writer that does.
 //!
-//! That ends. Emptying a segment of which less than half is live, or of which a quarter is dead, gains room. Where
-//! neither is left, at most a quarter of each segment is dead or a tombstone's, and the log is short enough: what
-//! the last batches wrote is not emptied before it is safe, but is made safe by whoever finds nothing else. Values longer
-//! than a quarter of a segment may leave room unused that no emptying gains; writers then go on.
+//! This terminates. Emptying a segment gains room if less than half of it is live, or a quarter is
+//! dead. When no such segment is left, at most a quarter of each segment is dead or taken by
+//! tombstones, and the log is short enough. Records of the last batches cannot be moved before they
+//! are safe, so a writer that finds nothing else to empty makes them safe. Values longer than a
+//! quarter of a segment may leave room unused that emptying cannot gain; writers then go on.
 
 use remanent_pmem::Medium;
 
@@ -15,7 +16,7 @@ use crate::Result;
 use crate::background::lock_patiently;
 
 impl<M: Medium> Core<M> {
-    /// Compacts when writers have to. Called at the end of an operation, without a lock.
+    /// Compacts if writers have to. Called at the end of an operation, without a lock.
     #[inline]
     pub(super) fn keep_pace(&self) -> Result<()> {
         if self.log.segments.balance.is_behind() { self.catch_up() } else { Ok(()) }
@@ -28,7 +29,7 @@ impl<M: Medium> Core<M> {
         let mut has_gained = false;
         let balance = &self.log.segments.balance;
         if !balance.exceeds(TRIGGER) {
-            // Somebody else has done it.
+            // Another writer has compacted.
             balance.catch_up();
             return Ok(());
         }
@@ -36,9 +37,9 @@ impl<M: Medium> Core<M> {
             let picked = self.log.pick(DEAD_ENOUGH);
             if !picked.is_empty() {
                 match self.compact(&picked) {
-                    // Whoever needs the room will see it, and make some.
+                    // The pool is full. The writer that needs room will see that, and make some.
                     Err(error) if error.is_full() => break,
-                    // As when the thread compacts: others can be emptied.
+                    // As in `tidy`: other segments can still be emptied.
                     Err(error) if error.is_damage() => {}
                     compacted => compacted?,
                 }
@@ -46,20 +47,20 @@ impl<M: Medium> Core<M> {
             } else if is_synced {
                 break;
             } else {
-                // What is not safe yet is not emptied.
+                // Segments that are not safe cannot be emptied.
                 self.log.sync()?;
                 is_synced = true;
             }
         }
         balance.catch_up();
         if has_gained {
-            // Others may have gone on meanwhile, and found that somebody compacts.
+            // Other writers may have gone on meanwhile, without setting the flag again.
             balance.compare();
         }
         Ok(())
     }
 
-    /// Compacts what is sparse; whether there was something.
+    /// Compacts segments of which less than half is live. Returns whether there were any.
     pub(super) fn compact_sparse(&self) -> Result<bool> {
         let _compacting = lock_patiently(&self.compacting, self.medium());
         let picked = self.log.pick(SPARSE);

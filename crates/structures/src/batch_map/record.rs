@@ -1,4 +1,4 @@
-//! Records as they lie in segments: found within bounds, and compared with their checksums.
+//! Records in segments: locating them within bounds, and comparing them with their checksums.
 
 use remanent_pmem::{Frozen, Medium};
 
@@ -9,7 +9,7 @@ use super::space::LogSegments;
 use crate::segments::Slot;
 use crate::{Error, Result};
 
-/// What a record is to say.
+/// The contents of a record that is to be written.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) kind: Kind,
@@ -25,17 +25,17 @@ impl Record<'_> {
     }
 }
 
-/// A record that lies within its segment, if its first word is to be believed.
+/// A record that lies within its segment, if its first word can be believed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Located {
-    /// Pool offset of its first byte.
+    /// Pool offset of the record's first byte.
     pub(super) start: u64,
     pub(super) place: Place,
     pub(super) head: Head,
 }
 
 impl<M: Medium> LogSegments<M> {
-    /// The record at a place; `None` when none can begin there.
+    /// The record at a place; `None` when no record can begin there.
     #[inline]
     pub(super) fn locate(&self, place: Place) -> Option<Located> {
         let segment = self.get(place.slot())?;
@@ -48,16 +48,16 @@ impl<M: Medium> LogSegments<M> {
         is_inside.then_some(Located { start, place, head })
     }
 
-    /// The record at `at` in a segment, as [`locate`](LogSegments::locate).
+    /// As [`locate`](LogSegments::locate), for the record at offset `at` in a segment.
     pub(super) fn locate_at(&self, slot: Slot, at: u64) -> Option<Located> {
-        // Every record begins within the first MiB.
+        // Every record begins within the first MiB of its segment.
         if at < SEGMENT_LEN_MAX { self.locate(Place::new(slot, at)) } else { None }
     }
 
-    /// Lets `read` see key and value of a record, whether or not it is whole.
+    /// Passes key and value of a record to `read`, damaged or not.
     ///
-    /// The record is complete, and its segment is not used for anything else meanwhile: the caller holds the record's
-    /// shard, or `compacting`, or is opening the map.
+    /// The record must be complete, and its segment must not be used again meanwhile: the caller
+    /// holds the record's shard, or `compacting`, or is opening the map.
     #[inline]
     pub(super) fn with_bytes<R>(
         &self,
@@ -65,18 +65,19 @@ impl<M: Medium> LogSegments<M> {
         read: impl FnOnce(&[u8], &[u8]) -> R,
     ) -> R {
         let Located { start, head, .. } = *record;
-        // SAFETY: a complete record is never stored to, and stays where it is while the caller does what is said above.
+        // SAFETY: nothing stores to a complete record, and it stays in place while the caller keeps
+        // to the rule above.
         let key = unsafe { Frozen::new(start + KEY, head.key_len) };
         // SAFETY: as above.
         let value = unsafe { Frozen::new(start + head.value(), head.value_len) };
         read(&self.medium().view(key), &self.medium().view(value))
     }
 
-    /// Compares a record of these bytes with its checksum.
+    /// Compares the key and value of a record with its checksum.
     ///
     /// # Errors
     ///
-    /// [`Error::Checksum`] when it has changed since it was written.
+    /// [`Error::Checksum`] when the record has changed since it was written.
     #[inline]
     pub(super) fn compare_record(&self, record: &Located, key: &[u8], value: &[u8]) -> Result<()> {
         let Located { start, place, head } = *record;
@@ -93,7 +94,7 @@ impl<M: Medium> LogSegments<M> {
         Error::checksum(&self.heap, start, short(stored), short(computed))
     }
 
-    /// Whether a record is what was written there in this use of the segment.
+    /// Whether a record is unchanged since it was written there, in this use of the segment.
     pub(super) fn is_whole(&self, record: &Located) -> bool {
         self.with_bytes(record, |key, value| self.compare_record(record, key, value)).is_ok()
     }
@@ -104,7 +105,7 @@ impl<M: Medium> Core<M> {
     ///
     /// # Errors
     ///
-    /// [`Error::Corrupt`] when none can begin there.
+    /// [`Error::Corrupt`] when no record can begin there.
     #[inline]
     pub(super) fn record(&self, entry: Entry) -> Result<Located> {
         self.log.segments.locate(entry.place()).ok_or_else(|| self.no_record(entry))
@@ -117,7 +118,8 @@ impl<M: Medium> Core<M> {
         Error::corrupt(self.log.heap(), at, what)
     }
 
-    /// Lets `read` see a value that has its checksum. The caller holds the entry's shard.
+    /// Compares an entry's newest record with its checksum, and passes key and value to `read`. The
+    /// caller holds the entry's shard.
     ///
     /// # Errors
     ///

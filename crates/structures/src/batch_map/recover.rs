@@ -1,11 +1,12 @@
-//! Making a map, and finding it again: how far the log got, and where the newest record of each key lies.
+//! Creating and opening a map, and recovery: finds the end of the log, and rebuilds the index.
 //!
-//! Every record is compared with its checksum. Where one is not whole, the log may end: a crash has torn it, and what
-//! lies behind is made void before anything else is written, so that it can never follow what comes now. But
-//! only what was not safe can be torn. Segments say which ones before them were safe when they began
-//! (`TRUSTED_BEFORE`), and how far they are safe themselves (`SAFE`): since the batch before the last one for certain.
-//! What is not whole up to there has changed since. If that is a value alone, everything else is there, and reading
-//! the value is an error; in any other case entries may be missing, and the map is not opened.
+//! Every record is compared with its checksum. The log may end at a record that does not match: a
+//! crash tore it. Segments behind it are made void before anything else is written, so that they
+//! can never follow new records. But only records that were not safe can be torn. Each segment says
+//! which segments before it were safe when it began (`TRUSTED_BEFORE`), and how far it is safe
+//! itself (`SAFE`), which covers all batches but the last one for certain. A mismatch before that
+//! position is damage. If only a value is damaged, all other entries are there, and reading the
+//! value is an error. Otherwise entries may be missing, and the map is not opened.
 
 use std::sync::atomic::Ordering;
 
@@ -28,7 +29,7 @@ use super::space::{LogSegments, Spares};
 use crate::Error;
 use crate::segments::{DIRECTORY_LEN, Segment, Segments, Slot};
 
-/// A segment that has a place in the log.
+/// A segment that is part of the log.
 #[derive(Clone, Copy)]
 struct Part {
     sequence: u64,
@@ -36,12 +37,12 @@ struct Part {
     segment: Segment,
     clears: bool,
     trusted_before: u64,
-    /// How far it is known to be safe.
+    /// Offset up to which the segment is known to be safe.
     safe_to: u64,
 }
 
 impl Part {
-    /// Reads what a segment says of itself.
+    /// Reads the header of a segment.
     fn read<M: Medium>(
         medium: &M,
         slot: Slot,
@@ -62,84 +63,90 @@ impl Part {
         }
     }
 
-    /// What is safe if this segment is right: those before it, and a part of itself.
+    /// The positions that are safe according to this segment: the end of those before it, and a
+    /// position in itself.
     fn says_safe(&self) -> [Safe; 2] {
         let itself = Safe { sequence: self.sequence, at: self.safe_to };
         let before = Safe { sequence: self.trusted_before, at: 0 };
-        // Where nothing of it is known to be safe, those before it need not be.
+        // If none of its records is known to be safe, the segments before it need not be safe
+        // completely.
         [before, if self.safe_to > RECORDS { itself } else { before }]
     }
 
-    /// Has the log know the segment's sequence.
+    /// Tells the log the segment's sequence.
     fn note<M: Medium>(&self, log: &Log<M>) {
-        // Relaxed: nobody else is here yet.
+        // Relaxed: no other thread uses the log yet.
         log.segments.sequences.make(self.slot).store(self.sequence, Ordering::Relaxed);
     }
 
-    /// The segment as one that records go to, from `used` on.
+    /// The segment as one to which records are appended, from offset `used` on.
     fn opened(self, used: u64, segment_len: u64) -> Open {
         let Part { slot, segment: Segment { offset, len }, sequence, .. } = self;
-        // What is longer than others has its one record already.
+        // A segment longer than others already has its one record.
         let capacity = if len > segment_len { used } else { len - END_LEN };
         Open { slot, offset, sequence, used, capacity }
     }
 }
 
-/// A record that was found.
+/// A record that recovery found.
 struct Found {
     record: Located,
     hash: u64,
 }
 
-/// The hash of a key, from its bytes and the map's seed.
+/// Computes the hash of a key from its bytes and the map's seed.
 type HashOf = fn(&[u8], u64) -> u64;
 
-/// What is known to be safe: whole segments below a sequence, and a part of that one.
+/// A position before which the log is known to be safe: all segments below `sequence`, and that one
+/// up to `at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Safe {
     sequence: u64,
     at: u64,
 }
 
-/// Records whose places in the index are looked up together: about as many loads as can wait at a time.
+/// Records whose index slots are prefetched together: about as many as a core can have loads
+/// outstanding.
 const BATCH: usize = 16;
 
-/// How the records of a segment end.
+/// The end of a segment's records.
 enum End {
-    /// With the end mark: the log goes on in the next segment.
+    /// The end mark: the log continues in the next segment.
     Mark,
-    /// At this place, where no record is.
+    /// This offset, where no record follows.
     Cut(u64),
 }
 
 impl<M: Medium> Core<M> {
-    /// Makes an empty map in a fresh heap.
+    /// Creates an empty map in a fresh heap.
     pub(super) fn create(heap: Heap<M>, segment_len: u64) -> Result<Self, PoolError> {
         let (medium, header) = (heap.medium(), heap.header());
-        // Clients cannot guess the pool's random identity, so they cannot aim at one place of the index. With the
-        // generation, no map before this one has left records in memory that could be taken for ours.
+        // Clients cannot guess the pool's random identity, so they cannot choose keys that collide
+        // in the index. The generation makes the seed differ from that of every earlier map, whose
+        // records may still be in memory.
         let creation = u64::from(heap.owner().0) | heap.generation() << 32;
         let seed = xxh3_64_with_seed(&heap.pool().uuid(), creation);
         medium.store(header + SEED, seed);
         medium.store(header + INCARNATION, 1);
         medium.store(header + SEGMENT_LEN, segment_len);
         medium.store(header + HEADER_SUM, header_sum(seed, segment_len));
-        // Flush: fenced when the first segment is taken, below, and so before the root becomes live.
+        // Flush: the header; fenced when the first segment is taken, below, and so before the root
+        // becomes live.
         medium.flush(header, LINE_LEN + DIRECTORY_LEN);
         let directory = Segments::create(header + DIRECTORY);
         let segments = LogSegments::new(heap, directory, Spares::default());
         let core = Core::new(Log::new(segments, first_sequence(1)), seed);
-        // The first write finds a segment ready.
+        // So that the first write finds a segment ready.
         core.log.prepare_ahead().map_err(pool_error)?;
         core.log.heap().verify()?;
         Ok(core)
     }
 
-    /// Finds the map that a crash may have interrupted.
+    /// Opens a map, in any state that a crash left it in.
     pub(super) fn open(heap: Heap<M>, hash_of: HashOf) -> Result<Self, PoolError> {
         let header = heap.header();
         let directory = Segments::open(&heap, header + DIRECTORY)?;
-        // Nothing is decided, and nothing made void, by what could not be read.
+        // Do not decide anything, or make anything void, from a medium that cannot be read.
         heap.verify()?;
         heap.recover(|block: Block| directory.is_linked(heap.medium(), block))?;
         let medium = heap.medium();
@@ -159,13 +166,14 @@ impl<M: Medium> Core<M> {
         check_order(&heap, &parts, incarnation)?;
         let incarnation = incarnation + 1;
         medium.store(header + INCARNATION, incarnation);
-        // Flush and fence: no segment gets a sequence that one had before, and what is written from now on is
-        // not taken for properly closed.
-        // Redundant fence: but where a record survives that was not safe, in a segment whose
-        // sequence the next incarnation uses again; no seed has met that.
+        // Flush and fence: no segment gets a sequence that another had before, and records written
+        // from now on do not pass for properly closed.
+        // Redundant fence: unless a record that was not safe survives, in a segment whose sequence
+        // the next incarnation uses again. No tested seed reaches that.
         medium.persist(header + INCARNATION, WORD_LEN);
         let first = parts.iter().rposition(|part| part.clears).unwrap_or(0);
-        // What was cleared is void for good before the segment that says so may be.
+        // Cleared segments become void, durably, before the segment that says that they are cleared
+        // can become void.
         let mut void: Vec<Part> = parts.drain(..first).collect();
         make_void(medium, seed, &void);
         let segments = LogSegments::new(heap, directory, spares);
@@ -176,7 +184,7 @@ impl<M: Medium> Core<M> {
         if let Some((index, at)) = end {
             let behind: Vec<Part> = parts.drain(index + 1..).collect();
             if is_closed && behind.len() <= 1 {
-                // Nothing was lost, so the log goes on where it is.
+                // Nothing was lost, so the log continues where it ended.
                 core.log.resume(
                     parts[index].opened(at, segment_len),
                     behind.first().map(|part| part.opened(RECORDS, segment_len)),
@@ -184,7 +192,7 @@ impl<M: Medium> Core<M> {
             } else {
                 core.end_log(&behind, parts[index], at);
                 void.extend(behind);
-                // A segment without a record is as void as those behind it.
+                // A segment without a record becomes void like those behind it.
                 void.extend((at == RECORDS).then(|| parts[index]));
             }
         }
@@ -198,8 +206,8 @@ impl<M: Medium> Core<M> {
         Ok(core)
     }
 
-    /// Has the index lead to the newest records. Where the log ends: in which part, and where in that;
-    /// `None` when the last part has an end mark, or there is none.
+    /// Makes the index lead to the newest records. Returns where the log ends: the index of a part,
+    /// and an offset in it. `None` when the last part has an end mark, or there is no part.
     fn rebuild(&self, parts: &[Part], hash_of: HashOf) -> Result<Option<(usize, u64)>, PoolError> {
         let safe =
             parts.iter().flat_map(Part::says_safe).max().unwrap_or(Safe { sequence: 0, at: 0 });
@@ -216,23 +224,23 @@ impl<M: Medium> Core<M> {
         Ok(None)
     }
 
-    /// Ends the log at `at` in `last`, after what lies behind that was made void.
+    /// Ends the log at offset `at` in `last`, after making the segments behind it void.
     fn end_log(&self, behind: &[Part], last: Part, at: u64) {
         let medium = self.medium();
-        // Until that is durable, the log ends here for want of a record.
+        // Until these are durably void, the log ends here because no record follows.
         make_void(medium, self.seed, behind);
         if at == RECORDS {
             return make_void(medium, self.seed, &[last]);
         }
         let end = last.segment.offset + at;
         medium.store(end, end_mark(self.log.segments.salted(last.sequence), at));
-        // Flush and fence: before a new segment follows.
-        // Redundant fence: but where another thread goes on, whose fences are not ours; the
-        // simulator recovers and goes on by one.
+        // Flush and fence: the end mark, before a new segment follows.
+        // Redundant fence: unless another thread goes on, whose fences do not cover this flush. The
+        // simulator recovers and goes on with one thread.
         medium.persist(end, WORD_LEN);
     }
 
-    /// Has the index lead to the records of a segment, as far as they go.
+    /// Makes the index lead to the records of a segment, up to the first that cannot be used.
     fn read_part(&self, part: &Part, safe: Safe, hash_of: HashOf) -> End {
         let (medium, segments) = (self.medium(), &self.log.segments);
         let Part { slot, segment, sequence, .. } = *part;
@@ -258,8 +266,9 @@ impl<M: Medium> Core<M> {
         self.enter_all(&mut batch);
         segments.seal(slot, at);
         if sequence >= safe.sequence {
-            // Flush and fence: what is believed is safe. What a killed process wrote may lie in the caches.
-            // Redundant: but where a process was killed before, and the power fails later.
+            // Flush and fence: every record that is used is safe. A killed process may have left it
+            // only in the caches.
+            // Redundant: unless a process was killed before and the power fails later.
             medium.persist(segment.offset, (at + END_LEN).min(segment.len));
         }
         end
@@ -270,8 +279,9 @@ impl<M: Medium> Core<M> {
         at + END_LEN <= part.segment.len && self.medium().load(part.segment.offset + at) == mark
     }
 
-    /// Whether a record that is not whole has its key and its length, so that nothing else is lost with it: the key has
-    /// its hash; the log goes on behind the record, and nowhere within.
+    /// Whether only the value of a damaged record has changed, so that no other record is lost. Its
+    /// key must match its hash, and the log must continue directly behind the record and nowhere
+    /// within it.
     fn is_value_alone_changed(
         &self,
         part: &Part,
@@ -292,13 +302,13 @@ impl<M: Medium> Core<M> {
         has_key && goes_on && !within().any(|at| self.is_end(part, at) || is_whole_at(at))
     }
 
-    /// Has the index lead to records, in their order.
+    /// Makes the index lead to records, in their order.
     fn enter_all(&self, batch: &mut Vec<Found>) {
         batch.iter().for_each(|found| self.shard(found.hash).table.touch(found.hash));
         batch.drain(..).for_each(|found| self.enter(found));
     }
 
-    /// Has the index lead to a record that is newer than all before.
+    /// Makes the index lead to a record that is newer than all before it.
     fn enter(&self, Found { record, hash }: Found) {
         let (head, place) = (record.head, record.place);
         let is_tombstone = head.kind == Kind::Tombstone;
@@ -315,20 +325,20 @@ impl<M: Medium> Core<M> {
                 shard.len -= u64::from(!old.is_tombstone() && is_tombstone);
                 shard.table.set(at, old.replaced(place, is_tombstone));
             }
-            // What it was the end of is gone.
+            // The values that this tombstone ended have gone.
             Err(_) if is_tombstone => return,
             Err(at) => {
                 shard.table.insert(at, Entry::new(hash, place));
                 shard.len += 1;
             }
         }
-        // Relaxed: nobody else is here.
+        // Relaxed: no other thread uses the map yet.
         live.fetch_add(head.record_len(), Ordering::Relaxed);
         self.log.segments.balance.append(head);
     }
 }
 
-/// What the log reports is the pool's: it knows no other errors.
+/// Converts an error of the log, which reports only errors of the pool.
 fn pool_error(error: Error) -> PoolError {
     match error {
         Error::Pool(error) => error,
@@ -336,42 +346,43 @@ fn pool_error(error: Error) -> PoolError {
     }
 }
 
-/// Takes segments out of the log, durably.
+/// Makes segments void, durably.
 fn make_void<M: Medium>(medium: &M, salt: u64, parts: &[Part]) {
     for part in parts {
         let offset = part.segment.offset;
         medium.store(offset + SEQUENCE, void_mark(salt, offset));
-        // Flush: fenced below.
+        // Flush: the mark of an empty segment; fenced below.
         medium.flush(part.segment.offset, LINE_LEN);
     }
     if !parts.is_empty() {
-        // Fence: before anything else takes their place.
+        // Fence: before other segments take their place in the log.
         medium.fence();
     }
 }
 
-/// Whether ordinary segments may be so long.
+/// Whether ordinary segments may have this length.
 pub(super) fn is_segment_len(len: u64) -> bool {
     (1..=SEGMENT_LEN_MAX).contains(&len) && len.is_multiple_of(CHUNK_LEN)
 }
 
 impl<M: Medium> Core<M> {
-    /// Makes everything safe and says so, for the next opening.
+    /// Makes everything safe, and notes for the next opening that the map was closed properly.
     pub(super) fn leave(&self) -> crate::Result<()> {
         self.log.sync()?;
         let (medium, header) = (self.medium(), self.log.heap().header());
         self.log.note_safe();
         medium.store(header + CLOSED, medium.load(header + INCARNATION));
         // Flush and fence: before the pool is marked as closed properly.
-        // Redundant: if this is lost, the next opening ends the log here, and begins another segment.
+        // Redundant: if this is lost, the next opening ends the log here and begins another
+        // segment.
         medium.persist(header + CLOSED, WORD_LEN);
         Ok(self.log.heap().verify()?)
     }
 }
 
-/// The bits of a sequence below its incarnation.
+/// The shift of the incarnation within a sequence.
 const INCARNATION_SHIFT: u32 = 32;
-/// More often than any map will ever be opened.
+/// Far more openings than any map will ever have.
 const INCARNATION_MAX: u64 = 1 << 31;
 
 /// The first sequence of an incarnation.
@@ -379,10 +390,11 @@ fn first_sequence(incarnation: u64) -> u64 {
     incarnation << INCARNATION_SHIFT | 1
 }
 
-/// What a map has of segments.
+/// The segments of a map: parts of the log, empty ones of odd lengths, and spares.
 type Read = (Vec<Part>, Vec<Slot>, Spares);
 
-/// The segments of the log in its order, and those that hold nothing: of another length, and ordinary ones.
+/// Reads the segments: those of the log in their order, and those that are empty, separated into
+/// ones of other lengths and ordinary ones.
 fn read_segments<M: Medium>(
     heap: &Heap<M>,
     segments: &Segments,
@@ -392,8 +404,8 @@ fn read_segments<M: Medium>(
     let medium = heap.medium();
     let (mut parts, mut odd, mut spares) = Read::default();
     for (slot, segment) in segments.slots() {
-        // Flush: fenced below.
-        // Redundant: but where a process was killed before, and the power fails later.
+        // Flush: the segment's header; fenced below.
+        // Redundant: unless a process was killed before and the power fails later.
         medium.flush(segment.offset, LINE_LEN);
         spares.total += 1;
         if medium.load(segment.offset + SEQUENCE) != void_mark(salt, segment.offset) {
@@ -404,8 +416,8 @@ fn read_segments<M: Medium>(
             odd.push(slot);
         }
     }
-    // Fence: what the segments say of each other, before any of them is made void by it.
-    // Redundant: but where a process was killed before, and the power fails later.
+    // Fence: the headers, before a segment becomes void because of what another one says.
+    // Redundant: unless a process was killed before and the power fails later.
     medium.fence();
     let used = |slot: &Slot| segments.get(*slot).is_none();
     spares.vacant = (0..segments.end().0).map(Slot).filter(used).collect();
@@ -413,7 +425,8 @@ fn read_segments<M: Medium>(
     Ok((parts, odd, spares))
 }
 
-/// Refuses segments of which two have one place in the log, or one has a place that was not given away yet.
+/// An error if two segments have the same sequence, or if one has a sequence that was not given out
+/// yet.
 fn check_order<M: Medium>(
     heap: &Heap<M>,
     parts: &[Part],

@@ -1,4 +1,5 @@
-//! Segments taken, set aside, and found worth emptying.
+//! The segments of a log: taking them, keeping spare ones, and picking those that are worth
+//! emptying.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,47 +15,48 @@ use super::layout::{
 use crate::Result;
 use crate::segments::{PerSlot, Segment, Segments, Slot};
 
-/// Segments that hold nothing, and those that hold little.
+/// The spare segments, and the sparse ones.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
-    /// Ordinary segments that hold nothing.
+    /// Ordinary segments that are empty.
     pub(super) slots: Vec<Slot>,
     /// Slots below the directory's end that have no segment.
     pub(super) vacant: Vec<Slot>,
-    /// Segments there are, spare ones included.
+    /// The number of segments, including spare ones.
     pub(super) total: u64,
-    /// Sealed segments of which a part is not live, those with the least first: by [`Rank`].
+    /// Sealed segments that are partly dead, the least live ones first.
     sparse: BTreeSet<(Rank, Slot)>,
-    /// What `sparse` has.
+    /// The rank of each segment in `sparse`.
     ranks: HashMap<Slot, Rank>,
     /// Segments with damaged records, which are left alone.
     damaged: BTreeSet<Slot>,
 }
 
-/// What room is asked for.
+/// What a segment is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Something new.
+    /// New data.
     Growth,
-    /// A tombstone, which will make room: it may take of the reserve, but not the last of it.
+    /// A tombstone, which lets room be made later. It may take from the reserve, but not the last
+    /// segment.
     Removal,
-    /// What makes room now: a record moved out of a sparse segment, or a clear.
+    /// Making room now: moving a record out of a sparse segment, or a clear.
     Relief,
 }
 
-/// How many sixteenths of a segment are live.
+/// The live part of a segment in sixteenths.
 pub(super) type Rank = u64;
 const RANKS: u64 = 16;
-/// Below this, less than half is live.
+/// Segments below this rank are less than half live.
 pub(super) const SPARSE: Rank = RANKS / 2;
-/// Below this, enough may be dead that emptying gains room.
+/// Segments below this rank may have enough dead bytes for emptying to gain room.
 pub(super) const DEAD_ENOUGH: Rank = RANKS * 3 / 4;
 
-/// One in so many segments is kept for what makes room: removing needs room too. And at least one for
-/// tombstones, and one to move into what is live.
+/// The reserve for operations that make room, since removing needs room, too: two segments, one for
+/// tombstones and one to move live records into, and in addition one in 32 segments.
 const RESERVE_MIN: usize = 2;
 const RESERVE_ONE_IN: u64 = 32;
-/// Spare segments beyond the reserve that are kept; further ones go back to the pool.
+/// Spare segments kept beyond the reserve. Further ones go back to the pool.
 const SPARES_MAX: usize = 4;
 
 impl Spares {
@@ -80,25 +82,26 @@ impl Spares {
     }
 }
 
-/// The segments of a log: those with records, and those that hold nothing.
+/// The segments of a log: those with records, and empty ones.
 pub(super) struct LogSegments<M: Medium> {
     pub(super) heap: Heap<M>,
     pub(super) directory: Segments,
     /// Bytes of an ordinary segment.
     pub(super) segment_len: u64,
-    /// Makes checksums and end marks the map's own: a client cannot write what a record will look like.
+    /// The map's seed, which makes its checksums and end marks unpredictable: a client cannot store
+    /// bytes that look like a record.
     salt: u64,
-    /// By slot, the bytes of records that the index leads to.
+    /// By slot, the bytes of live records, to which the index leads.
     pub(super) live: PerSlot,
-    /// By slot, where the records end in a segment that is sealed; 0 for others.
+    /// By slot, the end of the records in a sealed segment; 0 for other segments.
     pub(super) filled: PerSlot,
-    /// By slot, the sequence of its segment; 0 for one that holds nothing.
+    /// By slot, the sequence of the segment; 0 for an empty one.
     pub(super) sequences: PerSlot,
     pub(super) balance: Balance,
     spares: PauseMutex<Spares>,
-    /// Whether the reserve is being used up: nothing may grow until it is there again.
+    /// Whether the reserve is being used up. Growth is refused until it is full again.
     is_low: AtomicBool,
-    /// Segments with a lower sequence hold nothing that counts.
+    /// Segments with a lower sequence were cleared, and are void.
     cleared_before: AtomicU64,
 }
 
@@ -126,7 +129,7 @@ impl<M: Medium> LogSegments<M> {
         self.heap.medium()
     }
 
-    /// Every slot that has a segment, ascending.
+    /// Every slot that has a segment, in ascending order.
     pub(super) fn slots(&self) -> impl Iterator<Item = (Slot, Segment)> + '_ {
         self.directory.slots()
     }
@@ -137,36 +140,36 @@ impl<M: Medium> LogSegments<M> {
         self.directory.get(slot)
     }
 
-    /// Pool offset of a place; without a segment, of the place alone.
+    /// Pool offset of a place. If its slot has no segment, the offset in the segment alone.
     pub(super) fn offset(&self, place: Place) -> u64 {
         self.directory.offset(place.slot()) + place.at()
     }
 
-    /// A sequence as checksums and marks are seeded with it.
+    /// The sequence combined with the salt, as checksums and marks use it.
     #[inline(always)]
     pub(super) fn salted(&self, sequence: u64) -> u64 {
         sequence ^ self.salt
     }
 
-    /// The checksum of what the header of the segment at `offset` says that does not change.
+    /// The checksum of the unchanging part of the header of the segment at `offset`.
     pub(super) fn sum(&self, offset: u64, words: [u64; 3]) -> u64 {
         segment_sum(self.salt, offset, words)
     }
 
-    /// Whether nothing may grow until the reserve is there again.
+    /// Whether growth is refused until the reserve is full again.
     #[inline]
     pub(super) fn is_low(&self) -> bool {
-        // Relaxed: a writer that sees it late takes what it still may.
+        // Relaxed: a writer that sees the flag late takes a segment that is still there.
         self.is_low.load(Ordering::Relaxed)
     }
 
-    /// Has nothing count that segments with a lower sequence hold.
+    /// Makes all segments with a lower sequence void.
     pub(super) fn clear_before(&self, sequence: u64) {
-        // Relaxed: only who compacts asks, and that is excluded now.
+        // Relaxed: only compaction reads it, and the caller holds `compacting`.
         self.cleared_before.store(sequence, Ordering::Relaxed);
     }
 
-    /// Counts nothing as live but what is in the segment of this slot.
+    /// Counts nothing as live except in the segment of the slot `kept`.
     pub(super) fn forget_live_but(&self, kept: Slot) {
         for (slot, _) in self.slots().filter(|&(slot, _)| slot != kept) {
             self.live.make(slot).store(0, Ordering::Relaxed);
@@ -174,12 +177,12 @@ impl<M: Medium> LogSegments<M> {
         }
     }
 
-    /// Whether nothing in a segment counts, for it was all cleared.
+    /// Whether a segment is void because the map was cleared later.
     pub(super) fn is_void(&self, slot: Slot) -> bool {
         self.sequence(slot) < self.cleared_before.load(Ordering::Relaxed)
     }
 
-    /// Whether a segment must stay because it says that others, which are still there, are void.
+    /// Whether a segment must stay because its header makes others void that still exist.
     pub(super) fn is_needed_by_void(&self, slot: Slot) -> bool {
         // Relaxed: as in `clear_before`.
         let cleared_before = self.cleared_before.load(Ordering::Relaxed);
@@ -187,14 +190,14 @@ impl<M: Medium> LogSegments<M> {
             && self.slots().any(|(other, _)| (1..cleared_before).contains(&self.sequence(other)))
     }
 
-    /// The sequence of a slot's segment; 0 when it holds nothing.
+    /// The sequence of a slot's segment; 0 when it is empty.
     #[inline]
     pub(super) fn sequence(&self, slot: Slot) -> u64 {
         // Relaxed: as in `Log::open_segment`.
         self.sequences.get(slot).map_or(0, |sequence| sequence.load(Ordering::Relaxed))
     }
 
-    /// Takes a segment of at least `len` bytes that holds nothing.
+    /// Takes an empty segment of at least `len` bytes.
     pub(super) fn take_segment(&self, len: u64, purpose: Purpose) -> Result<(Slot, Segment)> {
         let mut spares = self.spares.lock(self.medium());
         let taken = self.take_from(&mut spares, len, purpose);
@@ -219,14 +222,14 @@ impl<M: Medium> LogSegments<M> {
                     && len <= self.segment_len
                     && spares.slots.len() >= purpose.spares_needed() =>
             {
-                // Relaxed: a writer that sees it late takes what it still may.
+                // Relaxed: a writer that sees the flag late takes a segment that is still there.
                 self.is_low.store(true, Ordering::Relaxed);
                 return self.pop_spare(spares).ok_or(error);
             }
             made => made?,
         };
         while spares.slots.len() < spares.reserve() {
-            // A full pool is no error yet: nothing that was asked for fails.
+            // If the pool is full now, that is no error yet: the requested segment is there.
             let Ok((slot, _)) = self.make_segment(spares, self.segment_len) else { break };
             spares.slots.push(slot);
         }
@@ -234,14 +237,14 @@ impl<M: Medium> LogSegments<M> {
         Ok(made)
     }
 
-    /// Ends the time in which nothing may grow, when the reserve is there again.
+    /// Allows growth again when the reserve is full.
     fn forget_low(&self, spares: &Spares) {
         if spares.slots.len() >= spares.reserve() {
             self.is_low.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Fills the reserve up, where it is low and the pool has room again; whether it is full then.
+    /// Refills a low reserve if the pool has room again. Returns whether that filled it.
     pub(super) fn refill(&self) -> bool {
         if !self.is_low.load(Ordering::Relaxed) {
             return false;
@@ -271,7 +274,8 @@ impl<M: Medium> LogSegments<M> {
         let medium = self.medium();
         let segment = self.directory.take(&self.heap, slot, len, |offset| {
             medium.store(offset + SEQUENCE, void_mark(self.salt, offset));
-            // Flush: fenced by `take`, before the directory leads here.
+            // Flush: the mark of an empty segment; fenced by `take`, before the directory leads
+            // here.
             medium.flush(offset, LINE_LEN);
         })?;
         spares.vacant.retain(|&vacant| vacant != slot);
@@ -280,19 +284,21 @@ impl<M: Medium> LogSegments<M> {
         Ok((slot, segment))
     }
 
-    /// Makes a segment spare, durably, or gives it back to the pool. Nothing in it is needed any more.
+    /// Makes a segment spare, durably, or gives it back to the pool. None of its records is needed
+    /// any more.
     pub(super) fn recycle(&self, slot: Slot) {
         let Some(segment) = self.get(slot) else { return };
         let medium = self.medium();
         medium.store(segment.offset + SEQUENCE, void_mark(self.salt, segment.offset));
-        // Flush and fence: void before a segment with a tombstone is, which the values in here made necessary.
-        // Redundant fence: but where that segment is emptied next, and nothing has to be moved out
-        // of it; no seed has met that.
+        // Flush and fence: this segment is void before a segment becomes void whose tombstones hide
+        // the values in this one.
+        // Redundant fence: unless that other segment is emptied next, with no record to move out of
+        // it. No tested seed reaches that.
         medium.persist(segment.offset, LINE_LEN);
         self.set_aside(slot);
     }
 
-    /// Makes a segment spare that is void already, or gives it back to the pool.
+    /// Makes a void segment spare, or gives it back to the pool.
     pub(super) fn set_aside(&self, slot: Slot) {
         let Some(segment) = self.get(slot) else { return };
         self.live.make(slot).store(0, Ordering::Relaxed);
@@ -311,7 +317,7 @@ impl<M: Medium> LogSegments<M> {
         self.forget_low(&spares);
     }
 
-    /// Gives back the spare segments that are too many. The reserve shrinks with the log.
+    /// Gives back surplus spare segments. The reserve shrinks with the log.
     fn trim(&self, spares: &mut Spares) {
         while spares.slots.len() > spares.reserve() + SPARES_MAX
             && let Some((slot, segment)) = self.pop_spare(spares)
@@ -327,12 +333,13 @@ impl<M: Medium> LogSegments<M> {
         self.balance.free(segment.len);
     }
 
-    /// Counts a record out of its segment's live bytes.
+    /// Subtracts a dead record from its segment's live bytes.
     #[inline]
     pub(super) fn kill(&self, place: Place, head: Head) {
         let (slot, len) = (place.slot(), head.record_len());
-        // SeqCst: before the look at whether the segment is sealed; partner of the store in `seal`. Whoever comes second
-        // sees what the other did, and gives the segment its rank.
+        // SeqCst: before the load in `is_sealed`; partner of the store in `seal` and the load in
+        // `rank`. Whichever of `kill` and `seal` comes second sees the other's change and updates
+        // the rank.
         let before = self.live.make(slot).fetch_sub(len, Ordering::SeqCst);
         let rank = |live: u64| live / (self.segment_len / RANKS);
         if rank(before) != rank(before.wrapping_sub(len)) && self.is_sealed(slot) {
@@ -343,39 +350,42 @@ impl<M: Medium> LogSegments<M> {
         }
     }
 
-    /// Notes where the records of a segment end, to which nothing more goes.
+    /// Notes the end of a segment's records. No further ones are appended to it.
     pub(super) fn seal(&self, slot: Slot, end: u64) {
-        // SeqCst: partner of the exchange in `kill`.
+        // SeqCst: before the load of the live bytes in `rank`; partner of the subtraction in
+        // `kill`.
         self.filled.make(slot).store(end, Ordering::SeqCst);
     }
 
     fn is_sealed(&self, slot: Slot) -> bool {
-        // SeqCst: as in `seal`.
+        // SeqCst: after the subtraction in `kill`; partner of the store in `seal`.
         self.filled.make(slot).load(Ordering::SeqCst) != 0
     }
 
-    /// Notes how much of a sealed segment is live.
+    /// Updates the rank of a segment.
     pub(super) fn consider(&self, slot: Slot) {
         let mut spares = self.spares.lock(self.medium());
-        // Under the lock: who comes later sees no older number.
+        // Under the lock, so that a later update does not use an older number.
         let rank = self.rank(slot);
         spares.rank(slot, rank);
     }
 
-    /// The rank of a segment, if it is sealed and emptying it may gain something.
+    /// The rank of a segment, if it is sealed and emptying it may gain room.
     fn rank(&self, slot: Slot) -> Option<Rank> {
         let segment = self.get(slot).filter(|_| self.is_sealed(slot))?;
         let live = self.live.make(slot).load(Ordering::SeqCst);
-        // One long record is there or not.
+        // A long segment has one record, which is live or dead.
         let is_long = segment.len > self.segment_len;
         let rank = if is_long { live.min(1) * RANKS } else { live / (segment.len / RANKS) };
         (rank < DEAD_ENOUGH).then_some(rank)
     }
 
-    /// Sealed segments below a rank, those of which the least is live first, but for those that `used` tells: as many as
-    /// have a segment's worth of live records together, or one.
+    /// Picks sealed segments with a rank below `end`, the least live ones first, except those that
+    /// `used` returns. Picks as many as have live records for one segment together, and at least
+    /// one if there is any.
     ///
-    /// `used` is asked when no segment is sealed any more until this has picked.
+    /// `used` is called under the lock of the spares, so a segment that is sealed later is not
+    /// picked.
     pub(super) fn pick(&self, end: Rank, used: impl FnOnce() -> Vec<Slot>) -> Vec<Slot> {
         let spares = self.spares.lock(self.medium());
         let used = used();
@@ -386,7 +396,8 @@ impl<M: Medium> LogSegments<M> {
             if !picked.is_empty() && live > left {
                 break;
             }
-            // Of what is half live, much has to be dead: room that is merely unused cannot be gained.
+            // A segment that is at least half live must have many dead bytes, because emptying does
+            // not gain unused room.
             let is_worth = rank < SPARSE || self.dead(slot) * 4 >= self.segment_len;
             let is_kept = used.contains(&slot) || spares.damaged.contains(&slot);
             if is_worth && !is_kept && !self.is_needed_by_void(slot) {
@@ -397,12 +408,12 @@ impl<M: Medium> LogSegments<M> {
         picked
     }
 
-    /// Leaves a segment alone from now on, since a record in it has changed.
+    /// Excludes a segment from emptying, because a record in it is damaged.
     pub(super) fn leave_damaged(&self, slot: Slot) {
         self.spares.lock(self.medium()).damaged.insert(slot);
     }
 
-    /// Has damaged segments looked at again.
+    /// Allows damaged segments to be picked again.
     pub(super) fn forget_damaged(&self) {
         self.spares.lock(self.medium()).damaged.clear();
     }
@@ -411,13 +422,13 @@ impl<M: Medium> LogSegments<M> {
         self.spares.lock(self.medium()).damaged.contains(&slot)
     }
 
-    /// Bytes of dead records in a segment that is sealed.
+    /// Bytes of dead records in a sealed segment.
     fn dead(&self, slot: Slot) -> u64 {
         let filled = self.filled.make(slot).load(Ordering::Relaxed).saturating_sub(RECORDS);
         filled.saturating_sub(self.live.make(slot).load(Ordering::Relaxed))
     }
 
-    /// The segment with the most dead bytes, if they are at least `dead_min`, of those that are at rest.
+    /// The segment at rest with the most dead bytes, if these are at least `dead_min`.
     pub(super) fn pick_emptiest(
         &self,
         dead_min: u64,
@@ -434,7 +445,7 @@ impl<M: Medium> LogSegments<M> {
 }
 
 impl Purpose {
-    /// Spare segments that have to be there for one of them to be taken from the reserve.
+    /// How many spare segments must exist for this purpose to take one from the reserve.
     fn spares_needed(self) -> usize {
         match self {
             Purpose::Growth => usize::MAX,

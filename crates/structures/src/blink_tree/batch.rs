@@ -21,8 +21,12 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
+<<<<<<< HEAD
     /// Completes what a batch that a crash interrupted was to do with this map. Keys for which the
     /// pool has no room are closed to writers.
+=======
+    /// Completes the changes to this map of a batch that a crash interrupted.
+>>>>>>> h-prose
     pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
         if let Some(intents) = Intents::existing(pool)? {
             let core = &self.core;
@@ -66,7 +70,7 @@ where
     }
 }
 
-/// Putting an entry, or removing one.
+/// A change of one entry: puts it, or removes it.
 struct BatchedEdit<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> {
     map: BlinkTree<K, V, M>,
     key: K::Owned,

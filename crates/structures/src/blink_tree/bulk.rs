@@ -1,4 +1,4 @@
-//! Loading sorted entries: whole leaves at a time, behind the last one.
+//! Loading sorted entries: writes whole leaves behind the last one.
 
 use std::borrow::Borrow;
 
@@ -20,20 +20,22 @@ use crate::stored::{OrderedKey, Stored};
 
 use super::BlinkTree;
 
-/// Suspects that are left for the nodes above, when each of the records is a run of chunks, which takes one too.
+/// Suspects that `append` leaves free for the change of the nodes above. A record that is a run of
+/// chunks takes a suspect as well.
 const SUSPECTS_KEPT: usize = 32;
 
-/// An entry on its way into a leaf: the ordered form of its key, and what its slot will lead to.
+/// An entry to be loaded: the ordered form of its key, and the value word of its slot.
 struct Loaded {
     key: Vec<u8>,
     word: u64,
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
-    /// Puts many entries into the map, and says how many of their keys are new.
+    /// Puts many entries into the map, and returns how many of their keys are new.
     ///
-    /// As long as they come in ascending order, from behind the last key on, whole leaves are written, for four
-    /// fences each. Every other entry is put by itself. A crash leaves a beginning of the sequence.
+    /// As long as keys come in ascending order and are greater than all that are there, whole
+    /// leaves are written, for four fences each. Every other entry is put by itself. After a crash,
+    /// a prefix of the sequence is there.
     ///
     /// ```
     /// use remanent_pmem::Pool;
@@ -49,12 +51,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full, an entry is too long, or the medium met a fault. What was loaded before stays.
+    /// When the pool is full, an entry is too long, or the medium met a fault. What was loaded
+    /// before stays.
     pub fn bulk_load<A: Borrow<K>, B: Borrow<V>>(
         &self,
         entries: impl IntoIterator<Item = (A, B)>,
     ) -> Result<u64> {
-        // A leaf's room for what comes later.
+        // Leaves an eighth of the leaf free for later entries.
         let batch_len = (Core::<K, V, M>::leaf_max() * 7 / 8).max(1);
         let mut entries = entries.into_iter();
         let mut count = 0;
@@ -68,7 +71,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
                     count += batch.len() as u64;
                     continue;
                 }
-                // Other lanes may hold what was removed but not freed: putting has them free it.
+                // Other lanes may hold removed blocks that are not freed yet. `put` makes them free
+                // those.
                 Err(error) if !error.is_full() => return Err(error),
                 Ok(false) | Err(_) => {}
             }
@@ -80,8 +84,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Adds a leaf of these entries behind the last one; false, and nothing is changed, where they do not belong
-    /// there.
+    /// Appends a leaf of these entries behind the last one. Returns false, and changes nothing,
+    /// when they do not belong there.
     fn append<A: Borrow<K>, B: Borrow<V>>(&self, entries: &[(A, B)]) -> Result<bool> {
         let keys: Vec<Vec<u8>> =
             entries.iter().map(|(key, _)| key.borrow().with_ordered(<[u8]>::to_vec)).collect();
@@ -119,7 +123,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The last leaf of all; `None` when it died on the way.
+    /// Holds the last leaf; `None` when a leaf died on the way.
     fn hold_last(&self) -> Result<Option<Held<'_, M>>> {
         let mut walk = BoundedWalk::default();
         let mut leaf = self.leaf_at(Goal::Last)?;
@@ -152,7 +156,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         keys.into_iter().zip(entries).map(load).collect()
     }
 
-    /// Links a leaf of these entries behind the last one, whose greatest key is in that slot. Two fences.
+    /// Links a leaf of these entries behind `last`, whose greatest key is in the slot `greatest`.
+    /// Two fences.
     fn append_leaf(
         &self,
         lane: &mut Lane<'_, M>,
@@ -178,12 +183,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
         };
         self.write_leaf(right, low, entries);
-        // Fence: the new leaf, its separator and its records, before anything leads there.
+        // Fence: the new leaf, its separator and its records, before the leaf is linked.
         medium.fence();
         last.begin_change();
         medium.store(leaf.0 + NEXT, right.0);
-        // Flush and fence: from here on the entries are there.
-        // Redundant fence: but where another thread writes to the new leaf next.
+        // Flush and fence: from here on the entries are in the map.
+        // Redundant fence: unless another thread writes to the new leaf next.
         medium.persist(leaf.0 + NEXT, WORD_LEN);
         medium.store(leaf.0 + HIGH, low);
         self.refresh_heads(leaf);
@@ -191,7 +196,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(right)
     }
 
-    /// Writes and flushes a leaf that nobody knows yet, the last of all.
+    /// Writes and flushes the new last leaf, which nothing leads to yet.
     fn write_leaf(&self, leaf: Leaf, low: u64, entries: &[Loaded]) {
         let medium = self.medium();
         self.tags.write_leaf_head(medium, leaf.0, low, 0);
@@ -211,13 +216,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         medium.store(leaf.0 + USED, used);
         medium.store(leaf.0 + LOCK, Lock::fresh(self.epoch).word());
-        // Flush: fenced by the caller.
+        // Flush: the new leaf; fenced by the caller.
         medium.flush(leaf.0, LINE_LEN);
         medium.flush(leaf.0 + SLOTS, LEAF_LEN - SLOTS);
     }
 }
 
-/// Gives records back that nothing leads to.
+/// Gives back records that nothing leads to.
 fn give_back<M: Medium>(lane: &mut Lane<'_, M>, blocks: Vec<Block>) {
     for block in blocks {
         lane.give_back(block);

@@ -1,4 +1,4 @@
-//! Is the tree whole?
+//! Checking a tree.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -16,10 +16,10 @@ use crate::shared::Inspection;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// Violations that are collected before the walk gives up.
+/// The walk gives up after this many violations.
 const COLLECTED_MAX: usize = 100;
 
-/// What a walk over the tree has found.
+/// The findings of a walk over the tree.
 #[derive(Default)]
 struct Walk {
     blocks: Vec<u64>,
@@ -65,7 +65,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Inspection { violations: walk.violations, blocks: entries.map(|_| walk.blocks) })
     }
 
-    /// Levels, and leaves of the last of them. Nobody may change the tree meanwhile.
+    /// The number of levels, including that of the leaves, and the number of leaves. Nobody may
+    /// change the tree meanwhile.
     pub(super) fn levels_and_leaves(&self) -> Result<(u64, u64)> {
         let root = self.medium().load(self.heap.header() + ROOT);
         let inner = self.node_head(root).map_or(0, |head| head.level);
@@ -112,7 +113,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The heads of long separators, by which searches are led, are computed from them.
+    /// Checks that the heads in a node, which lead searches, are those of its separators.
     fn check_heads(&self, node: u64, walk: &mut Walk) {
         if is_word::<K>() {
             return;
@@ -145,7 +146,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         one == other || !self.is_ascending(one, other) && !self.is_ascending(other, one)
     }
 
-    /// Walks the leaves; how many entries they have, when the walk came to its end.
+    /// Walks along the leaves. Returns the number of entries, if the walk reached the last leaf.
     fn check_leaves(&self, walk: &mut Walk) -> Result<Option<u64>> {
         let medium = self.medium();
         let mut entries = 0;
@@ -217,7 +218,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether a record is the one that was written; for a key that is a word, that of its slot.
+    /// Checks that a record is the one that was written. For a key that is a word, checks the
+    /// record of its slot.
     fn check_record(&self, word: u64, payload: Payload, walk: &mut Walk) {
         let read = self
             .with_key(word, payload, |_| ())
@@ -235,7 +237,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Lets `use_probe` look for the key of a slot.
+    /// Passes the key of a slot to `use_probe`.
     fn with_slot<R>(&self, leaf: Leaf, slot: Slot, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
         let medium = self.medium();
         if is_word::<K>() {

@@ -1,4 +1,4 @@
-//! Removing everything: one pass over the leaves.
+//! Removing all entries in one pass over the leaves.
 
 use std::ops::ControlFlow;
 
@@ -13,18 +13,19 @@ use super::leaf::{Held, Leaf};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// Entries that are taken out of a leaf at a time when all are: an operation finds room for 32 suspects.
+/// Entries that `clear` removes from a leaf at a time. An operation has room for 32 suspects.
 const EMPTIED_AT_ONCE: usize = 24;
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Removes every entry in one pass in the order of the keys, some of a leaf at a time. The pass ends with the
-    /// greatest key that is there when it begins.
+    /// Removes every entry in one pass in key order, some entries of a leaf at a time. The pass
+    /// ends with the key that was the greatest when it began.
     pub(super) fn clear(&self) -> Result<u64> {
         self.gate.without_batches(self.medium(), || self.clear_all())
     }
 
     fn clear_all(&self) -> Result<u64> {
-        // Without one the pass ends with the last leaf: an empty tree has leaves to join, and a damaged key is cleared.
+        // Without a greatest key, the pass ends with the last leaf: an empty tree still has leaves
+        // to join, and a damaged greatest key is to be cleared.
         let last = self.greatest_key().ok().flatten();
         let mut count = 0;
         let mut low = Vec::new();
@@ -34,12 +35,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let (held, _) = self.hold_leaf_of(&probe)?;
             let leaf = held.leaf;
             self.require_begun(leaf, &probe)?;
-            // Keys below `low` were inserted after the pass came by: they stay.
+            // Keys below `low` were inserted after the pass had gone by, so they stay.
             let is_ahead = |&slot: &Slot| self.compare_slot(leaf, slot, &probe).is_ge();
             let (astray, slots): (Vec<Slot>, Vec<Slot>) =
                 slots_of(self.used(leaf)).partition(|&slot| self.is_astray(leaf, slot));
             let rest = slots.into_iter().filter(is_ahead).collect();
-            // None of those that are removed first tells where to go on: once more in the same leaf.
+            // Damaged keys are removed first. If they take the whole batch, none of its keys says
+            // where to go on, so the pass visits this leaf again.
             let stays_here = astray.len() >= EMPTIED_AT_ONCE;
             let (removed, next) = self.first_part(leaf, astray, rest);
             let is_done = next.is_none();
@@ -51,7 +53,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             count += self.empty_some(&mut lane, held, &removed);
             drop(lane);
             if is_done {
-                // Another operation: joining leaves needs room for suspects, which the entries may have taken.
+                // A second operation: joining leaves needs room for suspects, which the entries may
+                // have used up.
                 self.merge(&mut self.heap.enter().prepare_to_write(), &probe)?;
             }
             self.heap.verify()?;
@@ -64,7 +67,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The greatest key of all, in its ordered form; not less than where the last leaf begins, should it have changed.
+    /// The greatest key in its ordered form. In case that key is damaged, the result is at least
+    /// the lower bound of the last leaf.
     fn greatest_key(&self) -> Result<Option<Vec<u8>>> {
         let mut greatest = None;
         self.descend(.., |key: &K, _| {
@@ -77,8 +81,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(greatest.map(|greatest: Vec<u8>| greatest.max(low)))
     }
 
-    /// As many slots as are emptied at once, first those of keys that are astray, then those of the least keys; and the
-    /// slot of the least key of the rest. The leaf is held.
+    /// The slots to empty next, and the slot of the least key that remains. Slots of damaged keys
+    /// come first, then those of the least keys. The leaf is held.
     fn first_part(
         &self,
         leaf: Leaf,
@@ -94,8 +98,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         (astray, next)
     }
 
-    /// Whether a key has changed: by its record, or by the leaf, where it does not belong. It must not tell where the pass
-    /// goes on, nor be taken for one that was inserted behind it. The leaf is held.
+    /// Whether a key is damaged: it does not match its record's check, or lies outside of the
+    /// leaf's range. Such a key must not decide where the pass goes on, and must not count as
+    /// inserted behind it. The leaf is held.
     fn is_astray(&self, leaf: Leaf, slot: Slot) -> bool {
         let medium = self.medium();
         let compare = |bound| self.with_bound(bound, |bound| self.compare_slot(leaf, slot, bound));
@@ -104,7 +109,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             || medium.load(leaf.0 + NEXT) != 0 && compare(medium.load(leaf.0 + HIGH)).is_ge()
     }
 
-    /// The key of a slot, in its ordered form, whether it is damaged or not: clearing cures that. The leaf is held.
+    /// The key of a slot in its ordered form, even if it is damaged. The leaf is held.
     fn ordered_key(&self, leaf: Leaf, slot: Slot) -> Vec<u8> {
         let medium = self.medium();
         if is_word::<K>() {
@@ -120,7 +125,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             .then(|| self.with_bound(medium.load(leaf.0 + HIGH), |next| next.bytes.to_vec()))
     }
 
-    /// Takes entries out of a leaf, and says how many. Two fences.
+    /// Removes entries of a leaf, and returns how many. Two fences.
     fn empty_some(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>, slots: &[Slot]) -> u64 {
         if slots.is_empty() {
             return 0;
@@ -131,9 +136,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for slot in slots {
                 old.push(lane.suspect(medium.load(leaf.0 + slot.value())));
             }
-            // Fence: the suspects, before nothing leads to them any more.
-            // Redundant: but where slots are written back before them in the moment before the fence of
-            // `clear_slots`, and a record lies in a chunk that nobody allocates from; no seed has met that.
+            // Fence: the suspects, before nothing leads to their records any more.
+            // Redundant: unless slots are written back before the suspects and before the fence of
+            // `clear_slots`, and a record lies in a chunk that nobody allocates from. No tested
+            // seed reaches that.
             lane.fence();
         }
         let bits = slots.iter().fold(0, |bits, slot| bits | 1 << slot.0);

@@ -1,13 +1,13 @@
-//! How many entries there are.
+//! The number of entries.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use remanent_pmem::heap::layout::LANE_COUNT;
 
-/// Entries when the structure was opened, and what the lanes have changed since.
+/// The number of entries when the structure was opened, and the changes that each lane made since.
 #[derive(Debug)]
 pub(super) struct Count {
-    /// [`UNKNOWN`] after a crash, until somebody counts.
+    /// [`UNKNOWN`] after a crash, until the first count.
     base: AtomicI64,
     deltas: Box<[Delta]>,
 }
@@ -25,15 +25,15 @@ impl Count {
         Count { base: AtomicI64::new(UNKNOWN), deltas }
     }
 
-    /// By the holder of the lane.
+    /// Adds `entries` to the count. The caller holds the lane.
     #[inline(always)]
     pub(super) fn add(&self, lane: usize, entries: i64) {
         let delta = &self.deltas[lane].0;
-        // Relaxed: one writer at a time, handed over with the lane; readers want a recent sum.
+        // Relaxed: one writer at a time, handed over with the lane; readers need only a recent sum.
         delta.store(delta.load(Ordering::Relaxed) + entries, Ordering::Relaxed);
     }
 
-    /// There are so many at present; nobody changes that meanwhile.
+    /// Sets the present number of entries. Nobody may change it meanwhile.
     pub(super) fn set(&self, entries: u64) {
         // Relaxed: as in `add`.
         self.base.store(entries as i64 - self.delta(), Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! Inner nodes: the way from the root to a leaf.
 //!
-//! An inner node does not change once it is linked, but for its children: one of them may be exchanged for a newer
-//! node of the same range. Everything else is done on a copy, by whoever holds the lock of the tree's shape, and
-//! takes effect by one word. So whoever walks down needs no lock, and finds at worst an older way, from whose end
-//! it has to go on to the right.
+//! A linked inner node does not change, except that one of its children may be replaced by a newer
+//! node of the same range. Every other change is made on a copy, by the holder of the shape's lock,
+//! and takes effect by storing one word. So a thread that walks down needs no lock. At worst it
+//! follows an older path, and has to go on to the right from that path's leaf.
 
 use std::cmp::Ordering as Compared;
 
@@ -20,7 +20,7 @@ use super::leaf::{Leaf, LeafRange};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// Which of two neighbours a search goes down to.
+/// The child that a search goes down to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Goal<'k> {
     /// Where the key belongs.
@@ -31,7 +31,7 @@ pub(super) enum Goal<'k> {
     Last,
 }
 
-/// A child of an inner node, and the least key that belongs to it.
+/// A child of an inner node, and the lower bound of its range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     /// A key, or the offset of a separator.
@@ -39,7 +39,7 @@ pub(super) struct Entry {
     pub(super) child: u64,
 }
 
-/// An inner node on the way to a leaf, and which of its children the way goes to.
+/// An inner node on the path to a leaf, and the index of the child that the path goes to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) node: u64,
@@ -47,7 +47,7 @@ pub(super) struct Step {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// The head of the inner node at `node`; `None` when there is none.
+    /// The head of the inner node at `node`; `None` when there is no inner node.
     #[inline(always)]
     pub(super) fn node_head(&self, node: u64) -> Option<NodeHead> {
         self.tags.node_head::<K, M>(self.medium(), node)
@@ -58,13 +58,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         inner_max::<K>().min(K::NODE_ENTRIES_MAX)
     }
 
-    /// The leaf where a search goes on.
+    /// The leaf that the inner nodes lead to.
     #[inline(always)]
     pub(super) fn leaf_at(&self, goal: Goal<'_>) -> Result<Leaf> {
         Ok(self.range_at(goal)?.leaf)
     }
 
-    /// The same, and where the node above has that leaf end.
+    /// As [`leaf_at`](Core::leaf_at), with the leaf's upper bound according to the node above.
     #[inline(always)]
     pub(super) fn range_at(&self, goal: Goal<'_>) -> Result<LeafRange> {
         let medium = self.medium();
@@ -95,7 +95,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The way to that leaf, from the root on.
+    /// The inner nodes on the path to that leaf, from the root on.
     pub(super) fn path(&self, goal: Goal<'_>) -> Result<Vec<Step>> {
         let medium = self.medium();
         let mut node = medium.load(self.heap.header() + ROOT);
@@ -122,7 +122,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Which child of a node a search goes to: the last whose least key does not exceed the goal.
+    /// The index of the child that a search goes to: the last child whose least key does not exceed
+    /// the goal.
     #[inline(always)]
     fn search(&self, node: u64, count: usize, goal: Goal<'_>) -> usize {
         let medium = self.medium();
@@ -133,7 +134,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         };
         let prefix = if is_word::<K>() { 0 } else { read_bounds(medium, node).1 };
         let wanted = probe.head::<K>(prefix);
-        // The first child is right for everything that leads here, whatever its own least key.
+        // The first child takes every goal that leads to this node, so its own least key is not
+        // compared.
         let (mut base, mut len) = (0, count);
         while len > 1 {
             let half = len / 2;
@@ -154,7 +156,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         base
     }
 
-    /// Whether a key belongs behind a separator that has the same head; equal ones, unless `is_before`.
+    /// Whether a key belongs behind a separator whose first head word is the same. A key equal to
+    /// the separator does, unless `is_before`.
     fn is_behind(
         &self,
         node: u64,
@@ -229,7 +232,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             medium.store(child_at::<K>(node, index), entry.child);
         }
-        // Flush: the node; fenced before it is linked.
+        // Flush: the node; `reshape` fences before the node is linked.
         medium.flush(node, head_at::<K>(node, entries.len(), 0) - node);
         medium.flush(child_at::<K>(node, 0), entries.len() as u64 * WORD_LEN);
         if !is_word::<K>() {
@@ -239,7 +242,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-/// Nodes that were made for a change of the tree's shape, and those that it makes superfluous.
+/// Nodes that were made for a change of the tree's shape, and nodes that it replaces.
 pub(super) struct Reshaping {
     made: Vec<u64>,
     replaced: Vec<(u64, Suspect)>,
@@ -254,7 +257,7 @@ impl Reshaping {
         self.replaced.push((node, lane.suspect(node)));
     }
 
-    /// Nothing came of it.
+    /// Undoes the preparation of a change that failed.
     fn give_up<M: Medium>(self, lane: &mut Lane<'_, M>) {
         for (_, suspect) in self.replaced {
             lane.cancel(suspect);
@@ -266,8 +269,8 @@ impl Reshaping {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Replaces `removed` of the children of the last node of `path` by `entries`, with all that follows from it
-    /// further up, as one step. By the holder of the shape's lock.
+    /// Replaces the children `removed` of the last node of `path` by `entries`, and changes the
+    /// nodes above accordingly, in one atomic step. The caller holds the shape's lock.
     pub(super) fn reshape(
         &self,
         lane: &mut Lane<'_, M>,
@@ -278,15 +281,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut reshaping = Reshaping::new();
         match self.prepare(lane, &mut reshaping, path, removed, entries) {
             Ok((at, node)) => {
-                // Fence: the new nodes, and the suspects, before a link leads to the ones and past the others.
-                // Redundant flush: it is of the suspects alone, but where a node that is replaced
-                // lies in a chunk that nobody allocates from: short runs make fewer nodes than a
-                // chunk has room for.
+                // Fence: the new nodes and the suspects, before the link that leads to the new
+                // nodes, and no longer to the replaced ones.
+                // Redundant flush: it flushes only the suspects. They matter only where a replaced
+                // node lies in a chunk that nobody allocates from, and short runs make fewer nodes
+                // than a chunk has room for.
                 lane.fence();
-                // Release: partner of the loads in `leaf_at`.
+                // Release: the new nodes are complete before they are linked. Partner of the loads
+                // in `range_at` and `path`.
                 self.medium().store(at, node);
-                // Flush and fence: before another thread builds on the new node, or frees what only the old one
-                // leads to.
+                // Flush and fence: before another thread builds on the new node, or frees a block
+                // that only the old one leads to.
                 self.medium().persist(at, WORD_LEN);
                 for (_, suspect) in reshaping.replaced {
                     lane.retire(suspect);
@@ -300,7 +305,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Makes all that is needed, from below upwards. Answers which word has to lead to which node.
+    /// Makes all new nodes, from below upwards. Returns the offset of the word to change, and the
+    /// node that it has to lead to.
     fn prepare(
         &self,
         lane: &mut Lane<'_, M>,
@@ -337,7 +343,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         unreachable!("the root's turn ends it")
     }
 
-    /// One node, or two.
+    /// Makes one node of these entries, or two.
     fn make_nodes(
         &self,
         lane: &mut Lane<'_, M>,
@@ -349,7 +355,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let (left, right) = if entries.len() <= Self::inner_max() {
             (entries, &[][..])
         } else {
-            // Ascending keys leave the left node as it will stay: mostly full.
+            // Keys that come in ascending order never go to the left node again, so it stays mostly
+            // full.
             let is_last = high.is_none();
             entries.split_at(if is_last { entries.len() * 7 / 8 } else { entries.len() / 2 })
         };
@@ -366,7 +373,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(made)
     }
 
-    /// A root for these entries: of as many levels as they need.
+    /// Makes a root for these entries, of as many levels as they need.
     fn make_root(
         &self,
         lane: &mut Lane<'_, M>,
@@ -376,7 +383,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         mut entries: Vec<Entry>,
     ) -> Result<u64> {
         if level > 1 && entries.len() == 1 {
-            // What is left below is the root now.
+            // The only node left on the level below becomes the root.
             return Ok(entries[0].child);
         }
         loop {
@@ -388,8 +395,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Puts few entries into one node with those of a sibling, when both fit. Answers what that replaces in the
-    /// node above, and by what.
+    /// Puts these few entries into one node with those of a sibling, when both fit. Returns the
+    /// range that this replaces in the node above, and the replacement.
     #[allow(
         clippy::type_complexity,
         reason = "a range and its replacement, as `splice` takes them"
@@ -429,7 +436,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Some((left..right + 1, vec![Entry { low: all[0].low, child }])))
     }
 
-    /// Least key of an inner node.
+    /// The least key of an inner node.
     pub(super) fn low_of(&self, node: u64) -> u64 {
         self.medium().load(node + NODE_LOW)
     }

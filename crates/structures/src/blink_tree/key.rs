@@ -9,15 +9,15 @@ use super::Core;
 use super::layout::{Record, is_word, separator_key};
 use crate::stored::{OrderedKey, Stored};
 
-/// A key that is looked for.
+/// A key to search for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe<'k> {
-    /// Its ordered form.
+    /// The key's ordered form.
     pub(super) bytes: &'k [u8],
-    /// The same as a number, for keys that are words.
+    /// The ordered form as a number, for keys that are words.
     pub(super) word: u64,
     pub(super) fingerprint: u8,
-    /// What a record of the key says of it.
+    /// The check of the key, as a record stores it.
     pub(super) check: u16,
 }
 
@@ -32,19 +32,19 @@ impl<'k> Probe<'k> {
         Probe { bytes, word: 0, fingerprint: fingerprint_of(hash), check: check_of(hash) }
     }
 
-    /// What stands for the key where batches close it to other writers.
+    /// The number by which a batch closes the key to other writers.
     pub(super) fn gate_key<K: OrderedKey + ?Sized>(&self) -> u64 {
         if is_word::<K>() { self.word } else { xxh3_64(self.bytes) }
     }
 
-    /// What stands for the key in a node whose keys share `prefix` bytes.
+    /// The key's head in a node whose keys share `prefix` bytes.
     #[inline(always)]
     pub(super) fn head<K: OrderedKey + ?Sized>(&self, prefix: usize) -> u64 {
         if is_word::<K>() { self.word } else { head(self.bytes, prefix) }
     }
 }
 
-/// One byte of a hash, to tell slots apart.
+/// One byte of the key's hash, by which slots are told apart.
 #[inline(always)]
 pub(super) fn fingerprint_of_word(word: u64) -> u8 {
     (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
@@ -60,19 +60,19 @@ fn fingerprint_of(hash: u64) -> u8 {
     (hash >> 56) as u8
 }
 
-/// What a record says of its key.
+/// The check of a key, as a record stores it.
 #[inline(always)]
 pub(super) fn check_of_bytes(bytes: &[u8]) -> u16 {
     check_of(xxh3_64(bytes))
 }
 
-/// Other bits of the hash than the fingerprint.
+/// Bits of the hash that the fingerprint does not use.
 #[inline(always)]
 fn check_of(hash: u64) -> u16 {
     (hash >> 32) as u16
 }
 
-/// The eight bytes behind a prefix as a number that has their order; zeros where there are none.
+/// The eight bytes behind a prefix, as a number of the same order. Missing bytes count as zeros.
 #[inline(always)]
 pub(super) fn head(bytes: &[u8], prefix: usize) -> u64 {
     let rest = bytes.get(prefix..).unwrap_or_default();
@@ -86,13 +86,13 @@ pub(super) fn head(bytes: &[u8], prefix: usize) -> u64 {
     }
 }
 
-/// A word of a head that has more than one.
+/// One word of a head that has several.
 #[inline(always)]
 pub(super) fn head_word(bytes: &[u8], prefix: usize, word: usize) -> u64 {
     head(bytes, prefix + word * size_of::<u64>())
 }
 
-/// The ordered form of a key that is a word.
+/// Passes the ordered form of a key that is a word.
 #[inline(always)]
 pub(super) fn word_bytes<K: OrderedKey + ?Sized, R>(
     word: u64,
@@ -103,35 +103,36 @@ pub(super) fn word_bytes<K: OrderedKey + ?Sized, R>(
     use_bytes(&bytes[..len])
 }
 
-/// Bytes that two keys have in common from their beginning.
+/// The number of leading bytes that two keys share.
 pub(super) fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// The shortest key that is greater than `left` and not greater than `right`, which is greater than `left`.
+/// The shortest key that is greater than `left` and at most `right`. `right` is greater than
+/// `left`.
 pub(super) fn shortest_between<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..(common(left, right) + 1).min(right.len())]
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// The record at `offset`; `None` when there is none.
+    /// The record at `offset`; `None` when there is no record.
     #[inline(always)]
     pub(super) fn record_at(&self, offset: u64) -> Option<Record> {
         self.tags.record(self.medium(), offset)
     }
 
-    /// Lets `use_key` see the key of a record.
+    /// Passes the key of a record to `use_key`.
     #[inline(always)]
     pub(super) fn with_record_key<R>(&self, record: u64, use_key: impl FnOnce(&[u8]) -> R) -> R {
         match self.record_at(record) {
             Some(record) => with_bytes(self.medium(), record.key_at(), record.key_len, use_key),
-            // Damage that whoever reads the record is told of.
+            // Damage: the code that reads the record itself reports it.
             None => use_key(&[]),
         }
     }
 }
 
-/// Lets `use_key` see the key of a separator; the least of all keys for none.
+/// Passes the key of a separator to `use_key`; without a separator, the least of all keys.
 #[inline(always)]
 pub(super) fn with_separator<M: Medium, R>(
     medium: &M,
@@ -145,8 +146,8 @@ pub(super) fn with_separator<M: Medium, R>(
     with_bytes(medium, at, len, use_key)
 }
 
-/// Lets `use_bytes` see bytes that do not change while the caller is inside the heap. What damage makes of their
-/// length is cut to what there is.
+/// Passes bytes to `use_bytes` that do not change while the caller is inside the heap. A damaged
+/// length is cut to the end of the pool.
 #[inline(always)]
 pub(super) fn with_bytes<M: Medium, R>(
     medium: &M,
@@ -155,13 +156,14 @@ pub(super) fn with_bytes<M: Medium, R>(
     use_bytes: impl FnOnce(&[u8]) -> R,
 ) -> R {
     let len = if at.checked_add(len).is_some_and(|end| end <= medium.len()) { len } else { 0 };
-    // SAFETY: keys and values of records, and separators, are written before they are linked and not changed after
-    // (values of one word excepted, which are loaded as words), and are not freed while the caller is inside the heap.
+    // SAFETY: keys and values of records, and separators, are written before they are linked and do
+    // not change after. (Values of one word do, but those are loaded as words.) They are not freed
+    // while the caller is inside the heap.
     let range = unsafe { Frozen::new(at, len) };
     use_bytes(&medium.view(range))
 }
 
-/// Compares a key with what a bound stands for: a word, or a separator.
+/// Compares a key with a bound: a word, or the key of a separator.
 #[inline(always)]
 pub(super) fn compare_bound<K: OrderedKey + ?Sized, M: Medium>(
     medium: &M,

@@ -1,37 +1,38 @@
-//! Where what lies.
+//! On-media layout of the header, the nodes, the leaves and the records.
 //!
 //! ```text
 //! header   0  root: the topmost inner node              8  entries, or unknown
 //!         16  whether records have checksums
 //!
-//! inner    0  tag, level, number of children           64  heads of the separators: a word, of long keys three
-//! node     8  low: least key of the node                …  children, a word each
-//!         16  high: least key behind it                 …  separators, a word each (long keys alone)
-//!         24  whether there is a high; prefix
+//! inner    0  tag, level, number of children         64  heads of the separators: a word each,
+//! node     8  low: least key of the node                 or three for long keys
+//!         16  high: least key behind it               …  children, a word each
+//!         24  whether there is a high; prefix         …  separators, for long keys; a word each
 //!
-//! leaf     0  next: the leaf to the right, or 0         24 *lock            64 *fingerprints, a byte a slot
-//!          8  low: least key that belongs here          32 *high           128 *order: slots by their keys
-//!         16  tag                                       40 *used slots     192  21 lines of three slots
-//!                                                       48 *prefix
-//!                                                       56 *slots in order, or 0
+//! leaf     0  next: the leaf to the right, or 0      24 *lock       64 *fingerprints: a byte each
+//!          8  low: least key that belongs here       32 *high      128 *order: slots by their keys
+//!         16  tag                                    40 *used      192  21 lines of three slots
+//!                                                    48 *prefix
+//!                                                    56 *slots in order, or 0
 //!
-//! line     0  three keys     24  three values or records     48  which of them are valid
+//! line     0  three keys     24  three values or records     48  which slots are valid
 //!
-//! record   0  tag, check and length of the key       16  key in its ordered form, padded to whole words
+//! record   0  tag, check and length of the key       16  key in its ordered form, padded to words
 //!          8  checksum, length of the value           …  value
 //!
 //! sepa-    0  tag, length
 //! rator    8  key, or as much of it as tells two leaves apart
 //! ```
 //!
-//! What has a star is volatile in all but place: nothing flushes it, and what an earlier opening of the pool has
-//! left there is made anew when the leaf is touched first. A key of at most eight bytes lies in its slot, and so
-//! does its value when that has at most eight bytes; longer ones lie in a record, and the slot's key is then the
-//! *head*: the eight bytes behind the prefix that all keys of the leaf share. Heads of leaves are volatile too. Those
-//! in inner nodes have 24 bytes, so that a search seldom has to fetch a separator to tell two keys apart.
+//! Fields marked `*` are volatile: nothing flushes them, and the first thread that touches a leaf
+//! after opening the pool rebuilds them. A key of at most eight bytes lies in its slot, and beside
+//! it a value of at most eight bytes. Longer ones lie in a record. The slot's key is then a *head*:
+//! the eight bytes of the key behind the prefix that all keys of the leaf share. Heads in leaves
+//! are volatile, too. Heads in inner nodes have 24 bytes, so that a search seldom has to fetch a
+//! separator to compare two keys.
 //!
-//! A slot's line is stored in the order key, value, valid: by assumption 2 a crash leaves a valid slot whole, for
-//! one flush and one fence.
+//! The fields of a slot are stored in the order key, value, valid bit. By assumption 2, a crash
+//! then leaves either a complete valid slot or none, for one flush and one fence.
 
 use remanent_pmem::heap::layout::HEADER_LEN;
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
@@ -53,11 +54,11 @@ pub(super) const COUNT_UNKNOWN: u64 = u64::MAX;
 pub(super) const OPTIONS: u64 = 16;
 /// Records have checksums.
 pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
-/// They have none.
+/// Records have no checksums.
 pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
 const _: () = assert!(OPTIONS < HEADER_LEN);
 
-/// What a block of a tree is.
+/// The kinds of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Inner,
@@ -69,7 +70,7 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Kind; 4] = [Kind::Inner, Kind::Leaf, Kind::Record, Kind::Separator];
 
-    /// The tag of a tree that has its heap to itself: four letters.
+    /// The tag in a heap that belongs to one tree alone: four letters.
     const fn letters(self) -> u32 {
         match self {
             Kind::Inner => 0x49_4e_4e_52,
@@ -85,10 +86,11 @@ impl Kind {
         Some((kind, MemberId::from_block(kind.letters() ^ tag)?))
     }
 
-    /// What the block at `offset` says that it is, and of which tree. It may be garbage.
+    /// The kind of the block at `offset`, and the tree that it belongs to, by its tag. The block's
+    /// content may be garbage.
     pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<(Kind, MemberId)> {
-        // The first word decides: where a leaf has its tag, others may have any key, but no leaf's first word, an
-        // offset, is as great as their tags.
+        // The first word is tested first. Other kinds may have any key where a leaf has its tag.
+        // But a leaf begins with an offset, which is below the tags of other kinds.
         match Kind::with_tag(medium.load(offset) >> 32) {
             None | Some((Kind::Leaf, _)) => {
                 let word = medium.load(offset + LEAF_KIND);
@@ -100,8 +102,8 @@ impl Kind {
     }
 }
 
-/// The tags of a tree's blocks. The first of the four letters tells the kind, and the number of the tree in its heap is
-/// combined with the others.
+/// The tags of a tree's blocks. The first of the four letters tells the kind. The tree's number in
+/// its heap is combined with the other three.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tags {
     inner: u64,
@@ -134,15 +136,16 @@ pub(super) const LEAF_LEN: u64 = SLOTS + LINE_COUNT * LINE_LEN;
 
 pub(super) const NEXT: u64 = 0;
 pub(super) const LEAF_LOW: u64 = 8;
-/// An offset behind the end of every pool, to which a leaf's length can be added: what lies at greater ones is nowhere,
-/// too.
+/// An offset beyond the end of every pool; adding a leaf's length to it does not overflow. Greater
+/// offsets are reduced to it.
 pub(super) const FAR: u64 = 1 << 56;
 const LEAF_KIND: u64 = 16;
 pub(super) const LOCK: u64 = 24;
 pub(super) const HIGH: u64 = 32;
 pub(super) const USED: u64 = 40;
 pub(super) const PREFIX: u64 = 48;
-/// In the word at [`PREFIX`]: the key of some record is not what was written. What is not found may have been there.
+/// Flag in the word at [`PREFIX`]: the key of some record has changed, so a key that is not found
+/// may have been there.
 pub(super) const DOUBTFUL: u64 = 1 << 63;
 pub(super) const ORDERED: u64 = 56;
 pub(super) const FINGERPRINTS: u64 = 64;
@@ -166,13 +169,13 @@ impl Slot {
         SLOTS + u64::from(self.0) / SLOTS_A_LINE as u64 * LINE_LEN
     }
 
-    /// Offset of its key in the leaf.
+    /// Offset of the slot's key in the leaf.
     #[inline(always)]
     pub(super) fn key(self) -> u64 {
         self.line() + u64::from(self.0) % SLOTS_A_LINE as u64 * WORD_LEN
     }
 
-    /// Offset of its value, or of the offset of its record.
+    /// Offset in the leaf of the slot's value, or of the word that leads to its record.
     #[inline(always)]
     pub(super) fn value(self) -> u64 {
         self.key() + VALUES
@@ -184,15 +187,15 @@ impl Slot {
         self.line() + VALID
     }
 
-    /// Its bit in that word.
+    /// The slot's bit in that word.
     #[inline(always)]
     pub(super) fn valid_bit(self) -> u64 {
         1 << (u64::from(self.0) % SLOTS_A_LINE as u64)
     }
 }
 
-/// Offset, in a leaf of `leaf_max` slots, of the line where entries of this fingerprint belong: their *home*. They lie
-/// elsewhere where that was full.
+/// Offset of the *home* line of a fingerprint, in a leaf of `leaf_max` slots. An entry lies in its
+/// home line unless that line was full.
 #[inline(always)]
 pub(super) fn home_line(fingerprint: u8, leaf_max: usize) -> u64 {
     SLOTS + home(fingerprint, leaf_max) * LINE_LEN
@@ -204,7 +207,8 @@ fn home(fingerprint: u8, leaf_max: usize) -> u64 {
     (u64::from(fingerprint) * lines) >> 8
 }
 
-/// The slot for a new entry, where these are used: in its home line if there is room, else in the first that has some.
+/// The slot for a new entry, in a leaf where the slots `used` are taken: in its home line if that
+/// has room, else the first free one.
 #[inline(always)]
 pub(super) fn free_slot(used: u64, fingerprint: u8, leaf_max: usize) -> Option<Slot> {
     let free = !used & (ALL_SLOTS >> (SLOT_COUNT - leaf_max));
@@ -223,7 +227,8 @@ pub(super) fn slots_of(mut bits: u64) -> impl Iterator<Item = Slot> {
     })
 }
 
-/// The lines of a leaf that have slots of `bits`, by their numbers, and the bits of those slots in the line's word.
+/// The lines of a leaf that have slots in `bits`: each line's number, and the bits of those slots
+/// in the line's word.
 pub(super) fn lines_of(bits: u64) -> impl Iterator<Item = (u64, u64)> {
     let line_bits =
         move |line: u64| (bits >> (line * SLOTS_A_LINE as u64)) & ((1 << SLOTS_A_LINE) - 1);
@@ -235,7 +240,7 @@ pub(super) fn valid_at(line: u64) -> u64 {
     SLOTS + line * LINE_LEN + VALID
 }
 
-/// Slots that are valid by what the lines of the leaf at `leaf` say, as bits.
+/// The slots of the leaf at `leaf` that its lines say are valid, as bits.
 pub(super) fn valid_slots<M: Medium>(medium: &M, leaf: u64) -> u64 {
     (0..LINE_COUNT).fold(0, |slots, line| {
         let valid = medium.load(leaf + valid_at(line)) & ((1 << SLOTS_A_LINE) - 1);
@@ -244,7 +249,7 @@ pub(super) fn valid_slots<M: Medium>(medium: &M, leaf: u64) -> u64 {
 }
 
 impl Tags {
-    /// Stores what makes a block a leaf, with no slot valid.
+    /// Stores the durable part of a leaf's head, with no slot valid.
     pub(super) fn write_leaf_head<M: Medium>(self, medium: &M, leaf: u64, low: u64, next: u64) {
         medium.store(leaf + NEXT, next);
         medium.store(leaf + LEAF_LOW, low);
@@ -262,7 +267,7 @@ impl Tags {
 
 // Inner nodes.
 
-/// Levels that a tree may have: far more than any pool needs.
+/// Levels of a tree at the most: far more than any pool needs.
 pub(super) const LEVEL_MAX: u64 = 24;
 pub(super) const NODE_LOW: u64 = 8;
 pub(super) const NODE_HIGH: u64 = 16;
@@ -272,7 +277,7 @@ const HAS_HIGH: u64 = 1 << 32;
 /// Bytes of an inner node.
 pub(super) const INNER_LEN: u64 = 2048;
 
-/// What an inner node says of itself.
+/// The first word of an inner node, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NodeHead {
     pub(super) level: u64,
@@ -280,7 +285,7 @@ pub(super) struct NodeHead {
 }
 
 impl Tags {
-    /// The head of the inner node at `node`; `None` when there is none.
+    /// The head of the inner node at `node`; `None` when there is no inner node.
     #[inline(always)]
     pub(super) fn node_head<K: OrderedKey + ?Sized, M: Medium>(
         self,
@@ -295,42 +300,42 @@ impl Tags {
         is_node.then_some(NodeHead { level, count })
     }
 
-    /// The word of an inner node's head.
+    /// The first word of an inner node with this head.
     pub(super) fn node_word(self, head: NodeHead) -> u64 {
         self.inner << 32 | head.level << 16 | head.count as u64
     }
 }
 
-/// Words of a head in an inner node.
+/// Words of a separator's head in an inner node.
 pub(super) const fn head_words<K: OrderedKey + ?Sized>() -> usize {
     if is_word::<K>() { 1 } else { 3 }
 }
 
-/// Children of an inner node at the most, by its layout.
+/// Children of an inner node at the most, as the layout allows.
 pub(super) const fn inner_max<K: OrderedKey + ?Sized>() -> usize {
     let others = if is_word::<K>() { 1 } else { 2 };
     ((INNER_LEN - HEADS) / WORD_LEN) as usize / (head_words::<K>() + others)
 }
 
-/// Where a word of the head of a node's `index`th separator lies.
+/// Offset of the word `word` of the head of a node's `index`th separator.
 #[inline(always)]
 pub(super) fn head_at<K: OrderedKey + ?Sized>(node: u64, index: usize, word: usize) -> u64 {
     node + HEADS + (index * head_words::<K>() + word) as u64 * WORD_LEN
 }
 
-/// Where a node's `index`th child lies.
+/// Offset of a node's `index`th child.
 #[inline(always)]
 pub(super) fn child_at<K: OrderedKey + ?Sized>(node: u64, index: usize) -> u64 {
     head_at::<K>(node, inner_max::<K>(), 0) + index as u64 * WORD_LEN
 }
 
-/// Where the offset of a node's `index`th separator lies; for long keys.
+/// Offset of the word that leads to a node's `index`th separator; for long keys.
 #[inline(always)]
 pub(super) fn separator_at<K: OrderedKey + ?Sized>(node: u64, index: usize) -> u64 {
     child_at::<K>(node, inner_max::<K>() + index)
 }
 
-/// The least key behind a node, if there is one, and how many bytes all of its keys share.
+/// The upper bound of a node, if it has one, and the number of bytes that all of its keys share.
 #[inline(always)]
 pub(super) fn read_bounds<M: Medium>(medium: &M, node: u64) -> (Option<u64>, usize) {
     let bounds = medium.load(node + NODE_BOUNDS);
@@ -360,7 +365,7 @@ pub(super) const KEY_LEN_MAX: u64 = u16::MAX as u64;
 /// Longest value.
 pub(super) const VALUE_LEN_MAX: u64 = u32::MAX as u64;
 
-/// Where a record's parts lie, and what it says of its bytes.
+/// Offset, lengths and checksums of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) offset: u64,
@@ -368,14 +373,14 @@ pub(super) struct Record {
     pub(super) value_len: u64,
     /// Half a word of the key's hash.
     pub(super) key_check: u16,
-    /// Of a value of more than a word, and what the record says of its key.
+    /// Checksum of a value of more than one word, and of the record's description of its key.
     pub(super) sum: u32,
-    /// Of the tree that the record belongs to.
+    /// Tag of the tree that the record belongs to.
     pub(super) tag: u64,
 }
 
 impl Tags {
-    /// A record of this tree, without checksum, that has no block yet.
+    /// A record of this tree that has no checksum and no block yet.
     pub(super) fn new_record(self, key_len: u64, value_len: u64, key_check: u16) -> Record {
         Record { offset: 0, key_len, value_len, key_check, sum: 0, tag: self.record }
     }
@@ -401,7 +406,7 @@ impl Tags {
 }
 
 impl Record {
-    /// Fetches the lines where records begin, most of which have their whole key there.
+    /// Prefetches a record's first two lines, where most records have their whole key.
     pub(super) fn prefetch<M: Medium>(medium: &M, offset: u64) {
         medium.prefetch(offset);
         medium.prefetch(offset.wrapping_add(LINE_LEN));
@@ -431,20 +436,21 @@ impl Record {
         self.tag << 32 | u64::from(self.key_check) << 16 | self.key_len
     }
 
-    /// The checksum of a record with this value: over the value, and over what the record says of its key.
+    /// The checksum of a record with this value: over the value, and over the record's description
+    /// of its key.
     #[inline(always)]
     pub(super) fn sum_with(self, value: &[u8]) -> u32 {
         ((xxh3_64(value) ^ self.of_key()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 }
 
-/// Where a separator's key lies, and its length.
+/// Offset and length of a separator's key.
 #[inline(always)]
 pub(super) fn separator_key<M: Medium>(medium: &M, separator: u64) -> (u64, u64) {
     (separator.min(FAR) + SEPARATOR_KEY, medium.load(separator) & 0xffff_ffff)
 }
 
-/// Bytes of a separator for a key of so many bytes.
+/// Length of a separator whose key has `key_len` bytes.
 pub(super) fn separator_len(key_len: usize) -> u64 {
     SEPARATOR_KEY + key_len as u64
 }
@@ -456,19 +462,19 @@ impl Tags {
     }
 }
 
-/// Whether keys lie in slots.
+/// Whether keys are words, which lie in slots.
 #[inline(always)]
 pub(super) const fn is_word<K: OrderedKey + ?Sized>() -> bool {
     matches!(K::LEN, Some(len) if len as u64 <= WORD_LEN)
 }
 
-/// Whether values are words: in slots beside keys that are, else in records.
+/// Whether values are words: they lie in slots if the keys do, else in records.
 #[inline(always)]
 pub(super) const fn is_word_value<V: Stored + ?Sized>() -> bool {
     matches!(V::LEN, Some(len) if len as u64 <= WORD_LEN)
 }
 
-/// Whether there are no records.
+/// Whether entries lie in slots completely, without records.
 #[inline(always)]
 pub(super) const fn is_inline<K: OrderedKey + ?Sized, V: Stored + ?Sized>() -> bool {
     is_word::<K>() && is_word_value::<V>()

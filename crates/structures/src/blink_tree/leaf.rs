@@ -1,9 +1,13 @@
-//! Leaves: who may change them, and what they look like at one moment.
+//! Leaves: the lock of a leaf, and consistent reads of its fields.
 //!
-//! A leaf's lock word has four parts. *Held*: a writer is at work; readers go on, since nothing that they see
-//! changes. *Changing*: they have to wait. *Version*: counted up by each change, so that a reader who finds it as
-//! it was knows that nothing changed meanwhile. *Epoch*: which opening of the pool the leaf was last touched in;
-//! when it was another, all that is volatile has to be made anew first.
+//! A leaf's lock word has four parts:
+//!
+//! - *Held*: a writer is at work. Readers go on, since nothing that they see changes.
+//! - *Changing*: readers have to wait.
+//! - *Version*: each change increments it. A reader that finds the same version again knows that
+//!   nothing changed meanwhile.
+//! - *Epoch*: the opening of the pool in which the leaf was last touched. If that was an earlier
+//!   one, all volatile fields have to be rebuilt first.
 
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 
@@ -24,19 +28,20 @@ use crate::{Error, Result};
 pub(super) struct Leaf(pub(super) u64);
 
 impl Leaf {
-    /// The leaf that a word of the medium leads to, damaged or not: nothing is there when it leads outside of all pools.
+    /// The leaf that a word of the medium leads to. The word may be damaged: an offset outside of
+    /// all pools becomes [`FAR`], where no leaf is.
     #[inline(always)]
     pub(super) fn linked(word: u64) -> Self {
         Leaf(word.min(FAR))
     }
 }
 
-/// A leaf where a search was led to.
+/// A leaf that a search was led to, with the end of its range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LeafRange {
     pub(super) leaf: Leaf,
-    /// The separator behind the leaf, as the node above has it: the key that is searched for is below it. 0 where there
-    /// is none, and for keys that are words.
+    /// The leaf's upper bound according to the node above: the separator behind the leaf, which is
+    /// greater than the wanted key. 0 where there is none, and for keys that are words.
     pub(super) high: u64,
 }
 
@@ -50,7 +55,7 @@ const CHANGING: u64 = 2;
 const DEAD: u64 = 4;
 const VERSION: u64 = 8;
 const EPOCH_SHIFT: u32 = 40;
-/// What of the number of openings is kept.
+/// The part of the number of openings that a lock word keeps.
 pub(super) const EPOCH_MASK: u64 = (1 << (64 - EPOCH_SHIFT)) - 1;
 const VERSION_MASK: u64 = (1 << EPOCH_SHIFT) - VERSION;
 
@@ -74,7 +79,7 @@ impl Lock {
         self.0 & bit != 0
     }
 
-    /// Whether what was read since is what was there at one moment.
+    /// Whether nothing changed between the two, so that reads in between saw one moment.
     #[inline(always)]
     fn is_same_as(self, other: Lock) -> bool {
         (self.0 | HELD) == (other.0 | HELD)
@@ -96,21 +101,21 @@ pub(super) struct Held<'t, M: Medium> {
 }
 
 impl<M: Medium> Held<'_, M> {
-    /// Has readers wait from here on.
+    /// Makes readers wait from here on.
     #[inline]
     pub(super) fn begin_change(&mut self) {
         self.is_changed = true;
-        // Release: before the stores that follow, which are releases themselves; partner of the two loads in
-        // `stable`.
+        // Release: before the stores to the leaf that follow, which are releases themselves.
+        // Partner of the two loads in `stable_at`.
         self.medium.store(self.leaf.0 + LOCK, self.lock.0 | HELD | CHANGING);
     }
 
-    /// Whether the leaf is as it was when its lock word was that.
+    /// Whether the leaf has not changed since its lock word was `lock`.
     pub(super) fn is_at(&self, lock: Lock) -> bool {
         self.lock.is_same_as(lock)
     }
 
-    /// Sends everybody who comes here back to the root, for good.
+    /// Marks the leaf as dead: from now on, everybody who comes here goes back to the root.
     pub(super) fn bury(mut self) {
         self.is_changed = true;
         self.lock = Lock(self.lock.0 | DEAD);
@@ -120,12 +125,13 @@ impl<M: Medium> Held<'_, M> {
 impl<M: Medium> Drop for Held<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release: what was changed is visible to whoever finds the new version, or takes the lock.
+        // Release: the changes are visible to everybody who loads the new version or takes the
+        // lock. Partner of the loads in `stable_at` and the exchange in `hold`.
         self.medium.store(self.leaf.0 + LOCK, self.lock.released(self.is_changed).0);
     }
 }
 
-/// Where a search ends that looked at a leaf.
+/// What a search found in one leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sight<T> {
     Here(T),
@@ -134,7 +140,8 @@ pub(super) enum Sight<T> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// What `read` sees of a leaf at one moment; `None` when the leaf is dead. `read` may run more than once.
+    /// The result of `read` on a consistent state of a leaf; `None` when the leaf is dead. `read`
+    /// may run more than once.
     #[inline(always)]
     pub(super) fn stable<R>(&self, leaf: Leaf, mut read: impl FnMut() -> R) -> Result<Option<R>> {
         let mut result = None;
@@ -142,7 +149,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(lock.and(result))
     }
 
-    /// As [`stable`](Core::stable); answers the lock word of that moment.
+    /// As [`stable`](Core::stable), but returns the lock word of that moment.
     #[inline(always)]
     pub(super) fn stable_at(&self, leaf: Leaf, mut read: impl FnMut()) -> Result<Option<Lock>> {
         let medium = self.medium();
@@ -153,7 +160,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     return Ok(None);
                 }
                 read();
-                // Acquire: loads are not reordered, so what was read is older than this.
+                // Acquire: loads are not reordered, so the loads of `read` precede this one.
+                // Partner of the Release stores in `begin_change` and in `Held`'s `drop`.
                 if before.is_same_as(Lock(medium.load(leaf.0 + LOCK))) {
                     return Ok(Some(before));
                 }
@@ -169,7 +177,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.tags.is_leaf(self.medium(), offset)
     }
 
-    /// Takes the right to change a leaf; `None` when it is dead.
+    /// Takes the right to change a leaf. Returns `None` when the leaf is dead.
     #[inline(always)]
     pub(super) fn hold(&self, leaf: Leaf) -> Result<Option<Held<'_, M>>> {
         let medium = self.medium();
@@ -188,19 +196,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// As [`hold`](Core::hold), but only if nobody else does.
+    /// As [`hold`](Core::hold), but does not wait: `None` when another thread holds the leaf, too.
     pub(super) fn try_hold(&self, leaf: Leaf) -> Option<Held<'_, M>> {
         let medium = self.medium();
         let lock = Lock(medium.load(leaf.0 + LOCK));
         let is_free = lock.is_of(self.epoch) && !lock.has(HELD | DEAD);
         let taken = || medium.compare_exchange(leaf.0 + LOCK, lock.0, lock.0 | HELD).is_ok();
-        // Made only by whoever has taken it: dropping one gives the leaf free.
+        // `Held` is made only after the lock was taken, because dropping it releases the lock.
         (is_free && taken()).then(|| Held { medium, leaf, lock, is_changed: false })
     }
 
     #[cold]
     fn wait_for_leaf(&self, leaf: Leaf, lock: Lock) -> Result<()> {
-        // What cannot be read is zero, and would be waited for in vain.
+        // A faulty medium reads as zeros, and waiting for those would never end.
         self.heap.verify()?;
         if lock.is_of(self.epoch) {
             self.medium().pause();
@@ -222,20 +230,21 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Makes anew what is volatile in a leaf that this opening of the pool has not touched yet.
+    /// Rebuilds the volatile fields of a leaf that this opening of the pool has not touched yet.
     fn revive(&self, held: &Held<'_, M>) {
         let (medium, leaf) = (self.medium(), held.leaf);
-        // Flush: what a killed process left in the caches alone, before anything is built on it.
-        // Redundant: but where a process was killed before, and the power fails later.
+        // Flush: what a killed process left only in the caches, before anything is built on it.
+        // Redundant: unless a process was killed before and the power fails later.
         medium.flush(leaf.0, LEAF_LEN);
-        // Fence: as the flush.
-        // Redundant: as the flush.
+        // Fence: for this flush.
+        // Redundant: for the same reason as the flush.
         medium.fence();
         let next = Leaf::linked(medium.load(leaf.0 + NEXT));
         let high = if next.0 == 0 { 0 } else { medium.load(next.0 + LEAF_LOW) };
         medium.store(leaf.0 + HIGH, high);
         let valid = valid_slots(medium, leaf.0);
-        // What a split has copied to the right, or a merge from there, is the right neighbour's.
+        // An interrupted split or merge can leave entries beyond the leaf's range. They belong to
+        // the right neighbour.
         let is_behind = |slot: &Slot| next.0 != 0 && self.is_slot_behind(leaf, *slot, high);
         let behind = slots_of(valid).filter(is_behind).fold(0, |slots, slot| slots | 1 << slot.0);
         let used = valid & !behind;
@@ -249,7 +258,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Makes slots void, in memory. By the leaf's holder.
+    /// Makes slots invalid, in memory only. The caller holds the leaf.
     pub(super) fn void_slots(&self, leaf: Leaf, slots: u64) {
         for (line, bits) in lines_of(slots) {
             let at = leaf.0 + valid_at(line);
@@ -257,7 +266,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Makes slots void for good. By the leaf's holder.
+    /// Makes slots invalid, durably. The caller holds the leaf.
     pub(super) fn clear_slots(&self, leaf: Leaf, slots: u64) {
         self.void_slots(leaf, slots);
         for (line, _) in lines_of(slots) {
@@ -265,8 +274,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.medium().flush(leaf.0 + valid_at(line), WORD_LEN);
         }
         if slots != 0 {
-            // Fence: before `clear` says that they are gone, and before a record that one of them leads to may be
-            // freed by who else leads to it.
+            // Fence: before `clear` reports the entries as removed, and before another owner of one
+            // of their records may free it.
             self.medium().fence();
         }
     }
@@ -289,8 +298,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.with_record_key(medium.load(leaf.0 + slot.value()), fingerprint_of_bytes)
     }
 
-    /// Works out which bytes all keys of a leaf share, and stores what follows them of each. By its holder, while
-    /// readers wait.
+    /// Computes the prefix that all keys of a leaf share, and stores the head of each key. The
+    /// caller holds the leaf, and readers wait.
     pub(super) fn refresh_heads(&self, leaf: Leaf) {
         if is_word::<K>() {
             return;
@@ -313,7 +322,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.store(leaf.0 + PREFIX, prefix as u64 | doubt);
     }
 
-    /// Whether the key of a record is the one that was written.
+    /// Whether the key of a record is unchanged since it was written.
     pub(super) fn is_key_whole(&self, record: u64) -> bool {
         let medium = self.medium();
         self.record_at(record).is_some_and(|record| {
@@ -323,7 +332,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// What to say when a key was not found in the leaf, or its entries are put in order: an error if a key has changed.
+    /// To be called when a key was not found in the leaf, or before its entries are sorted. An
+    /// error if some key of the leaf has changed.
     #[inline(always)]
     pub(super) fn certain_miss(&self, leaf: Leaf) -> Result<()> {
         if is_word::<K>() || self.medium().load(leaf.0 + PREFIX) & DOUBTFUL == 0 {
@@ -332,8 +342,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Err(self.doubtful_miss(leaf))
     }
 
-    /// An error when the way from the root has led a key to what is no leaf, or begins behind the
-    /// key: no step leads to the left, so what has changed on that way would hide entries.
+    /// Checks the leaf that the way from the root led to. An error when it is no leaf, or begins
+    /// behind the key. Searches never go to the left, so such damage would hide entries.
     #[inline(always)]
     pub(super) fn require_begun(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
         if !self.is_leaf(leaf.0) {
@@ -346,8 +356,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// The same of a leaf that is held, which must also not end before the key: what is put into it
-    /// would be there twice.
+    /// As [`require_begun`](Core::require_begun), for a leaf that is held and is about to get the
+    /// entry. The leaf must not end before the key either, or the key could exist twice.
     #[inline(always)]
     pub(super) fn require_home(&self, leaf: Leaf, probe: &Probe<'_>) -> Result<()> {
         self.require_begun(leaf, probe)?;
@@ -394,7 +404,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.medium().load(leaf.0 + USED)
     }
 
-    /// What stands for `probe` in this leaf.
+    /// The word that slots of this leaf have for the key of `probe`.
     #[inline(always)]
     pub(super) fn head_in(&self, leaf: Leaf, probe: &Probe<'_>) -> u64 {
         if is_word::<K>() {
@@ -403,7 +413,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         probe.head::<K>((self.medium().load(leaf.0 + PREFIX) & !DOUBTFUL) as usize)
     }
 
-    /// Says that a slot is valid, or that it is not, in memory. By the leaf's holder.
+    /// Sets or clears a slot's valid bit, in memory only. The caller holds the leaf.
     #[inline(always)]
     pub(super) fn store_valid(&self, leaf: Leaf, slot: Slot, is_valid: bool) {
         let medium = self.medium();
@@ -412,7 +422,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.store(at, if is_valid { others | slot.valid_bit() } else { others });
     }
 
-    /// By the leaf's holder, while readers wait.
+    /// The caller holds the leaf, and readers wait.
     #[inline(always)]
     pub(super) fn store_fingerprint(&self, leaf: Leaf, slot: Slot, fingerprint: u8) {
         let at = leaf.0 + FINGERPRINTS + u64::from(slot.0 & !7);
@@ -421,20 +431,21 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.medium().store(at, others | u64::from(fingerprint) << shift);
     }
 
-    /// The fingerprint of a slot that is used.
+    /// The fingerprint of a used slot.
     pub(super) fn fingerprint(&self, leaf: Leaf, slot: Slot) -> u8 {
         let word = self.medium().load(leaf.0 + FINGERPRINTS + u64::from(slot.0 & !7));
         (word >> (slot.0 % 8 * 8)) as u8
     }
 
-    /// The leaf further right where the key belongs, if it does not belong here.
+    /// The right neighbour, if the key does not belong to this leaf.
     #[inline(always)]
     pub(super) fn right_of(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Leaf> {
         self.right_of_range(LeafRange { leaf, high: 0 }, probe)
     }
 
-    /// The same for a search that was led here. Where the leaf still ends as the node above has it, its separator is
-    /// not fetched: none is freed, and its place used again, while the search is inside the heap.
+    /// As [`right_of`](Core::right_of), for a leaf that a search was led to. The leaf's separator
+    /// is not fetched if it is still the one that the node above has. Comparing offsets suffices:
+    /// while the search is inside the heap, no separator is freed and its block used again.
     #[inline(always)]
     pub(super) fn right_of_range(&self, range: LeafRange, probe: &Probe<'_>) -> Option<Leaf> {
         let (medium, leaf) = (self.medium(), range.leaf);
@@ -471,7 +482,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.record_at(medium.load(leaf.0 + slot.value())).is_some_and(|record| {
             let len = probe.bytes.len() as u64;
             let is_inside = record.key_at().checked_add(len).is_some_and(|end| end <= medium.len());
-            // A key that another one has turned into has the check of that one.
+            // If damage turned this key into another one, the check is still that of the original
+            // key.
             record.key_len == len
                 && record.key_check == probe.check
                 && is_inside
@@ -479,7 +491,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Slots whose fingerprint is this one, as bits; also of slots that are not used.
+    /// The slots that have this fingerprint, as bits, including slots that are not used.
     #[inline(always)]
     fn slots_with(&self, leaf: Leaf, fingerprint: u8) -> u64 {
         const ONES: u64 = 0x0101_0101_0101_0101;
@@ -490,7 +502,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut slots = 0;
         for index in 0..8 {
             let differ = self.medium().load(leaf.0 + FINGERPRINTS + index * 8) ^ pattern;
-            // The top bit of each byte that is zero, and of no other.
+            // The top bit of each byte that is zero, and no other bit.
             let zeros = !(((differ & LOW_BITS) + LOW_BITS) | differ | LOW_BITS);
             slots |= ((zeros >> 7).wrapping_mul(GATHER) >> 56) << (index * 8);
         }

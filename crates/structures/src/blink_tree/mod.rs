@@ -1,35 +1,40 @@
 //! An ordered map: a B-link tree with fingerprinted leaves.
 //!
-//! Leaves hold entries in no order, and a byte of a hash for each, so that a search looks at one entry
-//! (fingerprints; Oukid and others, *FPTree*, SIGMOD 2016). That byte also tells the line of the leaf where an entry
-//! belongs if there is room, so that this line is fetched together with the leaf's head. Each leaf leads to the one on
-//! its right, so that it can be divided before the nodes above know of it (Lehman and Yao, TODS 1981). An entry lies in
-//! one cache line together with the bits that make it valid, which the line's order of stores makes safe by a single
-//! flush and fence (as the logging inside of cache lines of Cohen and others, ASPLOS 2019). docs/ordered-maps.md says
-//! why these.
+//! A leaf holds its entries in no order, with one byte of a hash (a *fingerprint*) for each, so
+//! that a search compares one key (Oukid and others, *FPTree*, SIGMOD 2016). The fingerprint also
+//! selects the entry's preferred line in the leaf, so that a search can fetch that line together
+//! with the leaf's head. Each leaf links to its right neighbour, so that a leaf can be split before
+//! the nodes above know of the new one (Lehman and Yao, TODS 1981). An entry shares a cache line
+//! with the bits that make it valid. Stores to one line become durable in order, so one flush and
+//! one fence make the entry safe (in-cache-line logging, Cohen and others, ASPLOS 2019).
+//! docs/ordered-maps.md explains these choices.
 //!
 //! # What holds
 //!
-//! - **Fences.** None for a search. One for an insert, an update or a removal of keys and values of at most eight
-//!   bytes. Two where there is a record: longer ones; but one for an update to a value of at most eight bytes. Dividing
-//!   a leaf costs four more, five where there are records; joining two of them four; each once for about thirty
-//!   entries. And one, at times two, for whoever touches a leaf first after opening, searches too.
-//! - **Threads.** Any number read and write. Writers of one leaf take turns; readers wait for none of them, but for
-//!   the one that is changing a value in their leaf, or the leaf's range, is clearing it, or touches it first after
-//!   opening. What a closure is given is used under that right, so the closure must not use the map.
-//! - **Order.** Of the keys' [ordered form](crate::OrderedKey): integers as numbers, bytes and strings byte by byte.
-//!   Each leaf of a range is seen as it is at one moment.
-//! - **Space.** A leaf that becomes nearly empty is joined to a neighbour, and so are nodes above.
-//! - **Recovery.** Everything is persistent, so opening looks at what was in the middle of a change alone. What is
-//!   volatile in a leaf, such as its fingerprints, is made anew when the leaf is touched first.
-//! - **Lengths.** Keys to 64 KiB, values to 4 GiB. Keys of a leaf are compared behind what they have in common, and
-//!   those of inner nodes by 24 bytes there: keys that differ further behind cost another miss.
+//! - **Fences.** A search needs none. If keys and values have at most eight bytes, an insert, an
+//!   update or a removal needs one. Longer entries lie in records and need two; an update to a
+//!   value of at most eight bytes needs one all the same. Splitting a leaf costs four more, five
+//!   with records. Joining two leaves costs four. Both happen once in about thirty entries. After
+//!   opening, the first thread that touches a leaf, even in a search, needs one more, at times two.
+//! - **Threads.** Any number read and write. Writers of one leaf take turns. A reader waits for a
+//!   writer only while that writer changes a value in the reader's leaf, changes the leaf's range,
+//!   clears the leaf, or touches it first after opening. `modify` calls its closure while it holds
+//!   the leaf, so that closure must not use the map. Closures of reads must not change the map.
+//! - **Order.** Keys are ordered by their [ordered form](crate::OrderedKey): integers as numbers,
+//!   bytes and strings byte by byte. A range sees each leaf as it is at one moment.
+//! - **Space.** A leaf that becomes nearly empty is joined to a neighbour. Inner nodes are, too.
+//! - **Recovery.** All of the structure is persistent, so opening looks only at interrupted
+//!   changes. Volatile fields of a leaf, such as its fingerprints, are rebuilt when the leaf is
+//!   touched first.
+//! - **Lengths.** Keys to 64 KiB, values to 4 GiB. Leaves compare keys by eight bytes behind the
+//!   prefix that the leaf's keys share, inner nodes by 24. Keys that differ only further behind
+//!   cost another cache miss.
 //!
 //! # Weak points
 //!
-//! The nodes above the leaves are changed by one thread at a time. A range that is read backwards looks its next leaf up
-//! from the root. [`clear`](BlinkTree::clear) is not one step. The first `len` after a crash visits every leaf, and
-//! holds up other operations meanwhile. Memory with write disturbance is refused.
+//! One thread at a time changes the inner nodes. A backward scan looks each leaf up from the root.
+//! [`clear`](BlinkTree::clear) is not atomic. The first `len` after a crash visits every leaf, and
+//! blocks other operations meanwhile. Memory with write disturbance is refused.
 
 mod batch;
 mod bulk;
@@ -106,16 +111,16 @@ pub struct BlinkTree<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium = Map
     core: Arc<Core<K, V, M>>,
 }
 
-/// The part of a tree that exists once a process.
+/// The state of a tree that all handles of a process share.
 #[doc(hidden)]
 pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     heap: Site<M>,
     tags: Tags,
-    /// Which opening of the pool this is; leaves that say so are ready to be used.
+    /// Number of this opening of the pool. A leaf whose lock word has it is ready to be used.
     epoch: u64,
-    /// Whether records have checksums, by what the tree was created with.
+    /// Whether records have checksums. Chosen when the tree is created.
     is_summed: bool,
-    /// Held by whoever changes the inner nodes.
+    /// Held by the thread that changes inner nodes.
     shape: PauseMutex<()>,
     count: Count,
     /// Keys that batches are changing.
@@ -158,7 +163,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         Ok(BlinkTree { core })
     }
 
-    /// Opens an existing map, whatever state a crash left it in.
+    /// Opens an existing map, in any state that a crash left it in.
     ///
     /// # Errors
     ///
@@ -196,8 +201,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         Ok(self.core.heap.usage()?)
     }
 
-    /// How many levels there are, that of the leaves included, and how many leaves: for tests. Nobody may change the
-    /// tree meanwhile.
+    /// The number of levels, including that of the leaves, and the number of leaves. For tests;
+    /// nobody may change the tree meanwhile.
     #[doc(hidden)]
     pub fn levels_and_leaves(&self) -> Result<(u64, u64)> {
         self.core.levels_and_leaves()

@@ -17,17 +17,17 @@ use super::walk::BoundedWalk;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
-/// What a slot leads to.
+/// The value part of a slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Payload {
-    /// The value itself, or the offset of the record.
+    /// The value itself, or the offset of its record.
     pub(super) word: u64,
     /// A value of one word that lies in a record.
     pub(super) value: u64,
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Lets `use_probe` work with a key.
+    /// Passes `use_probe` the probe of a key.
     #[inline(always)]
     pub(super) fn probed<R>(&self, key: &K, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
         key.with_ordered(|bytes| use_probe(&Probe::new::<K>(bytes)))
@@ -42,7 +42,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let _pin = self.heap.pin();
         let found = self.probed(key, |probe| self.find(probe))?;
         let result = found.map(|payload| self.with_value(payload, use_value)).transpose();
-        // What cannot be read reads as zeros: of that, before of what they look like.
+        // A faulty medium reads as zeros. Report the fault, not what the zeros look like.
         self.heap.verify()?;
         result
     }
@@ -53,8 +53,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let mut leaf = self.leaf_at(Goal::At(*probe))?;
             loop {
-                // What the nodes above say of where a leaf ends is not taken on trust before a key
-                // is said to be absent.
+                // An upper bound from the nodes above is not trusted here: a key is reported as
+                // absent only if the leaf itself says so.
                 let seen = self.stable(leaf, || match self.find_slot(leaf, probe) {
                     Some(slot) => Sight::Here(Some(self.payload(leaf, slot))),
                     None => self.right_of(leaf, probe).map_or(Sight::Here(None), Sight::Right),
@@ -75,7 +75,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// What a slot leads to. The leaf is held, or read by [`stable`](Core::stable).
+    /// The value part of a slot. The leaf is held, or read by [`stable`](Core::stable).
     #[inline(always)]
     pub(super) fn payload(&self, leaf: Leaf, slot: Slot) -> Payload {
         let medium = self.medium();
@@ -85,7 +85,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let at = self.record_at(word)?.value_at();
             at.checked_add(WORD_LEN).is_some_and(|end| end <= medium.len()).then_some(at)
         };
-        // What is no record is told of by `with_value`.
+        // If the word leads to no record, `with_value` reports that.
         let value = if is_word_in_record { value_at().map_or(0, |at| medium.load(at)) } else { 0 };
         Payload { word, value }
     }
@@ -122,7 +122,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
     }
 
-    /// Lets `use_key` see the key of an entry that was found.
+    /// Passes the key of a found entry to `use_key`.
     #[inline(always)]
     pub(super) fn with_key<R>(
         &self,
@@ -145,7 +145,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Changes the entry of `key` as `decide` says, as one step.
+    /// Changes the entry of `key` as `decide` says, atomically.
     #[inline]
     pub(super) fn edit<T: Borrow<V>, R>(
         &self,
@@ -153,7 +153,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
         self.probed(key, |probe| match self.try_edit(probe, &mut decide) {
-            // Other lanes may hold what was removed but not freed.
+            // Other lanes may hold removed blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
                 self.try_edit(probe, &mut decide)
@@ -210,7 +210,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The leaf where a key belongs, held, and whether the way from the root leads there directly.
+    /// The leaf where a key belongs, held; and whether the inner nodes led there directly.
     #[inline(always)]
     pub(super) fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
         let mut walk = BoundedWalk::default();
@@ -261,9 +261,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         };
         medium.store(leaf.0 + slot.key(), self.head_in(leaf, probe));
         medium.store(leaf.0 + slot.value(), word);
-        // Release: behind key and value in the order of the line's stores; a crash leaves all of it or nothing.
+        // Release: after key and value in the line's order of stores, so that a crash leaves the
+        // complete entry or nothing. Partner of the loads in `stable_at`.
         self.store_valid(leaf, slot, true);
-        // Flush and fence: for good, before anybody sees it.
+        // Flush and fence: the entry is durable before anybody sees it.
         medium.persist(leaf.0 + slot.line(), LINE_LEN);
         held.begin_change();
         self.store_fingerprint(leaf, slot, probe.fingerprint);
@@ -288,35 +289,38 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if is_inline::<K, V>() { at } else { self.record(medium.load(at))?.value_at() };
             held.begin_change();
             medium.store(at, value_word(value));
-            // Flush and fence: for good, before anybody sees it; readers wait.
+            // Flush and fence: the value is durable before anybody sees it; readers wait.
             medium.persist(at, WORD_LEN);
             return Ok(());
         }
         let (record, _) = self.make_record(lane, probe, value)?;
         let old = lane.suspect(medium.load(at));
-        // Fence: the record, before the slot leads to it; the suspect, before it does not lead there any more.
+        // Fence: the record, before the slot leads to it; the suspect, before the slot stops
+        // leading to the old record.
         lane.fence();
         held.begin_change();
         medium.store(at, record.offset);
-        // Flush and fence: for good, before anybody sees it, and before the old record may be freed.
+        // Flush and fence: the new value is durable before anybody sees it, and before the old
+        // record may be freed.
         medium.persist(at, WORD_LEN);
         drop(held);
         lane.retire(old);
         Ok(())
     }
 
-    /// Takes an entry out. One fence, and one for its record if there is one. Says whether the leaf
-    /// should be joined to a neighbour.
+    /// Removes an entry. One fence, and one for its record if there is one. Returns whether the
+    /// leaf should be joined to a neighbour.
     fn empty(&self, lane: &mut Lane<'_, M>, mut held: Held<'_, M>, slot: Slot) -> bool {
         let (medium, leaf) = (self.medium(), held.leaf);
         let old = (!is_inline::<K, V>()).then(|| {
             let old = lane.suspect(medium.load(leaf.0 + slot.value()));
-            // Fence: the suspect, before nothing leads to it any more.
+            // Fence: the suspect, before nothing leads to its record any more.
             lane.fence();
             old
         });
         self.store_valid(leaf, slot, false);
-        // Flush and fence: gone for good, before anybody misses it, and before the record may be freed.
+        // Flush and fence: the removal is durable before anybody misses the entry, and before its
+        // record may be freed.
         medium.persist(leaf.0 + slot.line(), LINE_LEN);
         held.begin_change();
         let used = self.used(leaf) & !(1 << slot.0);
@@ -330,10 +334,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Self::is_sparse(used)
     }
 
-    /// Whether a leaf that has lost an entry, and has these slots left, should be joined to a neighbour.
+    /// Whether a leaf that has just lost an entry, and whose used slots are `used`, should be
+    /// joined to a neighbour.
     pub(super) fn is_sparse(used: u64) -> bool {
-        // Leaves that deleting left half empty are room only when they are joined. Looking at a
-        // neighbour takes the shape's lock: not each time.
+        // A half-empty leaf becomes free space only when it is joined. Each attempt takes the
+        // shape's lock, so only every fourth removal tries.
         let count = used.count_ones() as usize;
         let is_half_empty = count < Self::leaf_max() / 2 && count.is_multiple_of(4);
         is_half_empty || count < Self::leaf_max() / 4
@@ -369,7 +374,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     return Err(Error::TooLong { what, len, limit });
                 }
             }
-            // A value of one word is loaded and stored as one.
+            // A value of one word is loaded and stored as a whole word.
             let room = if is_word_value::<V>() { WORD_LEN } else { value_len };
             let key_check = check_of_bytes(probe.bytes);
             let record = self.tags.new_record(key_len, value_len, key_check);

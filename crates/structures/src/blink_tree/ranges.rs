@@ -46,8 +46,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     /// Copies of the entries of a range, from either end, fetched some at a time. [`KeyRange`] says
     /// what is a range.
     ///
-    /// What is there throughout occurs exactly once. The map may change meanwhile, by whoever holds
-    /// the iterator too.
+    /// What is there throughout occurs exactly once. The map may change meanwhile, even by the
+    /// thread that holds the iterator.
     ///
     /// ```
     /// use remanent_pmem::Pool;

@@ -1,8 +1,8 @@
-//! Making a tree, and finding it again.
+//! Creating and opening a tree, and recovery.
 //!
-//! Opening looks at what was in the middle of something, and no more: the blocks whose links the heap doubts, and
-//! the leaves that were being divided or joined. Every other leaf is [revived](Core::revive) by whoever comes to it
-//! first.
+//! Opening looks only at interrupted changes: at the blocks that the heap has as suspects, and at
+//! leaves that were being split or joined. Every other leaf is [revived](Core::revive) by the first
+//! thread that touches it.
 
 use std::marker::PhantomData;
 use std::sync::OnceLock;
@@ -30,7 +30,7 @@ use crate::shared::Site;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// Odd: a permutation of the epochs.
+/// An odd factor permutes the epochs.
 const EPOCH_FACTOR: u64 = 0x9e_3779;
 
 impl<K, V, M> RootObject<M> for Core<K, V, M>
@@ -54,7 +54,7 @@ where
         core.heap.recover(|block| {
             core.is_linked(block).unwrap_or_else(|error| {
                 failed = Some(error);
-                // What is not known to be free is kept.
+                // A block that is not known to be free is kept.
                 true
             })
         })?;
@@ -67,7 +67,7 @@ where
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Makes an empty tree whose header, of zeros, is there.
+    /// Makes an empty tree. Its header exists and is zero.
     pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
         let core = Self::new(heap, options.has_checksums());
         let (medium, header) = (core.medium(), core.heap.header());
@@ -79,9 +79,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 medium.store(leaf + at, 0);
             }
             medium.store(leaf + LOCK, Lock::fresh(core.epoch).word());
-            // Flush: the first leaf.
+            // Flush: the first leaf; fenced below.
             medium.flush(leaf, LINE_LEN);
-            // Redundant: but where the memory held a leaf before; no seed has met that.
+            // Redundant: unless a leaf was in this memory before, which no tested seed reaches.
             medium.flush(leaf + SLOTS, LEAF_LEN - SLOTS);
             let entries = [Entry { low: 0, child: leaf }];
             let root = core.make_node(&mut lane, 1, None, &entries).map_err(pool_error)?;
@@ -89,16 +89,16 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             medium.store(header + COUNT, COUNT_UNKNOWN);
             let options = if core.is_summed { SUMMED } else { UNSUMMED };
             medium.store(header + OPTIONS, options);
-            // Flush: the header.
+            // Flush: the header; fenced below.
             medium.flush(header, LINE_LEN);
-            // Fence: all of it, before the root becomes live.
+            // Fence: all of these, before the root becomes live.
             lane.fence();
         }
         core.count.set(0);
         Ok(core)
     }
 
-    /// Reads the header of a tree that exists.
+    /// Reads the header of an existing tree.
     pub(super) fn load(heap: Site<M>) -> Result<Self, PoolError> {
         let at = heap.header() + OPTIONS;
         match heap.medium().load(at) {
@@ -111,16 +111,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Reads how many entries there are, if a proper close has left that behind. After recovery, before others use
-    /// the tree.
+    /// Takes the number of entries from the header, if a proper close stored it there. Called after
+    /// recovery, before others use the tree.
     pub(super) fn take_count(&self) -> Result<(), PoolError> {
         let (medium, count_at) = (self.medium(), self.heap.header() + COUNT);
         let count = medium.load(count_at);
         if count != COUNT_UNKNOWN {
             self.count.set(count);
             medium.store(count_at, COUNT_UNKNOWN);
-            // Flush and fence: from the first change on the count in the header is not to be believed.
-            // Redundant fence: but where another thread makes the first change.
+            // Flush and fence: before the first change, since the count in the header is wrong
+            // after that.
+            // Redundant fence: unless another thread makes the first change.
             medium.persist(count_at, WORD_LEN);
         }
         self.heap.verify()
@@ -136,8 +137,8 @@ fn pool_error(error: Error) -> PoolError {
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn new(heap: Site<M>, is_summed: bool) -> Self {
-        // No two openings of 2^24 have the same, and those that follow each other differ in many bits: no bit that has
-        // changed makes a leaf look as if this opening had touched it.
+        // Distinct for 2^24 consecutive openings. Consecutive openings differ in many bits, so a
+        // single flipped bit does not make a leaf look as if this opening had touched it.
         let epoch = heap.pool().opens().wrapping_mul(EPOCH_FACTOR) & EPOCH_MASK;
         Core {
             tags: Tags::of(heap.member()),
@@ -152,8 +153,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether the tree leads to `block`, whose content may be garbage. A leaf is revived on the way: it may have
-    /// been in the middle of a change.
+    /// Whether the tree leads to `block`, whose content may be garbage. A leaf on the way is
+    /// revived, because it may have been in the middle of a change.
     pub(super) fn is_linked(&self, block: Block) -> Result<bool> {
         let medium = self.medium();
         let kind = Kind::read(medium, block.offset);
@@ -190,7 +191,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether something can be read where a bound of garbage leads.
+    /// Whether a bound, which may be garbage, leads to a place that can be read.
     fn is_plausible_bound(&self, bound: u64) -> bool {
         if is_word::<K>() || bound == 0 {
             return true;
@@ -200,7 +201,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         is_inside && separator_key(medium, bound).1 <= KEY_LEN_MAX
     }
 
-    /// The leaf where a key belongs. Before others use the tree.
+    /// The leaf where a key belongs. Called before others use the tree.
     fn leaf_of(&self, probe: &Probe<'_>) -> Result<Leaf> {
         let mut walk = BoundedWalk::default();
         let mut leaf = self.leaf_at(Goal::At(*probe))?;
@@ -214,7 +215,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether the way from the root leads to an inner node.
+    /// Whether the path from the root leads to an inner node.
     fn is_linked_node(&self, node: u64) -> Result<bool> {
         let medium = self.medium();
         let Some(wanted) = self.node_head(node) else { return Ok(false) };
@@ -224,8 +225,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         let path = self.with_bound(low, |probe| self.path(Goal::At(*probe)))?;
         for step in &path {
-            // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, and the power fails later.
+            // Flush: the links on the path; fenced by the heap before it forgets that the block was
+            // suspect.
+            // Redundant: unless a process was killed before and the power fails later.
             medium.flush(child_at::<K>(step.node, step.index), WORD_LEN);
         }
         let index = (path.len() as u64).checked_sub(wanted.level);
@@ -235,7 +237,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
-    /// Leaves the count behind. The heap is quiesced after this.
+    /// Stores the count in the header. The heap is quiesced after this.
     fn drop(&mut self) {
         let medium = self.heap.medium();
         let Some(count) = self.count.get().filter(|_| medium.fault().is_none()) else { return };

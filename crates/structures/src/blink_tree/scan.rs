@@ -17,10 +17,10 @@ use super::walk::BoundedWalk;
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// Leaves that are looked at before what others have removed meanwhile may be freed.
+/// Leaves that a scan visits under one pin. A pin keeps removed blocks from being freed.
 const LEAVES_A_PIN: usize = 64;
 
-/// A leaf at one moment.
+/// A copy of a leaf's state at one moment.
 struct Snapshot {
     entries: [(u64, Payload); SLOT_COUNT],
     slots: [Slot; SLOT_COUNT],
@@ -31,7 +31,7 @@ struct Snapshot {
     high: u64,
 }
 
-/// Where a scan goes on, or ends: a key in its ordered form.
+/// The position where a scan goes on, or ends: a key in its ordered form.
 type Position = Bound<Vec<u8>>;
 
 fn position<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
@@ -39,13 +39,15 @@ fn position<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// The slots that are used: those of the least `count` keys, which are fewer than all, then the others, of which the
-    /// first is the least. The leaf is held.
+    /// The used slots, divided by their keys: first the `count` slots of the least keys, then all
+    /// others, beginning with the least of these. `count` is less than the number of entries. The
+    /// leaf is held.
     pub(super) fn divided_slots(&self, leaf: Leaf, count: usize) -> Vec<Slot> {
         let mut entries: Vec<_> =
             slots_of(self.used(leaf)).map(|slot| (self.entry_of(leaf, slot), slot)).collect();
         if Self::has_records() {
-            // All at once: comparing and new heads ask for them one after the other.
+            // Prefetch all records at once: sorting, and computing new heads, would fetch them one
+            // by one.
             for &((_, record), _) in &entries {
                 Record::prefetch(self.medium(), record);
             }
@@ -54,7 +56,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         entries.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// The one of these slots that has the greatest key. The leaf is held.
+    /// The slot with the greatest key among `slots`. The leaf is held.
     pub(super) fn last_slot(
         &self,
         leaf: Leaf,
@@ -68,14 +70,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.compare(self.entry_of(leaf, one), self.entry_of(leaf, other))
     }
 
-    /// A slot's head, and its record if it has one.
+    /// A slot's head, and the offset of its record if it has one.
     #[inline(always)]
     fn entry_of(&self, leaf: Leaf, slot: Slot) -> (u64, u64) {
         let medium = self.medium();
         (medium.load(leaf.0 + slot.key()), medium.load(leaf.0 + slot.value()))
     }
 
-    /// Compares heads, and the keys in the records behind them where these do not decide.
+    /// Compares heads. If they are equal, compares the keys in the records.
     #[inline(always)]
     fn compare(&self, one: (u64, u64), other: (u64, u64)) -> Compared {
         let by_head = one.0.cmp(&other.0);
@@ -85,12 +87,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.with_record_key(one.1, |one| self.with_record_key(other.1, |other| one.cmp(other)))
     }
 
-    /// Compares the key of a slot with another.
+    /// Compares the key of a slot with a probe.
     pub(super) fn compare_slot(&self, leaf: Leaf, slot: Slot, probe: &Probe<'_>) -> Compared {
         self.compare_entry(self.entry_of(leaf, slot), probe)
     }
 
-    /// Compares the key of an entry with another.
+    /// Compares the key of an entry with a probe.
     #[inline(always)]
     fn compare_entry(&self, (head, record): (u64, u64), probe: &Probe<'_>) -> Compared {
         if is_word::<K>() {
@@ -99,14 +101,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.with_record_key(record, |key| key.cmp(probe.bytes))
     }
 
-    /// Copies a leaf, its entries by their keys; false when the leaf is dead.
+    /// Copies a leaf's entries in key order. Returns false when the leaf is dead.
     #[inline]
     fn snapshot(&self, leaf: Leaf, snapshot: &mut Snapshot) -> Result<bool> {
         let medium = self.medium();
         let Some(lock) = self.stable_at(leaf, || self.copy(leaf, snapshot))? else {
             return Ok(false);
         };
-        // A key that has changed is not where it was in the order.
+        // A damaged key would be sorted to a wrong place.
         self.certain_miss(leaf)?;
         if !snapshot.is_ordered {
             let Snapshot { entries, slots, len, .. } = snapshot;
@@ -120,7 +122,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 entries[to] = unordered[from as usize];
                 slots[to] = unordered_slots[from as usize];
             }
-            // The next one finds it done, unless somebody is at work here.
+            // Stores the order for the next reader, unless a writer is at work here.
             if let Some(held) = self.try_hold(leaf)
                 && held.is_at(lock)
             {
@@ -129,7 +131,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                         slots.iter().rev().fold(0, |word, slot| word << 8 | u64::from(slot.0));
                     medium.store(leaf.0 + ORDER + index as u64 * 8, word);
                 }
-                // Release: partner of the load in `copy`; the order is there for whoever sees that it is.
+                // Release: a reader that sees this flag sees the order. Partner of the load in
+                // `copy`.
                 medium.store(leaf.0 + ORDERED, 1);
             }
         }
@@ -143,7 +146,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         snapshot.len = used.count_ones() as usize;
         snapshot.next = Leaf::linked(medium.load(leaf.0 + NEXT));
         snapshot.high = medium.load(leaf.0 + HIGH);
-        // Acquire: partner of the Release in `snapshot`.
+        // Acquire: the order is loaded after the flag. Partner of the Release in `snapshot`.
         snapshot.is_ordered = medium.load(leaf.0 + ORDERED) != 0;
         if snapshot.is_ordered {
             let len = snapshot.len.min(SLOT_COUNT);
@@ -151,8 +154,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 let mut word = medium.load(leaf.0 + ORDER + start as u64);
                 for index in start..len.min(start + 8) {
                     let slot = Slot((word as u32 & 0xff).min(SLOT_COUNT as u32 - 1));
-                    // What changes meanwhile is read again. But the order may be that of another moment by now, and
-                    // a slot that was not used since this thread came here may lead to a record long freed.
+                    // If the leaf changes meanwhile, `stable_at` reads it again. But the order may
+                    // already be newer than `used`. A slot that `used` does not contain may lead to
+                    // a record that was freed before this thread entered the heap, so it is
+                    // skipped.
                     if used & 1 << slot.0 != 0 {
                         self.copy_entry(leaf, slot, index, snapshot);
                     }
@@ -173,7 +178,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         snapshot.slots[index] = slot;
     }
 
-    /// Fetches all lines of a leaf at once: its entries are read in the order of their keys, not in that of the lines.
+    /// Prefetches all lines of a leaf at once, since its entries are read in key order and not line
+    /// by line.
     #[inline(always)]
     fn prefetch_leaf(&self, leaf: Leaf) {
         if leaf.0 != 0 {
@@ -202,10 +208,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let mut leaf = self.first_leaf(&probe)?;
             // Whether the range may begin in this leaf.
             let mut is_first = true;
-            // Least key of this leaf, once another was visited.
+            // Lower bound of this leaf, once an earlier leaf was visited.
             let mut low: Option<u64> = None;
             for seen in 0.. {
-                // What was not visited yet begins there, once something was.
+                // Everything from this key on is still to be visited, if the range has begun.
                 let rest = low.filter(|_| !is_first);
                 if let Some(low) = rest.filter(|_| seen > LEAVES_A_PIN) {
                     start = Bound::Included(self.bound_bytes(low));
@@ -213,7 +219,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 if !self.snapshot(leaf, &mut snapshot)? {
                     match rest.map(|low| self.bound_bytes(low)) {
-                        // Only what comes nearer to the end is no step in vain.
+                        // A restart counts as vain unless the scan came nearer to the end of the
+                        // range.
                         Some(low) if low[..] > *bytes => {
                             walk = BoundedWalk::default();
                             start = Bound::Included(low);
@@ -243,8 +250,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     return Err(self.circle(leaf));
                 }
                 low = Some(snapshot.high);
-                // The next leaf begins at this key, and belongs to the range from there on: unless this is the
-                // first, which may lie before the range.
+                // The next leaf begins at this key, and all of its entries are in the range or
+                // behind it. The exception is a first leaf that lies completely before the range.
                 is_first =
                     is_first && compare_bound::<K, M>(self.medium(), &probe, snapshot.high).is_ge();
                 leaf = snapshot.next;
@@ -252,7 +259,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// How many of a leaf's entries come before a range that begins so.
+    /// The number of a leaf's entries before the beginning of a range.
     #[inline(always)]
     fn start_in(&self, entries: &[(u64, Payload)], probe: &Probe<'_>, is_excluded: bool) -> usize {
         entries.partition_point(|&(head, payload)| {
@@ -264,7 +271,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// How many of a leaf's entries belong to a range that ends so.
+    /// The number of a leaf's entries before the end of a range.
     #[inline(always)]
     fn end_in(&self, entries: &[(u64, Payload)], end: &Position) -> usize {
         let (bytes, is_excluded) = match end {
@@ -326,14 +333,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             let low = self.medium().load(leaf.0 + LEAF_LOW);
             if low == 0 {
-                // The leftmost.
+                // This is the leftmost leaf.
                 return Ok(self.heap.verify()?);
             }
             let low = self.bound_bytes(low);
             if matches!(&start, Bound::Included(key) | Bound::Excluded(key) if low <= *key) {
                 return Ok(self.heap.verify()?);
             }
-            // Where damage has leaves lead in a circle, this one does not come before what was visited.
+            // If damage makes leaves lead in a circle, this leaf's bound is not below the keys that
+            // were visited.
             let is_behind = match &end {
                 Bound::Included(key) => low > *key,
                 Bound::Excluded(key) => low >= *key,
@@ -346,7 +354,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// The leaf in which a range that begins with a key may begin.
+    /// The first leaf in which a range that begins at this key may have entries.
     fn first_leaf(&self, probe: &Probe<'_>) -> Result<Leaf> {
         let leaf = self.leaf_at(Goal::At(*probe))?;
         self.prefetch_leaf(leaf);
@@ -354,7 +362,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(leaf)
     }
 
-    /// Copies the leaf in which the last key of a range that ends so belongs; `None` when it died meanwhile.
+    /// Copies the leaf where the greatest key of a range with this end belongs. Returns `None` when
+    /// that leaf died meanwhile.
     fn last_leaf_of(&self, end: &Position, snapshot: &mut Snapshot) -> Result<Option<Leaf>> {
         let (goal, is_excluded) = match end {
             Bound::Unbounded => (Goal::Last, false),
@@ -385,7 +394,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// A key that is the least of a leaf, in its ordered form.
+    /// The lower bound of a leaf, in its ordered form.
     fn bound_bytes(&self, bound: u64) -> Vec<u8> {
         if is_word::<K>() {
             return self.with_bound(bound, |probe| probe.bytes.to_vec());

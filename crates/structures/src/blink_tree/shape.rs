@@ -1,9 +1,10 @@
-//! Leaves that become two, and two that become one.
+//! Splitting leaves, and joining them.
 //!
-//! The word *next* of a leaf decides what belongs to it: everything below the least key of the leaf that it leads
-//! to. So one word divides a leaf, and joins two. What a leaf holds beyond its range is nobody's: it was copied to
-//! the right, or is about to be taken over from there. The nodes above follow later: a leaf that they do not know
-//! is found from its left neighbour.
+//! A leaf's word *next* decides which keys belong to the leaf: all below the least key of the leaf
+//! that *next* leads to. So storing one word splits a leaf, or joins two. Entries that a leaf holds
+//! beyond its range do not count: a split has copied them to the right neighbour, or a join is
+//! about to take them over from there. The nodes above follow later. Until then, a leaf that they
+//! do not know is found through its left neighbour.
 
 use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::pool::layout::CHUNK_LEN;
@@ -20,7 +21,7 @@ use super::leaf::{Held, Leaf, Lock};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// A change of the shape alone that found no room is left for another time.
+/// Ignores that a change of the shape found no room: a later operation makes it.
 fn unless_full(reshaped: Result<()>) -> Result<()> {
     match reshaped {
         Err(error) if error.is_full() => Ok(()),
@@ -29,7 +30,7 @@ fn unless_full(reshaped: Result<()>) -> Result<()> {
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Divides a full leaf. Two fences, three where there are records, and two for the node above.
+    /// Splits a full leaf. Two fences, three where there are records, and two for the node above.
     #[cold]
     pub(super) fn split(
         &self,
@@ -57,25 +58,25 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.store(right.0 + ORDERED, 0);
         self.refresh_heads(right);
         medium.store(right.0 + LOCK, Lock::fresh(self.epoch).word());
-        // Flush: the new leaf.
+        // Flush: the new leaf; fenced below.
         medium.flush(right.0, LINE_LEN);
         medium.flush(right.0 + SLOTS, LEAF_LEN - SLOTS);
-        // After a crash between the two steps that follow, recovery shall clear what has moved.
+        // After a crash between the next two steps, recovery has to clear the entries that moved.
         let divided = lane.suspect(leaf.0);
-        // Fence: the new leaf, its separator and the suspect, before anything leads there.
-        // Redundant flush: of the suspect alone, but where a record that has moved is freed before
-        // this leaf is touched again; no seed has met that.
+        // Fence: the new leaf, its separator and the suspect, before the leaf is linked.
+        // Redundant flush: it flushes only the suspect. That matters only where a moved record is
+        // freed before this leaf is touched again, which no tested seed reaches.
         lane.fence();
         held.begin_change();
         medium.store(leaf.0 + NEXT, right.0);
-        // Flush and fence: from here on what has moved is the new leaf's.
+        // Flush and fence: from here on the moved entries belong to the new leaf.
         medium.persist(leaf.0 + NEXT, WORD_LEN);
         let moved = moves.iter().fold(0, |bits, slot| bits | 1 << slot.0);
         if Self::has_records() {
             self.clear_slots(leaf, moved);
         } else {
-            // Need not be durable: whoever finds them after a crash sees that they are beyond the leaf's range, and
-            // whoever joins the two again flushes them before.
+            // Need not be durable. After a crash these slots are known to be void because their
+            // keys are beyond the leaf's range, and a join of the two leaves flushes them first.
             self.void_slots(leaf, moved);
         }
         medium.store(leaf.0 + USED, self.used(leaf) & !moved);
@@ -87,19 +88,21 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.post(lane, right)
     }
 
-    /// How many of a full leaf's entries stay.
+    /// How many of a full leaf's entries stay in it.
     fn count_that_stays(&self, leaf: Leaf, probe: &Probe<'_>) -> usize {
         let used = self.used(leaf);
         let count = used.count_ones() as usize;
         let is_last = self.medium().load(leaf.0 + NEXT) == 0;
         let greatest = || self.last_slot(leaf, slots_of(used));
-        // Ascending keys leave the leaf as it will stay: nearly full.
+        // If keys come in ascending order, the leaf gets no further entries, so it stays nearly
+        // full.
         let is_ascending =
             is_last && greatest().is_some_and(|slot| self.compare_slot(leaf, slot, probe).is_lt());
         if is_ascending { count - (count / 8).max(1) } else { count / 2 }
     }
 
-    /// The least key of a new leaf: behind those of the slots on its left, and not behind its own first.
+    /// Makes the least key of a new leaf: greater than the keys of the slots `left`, and at most
+    /// the key of the slot `right`.
     fn make_separator(
         &self,
         lane: &mut Lane<'_, M>,
@@ -120,7 +123,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Writes and flushes a separator of two keys.
+    /// Writes and flushes the shortest separator between two keys.
     pub(super) fn write_separator_between(
         &self,
         lane: &mut Lane<'_, M>,
@@ -131,7 +134,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let len = separator_len(key.len());
         let separator = lane.allocate(len)?.offset;
         self.tags.write_separator(self.medium(), separator, key);
-        // Flush: fenced before anything leads to it.
+        // Flush: the separator; the caller fences before anything leads to it.
         self.medium().flush(separator, len);
         Ok(separator)
     }
@@ -139,12 +142,13 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn give_back_separator(&self, lane: &mut Lane<'_, M>, separator: u64) {
         if !is_word::<K>() {
             let len = with_separator(self.medium(), separator, |key| separator_len(key.len()));
-            // A long one has whole chunks.
+            // A long separator has whole chunks.
             lane.give_back(Block { offset: separator, len: len.next_multiple_of(CHUNK_LEN) });
         }
     }
 
-    /// Copies entries to another leaf, which has room for them; answers which slots are used there then.
+    /// Copies entries to another leaf, which has room for them. Returns the slots that are used
+    /// there afterwards.
     fn copy_slots(&self, from: Leaf, slots: &[Slot], to: Leaf, mut used: u64) -> u64 {
         let medium = self.medium();
         for &slot in slots {
@@ -159,8 +163,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         used
     }
 
-    /// Has the nodes above lead to a leaf that is linked to from its left neighbour. In a full pool it stays with
-    /// that: whoever writes there next tries again.
+    /// Makes the nodes above lead to a leaf that so far only its left neighbour links to. In a full
+    /// pool, nothing happens: the next writer of that leaf tries again.
     #[cold]
     pub(super) fn post(&self, lane: &mut Lane<'_, M>, leaf: Leaf) -> Result<()> {
         unless_full(self.try_post(lane, leaf))
@@ -169,7 +173,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn try_post(&self, lane: &mut Lane<'_, M>, leaf: Leaf) -> Result<()> {
         let medium = self.medium();
         let _shape = self.shape.lock(medium);
-        // It may have been joined to its neighbour meanwhile; while the shape is locked it cannot be.
+        // The leaf may have been joined to its neighbour meanwhile. While the shape is locked it
+        // cannot be.
         if self.stable(leaf, || ())?.is_none() {
             return Ok(());
         }
@@ -185,7 +190,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
-    /// Lets `use_probe` look for the least key of a leaf or node.
+    /// Passes the least key of a leaf or node to `use_probe`.
     pub(super) fn with_bound<R>(&self, bound: u64, use_probe: impl FnOnce(&Probe<'_>) -> R) -> R {
         if is_word::<K>() {
             return word_bytes::<K, R>(bound, |bytes| use_probe(&Probe::new::<K>(bytes)));
@@ -193,8 +198,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         with_separator(self.medium(), bound, |key| use_probe(&Probe::new::<K>(key)))
     }
 
-    /// Joins the leaf where `probe` belongs to a neighbour under the same node, when both fit into one; unless the
-    /// pool is full.
+    /// Joins the leaf where `probe` belongs to a neighbour under the same node, when the entries of
+    /// both fit into one leaf. Does nothing when the pool is full.
     #[cold]
     pub(super) fn merge(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>) -> Result<()> {
         unless_full(self.try_merge(lane, probe))
@@ -206,7 +211,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let path = self.path(Goal::At(*probe))?;
         let last = path[path.len() - 1];
         let entries = self.entries(last.node);
-        // The first child of a node stays where it is: its least key is also that of nodes above.
+        // The first child of a node is never the right one of the two: its least key is also a
+        // bound in the nodes above.
         let right_index = last.index.max(1);
         let Some(&Entry { child: right, .. }) = entries.get(right_index) else { return Ok(()) };
         let left = Leaf::linked(entries[right_index - 1].child);
@@ -216,37 +222,40 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let Some(left) = self.hold(left)? else { return Ok(()) };
         let Some(right) = self.hold(Leaf::linked(right))? else { return Ok(()) };
         let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;
-        // Between them may be a leaf that the nodes do not know yet.
+        // Between the two may be a leaf that the nodes above do not know yet.
         let are_neighbours = medium.load(left.leaf.0 + NEXT) == right.leaf.0;
         if !are_neighbours || count(&left) + count(&right) > Self::leaf_max() * 7 / 8 {
             return Ok(());
         }
-        // The nodes forget the right leaf first: never does one of them lead to a leaf that is free.
+        // First the nodes above stop leading to the right leaf, so that no node ever leads to a
+        // freed leaf.
         self.reshape(lane, &path, right_index..right_index + 1, Vec::new())?;
         self.join(lane, left, right);
         Ok(())
     }
 
-    /// Moves everything from a leaf to its left neighbour. Two fences.
+    /// Moves all entries of a leaf to its left neighbour. Two fences.
     fn join(&self, lane: &mut Lane<'_, M>, mut left: Held<'_, M>, mut right: Held<'_, M>) {
         let medium = self.medium();
         let (to, from) = (left.leaf, right.leaf);
         let low = medium.load(from.0 + LEAF_LOW);
         let joined = lane.suspect(from.0);
         let separator = (!is_word::<K>()).then(|| lane.suspect(low));
-        // After a crash before the step that decides, recovery shall clear what was copied.
+        // After a crash before the deciding store, recovery has to clear the copies.
         let grown = lane.suspect(to.0);
         left.begin_change();
         right.begin_change();
         let used = self.used(to);
         let moves: Vec<Slot> = slots_of(self.used(from)).collect();
         let used = self.copy_slots(from, &moves, to, used);
-        // Flush: the copies; and everything else that is void here, which is about to be in the leaf's range.
+        // Flush: the copies. Also the void slots: the leaf's range is about to grow, and then a
+        // slot that is still valid on the medium would count.
         medium.flush(to.0 + SLOTS, LEAF_LEN - SLOTS);
-        // Fence: with the suspects, before the copies count.
+        // Fence: the copies and the suspects, before the copies count.
         lane.fence();
         medium.store(to.0 + NEXT, medium.load(from.0 + NEXT));
-        // Flush and fence: from here on they do, and the right leaf is no part of the tree.
+        // Flush and fence: from here on the copies count, and the right leaf is no part of the
+        // tree.
         medium.persist(to.0 + NEXT, WORD_LEN);
         medium.store(to.0 + HIGH, medium.load(from.0 + HIGH));
         medium.store(to.0 + USED, used);
@@ -261,7 +270,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether values lie outside of leaves.
+    /// Whether entries have records outside of leaves.
     #[inline(always)]
     pub(super) const fn has_records() -> bool {
         !is_inline::<K, V>()

@@ -1,7 +1,7 @@
 //! Operations that share fences with others; see [`Step`].
 //!
-//! A leaf that a step changes is held until the step's last fence, and readers of that leaf wait so
-//! long. So several operations of a step on one leaf find what those before them did.
+//! A step holds each leaf that it changes until the step's last fence, and readers of the leaf wait
+//! until then. Several operations of a step on one leaf see each other's changes.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::{Block, Suspect};
@@ -18,7 +18,7 @@ use crate::shared::{Operation, Progress, Scope, Step};
 use crate::stored::{OrderedKey, Stored};
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
-    /// Sets the value of `key` with the [step](Step::commit).
+    /// Sets the value of `key` as part of a [step](Step::commit).
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         step.add(Edit::new(&self.core, key, Some(value)))
     }
 
-    /// Removes the entry of `key`, if there is one, with the [step](Step::commit).
+    /// Removes the entry of `key`, if there is one, as part of a [step](Step::commit).
     ///
     /// # Errors
     ///
@@ -45,19 +45,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     }
 }
 
-/// Putting an entry, or removing one.
+/// Puts an entry, or removes one.
 pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     core: &'s Core<K, V, M>,
     /// The ordered form of the key.
     key: Vec<u8>,
     value: Option<&'s V>,
-    /// A record that nothing leads to, flushed.
+    /// A record that is flushed and that nothing leads to yet.
     record: Option<Block>,
-    /// The record that will go, if nothing changes until then.
+    /// The record that this operation is going to unlink, unless its slot changes before.
     suspect: Option<(u64, Suspect)>,
-    /// Whether the suspect is one for good, and nothing leads to its record any more.
+    /// Whether the suspect's record was unlinked.
     is_unlinked: bool,
-    /// Whether the way to the leaf led over one that the nodes above do not know.
+    /// Whether the leaf was reached over a neighbour, because the nodes above do not know it.
     is_unposted: bool,
     is_sparse: bool,
     was_present: bool,
@@ -66,7 +66,7 @@ pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
 /// A leaf that the step holds.
 struct Taken<'s, M: Medium> {
     leaf: Leaf,
-    /// `None` when it did so before this operation.
+    /// `None` when an earlier operation of the step took the leaf.
     held: Option<Held<'s, M>>,
     is_posted: bool,
 }
@@ -87,7 +87,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         }
     }
 
-    /// Takes the leaf where the key belongs; `None` when the step would have to wait for it.
+    /// Takes the leaf where the key belongs. Returns `None` if the step would have to wait for it
+    /// and may not.
     fn take_leaf(&self, scope: &Scope<'s, M>, probe: &Probe<'_>) -> Result<Option<Taken<'s, M>>> {
         let core = self.core;
         let mut walk = BoundedWalk::default();
@@ -119,7 +120,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         }
     }
 
-    /// Makes a record, unless there is one.
+    /// Makes the record of the new value, unless there is one.
     fn make_record(
         &mut self,
         scope: &mut Scope<'s, M>,
@@ -136,7 +137,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         Ok(block.offset)
     }
 
-    /// Notes that the record is about to go, unless that was noted.
+    /// Registers a record as suspect because it is about to be unlinked, unless it is registered.
     fn suspect_record(&mut self, scope: &mut Scope<'s, M>, record: u64) {
         if self.suspect.as_ref().is_some_and(|(suspected, _)| *suspected == record) {
             return;
@@ -152,7 +153,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         }
     }
 
-    /// Has readers of the leaf wait until the step is durable.
+    /// Makes readers of the leaf wait until the step is durable.
     fn begin_change(scope: &mut Scope<'s, M>, held: Option<Held<'s, M>>) {
         if let Some(mut held) = held {
             held.begin_change();
@@ -181,8 +182,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         Self::begin_change(scope, taken.held);
         medium.store(leaf.0 + slot.key(), core.head_in(leaf, probe));
         medium.store(leaf.0 + slot.value(), word);
-        // Release: behind key and value in the order of the line's stores; a crash leaves all of it
-        // or nothing.
+        // Release: after key and value in the line's order of stores, so that a crash leaves the
+        // complete entry or nothing. Partner of the loads in `stable_at`.
         core.store_valid(leaf, slot, true);
         core.store_fingerprint(leaf, slot, probe.fingerprint);
         medium.store(leaf.0 + USED, core.used(leaf) | 1 << slot.0);
@@ -213,27 +214,27 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         } else {
             let record = self.make_record(scope, probe, value)?;
             self.suspect_record(scope, medium.load(at));
-            // Fence: the record, before the slot leads to it; the suspect, before it does not lead
-            // there any more.
+            // Fence: the record, before the slot leads to it; the suspect, before the slot stops
+            // leading to the old record.
             scope.fence_prepared();
             (self.record, self.is_unlinked) = (None, true);
             (at, record)
         };
         Self::begin_change(scope, taken.held);
         medium.store(at, word);
-        // Flush: fenced by the step, before anybody sees the value, and before the old record may
-        // be freed.
+        // Flush: fenced by the step, before anybody sees the value and before the old record may be
+        // freed.
         scope.lane(&core.heap).flush_later(at);
         Ok(())
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     fn empty(&mut self, scope: &mut Scope<'s, M>, taken: Taken<'s, M>, slot: Slot) {
         let (core, leaf) = (self.core, taken.leaf);
         let medium = core.medium();
         if !is_inline::<K, V>() {
             self.suspect_record(scope, medium.load(leaf.0 + slot.value()));
-            // Fence: the suspect, before nothing leads to it any more.
+            // Fence: the suspect, before nothing leads to its record any more.
             scope.fence_prepared();
             self.is_unlinked = true;
         }
@@ -243,7 +244,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         medium.store(leaf.0 + USED, used);
         medium.store(leaf.0 + ORDERED, 0);
         let lane = scope.lane(&core.heap);
-        // Flush: fenced by the step, before anybody misses the entry, and before the record may be
+        // Flush: fenced by the step, before anybody misses the entry and before its record may be
         // freed.
         lane.flush_later(leaf.0 + slot.line());
         core.count.add(lane.index(), -1);
@@ -266,7 +267,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
                     if let Some(slot) = core.free_slot(leaf, probe) {
                         self.fill(scope, taken, slot, probe, value)?;
                     } else if let (true, Some(held)) = (scope.may_wait(), taken.held) {
-                        // Dividing a leaf takes other locks, and so nothing may be held.
+                        // Splitting a leaf takes other locks, so the step may hold nothing else.
                         core.split(scope.lane(&core.heap), held, probe)?;
                         continue;
                     } else {
@@ -319,7 +320,8 @@ where
         let progress = self.publish_at(scope, &Probe::new::<K>(&key));
         self.key = key;
         if let Ok(Progress::Done) = progress {
-            // What was prepared for another state of the tree than was found.
+            // Preparations that turned out not to be needed, because the entry changed after
+            // `prepare`.
             if !self.is_unlinked {
                 self.cancel_suspect(scope);
             }

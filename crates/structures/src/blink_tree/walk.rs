@@ -1,4 +1,4 @@
-//! Walks along the leaves, and what ends those that damage has made endless.
+//! Walks along the leaves, bounded so that a damaged tree cannot make them endless.
 
 use remanent_pmem::{Error as PoolError, Medium};
 
@@ -10,22 +10,25 @@ use super::leaf::Leaf;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// Times that a search begins anew before it gives up: whoever meets a dead leaf finds the way past it from the root.
+/// Restarts of a search before it gives up. A search restarts at the root when it meets a dead
+/// leaf, since the way from the root leads past it.
 const RESTARTS_MAX: u32 = 1 << 9;
 
-/// The steps of a search that bring it no lower. A healthy tree may make it take thousands, where there was no room
-/// to tell the nodes above of new leaves; damage may have leaves lead in a circle.
+/// Counts the steps of a search that bring it no lower. In a healthy tree they may be thousands,
+/// where there was no room to tell the nodes above of new leaves. In a damaged tree, leaves may
+/// lead in a circle.
 #[derive(Default)]
 pub(super) struct BoundedWalk {
-    /// Steps to the right, since it came from the root.
+    /// Steps to the right since the last restart.
     steps: u64,
-    /// A leaf of those: the first, second, fourth, eighth and so on. Who goes in a circle meets one again.
+    /// The leaf of step 1, 2, 4, 8 and so on, whichever was last. A search in a circle meets it
+    /// again.
     mark: u64,
     restarts: u32,
 }
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
-    /// Notes that a search goes right, to `leaf`. An error when it was there before.
+    /// Counts a step to the right, to `leaf`. An error when the search goes in a circle.
     #[cold]
     pub(super) fn count_step(&self, walk: &mut BoundedWalk, leaf: Leaf) -> Result<()> {
         self.heap.verify()?;
@@ -40,7 +43,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Notes that a search begins anew, since `leaf` is dead, and gives up when it does so too often.
+    /// Counts a restart because `leaf` is dead. An error when there were too many.
     #[cold]
     pub(super) fn count_restart(&self, walk: &mut BoundedWalk, leaf: Leaf) -> Result<()> {
         self.heap.verify()?;
@@ -48,15 +51,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if walk.restarts > RESTARTS_MAX {
             return Err(PoolError::corrupt(leaf.0, "a leaf is dead but linked").into());
         }
-        // Who has buried the leaf has changed the way to it before. So nobody need go on first, and others are let go on
-        // no more often than is polite.
+        // The thread that buried the leaf changed the way to it before, so a restart needs nobody
+        // else's progress. A pause now and then lets other threads run.
         if walk.restarts.is_multiple_of(16) {
             self.medium().pause();
         }
         Ok(())
     }
 
-    /// What to say where following the leaves leads back to one before.
+    /// The error for leaves that lead in a circle.
     #[cold]
     pub(super) fn circle(&self, leaf: Leaf) -> Error {
         match self.heap.verify() {
@@ -65,7 +68,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Visits every leaf from left to right, each at one moment; nobody may change the tree's shape.
+    /// Visits every leaf from left to right, each at one moment. Nobody may change the tree's shape
+    /// meanwhile.
     pub(super) fn for_each_leaf(&self, mut visit: impl FnMut(Leaf)) -> Result<()> {
         let mut leaf = self.with_bound(0, |probe| self.leaf_at(Goal::At(*probe)))?;
         loop {
@@ -84,7 +88,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Whether the first of two bounds is below the other.
+    /// Whether the bound `one` is below the bound `other`.
     pub(super) fn is_ascending(&self, one: u64, other: u64) -> bool {
         if is_word::<K>() {
             return one < other;

@@ -1,4 +1,4 @@
-//! Are the objects whole?
+//! Checking objects.
 
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Medium, Persistent};

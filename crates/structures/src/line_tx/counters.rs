@@ -2,7 +2,8 @@
 
 use crate::transactional;
 
-/// A block of `N` counters: up to 3 lie in one cache line, up to 128 are still one transaction.
+/// A block of `N` counters, changed by one transaction. Up to 3 counters lie in one cache line; `N`
+/// may be up to 128.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -30,15 +31,16 @@ impl<const N: usize> Counters<N> {
         Counters { values: [0; N] }
     }
 
-    /// Adds to a counter, wrapping, and returns its new value; `None` when there is no such counter.
+    /// Adds to a counter, wrapping, and returns its new value. Returns `None` when there is no such
+    /// counter.
     pub fn add(&mut self, index: usize, amount: u64) -> Option<u64> {
         let value = self.values.get_mut(index)?;
         *value = value.wrapping_add(amount);
         Some(*value)
     }
 
-    /// Takes from one counter what it gives to another, wrapping. Returns false when there is no such
-    /// counter.
+    /// Subtracts `amount` from one counter and adds it to another, wrapping. Returns false when
+    /// there is no such counter.
     pub fn move_between(&mut self, from: usize, to: usize, amount: u64) -> bool {
         if from >= N || to >= N {
             return false;
@@ -53,12 +55,12 @@ impl<const N: usize> Counters<N> {
         self.values = [0; N];
     }
 
-    /// A counter; `None` when there is no such counter.
+    /// The value of a counter; `None` when there is no such counter.
     pub fn get_at(&self, index: usize) -> Option<u64> {
         self.values.get(index).copied()
     }
 
-    /// All counters, of one moment.
+    /// The values of all counters at one moment.
     pub fn all(&self) -> [u64; N] {
         self.values
     }

@@ -1,4 +1,4 @@
-//! How objects lie in their heap.
+//! On-media layout of transactional objects.
 //!
 //! ```text
 //! header (in the heap's 2 KiB)          line, for at most 31 bytes
@@ -27,7 +27,7 @@ pub(super) const FORM: u64 = 0;
 pub(super) const COUNT: u64 = 8;
 pub(super) const STRIDE: u64 = 16;
 pub(super) const FIRST: u64 = 24;
-/// Where the objects begin when they fit into the header.
+/// Offset of the objects in the header, when they fit there.
 pub(super) const INSIDE: u64 = 64;
 /// Bytes of the header.
 pub(super) const HEADER_LEN: u64 = 2048;
@@ -38,7 +38,7 @@ pub(super) const HALF_LEN: u64 = 32;
 pub(super) const SELECTOR_WORD: u64 = 56;
 pub(super) const SELECTOR_SHIFT: u32 = 56;
 
-/// Where a checked copy's bytes begin, after version and checksum.
+/// Offset of the bytes in a checked copy, behind version and checksum.
 pub(super) const CHECKED_DATA: u64 = 16;
 
 /// How an object is stored.
@@ -47,7 +47,7 @@ pub(super) const CHECKED_DATA: u64 = 16;
 pub(crate) enum Form {
     /// Two halves of one line.
     Line = 1,
-    /// Two copies, and a line that says which is valid.
+    /// Two copies, and a line with a selector that says which copy is valid.
     Copies = 2,
     /// Two copies with version and checksum.
     Checked = 3,
@@ -69,7 +69,7 @@ impl Form {
         [Form::Line, Form::Copies, Form::Checked].into_iter().find(|&form| form as u64 == word)
     }
 
-    /// Bytes from one object to the next: whole lines.
+    /// Distance between two objects in bytes: whole lines.
     pub(super) const fn stride(self, len: u64) -> u64 {
         match self {
             Form::Line => LINE_LEN,
@@ -87,9 +87,9 @@ impl Form {
         }
     }
 
-    /// Whether a version as it is stored may be the one that is known.
+    /// Whether the version `stored` on the medium may be the version `known`.
     pub(super) fn is_version(self, stored: u64, known: u64) -> bool {
-        // The other forms store the lowest bit alone.
+        // The other forms store only the lowest bit.
         if self == Form::Checked { stored == known } else { stored == known & 1 }
     }
 

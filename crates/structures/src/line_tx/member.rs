@@ -25,11 +25,11 @@ impl<T: Persistent, M: Medium> Member<M> for Objects<T, M> {
     }
 }
 
-/// One object, which begins as zeros.
+/// One object, initialized with zeros.
 impl<T: Persistent, M: Medium> Shareable<M> for SharedTx<T, M> {
     type Member = Objects<T, M>;
 
-    /// The object lies in the header, in whatever form its medium asks for.
+    /// The object lies in the header, in the form that its medium needs.
     fn header_len() -> u64 {
         const { require_fits::<T>() };
         let len = size_of::<T>() as u64;

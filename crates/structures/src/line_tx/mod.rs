@@ -1,10 +1,11 @@
-//! Cache-line transactions: a small object changes as a whole, durably, for one flush and one fence.
+//! Cache-line transactions: a small object changes atomically and durably, for one flush and one
+//! fence.
 //!
-//! After *Cache-Line Transactions* (PLOS 2019). An object of at most 31 bytes lies twice in one cache line,
-//! beside a byte that says which half is valid. A transaction writes the other half and then that byte; the
-//! line is flushed and fenced. Stores to one line become durable in their order, so there is nothing to
-//! undo and nothing to recover. The paper weaves this into C++ classes by an aspect; here it is the
-//! attribute [`transactional`](crate::transactional):
+//! After *Cache-Line Transactions* (PLOS 2019). An object of at most 31 bytes lies twice in one
+//! cache line, beside a byte that selects the valid half. A transaction writes the other half and
+//! then that byte; the line is flushed and fenced. Stores to one line become durable in their
+//! order, so there is nothing to undo or to recover. The paper adds transactions to C++ classes by
+//! an aspect. Here the attribute [`transactional`](crate::transactional) does:
 //!
 //! ```
 //! use remanent_pmem::Pool;
@@ -43,26 +44,28 @@
 //!
 //! # What holds
 //!
-//! - **A transaction** is one call of a method with `&mut self` through the [handle](Transactional::Handle), or
-//!   one call of [`transact`](Tx::transact). It works on a copy: a panic, or an `Err` of the method, leaves
-//!   the object as it was. A method that calls others on `self` is one transaction with them. What
-//!   changes nothing costs nothing.
-//! - **Reads** see the last version that was committed and is durable. They take no lock and never wait for a
-//!   writer's fence.
-//! - **Size.** At most 31 bytes: one line, one flush, one fence. At most 1024 bytes: two fences whatever the
-//!   size, and only lines that changed are flushed.
+//! - **A transaction** is one call of a method with `&mut self` through the
+//!   [handle](Transactional::Handle), or one call of [`transact`](Tx::transact). It works on a
+//!   copy, so a panic, or an `Err` of the method, leaves the object as it was. A method that calls
+//!   others on `self` forms one transaction with them. A transaction that changes nothing writes
+//!   nothing.
+//! - **Reads** see the last version that is committed and durable. They take no lock and never wait
+//!   for a writer's fence.
+//! - **Size.** An object of at most 31 bytes takes one line, one flush and one fence. One of at
+//!   most 1024 bytes takes two fences, and only lines that changed are flushed.
 //! - **Write disturbance.** On a medium that is [declared to have
-//!   it](remanent_pmem::Options::write_disturbance) every object lies in two checksummed copies in lines of
-//!   their own: twice the space up to 31 bytes and about the same above, a checksum of the object for each
-//!   commit, one fence.
+//!   it](remanent_pmem::Options::write_disturbance), every object lies in two checksummed copies in
+//!   lines of their own. That takes twice the space up to 31 bytes, and about the same above. Each
+//!   commit computes a checksum and takes one fence.
 //!
 //! # Weak points
 //!
-//! Several objects do not change as one. A method that a trait provides, and that the `impl` block does not
-//! write out, is as many transactions as it calls methods. An object takes 64 bytes for 31, and a root at
-//! least a chunk of 64 KiB: put many into a [`TxArray`]. A [`SharedTx`] that is changed in the middle of its
-//! own transaction waits for itself. The first use of an object after its root was opened costs a flush and a
-//! fence more, and who uses it at that moment too, also to read, waits for that.
+//! A transaction changes one object, not several. A method that a trait provides, and that the
+//! `impl` block does not write out, is not one transaction: each method that it calls is one. An
+//! object of 31 bytes takes 64, and a root takes at least a chunk of 64 KiB; put many objects into
+//! a [`TxArray`]. Changing a [`SharedTx`] within its own transaction deadlocks. The first use of an
+//! object after its root was opened, even a read, costs another flush and fence, and other threads
+//! that use the object at that moment wait for it.
 
 mod check;
 mod counters;
@@ -98,21 +101,21 @@ pub const LINE_DATA_MAX: usize = 31;
 /// Bytes of the largest object.
 pub const DATA_MAX: usize = 1024;
 
-/// Plain data that is changed by transactions; the attribute
-/// [`transactional`](crate::transactional) implements it for a struct.
+/// Plain data that transactions change. The attribute [`transactional`](crate::transactional)
+/// implements it for a struct.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not transactional",
     label = "this type's struct has no `#[transactional]`",
     note = "put `#[transactional]` on the struct as well as on its `impl` blocks"
 )]
 pub trait Transactional: Persistent {
-    /// A persistent object of this type and the right to change it. Has the type's own methods, each of
-    /// which is one transaction.
+    /// A persistent object of this type, and the right to change it. It has the type's own methods,
+    /// each of which is one transaction.
     type Handle<M: Medium>: From<Tx<Self, M>>;
     /// A persistent object of this type that any number of threads share.
     type Shared<M: Medium>: From<SharedTx<Self, M>>;
 
-    /// Puts this value under a new root, as a persistent object.
+    /// Creates a persistent object with this value under a new root.
     ///
     /// # Errors
     ///
@@ -130,7 +133,8 @@ pub trait Transactional: Persistent {
         Ok(Tx::open(pool, name)?.into())
     }
 
-    /// Opens a persistent object, or puts this value under a new root when there is none of that name.
+    /// Opens a persistent object, or creates one with this value when there is no root of that
+    /// name.
     ///
     /// # Errors
     ///
@@ -149,7 +153,7 @@ pub trait Transactional: Persistent {
     }
 }
 
-/// Refuses, while the program is compiled, a type that is too large for a transactional object.
+/// Rejects, at compile time, a type that is too large for a transactional object.
 ///
 /// # Panics
 ///
@@ -163,7 +167,7 @@ pub const fn require_fits<T>() {
     );
 }
 
-/// Refuses, while the program is compiled, a type that does not fit into one line.
+/// Rejects, at compile time, a type that does not fit into one line.
 ///
 /// # Panics
 ///
@@ -177,20 +181,20 @@ pub const fn require_line<T>() {
     );
 }
 
-/// The objects of a root, as they exist once a process.
+/// The objects of a root: the state that all handles of a process share.
 #[doc(hidden)]
 pub struct Objects<T, M: Medium> {
     heap: Site<M>,
     form: Form,
     /// Pool offset of the first object.
     first: u64,
-    /// A word for each object, see [`State`].
+    /// The [`State`] of each object.
     states: Box<[AtomicU64]>,
     types: PhantomData<fn(T)>,
 }
 
-/// Version and lock of an object: (version + 1) << 1 | locked; or that it was not looked at yet, or is being
-/// looked at by some thread.
+/// Version and lock of an object: `(version + 1) << 1 | locked`. Two special values say that the
+/// version was not looked up yet, or that some thread is looking it up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64);
 
@@ -211,7 +215,7 @@ impl State {
     }
 }
 
-/// An object: its number, and the offsets of the bytes of its even and its odd versions.
+/// The place of an object: its index, and the offsets of its even and its odd versions.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     index: u64,
@@ -223,7 +227,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         Ok(pool.create_root_with(name, |heap| Self::fill(Site::alone(heap), 1, |_| initial))?)
     }
 
-    /// Opens a root that has one object and no more.
+    /// Opens a root that must have exactly one object.
     fn open_one(pool: &Pool<M>, name: &str) -> Result<Arc<Self>> {
         let objects: Arc<Self> = pool.open_root(name)?;
         if objects.states.len() == 1 {
@@ -245,11 +249,12 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         self.first + index * self.form.stride(size_of::<T>() as u64)
     }
 
-    /// The state of an object, which is looked up when it is asked for the first time.
+    /// The state of an object. The first call looks the version up.
     #[inline]
     fn state(&self, index: u64) -> Result<State> {
         loop {
-            // Acquire: pairs with the Release in `commit`; the version's bytes were stored before.
+            // Acquire: the version's bytes were stored before. Partner of the Release in `conclude`
+            // and `look_up`.
             match State(self.states[index as usize].load(Ordering::Acquire)) {
                 State::UNSEEN => self.look_up(index)?,
                 State::LOOKING => self.medium().pause(),
@@ -258,33 +263,33 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         }
     }
 
-    /// Finds out which version is valid, unless another thread was quicker to.
+    /// Finds the valid version, unless another thread does.
     #[cold]
     fn look_up(&self, index: u64) -> Result<()> {
         let state = &self.states[index as usize];
         let (unseen, looking) = (State::UNSEEN.0, State::LOOKING.0);
-        // Acquire: pairs with the Release below, of a thread that failed to.
+        // Acquire: partner of the Release below, by a thread that found no valid version.
         if state.compare_exchange(unseen, looking, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return Ok(());
         }
         let (base, len) = (self.base(index), size_of::<T>() as u64);
         let found = ops::recover_version(self.medium(), self.form, base, len);
         let known = found.map_or(State::UNSEEN, |version| State::of(version, false));
-        // Release: pairs with the Acquire in `state` and above.
+        // Release: after the version was made durable. Partner of the Acquire in `state` and above.
         state.store(known.0, Ordering::Release);
         self.heap.verify()?;
         let damaged = || PoolError::corrupt(base, format!("object {index} has no valid version"));
         found.map(drop).ok_or_else(|| damaged().into())
     }
 
-    /// Takes the object's lock unless somebody has it; returns the version.
+    /// Takes the object's lock if it is free, and returns the version.
     fn try_lock(&self, index: u64) -> Result<Option<u64>> {
         let state = self.state(index)?;
         if state.is_locked() {
             return Ok(None);
         }
         let locked = State::of(state.version(), true);
-        // Acquire: pairs with the Release in `unlock` and `publish`, of the last holder.
+        // Acquire: partner of the Release in `unlock` and `conclude`, by the last holder.
         let taken = self.states[index as usize].compare_exchange(
             state.0,
             locked.0,
@@ -294,7 +299,7 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         Ok(taken.is_ok().then(|| state.version()))
     }
 
-    /// Waits for the object's lock; returns the version.
+    /// Waits for the object's lock, and returns the version.
     fn lock(&self, index: u64) -> Result<u64> {
         loop {
             match self.try_lock(index)? {
@@ -305,24 +310,25 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
     }
 
     fn unlock(&self, index: u64) {
-        // Release: pairs with the Acquire in `try_lock`.
+        // Release: partner of the Acquire in `try_lock`.
         self.states[index as usize].fetch_and(!1, Ordering::Release);
     }
 
-    /// Reads a version that nobody overwrites: the caller holds the lock, or compares versions.
+    /// Reads a version. The caller holds the lock, so that nobody overwrites it, or compares
+    /// versions afterwards.
     #[inline(always)]
     fn read(&self, place: Place, version: u64) -> T {
         read_shared(self.medium(), place.data[(version & 1) as usize])
     }
 
-    /// Where the object of this number is.
+    /// The place of the object with this index.
     fn place(&self, index: u64) -> Place {
         let (base, len) = (self.base(index), size_of::<T>() as u64);
         Place { index, data: [0, 1].map(|version| self.form.data(base, version, len)) }
     }
 
-    /// Makes `value` the object's next version, when it differs from `before`, the one that is valid;
-    /// returns the version that is valid then. The caller holds the lock.
+    /// Commits `value` as the object's next version, unless it equals `before`, the valid one.
+    /// Returns the version that is valid afterwards. The caller holds the lock.
     #[inline]
     fn commit(&self, index: u64, version: u64, before: &T, value: &T) -> Result<u64> {
         if bytes_of(before) == bytes_of(value) {
@@ -334,22 +340,23 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         Ok(version + 1)
     }
 
-    /// As [`commit`](Objects::commit), but for the last fence, and what comes after it: [`conclude`](Objects::conclude).
+    /// As [`commit`](Objects::commit), but without the last fence, and without
+    /// [`conclude`](Objects::conclude).
     fn stage(&self, index: u64, version: u64, before: &T, value: &T) {
         ops::stage(self.medium(), self.form, self.base(index), version, before, value);
     }
 
-    /// Lets readers see a version that is durable. The caller holds the lock, and goes on to.
+    /// Publishes a durable version to readers. The caller holds the lock, and keeps it.
     fn conclude(&self, index: u64, version: u64) {
-        // Release: pairs with the Acquire in `state`. After the fence: nobody reads what a crash could
-        // still take away.
+        // Release: after the fence, so that no reader sees a version that a crash could still undo.
+        // Partner of the Acquire in `state`.
         self.states[index as usize].store(State::of(version, true).0, Ordering::Release);
     }
 }
 
-/// A persistent object and the right to change it.
+/// A persistent object, and the right to change it.
 ///
-/// There is one at a time for an object; [`share`](Tx::share) gives it to several threads.
+/// An object has one at a time. [`share`](Tx::share) lets several threads change the object.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -371,7 +378,7 @@ pub struct Tx<T: Persistent, M: Medium = Mapped> {
 }
 
 impl<T: Persistent, M: Medium> Tx<T, M> {
-    /// Puts a value under a new root, as a persistent object.
+    /// Creates a persistent object with the value `initial` under a new root.
     ///
     /// # Errors
     ///
@@ -380,16 +387,18 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
         Self::take(Objects::create_one(pool, name, initial)?, name)
     }
 
-    /// Opens a persistent object, whatever state a crash left the pool in.
+    /// Opens a persistent object, in any state that a crash left the pool in.
     ///
     /// # Errors
     ///
-    /// When there is no such root, it is of another type, or somebody has the right to change it.
+    /// When there is no such root, it is of another type, or another handle has the right to change
+    /// it.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
         Self::take(Objects::open_one(pool, name)?, name)
     }
 
-    /// Opens a persistent object, or puts a value under a new root when there is none of that name.
+    /// Opens a persistent object, or creates one with the value `initial` when there is no root of
+    /// that name.
     ///
     /// # Errors
     ///
@@ -425,12 +434,12 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
         Ok(self.value)
     }
 
-    /// Changes the object by one transaction, which commits whatever `change` returns. When `change` panics
-    /// the object stays as it was.
+    /// Changes the object by one transaction, which commits in any case unless `change` panics.
+    /// After a panic the object is as it was.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault; whether the change survives is then open.
+    /// When the medium met a fault; the change may or may not survive then.
     #[inline]
     pub fn transact<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> Result<R> {
         let mut value = self.get()?;
@@ -439,12 +448,13 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
         Ok(result)
     }
 
-    /// Changes the object by one transaction, which commits when `change` returns `Ok` and else leaves the
-    /// object as it was. The outer result is the pool's, the inner one that of `change`.
+    /// Changes the object by one transaction, which commits if `change` returns `Ok`. Otherwise the
+    /// object stays as it was. The outer result is that of the pool, the inner one that of
+    /// `change`.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault; whether the change survives is then open.
+    /// When the medium met a fault; the change may or may not survive then.
     #[inline]
     pub fn try_transact<R, E>(
         &mut self,
@@ -475,18 +485,18 @@ impl<T: Persistent, M: Medium> Tx<T, M> {
         self.transact(|object| *object = value)
     }
 
-    /// Gives the object to any number of threads.
+    /// Turns this handle into one that any number of threads can share.
     pub fn share(self) -> SharedTx<T, M> {
         SharedTx::new(Arc::clone(&self.objects), self.index)
     }
 
-    /// The object for threads that read it while this handle goes on changing it. What they change waits
-    /// until this handle is dropped.
+    /// A handle for threads that read the object while this one goes on changing it. Changes by
+    /// those threads wait until this handle is dropped.
     pub fn reader(&self) -> SharedTx<T, M> {
         SharedTx::new(Arc::clone(&self.objects), self.index)
     }
 
-    /// Proves that the object and its root are whole.
+    /// Proves that the object and its root are consistent.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! Committing to the copy that is not valid, and finding the one that is.
+//! Committing to the copy that is not valid, and finding the valid one.
 //!
-//! Versions count commits; a version's lowest bit is the copy that holds it. What is read is chosen by a
-//! version in volatile memory, which follows the durable selector: so nobody reads what a crash could
-//! still take away.
+//! Versions count commits; the lowest bit of a version says which copy holds it. Readers choose the
+//! copy by a version in volatile memory, which is set only after the selector is durable. So no
+//! reader sees a version that a crash could still undo.
 
 use remanent_pmem::persistent::bytes_of;
 use remanent_pmem::{LINE_LEN, Medium, Persistent, WORD_LEN};
@@ -10,8 +10,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::layout::{CHECKED_DATA, Form, SELECTOR_SHIFT, SELECTOR_WORD};
 
-/// Makes `value` the version after `version`, which is `before`, of the object at `base`, atomically and
-/// durably.
+/// Commits `value` to the object at `base`, atomically and durably, as the successor of version
+/// `version`, whose value is `before`.
 #[inline(always)]
 pub(crate) fn commit<T: Persistent, M: Medium>(
     medium: &M,
@@ -22,12 +22,12 @@ pub(crate) fn commit<T: Persistent, M: Medium>(
     value: &T,
 ) {
     stage(medium, form, base, version, before, value);
-    // Fence: the version, before the transaction is acknowledged, and before the next one overwrites the copy that is not
-    // valid any more.
+    // Fence: the version, before the transaction is acknowledged, and before the next one
+    // overwrites the other copy.
     medium.fence();
 }
 
-/// The same, but for the last fence, which is the caller's.
+/// As [`commit`], but without the last fence, which the caller adds.
 #[inline(always)]
 pub(super) fn stage<T: Persistent, M: Medium>(
     medium: &M,
@@ -49,11 +49,11 @@ pub(super) fn stage<T: Persistent, M: Medium>(
 /// More commits than any object will ever see.
 const VERSION_MAX: u64 = 1 << 60;
 
-/// Where a half's last word begins, of which the object has seven bytes.
+/// Offset of the last word in a half. The object has seven bytes of it.
 const LAST_WORD_AT: usize = 24;
 
-/// One line, one flush, one fence (section 3 of the paper): what is stored to a line before the selector
-/// survives when the selector does.
+/// One line, one flush, one fence (section 3 of the paper): if the selector survives, so do all
+/// earlier stores to its line.
 #[inline(always)]
 fn stage_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes: &[u8]) {
     let data = Form::Line.data(line, next, bytes.len() as u64);
@@ -62,50 +62,51 @@ fn stage_line<M: Medium>(medium: &M, line: u64, next: u64, before: &[u8], bytes:
     for (index, offset) in (0..bytes.len().div_ceil(8)).zip((data..).step_by(8)) {
         let word = word_of(bytes, index);
         if offset == selector_word {
-            // The last bytes of half 1 are stored together with the selector.
+            // The last bytes of half 1 are stored in one word with the selector.
             beside_selector = word;
         } else {
-            // Release: before the selector, in this line's order of stores.
+            // Release: before the selector, in the line's order of stores.
             medium.store(offset, word);
         }
     }
     if next & 1 == 0 && bytes.len() > LAST_WORD_AT {
-        // What else is in the word belongs to half 1, which readers may still be copying.
+        // The other bytes of the selector's word belong to half 1, which readers may still be
+        // copying, so they stay.
         beside_selector = word_of(before, LAST_WORD_AT / 8);
     }
-    // Release: after everything it selects.
+    // Release: after the half that it selects.
     medium.store(selector_word, beside_selector | (next & 1) << SELECTOR_SHIFT);
     // Flush: the new half and its selector; fenced by the caller.
     medium.flush(line, LINE_LEN);
 }
 
-/// Several lines, two fences whatever the size: the copy, then the selector.
+/// Several lines, two fences for any size: first the copy, then the selector.
 #[inline]
 fn stage_copies<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
     let data = Form::Copies.data(base, next, bytes.len() as u64);
     let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
-    // Flush: what differs from the version before the last, which the copy still holds.
+    // Flush: the words that differ from the last version but one, which this copy still holds.
     store_changes(medium, data, words);
-    // Fence: the copy is whole before the selector leads to it.
+    // Fence: the copy is complete before the selector leads to it.
     medium.fence();
     medium.store(base, next & 1);
     // Flush: the selector; fenced by the caller.
     medium.flush(base, WORD_LEN);
 }
 
-/// Lines that may be left with garbage, one fence: a copy counts when its checksum is right, and the one
-/// that is not written stays at rest.
+/// Lines that a crash may leave with garbage, one fence: a copy counts if its checksum fits, and
+/// the other copy is not written.
 #[inline]
 fn stage_checked<M: Medium>(medium: &M, base: u64, next: u64, bytes: &[u8]) {
     let copy = Form::Checked.data(base, next, bytes.len() as u64) - CHECKED_DATA;
     let head = [next, checksum(next, bytes)];
     let words = (0..bytes.len().div_ceil(8)).map(|index| word_of(bytes, index));
-    // Flush: what differs, the version at least; fenced by the caller.
+    // Flush: the words that differ, at least the version; fenced by the caller.
     store_changes(medium, copy, head.into_iter().chain(words));
 }
 
-/// Stores words from `offset` on, an aligned line's beginning or 16 bytes before the data, where they differ,
-/// and flushes the lines that changed.
+/// Stores the words that differ, from `offset` on, and flushes the lines that changed. `offset` is
+/// the beginning of a line, or 16 bytes before the data.
 #[inline]
 #[track_caller]
 fn store_changes<M: Medium>(medium: &M, offset: u64, words: impl Iterator<Item = u64>) {
@@ -127,12 +128,12 @@ fn store_changes<M: Medium>(medium: &M, offset: u64, words: impl Iterator<Item =
 #[track_caller]
 fn flush_changed<M: Medium>(medium: &M, line: Option<u64>) {
     if let Some(line) = line {
-        // Flush: fenced by who commits.
+        // Flush: a changed line; fenced by the caller of `stage`.
         medium.flush(line, LINE_LEN);
     }
 }
 
-/// Stores version 0 of an object that nobody knows yet, flushed.
+/// Stores and flushes version 0 of a new object, which nothing leads to yet.
 pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) {
     let len = bytes.len() as u64;
     let data = form.data(base, 0, len);
@@ -143,16 +144,16 @@ pub(super) fn place<M: Medium>(medium: &M, form: Form, base: u64, bytes: &[u8]) 
     if form == Form::Checked {
         medium.store(data - CHECKED_DATA, 0);
         medium.store(data - CHECKED_DATA + WORD_LEN, checksum(0, bytes));
-        // The other copy is zeros, which is no version 1.
+        // The other copy is zeros, which are not a valid version 1.
     } else {
         medium.store(base + if form == Form::Line { SELECTOR_WORD } else { 0 }, 0);
     }
-    // Flush: fenced by the caller, before a root leads to the object.
+    // Flush: the object; fenced by the caller, before a root leads to it.
     medium.flush(base, form.stride(len));
 }
 
-/// The valid version of an object that nobody uses yet, or `None` when it is damaged; what a crash left is
-/// made safe to go on from, however long ago it was.
+/// The valid version of an object that nobody uses yet; `None` when it is damaged. Makes what a
+/// crash left durable, and voids an unfinished copy, so that commits can follow.
 pub(crate) fn recover_version<M: Medium>(
     medium: &M,
     form: Form,
@@ -160,9 +161,10 @@ pub(crate) fn recover_version<M: Medium>(
     len: u64,
 ) -> Option<u64> {
     if medium.needs_flush() {
-        // Flush and fence: what a killed process stored may lie in the caches alone. It is made durable
-        // before anybody acts on it, or takes it for durable and stores it no more.
-        // Redundant: but where a process was killed before, and the power fails later.
+        // Flush and fence: a killed process may have left its stores only in the caches. They
+        // become durable before anybody acts on them, or skips a store because the word is already
+        // there.
+        // Redundant: unless a process was killed before and the power fails later.
         medium.persist(base, form.stride(len));
     }
     let version = find_version(medium, form, base, len)?;
@@ -176,7 +178,7 @@ pub(crate) fn recover_version<M: Medium>(
     Some(version)
 }
 
-/// The valid version of an object, or `None` when it is damaged. Changes nothing.
+/// The valid version of an object; `None` when it is damaged. Changes nothing.
 pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u64) -> Option<u64> {
     match form {
         Form::Line => Some(medium.load(base + SELECTOR_WORD) >> SELECTOR_SHIFT).filter(|&v| v < 2),
@@ -188,21 +190,22 @@ pub(super) fn find_version<M: Medium>(medium: &M, form: Form, base: u64, len: u6
     }
 }
 
-/// Makes a copy that a crash left unfinished invalid for good: else its first line, should it survive the
-/// next commit's crash too, would make one whole with lines of that commit.
+/// Voids, durably, a copy that a crash left unfinished. Otherwise, if the next commit crashes too,
+/// the copy's old first line and lines of that commit could form a valid copy.
 fn void<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) {
     let at = Form::Checked.data(base, copy, len) - CHECKED_DATA;
-    // The checksum is not to be right when the next commit's version, which has the number of the one given
-    // up, survives alone of its line. Stored first: a voided version says that both are.
+    // The next commit reuses the number of the abandoned version. Its version word may survive a
+    // crash without the rest of its line, and then the checksum must not fit. The checksum is
+    // voided first, so that a voided version implies a voided checksum.
     medium.store(at + WORD_LEN, 0);
-    // A version of the other copy's parity is never valid here.
+    // A version with the other copy's lowest bit is never valid here.
     medium.store(at, copy ^ 1);
-    // Flush and fence: before the next commit's lines.
-    // Redundant fence: where anything else fences before that commit, as the simulator's checks do.
+    // Flush and fence: the voided words, before the next commit's lines.
+    // Redundant fence: if something else fences before that commit, as the simulator's checks do.
     medium.persist(at, CHECKED_DATA);
 }
 
-/// The version in a checked copy, when it is whole.
+/// The version in a checked copy; `None` when the copy is not valid.
 fn checked_version<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) -> Option<u64> {
     let data = Form::Checked.data(base, copy, len);
     let version = medium.load(data - CHECKED_DATA);
@@ -214,12 +217,12 @@ fn checked_version<M: Medium>(medium: &M, base: u64, copy: u64, len: u64) -> Opt
     is_valid.then_some(version)
 }
 
-/// The version seeds the checksum: neither can be garbage alone.
+/// The checksum of a version. The version is its seed, so damage to either is noticed.
 fn checksum(version: u64, bytes: &[u8]) -> u64 {
     xxh3_64_with_seed(bytes, version)
 }
 
-/// A word of an object's bytes, zeros beyond the last.
+/// A word of an object's bytes; zeros behind the last byte.
 #[inline(always)]
 fn word_of(bytes: &[u8], index: usize) -> u64 {
     let bytes = &bytes[index * 8..];
@@ -280,7 +283,7 @@ mod tests {
         }
     }
 
-    /// As [`stage_line`] and a fence, but the selector does not wait for what it selects.
+    /// As [`stage_line`] and a fence, but the selector is stored before the bytes that it selects.
     fn commit_selector_first(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
         let selector_word = line + SELECTOR_WORD;
         let rest = medium.load(selector_word) & !(0xff << SELECTOR_SHIFT);
@@ -293,7 +296,8 @@ mod tests {
         medium.persist(line, LINE_LEN);
     }
 
-    /// As [`stage_line`] and a fence, but the new bytes go over the valid half, and the selector stays.
+    /// As [`stage_line`] and a fence, but the new bytes overwrite the valid half, and the selector
+    /// stays.
     fn commit_in_place(medium: &Arc<Sim>, line: u64, next: u64, _: &[u8], bytes: &[u8]) {
         let (valid, selector_word) = (next - 1, line + SELECTOR_WORD);
         let data = Form::Line.data(line, valid, bytes.len() as u64);

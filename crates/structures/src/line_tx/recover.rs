@@ -1,5 +1,5 @@
-//! Making objects, and finding them again. There is nothing to repair: the valid version of each is looked
-//! up, and what an unfinished transaction left in the other copy is overwritten by the next one.
+//! Creating and opening objects. There is nothing to repair: opening finds the valid version of
+//! each object, and the next transaction overwrites what an unfinished one left in the other copy.
 
 use std::marker::PhantomData;
 use std::sync::atomic::AtomicU64;
@@ -14,12 +14,13 @@ use super::ops;
 use super::{Objects, State, require_fits};
 use crate::shared::Site;
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 1;
-/// Objects that are made between two fences.
+/// Objects that are created between two fences.
 const CREATE_BATCH: u64 = 1024;
 
-/// Whether so many bytes of objects lie in the header. One that shares its heap has room for one object there.
+/// Whether objects of `bytes` bytes together lie in the header. In a heap that is shared, the
+/// header has room for one object.
 fn fits_inside<M: Medium>(site: &Site<M>, bytes: u64, stride: u64) -> bool {
     bytes <= if site.is_alone() { HEADER_LEN - INSIDE } else { stride }
 }
@@ -36,7 +37,7 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
         RootType { name: type_name::<T>(), layout: T::LAYOUT ^ LAYOUT }
     }
 
-    /// One object of zeros.
+    /// Creates one object of zeros.
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
         Self::create_at(Site::alone(heap))
     }
@@ -50,7 +51,7 @@ impl<T: Persistent, M: Medium> RootObject<M> for Objects<T, M> {
 }
 
 impl<T: Persistent, M: Medium> Objects<T, M> {
-    /// One object of zeros, which is what the header holds.
+    /// Creates one object of zeros, read from the header, which is zero.
     pub(super) fn create_at(heap: Site<M>) -> Result<Self, PoolError> {
         let zeros = read_shared(heap.medium(), heap.header() + INSIDE);
         Self::fill(heap, 1, |_| zeros)
@@ -81,11 +82,11 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
             let what = format!("{count} objects do not lie at {first:#x}");
             return Err(PoolError::corrupt(header + FIRST, what));
         }
-        // Versions are looked up when the objects are first used.
+        // Versions are looked up when objects are first used.
         Ok(Self::with_states(heap, form, first, count, State::UNSEEN))
     }
 
-    /// Makes `count` objects; `initial` gives the value of each.
+    /// Creates `count` objects. `initial` returns the value of each.
     pub(super) fn fill(
         heap: Site<M>,
         count: u64,
@@ -104,13 +105,14 @@ impl<T: Persistent, M: Medium> Objects<T, M> {
         for (at, word) in [(FORM, form as u64), (COUNT, count), (STRIDE, stride), (FIRST, first)] {
             medium.store(header + at, word);
         }
-        // Flush: fenced below, before the root becomes live.
+        // Flush: the header; fenced below, before the root becomes live.
         medium.flush(header, LINE_LEN);
         for index in 0..count {
             let base = first + index * stride;
             ops::place(medium, form, base, bytes_of(&initial(index)));
             if index % CREATE_BATCH == CREATE_BATCH - 1 {
-                // Redundant: bounds how much is flushed and not fenced; the fence below covers all of it.
+                // Redundant: only bounds how much is flushed without a fence; the fence below
+                // covers everything.
                 medium.fence();
             }
         }

@@ -1,4 +1,4 @@
-//! Objects that threads share, and many objects under one root.
+//! Objects that threads share, and roots with many objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::{Objects, Place};
 use crate::shared::Site;
 use crate::{Error, Result};
 
-/// A persistent object that any number of threads share: readers never wait, writers take turns.
+/// A persistent object that any number of threads share. Readers never wait; writers take turns.
 ///
-/// Clones are handles to one object. The lock is volatile: a crash leaves none behind.
+/// Clones are handles to one object. The lock is volatile, so no crash leaves it held.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -40,7 +40,7 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         SharedTx { place: objects.place(index), objects }
     }
 
-    /// Puts a value under a new root, as a persistent object.
+    /// Creates a persistent object with the value `initial` under a new root.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         Ok(Self::new(Objects::create_one(pool, name, initial)?, 0))
     }
 
-    /// Opens a persistent object, whatever state a crash left the pool in.
+    /// Opens a persistent object, in any state that a crash left the pool in.
     ///
     /// # Errors
     ///
@@ -58,7 +58,8 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         Ok(Self::new(Objects::open_one(pool, name)?, 0))
     }
 
-    /// Opens a persistent object, or puts a value under a new root when there is none of that name.
+    /// Opens a persistent object, or creates one with the value `initial` when there is no root of
+    /// that name.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         }
     }
 
-    /// A copy of the object as it was last committed. No fence, and no waiting: when a commit came in
-    /// between the copy is taken again.
+    /// A copy of the object as it was last committed. No fence and no waiting: if a commit
+    /// intervenes, the copy is taken again.
     ///
     /// # Errors
     ///
@@ -81,8 +82,9 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         loop {
             let version = self.objects.state(self.place.index)?.version();
             let value = self.objects.read(self.place, version);
-            // Acquire: the version is compared after everything that was read. A version's copy is
-            // overwritten only after the one that follows it was published.
+            // Acquire: the version is loaded again after all bytes were read. A version's copy is
+            // overwritten only after the next version was published. Partner of the Release in
+            // `conclude`.
             fence(Ordering::Acquire);
             if self.objects.state(self.place.index)?.version() == version {
                 self.objects.heap.verify()?;
@@ -91,14 +93,14 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         }
     }
 
-    /// Changes the object by one transaction, which commits whatever `change` returns; waits while
-    /// another thread changes it. When `change` panics the object stays as it was.
+    /// Changes the object by one transaction, which commits in any case unless `change` panics.
+    /// After a panic the object is as it was. Waits while another thread changes the object.
     ///
-    /// `change` may not change this object through another handle, which would wait for itself.
+    /// `change` must not change this object through another handle: that would deadlock.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault; whether the change survives is then open.
+    /// When the medium met a fault; the change may or may not survive then.
     #[inline]
     pub fn transact<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R> {
         let guard = Guard::take(self)?;
@@ -109,8 +111,9 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         Ok(result)
     }
 
-    /// Changes the object by one transaction, which commits when `change` returns `Ok` and else leaves the
-    /// object as it was. The outer result is the pool's, the inner one that of `change`.
+    /// Changes the object by one transaction, which commits if `change` returns `Ok`. Otherwise the
+    /// object stays as it was. The outer result is that of the pool, the inner one that of
+    /// `change`.
     ///
     /// # Errors
     ///
@@ -140,7 +143,7 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
         self.transact(|object| *object = value)
     }
 
-    /// Proves that the object and its root are whole. No transaction may be in progress.
+    /// Proves that the object and its root are consistent. No transaction may be in progress.
     ///
     /// # Errors
     ///
@@ -165,7 +168,7 @@ impl<T: Persistent + fmt::Debug, M: Medium> fmt::Debug for SharedTx<T, M> {
     }
 }
 
-/// The lock of an object, given back when it goes, by a panic too.
+/// The lock of an object. Dropping it releases the lock, also when a panic unwinds.
 struct Guard<'a, T: Persistent, M: Medium> {
     shared: &'a SharedTx<T, M>,
     version: u64,
@@ -199,11 +202,11 @@ impl<T: Persistent, M: Medium> Drop for Guard<'_, T, M> {
     }
 }
 
-/// Persistent objects of one type, any number of them, under one root.
+/// Any number of persistent objects of one type under one root.
 ///
-/// Each takes 64 bytes when it has at most 31, else 64 and twice its size in whole lines; other forms are
-/// for media with write disturbance. Opening takes
-/// the same time whatever their number, but for a word of volatile memory each.
+/// An object takes 64 bytes if it has at most 31; otherwise 64 bytes and two copies in whole lines.
+/// On media with write disturbance, the form is another one. The time to open does not depend on
+/// the number of objects, except that each takes a word of volatile memory.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -211,7 +214,8 @@ impl<T: Persistent, M: Medium> Drop for Guard<'_, T, M> {
 ///
 /// # let dir = tempfile::tempdir()?;
 /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
-/// let accounts: TxArray<[u64; 2]> = TxArray::create(&pool, "accounts", 1000, |number| [number, 0])?;
+/// let accounts: TxArray<[u64; 2]> =
+///     TxArray::create(&pool, "accounts", 1000, |number| [number, 0])?;
 /// let account = accounts.at(42).expect("there are a thousand");
 /// account.transact(|[_, balance]| *balance += 100)?;
 /// assert_eq!(account.get()?, [42, 100]);
@@ -222,12 +226,12 @@ pub struct TxArray<T: Persistent, M: Medium = Mapped> {
 }
 
 impl<T: Persistent, M: Medium> TxArray<T, M> {
-    /// Makes `count` objects under a new root; `initial` gives each its value.
+    /// Creates `count` objects under a new root. `initial` returns the value of each.
     ///
     /// # Errors
     ///
-    /// When the name is taken, the pool is full, or `count` objects are more than one allocation can
-    /// hold (4 GiB less 17 MiB).
+    /// When the name is taken, the pool is full, or `count` objects are larger than the largest
+    /// allocation (4 GiB less 17 MiB).
     pub fn create(
         pool: &Pool<M>,
         name: &str,
@@ -257,12 +261,12 @@ impl<T: Persistent, M: Medium> TxArray<T, M> {
         self.len() == 0
     }
 
-    /// The object of this number; `None` when there are not so many.
+    /// The object with this index; `None` when there are not so many.
     pub fn at(&self, index: u64) -> Option<SharedTx<T, M>> {
         (index < self.len()).then(|| SharedTx::new(Arc::clone(&self.objects), index))
     }
 
-    /// Proves that the objects and their root are whole. No transaction may be in progress.
+    /// Proves that the objects and their root are consistent. No transaction may be in progress.
     ///
     /// # Errors
     ///

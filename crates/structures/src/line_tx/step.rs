@@ -8,11 +8,11 @@ use crate::Result;
 use crate::shared::{Operation, Progress, Scope, Step};
 
 impl<T: Persistent, M: Medium> SharedTx<T, M> {
-    /// Replaces the object with the [step](Step::commit).
+    /// Replaces the object as part of a [step](Step::commit).
     ///
     /// # Errors
     ///
-    /// When the step has as many operations as it may have.
+    /// When the step already has as many operations as it may have.
     ///
     /// # Panics
     ///
@@ -22,14 +22,14 @@ impl<T: Persistent, M: Medium> SharedTx<T, M> {
     }
 }
 
-/// Replacing an object.
+/// Replaces an object.
 struct Set<'s, T: Persistent, M: Medium> {
     shared: &'s SharedTx<T, M>,
     value: T,
     staged: Option<StagedVersion<'s, T, M>>,
 }
 
-/// The lock of an object whose next version is flushed. Given back when it goes.
+/// The lock of an object whose next version is flushed. Dropping it releases the lock.
 struct StagedVersion<'s, T: Persistent, M: Medium> {
     shared: &'s SharedTx<T, M>,
     version: u64,
@@ -59,7 +59,7 @@ impl<'s, T: Persistent, M: Medium> Operation<'s, M> for Set<'s, T, M> {
         let before = objects.read(*place, version);
         if bytes_of(&before) != bytes_of(&self.value) {
             objects.stage(place.index, version, &before, &self.value);
-            // The lock itself is the operation's.
+            // An empty guard, since the operation itself holds the lock.
             scope.hold(objects.base(place.index), Box::new(()));
             self.staged = Some(staged);
         }

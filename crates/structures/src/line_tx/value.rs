@@ -1,4 +1,4 @@
-//! One value that is replaced.
+//! A single value that is replaced as a whole.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use remanent_pmem::{Mapped, Medium, Persistent, Pool};
 use super::SharedTx;
 use crate::Result;
 
-/// A persistent value that is replaced as a whole: [`set`](TxValue::set) is one transaction, readers never
-/// wait.
+/// A persistent value that is replaced as a whole. [`set`](TxValue::set) is one transaction;
+/// readers never wait.
 ///
-/// Clones are handles to one value, for any number of threads. Up to 31 bytes cost one fence, up to 1024
-/// two.
+/// Clones are handles to one value, for any number of threads. To set a value takes one fence up to
+/// 31 bytes, and two up to 1024 bytes.
 ///
 /// ```
 /// # use remanent_pmem::Pool;
@@ -30,7 +30,7 @@ use crate::Result;
 pub struct TxValue<T: Persistent, M: Medium = Mapped>(SharedTx<T, M>);
 
 impl<T: Persistent, M: Medium> TxValue<T, M> {
-    /// Puts a value under a new root.
+    /// Creates a value under a new root.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         SharedTx::open(pool, name).map(TxValue)
     }
 
-    /// Opens a value, or puts a value under a new root when there is none of that name.
+    /// Opens a value, or creates it when there is no root of that name.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         SharedTx::open_or_create(pool, name, initial).map(TxValue)
     }
 
-    /// The value that was last set. No fence, and no waiting.
+    /// The value that was last set. No fence and no waiting.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         self.0.get()
     }
 
-    /// Replaces the value: durable when it returns.
+    /// Replaces the value. It is durable when the call returns.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         self.0.set(value)
     }
 
-    /// Replaces the value and returns the one before, as one step.
+    /// Replaces the value and returns the previous one, as one step.
     ///
     /// # Errors
     ///
@@ -86,7 +86,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         self.0.transact(|object| std::mem::replace(object, value))
     }
 
-    /// Replaces the value by a function of it, as one step, and returns the new one.
+    /// Replaces the value by a function of it, as one step, and returns the new value.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl<T: Persistent, M: Medium> TxValue<T, M> {
         })
     }
 
-    /// Proves that the value and its root are whole. Nobody may be setting it.
+    /// Proves that the value and its root are consistent. Nobody may set it meanwhile.
     ///
     /// # Errors
     ///

@@ -64,16 +64,16 @@ impl Append {
     /// Publishes the writer's state after an operation.
     #[inline(always)]
     fn tell(&self, end: &End) {
-        // Relaxed: only the writer changes it.
+        // Relaxed: only the writer changes the sequence.
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence.store(sequence + 1, Ordering::Relaxed);
-        // Release: partners of the Acquires in `told`. A reader of one of these sees the odd
-        // number, and what the operation wrote.
+        // Release: partners of the Acquires in `told`. A reader that sees one of these values also
+        // sees the odd sequence, and what the operation wrote.
         self.working.store(end.working.0, Ordering::Release);
         self.tail.store(end.tail.of.0, Ordering::Release);
         self.count.store(end.count, Ordering::Release);
         self.written.store(end.written, Ordering::Release);
-        // Release: partner of the first Acquire in `told`; all four are there.
+        // Release: all four values are stored. Partner of the first Acquire in `told`.
         self.sequence.store(sequence + 2, Ordering::Release);
     }
 
@@ -82,13 +82,13 @@ impl Append {
         loop {
             // Acquire: partner of the last Release in `tell`.
             let before = self.sequence.load(Ordering::Acquire);
-            // Acquire: partners of the Releases in `tell`, and before the second look at the
-            // number.
+            // Acquire: partners of the Releases in `tell`. These loads precede the second load of
+            // the sequence.
             let end = Position(self.working.load(Ordering::Acquire));
             let tail = Position(self.tail.load(Ordering::Acquire));
             let count = self.count.load(Ordering::Acquire);
             let written = self.written.load(Ordering::Acquire);
-            // Relaxed: the loads above come before it.
+            // Relaxed: the Acquires above order the other loads before this one.
             if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
                 return (Safe { end, tail, mark: 0, count }, written);
             }
@@ -136,7 +136,7 @@ impl Variant for Append {
 
     #[inline(always)]
     fn written(&self) -> u64 {
-        // Relaxed: a bound, and a hint for the persister.
+        // Relaxed: the number is only a bound, and a hint for the persister.
         self.written.load(Ordering::Relaxed)
     }
 
@@ -150,7 +150,7 @@ impl Variant for Append {
         let before = stream.link_or_head(committed.safe.tail)?;
         // Flush: the link of the last safe element, which was stored after its page was flushed.
         stream.medium().flush(before.offset + NEXT, WORD_LEN);
-        // Fence: elements and links, before they count as safe.
+        // Fence: elements and links, before they are committed as safe.
         stream.medium().fence();
         stream.commit(&mut committed, end, written)?;
         Ok(stream.take_ahead(end.end)?)

@@ -2,7 +2,7 @@
 
 use crate::transactional;
 
-/// Places of the buffer; one stays empty, to tell full from empty.
+/// Places of the buffer. One stays empty, so that a full buffer differs from an empty one.
 const PLACES: usize = 29;
 
 /// A queue of up to 28 bytes in one cache line: each call is one durable transaction.
@@ -50,7 +50,7 @@ impl BoundedBuffer {
         true
     }
 
-    /// Takes the oldest byte.
+    /// Removes and returns the oldest byte.
     pub fn take(&mut self) -> Option<u8> {
         if self.is_empty() {
             return None;
@@ -83,7 +83,8 @@ impl Default for BoundedBuffer {
     }
 }
 
-/// The place of this number: memory that decays may leave any.
+/// The place with this number, limited to the last place, because decayed memory may have any
+/// number.
 fn place(number: u8) -> usize {
     (number as usize).min(PLACES - 1)
 }

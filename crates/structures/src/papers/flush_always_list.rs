@@ -1,8 +1,9 @@
-//! A list that flushes always: BOPL's first implementation, which its others are measured against.
+//! A list that flushes in every operation: BOPL's first implementation, with which its authors
+//! compare the others.
 //!
-//! An element is durable before a link leads to it, and the link before the operation returns. The
-//! paper flushes a third time, to note the last element. Here recovery walks the list instead, as
-//! the paper's Algorithm 10 does in the end.
+//! An element is durable before a link leads to it, and the link is durable before the operation
+//! returns. The paper flushes a third time, to note the last element. Here recovery walks the list
+//! instead, as the paper's Algorithm 10 does in the end.
 
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Result as PoolResult, WORD_LEN};
 
@@ -47,7 +48,7 @@ impl Variant for FlushAlways {
         let elements_max = stream.capacity() / Shape::PLAIN.size(0);
         loop {
             // Flush: what a killed process left in the caches, before anything is built upon it.
-            // Redundant: but where a process was killed before, and the power fails later.
+            // Redundant: unless a process was killed before and the power fails later.
             medium.flush(tail.offset + NEXT, WORD_LEN);
             let next = Position(medium.load(tail.offset + NEXT));
             if next == Position::NONE {
@@ -65,8 +66,8 @@ impl Variant for FlushAlways {
             };
             working = working.max(behind);
         }
-        // Fence: as the flushes.
-        // Redundant: as the flushes.
+        // Fence: for these flushes.
+        // Redundant: for the same reason as the flushes.
         medium.fence();
         Ok((FlushAlways(()), stream.end(working, tail, count)))
     }

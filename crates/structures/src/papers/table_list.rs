@@ -56,7 +56,7 @@ pub struct Table {
     /// Offsets of links that were changed in place, to be flushed by the next batch. Locked only
     /// while a batch is made safe.
     applied: PauseMutex<Vec<u64>>,
-    /// As in `present`.
+    /// A copy of the number in `present`, read without the lock.
     written: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ pub struct Present {
     began: Position,
     /// Changes of this epoch, in order, to be stored in place.
     changes: Vec<(Link, Position)>,
-    /// Older links that this epoch changed in place, since each was the list's last.
+    /// Older links that this epoch changed in place, because each was the list's last link.
     appended: Vec<u64>,
     /// State of the writer after the last operation.
     end: Safe,
@@ -162,7 +162,7 @@ impl Variant for Table {
         }
         present.end = end.reached();
         present.written = end.written;
-        // Relaxed: a bound, and a hint for the persister.
+        // Relaxed: the number is only a bound, and a hint for the persister.
         self.written.store(end.written, Ordering::Relaxed);
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Variant for Table {
     }
 }
 
-/// Makes a batch safe; with `applies`, also if it has nothing but applied changes.
+/// Makes a batch safe. With `applies`, does so even if the batch has only applied changes.
 fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) -> Result<()> {
     let medium = stream.medium();
     let mut committed = stream.begin_batch();
@@ -206,7 +206,7 @@ fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) 
         // Flush: a link that was changed in place.
         medium.flush(offset + NEXT, WORD_LEN);
     }
-    // Fence: elements, records and links, before they count as safe, and as applied.
+    // Fence: elements, records and links, before they are committed as safe and as applied.
     medium.fence();
     stream.commit(&mut committed, end, written)?;
     for &(link, next) in &changes {
@@ -223,8 +223,8 @@ fn make_batch_safe<M: Medium>(table: &Table, stream: &Stream<M>, applies: bool) 
     Ok(stream.take_ahead(end.end)?)
 }
 
-/// Passes every record between two positions to `visit`, oldest first: the link's element, and its
-/// new target.
+/// Passes every record between two positions to `visit`, oldest first: the position of the link's
+/// element, and the link's new target.
 ///
 /// # Errors
 ///
@@ -267,7 +267,7 @@ fn visit_records<M: Medium>(
     Ok(())
 }
 
-/// One multiplication, which spreads positions well enough.
+/// A hash of one multiplication, which spreads positions well enough.
 #[derive(Debug, Default)]
 struct PositionHasher(u64);
 

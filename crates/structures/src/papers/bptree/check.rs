@@ -1,4 +1,4 @@
-//! Is the tree whole?
+//! Checking a tree.
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
@@ -10,16 +10,16 @@ use super::version::Record;
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// Violations that are collected before the walk gives up.
+/// The walk gives up after this many violations.
 const COLLECTED_MAX: usize = 100;
 
-/// What a walk through all nodes has found.
+/// The findings of a walk through all nodes.
 #[derive(Debug, Default)]
 struct Found {
     nodes: Vec<u64>,
     entries: u64,
     violations: Vec<Violation>,
-    /// Whether something was too damaged to follow, so that nodes may be missing.
+    /// Whether damage kept the walk from following an entry, so that `nodes` may be incomplete.
     is_broken: bool,
 }
 
@@ -54,7 +54,7 @@ where
         Ok(found.violations)
     }
 
-    /// Levels, and leaves of the last of them.
+    /// The number of levels, including that of the leaves, and the number of leaves.
     pub(super) fn levels_and_leaves(&self) -> Result<(u64, u64)> {
         let Record { root, version, .. } = self.writer.lock(self.medium()).record;
         let view = View::new(version, &self.lost);
@@ -72,7 +72,8 @@ where
         Ok((levels, nodes.len() as u64))
     }
 
-    /// Checks the nodes at `at` and below, whose places are `low` and those behind it, before `high`.
+    /// Checks the node at `at` and those below it. Their entries have places from `low` on and
+    /// before `high`.
     fn check_node(
         &self,
         view: View<'_>,
@@ -119,7 +120,8 @@ where
         }
     }
 
-    /// The entries that the view shows, and their places. What a crash has left twice comes once.
+    /// The entries that the view shows, and their places. An entry that a crash left twice is
+    /// returned once.
     fn live_places(&self, view: View<'_>, node: Node) -> (Vec<u64>, Vec<Place>) {
         let mut places: Vec<Place> = Vec::new();
         let is_next = |slot: &u64| {
@@ -133,7 +135,8 @@ where
         (self.live(view, node).filter(is_next).collect(), places)
     }
 
-    /// The keys must be in order, and no entry may bear a version that is yet to come.
+    /// Checks that the keys are in order, and that no entry has a version greater than the current
+    /// one.
     fn check_versions(&self, view: View<'_>, node: Node, found: &mut Found) {
         let medium = self.medium();
         let is_in_order = |slots: &[u64]| {
@@ -162,7 +165,7 @@ where
         }
     }
 
-    /// Collects what is left of a tree that is dismantled.
+    /// Collects the remaining nodes of a tree that is being dismantled.
     fn check_dismantled(&self, view: View<'_>, at: u64, found: &mut Found) {
         let Some(node) = self.read_node(at).filter(|_| self.medium().fault().is_none()) else {
             found.add(at, "no node of the tree that is dismantled begins here");
@@ -175,7 +178,7 @@ where
         }
         let mut children: Vec<u64> =
             self.live(view, node).map(|slot| self.child_at(node, slot)).collect();
-        // A crash may have left one twice.
+        // A crash may have left an entry twice.
         children.sort_unstable();
         children.dedup();
         for child in children {

@@ -1,4 +1,4 @@
-//! How a B+-tree lies in its heap.
+//! On-media layout of a B+-tree.
 //!
 //! ```text
 //! header (in the heap's 2 KiB)                 record (four, a line each)
@@ -16,21 +16,23 @@
 //!           of an entry's length, or of 64
 //! ```
 //!
-//! The record with the highest version counts, and its version is the tree's *current version*. A record is written
-//! in the order root, entries, dismantled root, version: one line, so a version that is found has its record before
-//! it (assumption 2 of `docs/model.md`).
+//! The record with the highest version counts; its version is the tree's *current version*. A
+//! record is stored to one line, in the order root, entries, dismantled root, version. So if the
+//! version survives a crash, the rest of the record does (assumption 2 of `docs/model.md`).
 //!
-//! A key is stored in its ordered form, each eight bytes as the number that they are when the first counts most: keys
-//! compare as their words do. The entries of one key of a multi-map are told apart by their *number*, which is the
-//! version that put them in: a leaf has it in `begin` already, and an inner node in the child's `low`.
+//! A key is stored in its ordered form. Each eight bytes are stored as a big-endian number, so that
+//! keys compare as their words do. In a multi-map, the entries of one key are distinguished by
+//! their *number*, which is the version that added them. A leaf has the number in `begin` already,
+//! and an inner node has it in the child's `low`.
 //!
-//! A node is filled from the left, in the order of the keys. An entry whose `begin` is 0 was never used, nor were
-//! those behind it. Entries make room for others by being copied one place to the right, the last first; while that
-//! is done, `begin` is all ones. No entry lies across two lines if it fits into one: so a copy of it is there as a
-//! whole, or not, when the words between were stored first (assumption 2 again). `shift.rs` has the rest.
+//! A node is filled from the left, in key order. If the `begin` of an entry is 0, neither this
+//! entry nor any behind it was ever used. To make room, entries are copied one place to the right,
+//! the last one first; while an entry is being overwritten, its `begin` is all ones. An entry that
+//! fits into one line does not cross lines. Its `begin` is stored last, so a crash leaves a
+//! complete copy or none (assumption 2 again). `shift.rs` describes the rest.
 //!
-//! Nodes have as many entries as those of the STX B+-tree, 256 bytes of keys with values or children, and eight at
-//! the least; what an entry has of versions comes on top of that.
+//! Nodes have as many entries as in the STX B+-tree: 256 bytes of keys with values or children, and
+//! at least eight entries. The versions of the entries take further space.
 
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -57,17 +59,17 @@ pub(super) const BEGIN: u64 = 0;
 pub(super) const END: u64 = 8;
 pub(super) const KEY: u64 = 16;
 
-/// The `end` of an entry that was not taken out.
+/// The `end` of an entry that was not removed.
 pub(super) const LIVE: u64 = u64::MAX;
 
-/// Longest key and longest value: eight words.
+/// Words of the longest key and of the longest value.
 pub(super) const WORDS_MAX: usize = 8;
-/// The `begin` of an entry that is being overwritten: no version shows it.
+/// The `begin` of an entry that is being overwritten. No version shows the entry.
 pub(super) const MOVING: u64 = u64::MAX;
-/// Levels that a tree cannot reach: with three children a node, 2^38 entries.
+/// A number of levels that no tree reaches: with three children a node, 2^38 entries.
 pub(super) const HEIGHT_MAX: usize = 24;
 
-/// Bytes of keys and payloads in a node of the STX B+-tree, if that is room for [`SLOTS_MIN`] entries.
+/// Bytes of keys and payloads in a node, as in the STX B+-tree, if [`SLOTS_MIN`] entries fit.
 const STX_NODE_LEN: usize = 256;
 const SLOTS_MIN: usize = 8;
 
@@ -78,7 +80,7 @@ const fn words(len: Option<u32>) -> usize {
     }
 }
 
-/// Where the parts of a leaf, or of an inner node, lie.
+/// The offsets and lengths of a leaf or of an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Offset of the first entry.
@@ -100,7 +102,7 @@ impl Shape {
             len => len.next_multiple_of(LINE_LEN),
         };
         let header_len = LOW + 8 * key_words as u64 + 8 * is_multi as u64;
-        // Entries of half a line, or of whole ones, are not to begin elsewhere.
+        // Aligns entries of half a line to half lines, and longer ones to lines.
         let alignment = if entry_len < LINE_LEN { entry_len } else { LINE_LEN };
         let entries = header_len.next_multiple_of(alignment);
         let slots = min(slots_of(key_words + payload_words), slots_max);
@@ -114,7 +116,7 @@ impl Shape {
     }
 }
 
-/// Entries of a node, each with so many words of key and payload.
+/// Entries of a node, when each has `words` words of key and payload.
 const fn slots_of(words: usize) -> usize {
     match STX_NODE_LEN / (8 * words) {
         ..SLOTS_MIN => SLOTS_MIN,
@@ -126,7 +128,7 @@ const fn min(a: usize, b: usize) -> usize {
     if a < b { a } else { b }
 }
 
-/// How trees of these types lie.
+/// The layout of trees of these types.
 pub(super) struct Layout<K: ?Sized, V: ?Sized, const MULTI: bool>(PhantomData<fn(&K, &V)>);
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V, MULTI> {
@@ -140,7 +142,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V,
     /// Words of an entry that readers copy: key, number and value.
     pub(super) const COPY_WORDS: usize = Self::KEY_WORDS + MULTI as usize + Self::VALUE_WORDS;
 
-    /// Refuses, when the program is compiled, types that do not lie in nodes.
+    /// Rejects, at compile time, types that cannot be stored in nodes.
     pub(super) const FITS: () = {
         assert!(
             matches!(K::LEN, Some(1..=64)),
@@ -164,7 +166,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, const MULTI: bool> Layout<K, V,
     }
 }
 
-/// Where an entry belongs: its key, and in a multi-map its number.
+/// The place of an entry in the order: its key, and in a multi-map its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) key: [u64; WORDS_MAX],
@@ -192,8 +194,8 @@ impl Place {
         Place { number, ..self }
     }
 
-    /// Whether so many words of a key, which `load` tells by their places in bytes, are less than those of this place;
-    /// or the same, if such are before it.
+    /// Whether a key is less than the key of this place, or equal to it if `is_tie_before`. The key
+    /// has `words` words; `load` returns the word at an offset in bytes.
     #[inline(always)]
     pub(super) fn is_behind(
         &self,
@@ -212,7 +214,8 @@ impl Place {
         (found < self.key[last]) | ((found == self.key[last]) & is_tie_before)
     }
 
-    /// Compares so many words of a key, which `load` tells by their places in bytes, with those of this place.
+    /// Compares a key of `words` words with the key of this place. `load` returns the word at an
+    /// offset in bytes.
     #[inline(always)]
     pub(super) fn compare_words(&self, load: impl Fn(u64) -> u64, words: usize) -> Ordering {
         for (index, word) in self.key.iter().enumerate().take(words) {
@@ -225,10 +228,10 @@ impl Place {
     }
 }
 
-/// A value as an entry holds it.
+/// A value as an entry stores it.
 pub(super) type Payload = [u64; WORDS_MAX];
 
-/// An entry that is to be.
+/// An entry that is to be added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) place: Place,
@@ -236,7 +239,7 @@ pub(super) struct Entry {
     pub(super) payload: Payload,
 }
 
-/// The words of a value.
+/// The words that an entry stores for a value.
 #[inline(always)]
 pub(super) fn payload_of<V: Stored + ?Sized>(value: &V) -> Payload {
     value.with_bytes(|bytes| {
@@ -250,7 +253,7 @@ pub(super) fn payload_of<V: Stored + ?Sized>(value: &V) -> Payload {
     })
 }
 
-/// Passes the value of these words to `use_value`.
+/// Passes the value that these words store to `use_value`.
 #[inline(always)]
 pub(super) fn with_value<V: Stored + ?Sized, R>(
     payload: &[u64],
@@ -263,7 +266,7 @@ pub(super) fn with_value<V: Stored + ?Sized, R>(
     V::with_stored(&bytes[..V::LEN.map_or(0, |len| len as usize)], use_value)
 }
 
-/// Passes the key of these words to `use_key`.
+/// Passes the key that these words store to `use_key`.
 #[inline(always)]
 pub(super) fn with_key<K: OrderedKey + ?Sized, R>(key: &[u64], use_key: impl FnOnce(&K) -> R) -> R {
     let mut bytes = [0; 8 * WORDS_MAX];
@@ -273,7 +276,7 @@ pub(super) fn with_key<K: OrderedKey + ?Sized, R>(key: &[u64], use_key: impl FnO
     K::from_ordered(&bytes[..K::LEN.map_or(0, |len| len as usize)], use_key)
 }
 
-/// Words of key, number and value that a leaf has at most.
+/// Words of keys, numbers and values in a leaf at the most.
 pub(super) const COPIES_LEN: usize = SLOTS_MIN * (2 * WORDS_MAX + 1);
 
 const _: () = assert!(RECORD_COUNT * RECORD_LEN <= CHANGING);

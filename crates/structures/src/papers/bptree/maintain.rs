@@ -1,5 +1,5 @@
-//! What is done bit by bit beside other changes: freeing the tree that a clearing left, and wiping off what a crash left
-//! in the nodes.
+//! Maintenance in small portions during other changes: frees the tree that a `clear` left, and
+//! cleans nodes of lost versions.
 
 use remanent_pmem::Medium;
 
@@ -10,7 +10,7 @@ use super::version::{Record, Sweep, Writer};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// Nodes of a tree that are freed at a time; fewer than the suspects that a lane has reserved.
+/// Nodes that are freed at a time. Fewer than the suspects that a lane reserves.
 const BATCH: usize = 24;
 
 impl<K, V, M, const MULTI: bool> Core<K, V, M, MULTI>
@@ -19,11 +19,11 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Does a bit of what is left to do. Not to be called inside a lane.
+    /// Does a portion of the maintenance. Must not be called inside a lane.
     #[cold]
     pub(super) fn maintain(&self, writer: &mut Writer) -> Result<()> {
         if writer.record.dismantled != 0 {
-            // Readers of the versions before may still walk there.
+            // Readers of earlier versions may still walk there.
             if self.heap.has_passed(writer.left_at) {
                 self.dismantle(writer)?;
             }
@@ -35,7 +35,8 @@ where
                 let next = self.clean_path(self.view(writer), writer.record.root, &place)?;
                 writer.sweep = next.map_or(Sweep::Clean, Sweep::From);
             }
-            // Their numbers would be used again if a version behind them were not the current one, durably.
+            // A lost version is forgotten only when a later version is current, durably. Otherwise
+            // its number would be used again.
             Sweep::Clean if self.lost.versions.iter().all(|&v| v < writer.record.version) => {
                 self.forget_lost();
                 writer.sweep = Sweep::Done;
@@ -45,14 +46,14 @@ where
         Ok(())
     }
 
-    /// Frees some nodes of the tree that a clearing left, which nobody reads any more.
+    /// Frees some nodes of the tree that a `clear` left, which no reader uses any more.
     fn dismantle(&self, writer: &mut Writer) -> Result<()> {
         let mut lane = self.heap.enter().prepare_to_write();
         let view = self.view(writer);
         let root = self.node(writer.record.dismantled)?;
         let Some((parent, slots)) = self.removable(view, root)? else {
             let suspect = lane.suspect(root.at);
-            // Fence: the suspect, before a version that does not know the node.
+            // Fence: the suspect, before the version that no longer leads to the node.
             lane.fence();
             let version = writer.record.version + 1;
             self.commit(writer, Record { dismantled: 0, version, ..writer.record })?;
@@ -62,12 +63,12 @@ where
         let medium = self.medium();
         let suspects: Vec<_> =
             slots.iter().map(|&slot| lane.suspect(self.child_at(parent, slot))).collect();
-        // Fence: the suspects, before their parent forgets them.
-        // Redundant: but when the parent's line is written back before theirs, and they lie in a chunk that nobody
-        // allocates from, which short runs do not bring about.
+        // Fence: the suspects, before the parent stops leading to them.
+        // Redundant: unless the parent's line is written back before theirs, and they lie in a
+        // chunk that nobody allocates from, which short runs do not bring about.
         lane.fence();
         for (slot, suspect) in slots.into_iter().zip(suspects) {
-            // No version is to see it any more, and versions begin at 1.
+            // Versions begin at 1, so no version shows the entry any more.
             medium.store(slot + END, 1);
             lane.flush_later(slot + END);
             lane.retire(suspect);
@@ -76,12 +77,12 @@ where
         Ok(())
     }
 
-    /// A node of the tree under `root`, and entries of it that lead to nodes without children; none when the root has
-    /// no child.
+    /// A node of the tree under `root`, and some of its entries, which lead to nodes without
+    /// children. `None` when the root has no child.
     fn removable(&self, view: View<'_>, root: Node) -> Result<Option<(Node, Vec<u64>)>> {
         let mut node = root;
         loop {
-            // Two entries that lead to one node are not to be met one after the other.
+            // A crash may have left an entry twice, and its child must not be freed twice.
             self.clean(view, node);
             let first = if node.level == 0 { None } else { self.live(view, node).next() };
             let Some(first) = first else { return Ok(None) };
@@ -97,7 +98,7 @@ where
         }
     }
 
-    /// Wipes what lost versions have left off the nodes on the way to `place`. Returns where to go on.
+    /// Cleans the nodes on the path to `place` of lost versions. Returns the place to go on from.
     pub(super) fn clean_path(
         &self,
         view: View<'_>,
@@ -122,13 +123,14 @@ where
         Ok(next)
     }
 
-    /// Forgets the lost versions on the medium, now that nothing bears them. This process goes on to know them.
+    /// Forgets the lost versions on the medium, now that no entry has them. This process still
+    /// remembers them.
     pub(super) fn forget_lost(&self) {
         let medium = self.medium();
         for at in (0..LOST_COUNT).map(|index| self.heap.header() + LOST + 8 * index) {
             if medium.load(at) != 0 {
                 medium.store(at, 0);
-                // Flush: fenced by the next change, or never.
+                // Flush: fenced by the next change, if there is one.
                 // Redundant: if this is lost, the next process sweeps again.
                 medium.flush(at, 8);
             }

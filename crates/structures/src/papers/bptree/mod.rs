@@ -1,81 +1,100 @@
-//! A B+-tree that survives crashes by versions, after the NVB+-Tree of HYRISE-NV.
+//! A B+-tree that keeps versions to survive crashes, after the NVB+-Tree of HYRISE-NV.
 //!
-//! The NVB+-Tree (Schwalb et al., "NVC-Hashmap", IMDM 2015, section 4.2) is an STX B+-tree (Bingmann) that was made
-//! persistent as the CDDS B-tree was (Venkataraman et al., FAST 2011): whatever a change writes bears a version, and
-//! one word, the *current version*, decides what is there. It is the structure that the paper's hash map is measured
-//! against, and is here for that; its layout is described in `layout.rs`.
+//! The NVB+-Tree (Schwalb et al., "NVC-Hashmap", IMDM 2015, section 4.2) is an STX B+-tree
+//! (Bingmann) that was made persistent like the CDDS B-tree (Venkataraman et al., FAST 2011).
+//! Everything that a change writes has a version, and one word, the *current version*, decides
+//! which entries exist. The paper measures its hash map against this tree, and the tree is here for
+//! the same comparison. `layout.rs` describes its layout.
 //!
 //! # How it works
 //!
-//! An entry has a *begin* and an *end*: it is there at the versions from the one to the other. A change works at the
-//! version after the current one. It puts a new entry in its place in a leaf that has room, and gives the one that it
-//! replaces or removes an end. A leaf that has no room left is copied: the live entries go to one new leaf, or to two
-//! when they are many, and the entry of the inner node that led to the old one gets an end, while others begin that
-//! lead to the new ones. Should that node have no room either, the same happens to it, and so on up to the root. When
-//! few entries are left in a node they are copied to a new one together with those of a neighbour. All of it is
-//! flushed, from the leaf up to the highest node that changed, and fenced; then the version is stored, flushed and
-//! fenced. That word commits.
+//! An entry has a *begin* and an *end*: it exists in the versions from begin up to end. A change
+//! makes the version after the current one, in these steps:
 //!
-//! Within a node the entries are in the order of their keys, and are searched by quarters. A new one moves those behind
-//! it one place on, and each line that they cross is made durable before the next one changes; see `shift.rs`.
+//! 1. If the leaf has room, the new entry is put there. The entry that it replaces, or that is
+//!    removed, gets an end.
+//! 2. If the leaf has no room, its live entries are copied to a new leaf, or to two when there are
+//!    many. In the inner node above, the entry of the old leaf gets an end, and entries for the new
+//!    leaves begin. If that node has no room either, it is copied in the same way, and so on up to
+//!    the root.
+//! 3. If few entries are left in a node, they are copied to a new node together with those of a
+//!    neighbour.
+//! 4. All of this is flushed, from the leaf up to the highest node that changed, and fenced.
+//! 5. The version is stored, flushed and fenced. That word commits the change.
 //!
-//! Readers lock nothing. Each works at the version that is current and durable when it begins: what begins later it
-//! does not see, and what ends later it still does. So a scan sees one state of the whole tree, however long it takes.
-//! A reader that meets a node in which entries are moved waits until they are there. Nodes that were copied, with all
-//! old versions in them, are freed when nobody can see them any more.
+//! The entries of a node are in key order, and are searched by quarters. A new entry moves those
+//! behind it by one place, and each line that they cross is made durable before the next one
+//! changes; see `shift.rs`.
 //!
-//! A crash takes away the version that was under way, and no other. Its number is noted as lost when the tree is
-//! opened next, for one fence, and never used again; see `recover.rs`.
+//! Readers take no lock. Each reads the version that was current and durable when it began: it does
+//! not see entries that begin later, and still sees entries that end later. So a scan sees one
+//! state of the whole tree, however long it takes. A reader of a node in which entries are moving
+//! waits until they have moved. Copied nodes keep the old versions, and are freed when no reader
+//! can see them any more.
 //!
-//! # What is taken from where
+//! A crash loses the version that was being made, and no other. The next opening notes its number
+//! as lost, for one fence, and the number is never used again; see `recover.rs`.
 //!
-//! The paper says that the NVB+-Tree is the STX B+-tree with "versioning similar to" that of CDDS; that what changed is
-//! flushed "starting with the updated leaf node and up to the highest changed node" before the version; and that in a
-//! split both new nodes, the node above and the version have to be. From this follows:
+//! # What follows the paper
 //!
-//! - *The leaf changes in its place* unless it is split: were it copied, the node above would change with every
-//!   insert, and the paper names that as what a split adds. So entries bear versions as those of CDDS do, and nodes
-//!   have theirs from the entry that leads to them.
-//! - *Entries are in order*, as in both trees; the authors were "discussing to also remove the ordering of the nodes
-//!   solely to decrease the number of flushes", which is to say that theirs had it. How they made the moves safe they
-//!   do not say. Here it takes one flush and one fence for each line, not for each entry.
-//! - *Nodes have as many entries as those of STX*: 256 bytes of keys with values or children, eight at the least. So
-//!   16 words with words, of 32 bytes each with their versions, and 8 with keys of 40 bytes, of a line each. Inner
-//!   nodes hold keys alone, also in a multi-map.
+//! According to the paper, the NVB+-Tree is the STX B+-tree with "versioning similar to" that of
+//! CDDS. Changes are flushed "starting with the updated leaf node and up to the highest changed
+//! node" before the version. In a split, both new nodes, the node above and the version have to be
+//! flushed. Therefore:
 //!
-//! What the paper leaves open is meant to cost little: nodes are searched without guesses for the processor to get
-//! wrong and with two loads that wait for each other, all lines of the next node are fetched at once, nothing is fenced
-//! that need not be. A change that one leaf bears notes no path and enters no lane.
+//! - *The leaf changes in place* unless it is split. If every change copied the leaf, the node
+//!   above would change with every insert, and the paper names that as the additional cost of a
+//!   split. So entries have versions as in CDDS, and a node has the versions of the entry that
+//!   leads to it.
+//! - *Entries are in order*, as in both trees. The authors were "discussing to also remove the
+//!   ordering of the nodes solely to decrease the number of flushes", so theirs was ordered. They
+//!   do not say how moving entries is crash-safe. Here it takes one flush and one fence for each
+//!   line, not for each entry.
+//! - *Nodes have as many entries as in STX*: 256 bytes of keys with values or children, and at
+//!   least eight entries. So a node has 16 entries if keys and values are words, of 32 bytes each
+//!   with their versions, and 8 entries of one line each if keys have 40 bytes. Inner nodes have
+//!   only keys, also in a multi-map.
+//!
+//! Where the paper leaves a choice, the cheaper way is taken. A search of a node has no
+//! unpredictable branch, and only two of its loads depend on each other. All lines of the next node
+//! are prefetched at once. There is no unnecessary fence. A change of a single leaf records no path
+//! and enters no lane.
 //!
 //! # What holds
 //!
-//! - **Durable linearizability.** When a call returns, its effect survives. No reader sees a version before it is
-//!   durable.
-//! - **One writer** at a time: the others wait for it. Readers wait for it only in a node in which it moves entries.
-//! - **Fences.** `get`, `ascend`, `descend`, `len` 0. A change takes 2, and 1 for each line that entries cross to make
-//!   room: with words for keys and values, an insert 4.4 on average, splits included, 2 behind all others, and 10 at
-//!   the most. Copies of nodes take none of their own. Entries of more than a line take 2 more each that is moved. The
-//!   first change of a process takes one more; and 64 nodes of a size 3 more, to take memory and to free it.
-//! - **Recovery** looks at what was in flight and at nothing else; but after 128 crashes in the middle of a change,
-//!   none of them followed by enough changes to sweep the tree, it sweeps the whole tree first.
+//! - **Durable linearizability.** When a call returns, its effect is durable. No reader sees a
+//!   version before it is durable.
+//! - **One writer** at a time: other writers wait for it. A reader waits for it only at a node in
+//!   which entries are moving.
+//! - **Fences.** `get`, `ascend`, `descend` and `len` need none. A change needs 2, and 1 for each
+//!   line that entries cross to make room. If keys and values are words, an insert needs 4.4 on
+//!   average, including splits; 2 behind all other entries; 10 at the most. Copying nodes needs no
+//!   further ones. If entries are longer than a line, each moved entry needs 2 more. The first
+//!   change of a process needs one more, and each 64 nodes of a size need 3 more, to take and to
+//!   free memory.
+//! - **Recovery** looks only at what was in flight. The exception: after 128 crashes during a
+//!   change, none of them followed by enough changes to sweep the tree, it sweeps the whole tree
+//!   first.
 //!
 //! # Weak points
 //!
-//! Writers do not scale. Without flushes an insert takes 1.2 to 3.3 times as long as into our hash map; the paper's tree
-//! is faster there than its hash map. Most of that is waiting for memory: half of each entry is versions, and a search
-//! crosses more lines than in STX, which keeps the keys of a node together. Here an entry has to lie in one line to be
-//! moved safely. Entries that have ended keep their places until the node is copied, so inner nodes are copied more
-//! often than theirs are split. To change either would be another design.
+//! Writers do not scale. Without flushes, an insert takes 1.2 to 3.3 times as long as into our hash
+//! map, while the paper's tree is faster than its hash map. Most of that time is waiting for
+//! memory: half of each entry is versions, and a search crosses more lines than in STX, which keeps
+//! the keys of a node together. Here an entry has to lie in one line, so that it can be moved
+//! safely. Ended entries keep their places until the node is copied, so inner nodes are copied more
+//! often than STX splits its nodes. Changing either would be another design.
 //!
-//! A new value is a new entry, too, and makes others move. Keys are written on every level. Writers wait for a reader
-//! that does not end when about 190 nodes have been copied meanwhile, so a scan should not take its time. Neighbours
-//! are joined when a quarter of the one and half of a node together is left, and never share their entries evenly. A
-//! process that opened the tree after a crash looks at the entries of a node one by one, and cleans the nodes that it
-//! changes, until the tree is opened anew. Searching for one of many
-//! entries of one key looks at a child for each entry of that key in an inner node.
+//! A new value is a new entry, too, and moves others. Keys are written on every level. While a
+//! reader is active, writers can copy about 190 nodes and then wait for it, so scans should be
+//! short. Neighbours are joined when a quarter of one and half of a node in total is left, and
+//! never share their entries evenly. A process that opened the tree after a crash looks at the
+//! entries of a node one by one, and cleans the nodes that it changes, until the tree is opened
+//! again. To find one of many entries of one key, the search looks at a child for each entry of
+//! that key in an inner node.
 //!
-//! Keys have one length of 1 to 64 bytes, values one of at most 64. A program with others, such as `BpTree<str, u64>`,
-//! does not compile.
+//! All keys have the same length, 1 to 64 bytes, and all values the same, at most 64. Programs with
+//! other types, such as `BpTree<str, u64>`, do not compile.
 
 mod check;
 mod layout;
@@ -113,7 +132,8 @@ use crate::ordered_map::OrderedMap;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
-/// A B+-tree in persistent memory: an [`OrderedMap`] for one writer at a time and any number of readers.
+/// A B+-tree in persistent memory: an [`OrderedMap`] for one writer at a time and any number of
+/// readers.
 ///
 /// Clones are handles to one tree.
 ///
@@ -149,7 +169,7 @@ pub struct BpTree<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium = Mapped
     core: Arc<Core<K, V, M, false>>,
 }
 
-/// The part of a tree that exists once a process.
+/// The state of a tree that all handles of a process share.
 pub(crate) struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> {
     heap: Heap<M>,
     published: Published,
@@ -174,7 +194,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpTree<K, V, M> {
         Ok(BpTree { core: pool.create_root(name)? })
     }
 
-    /// Opens an existing tree, whatever state a crash left it in.
+    /// Opens an existing tree, in any state that a crash left it in.
     ///
     /// # Errors
     ///
@@ -213,15 +233,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpTree<K, V, M> {
         Ok(self.core.heap.usage()?)
     }
 
-    /// How many levels there are, that of the leaves included, and how many leaves: for tests.
+    /// The number of levels, including that of the leaves, and the number of leaves; for tests.
     #[doc(hidden)]
     pub fn levels_and_leaves(&self) -> Result<(u64, u64)> {
         self.core.levels_and_leaves()
     }
 }
 
-/// Everything but [`clear`](Map::clear) is one version, so a visit of many entries sees them as they are at one
-/// moment. What is visited is not freed meanwhile, so visits should be quick.
+/// Each operation except [`clear`](Map::clear) uses one version, so a visit of many entries sees
+/// them as they are at one moment. Nodes are not freed during a visit, so visits should be quick.
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for BpTree<K, V, M> {
     #[inline]
     fn get_with<R>(&self, key: &K, use_value: impl FnOnce(&V) -> R) -> Result<Option<R>> {

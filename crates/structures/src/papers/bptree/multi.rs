@@ -1,4 +1,4 @@
-//! Several entries a key.
+//! A B+-tree with several entries for a key.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -16,10 +16,10 @@ use crate::key_range::KeyRange;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// A B+-tree that holds any number of entries for a key, as the paper's dictionaries and indexes need.
+/// A B+-tree with any number of entries for a key, as the paper's dictionaries and indexes need.
 ///
-/// Durable as [`BpTree`](super::BpTree), which it shares everything with but the rule that a key is there once.
-/// Entries of one key come back oldest first. Clones are handles to one tree.
+/// As durable as [`BpTree`](super::BpTree), from which it differs only in that a key may have
+/// several entries. Entries of one key are returned oldest first. Clones are handles to one tree.
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -54,7 +54,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         Ok(BpMultiTree { core: pool.create_root(name)? })
     }
 
-    /// Opens an existing tree, whatever state a crash left it in.
+    /// Opens an existing tree, in any state that a crash left it in.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         }
     }
 
-    /// Adds an entry, whatever entries the key has. See [`BpTree`](super::BpTree) for its fences.
+    /// Adds an entry, even if the key has others. See [`BpTree`](super::BpTree) for its fences.
     ///
     /// # Errors
     ///
@@ -95,7 +95,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
 
     /// Passes the values of `key` to `visit`, oldest first, until it breaks. No fence.
     ///
-    /// All are seen as they are at one moment. `visit` should be quick, and must not change the tree.
+    /// All are seen as they are at one moment. `visit` should be quick, and must not change the
+    /// tree.
     ///
     /// # Errors
     ///
@@ -118,7 +119,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         Ok(values)
     }
 
-    /// Removes the oldest entry with this key and value. Returns whether there was one. See [`BpTree`](super::BpTree) for its fences.
+    /// Removes the oldest entry with this key and value. Returns whether there was one. See
+    /// [`BpTree`](super::BpTree) for its fences.
     ///
     /// # Errors
     ///
@@ -130,7 +132,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         self.core.remove_where(key, |found| found == value)
     }
 
-    /// Removes the entries of `key` one by one and returns how many there were. See [`BpTree`](super::BpTree) for their fences.
+    /// Removes the entries of `key` one by one, and returns how many there were. See
+    /// [`BpTree`](super::BpTree) for their fences.
     ///
     /// # Errors
     ///
@@ -143,14 +146,15 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         Ok(removed)
     }
 
-    /// Removes every entry at once, and returns how many there were: a crash, or another thread, sees all of them or
-    /// none.
+    /// Removes all entries atomically, and returns how many there were: a crash, or another thread,
+    /// sees all of them or none.
     ///
-    /// One version decides; the entries' space is then freed bit by bit, while other threads go on.
+    /// One version commits the removal. The space is then freed in portions, while other threads go
+    /// on.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault, or not even an empty node has room in a full pool.
+    /// When the medium met a fault, or a full pool has no room even for an empty node.
     pub fn clear(&self) -> Result<u64> {
         self.core.clear()
     }
@@ -173,9 +177,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         Ok(self.len()? == 0)
     }
 
-    /// Visits the entries of a range in ascending order, those of one key oldest first, until `visit` breaks.
+    /// Visits the entries of a range in ascending order, those of one key oldest first, until
+    /// `visit` breaks.
     ///
-    /// All are seen as they are at one moment. `visit` should be quick, and must not change the tree.
+    /// All are seen as they are at one moment. `visit` should be quick, and must not change the
+    /// tree.
     ///
     /// # Errors
     ///
@@ -201,7 +207,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BpMultiTree<K, V, M>
         self.core.descend_range(&Range::of(&range), visit)
     }
 
-    /// Proves that the tree is whole; see [`Map::check`](crate::Map::check).
+    /// Proves that the tree is consistent; see [`Map::check`](crate::Map::check).
     ///
     /// # Errors
     ///
@@ -232,7 +238,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> 
         self.twice_when_full(|| {
             self.write(|writer| {
                 let view = self.view(writer);
-                // Behind the key's other entries: the version is what numbers them.
+                // Behind the key's other entries, since the version is the entry's number.
                 let last = first.numbered(u64::MAX);
                 let leaf = self.leaf_for(view, writer.record.root, &last)?;
                 let index = self.count_before(leaf, &last, Bound::UpTo);

@@ -1,4 +1,4 @@
-//! Nodes as a version of the tree sees them.
+//! Nodes as seen by a version of the tree.
 
 use std::cmp::Ordering;
 
@@ -9,10 +9,11 @@ use super::layout::{BEGIN, END, HEIGHT_MAX, KEY, KIND, LOW, Layout, Payload, Pla
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// Versions that crashes have taken away before they were committed: what bears them has not happened.
+/// Versions that crashes lost before they were committed. Begins and ends with these versions do
+/// not count.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
-    /// Ascending.
+    /// In ascending order.
     pub(super) versions: Vec<u64>,
 }
 
@@ -21,7 +22,8 @@ pub(super) struct Lost {
 pub(super) struct View<'t> {
     pub(super) version: u64,
     lost: &'t [u64],
-    /// The first lost version, and how far the last is from it: an empty range that no version lies in when none is.
+    /// The first lost version, and the distance to the last. If no version is lost, a range that
+    /// contains none.
     lost_first: u64,
     lost_span: u64,
 }
@@ -36,34 +38,34 @@ impl<'t> View<'t> {
         View { version, lost: &lost.versions, lost_first, lost_span }
     }
 
-    /// Whether a crash came before this, so that nodes may be out of order: an entry that it caught on the move may
-    /// be there twice, or its place be empty.
+    /// Whether this opening followed a crash, so that nodes may be out of order: an entry that was
+    /// being moved may be there twice, or may be half overwritten.
     #[inline(always)]
     pub(super) fn follows_crash(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// Whether a crash took away what bears this version.
+    /// Whether a crash lost this version.
     #[inline(always)]
     pub(super) fn is_lost(&self, version: u64) -> bool {
         version.wrapping_sub(self.lost_first) <= self.lost_span
             && self.lost.binary_search(&version).is_ok()
     }
 
-    /// Whether what bears this version is part of the view.
+    /// Whether a begin or an end with this version counts in the view.
     #[inline(always)]
     fn has(&self, version: u64) -> bool {
         version <= self.version && !self.is_lost(version)
     }
 
-    /// Whether an entry of these versions is there.
+    /// Whether the view shows an entry with this begin and end.
     #[inline(always)]
     fn shows(&self, begin: u64, end: u64) -> bool {
         begin != 0 && self.has(begin) && !self.has(end)
     }
 }
 
-/// A node whose header makes sense.
+/// A node with a plausible header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Node {
     pub(super) at: u64,
@@ -71,12 +73,12 @@ pub(super) struct Node {
     pub(super) level: u32,
 }
 
-/// Which entries a search is content with.
+/// The end of the range of entries that a search accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// Those at the place and before it.
+    /// Entries at the place, and those before it.
     UpTo,
-    /// Those before it.
+    /// Only entries before the place.
     Before,
 }
 
@@ -95,7 +97,7 @@ where
 {
     pub(super) const KEY_WORDS: usize = Layout::<K, V, MULTI>::KEY_WORDS;
 
-    /// How nodes of the level of `node` lie.
+    /// The shape of nodes on the level of `node`.
     #[inline(always)]
     pub(super) fn shape(node: Node) -> Shape {
         Layout::<K, V, MULTI>::shape(node.level)
@@ -114,7 +116,7 @@ where
         self.read_node(at).ok_or_else(|| self.damaged(at, "no node of a B+-tree begins here"))
     }
 
-    /// The node at `at`, if that could be one.
+    /// The node at `at`; `None` when there can be no node.
     #[inline(always)]
     pub(super) fn read_node(&self, at: u64) -> Option<Node> {
         if !at.is_multiple_of(32) || at >= self.medium().len() {
@@ -127,7 +129,7 @@ where
     /// The node at `at`, to which an entry of `parent` leads.
     #[inline(always)]
     pub(super) fn child(&self, parent: Node, at: u64) -> Result<Node> {
-        // A search looks at all of its lines: they had better come at once.
+        // A search looks at all lines of the node, so prefetch them at once.
         let len = Layout::<K, V, MULTI>::shape(parent.level.saturating_sub(1)).node_len;
         for line in 0..len.div_ceil(LINE_LEN) {
             self.medium().prefetch(at.wrapping_add(line * LINE_LEN));
@@ -144,7 +146,7 @@ where
         self.medium().load(slot + Self::shape(parent).payload)
     }
 
-    /// What to say of damage; memory that cannot be read comes first.
+    /// The error for damage at `at`, unless the medium met a fault: then that error.
     #[cold]
     pub(super) fn damaged(&self, at: u64, what: &str) -> Error {
         match self.heap.verify() {
@@ -153,13 +155,13 @@ where
         }
     }
 
-    /// What to say where following the entries of a node would lead back to those before.
+    /// The error for a node whose entries are not in order, where following them would not end.
     #[cold]
     pub(super) fn unordered(&self, node: Node) -> Error {
         self.damaged(node.at, "the entries of a node are not in order")
     }
 
-    /// The least place that belongs into the node at `at`.
+    /// The least place that belongs to the node at `at`.
     pub(super) fn low(&self, at: u64) -> Place {
         self.load_key(at + LOW).numbered(self.low_number(at))
     }
@@ -178,8 +180,8 @@ where
         place
     }
 
-    /// The number of the entry at `slot`, 0 outside of multi-maps. In an inner node the view must show it: else its
-    /// child may be gone.
+    /// The number of the entry at `slot`; 0 except in multi-maps. In an inner node, the view must
+    /// show the entry, or its child may have been freed.
     #[inline(always)]
     pub(super) fn number(&self, node: Node, slot: u64) -> u64 {
         match (MULTI, node.level) {
@@ -229,17 +231,20 @@ where
         self.medium().load(slot + BEGIN) != 0
     }
 
-    /// Whether the places of a node's entries are known from the node alone. An inner node of a multi-map has the
-    /// keys; to know the number of an entry takes a look at its child, if the view shows it.
+    /// Whether a node alone tells the places of its entries. An inner node of a multi-map has only
+    /// the keys: the number of an entry is in its child, which may be read only if the view shows
+    /// the entry.
     #[inline(always)]
     pub(super) fn tells_places(node: Node) -> bool {
         !MULTI || node.level == 0
     }
 
-    /// Used entries of which `is_before` holds, which are the first ones; it is told where in the node they lie.
+    /// The number of used entries for which `is_before` holds, which are the first ones.
+    /// `is_before` gets their offsets in the node.
     ///
-    /// Three entries divide the node in quarters, and then all of a quarter are looked at: what is looked at does not
-    /// depend on what was found, but once. A wrong guess, or a chain of looks as in halving, would cost more.
+    /// Three entries divide the node into quarters, then all entries of one quarter are compared.
+    /// So only one step depends on an earlier result. Mispredicted branches, or the chain of loads
+    /// in a binary search, would cost more.
     #[inline(always)]
     fn count_while(node: Node, is_before: impl Fn(u64) -> bool) -> usize {
         let shape = Self::shape(node);
@@ -250,7 +255,8 @@ where
         first + (0..quarter).map(|index| count(first + index)).sum::<usize>()
     }
 
-    /// Used entries before `place`, or up to it. Where the node does not tell places the keys alone count.
+    /// The number of used entries before `place`, or up to it. If the node alone does not tell
+    /// places, only keys are compared.
     #[inline(always)]
     pub(super) fn count_before(&self, node: Node, place: &Place, bound: Bound) -> usize {
         let Some(load) = self.window(node) else { return 0 };
@@ -266,14 +272,14 @@ where
         })
     }
 
-    /// Used entries.
+    /// The number of used entries.
     #[inline(always)]
     pub(super) fn used_len(&self, node: Node) -> usize {
         let Some(load) = self.window(node) else { return 0 };
         Self::count_while(node, |at| load(at + BEGIN) != 0)
     }
 
-    /// The words of a node's entries.
+    /// A function that loads words of a node's entries.
     #[inline(always)]
     fn window(&self, node: Node) -> Option<impl Fn(u64) -> u64> {
         let shape = Self::shape(node);
@@ -288,7 +294,7 @@ where
             .take_while(|&slot| self.is_used(slot))
     }
 
-    /// The entry of exactly this place in a leaf, if the view shows it.
+    /// The entry with exactly this place in a leaf, if the view shows it.
     #[inline(always)]
     pub(super) fn find(&self, view: View<'_>, leaf: Node, place: &Place) -> Option<u64> {
         if view.follows_crash() {
@@ -304,7 +310,7 @@ where
         self.used(leaf).find(|&slot| self.is_live(view, slot) && is_it(slot))
     }
 
-    /// The entry of exactly this place, if the view shows it, in a leaf in order that has so many up to it.
+    /// As [`find`](Self::find), in a leaf that is in order and has `count` entries up to the place.
     #[inline(always)]
     pub(super) fn find_among(
         &self,
@@ -313,7 +319,8 @@ where
         place: &Place,
         count: usize,
     ) -> Option<u64> {
-        // Of several entries of one key the youngest is the most likely to be there, and the last.
+        // Of several entries of one key, the youngest is the most likely to be shown, and it is the
+        // last.
         let is_it = |slot: u64| self.compare(leaf, slot, place) == Ordering::Equal;
         let slots = (0..count).rev().map(|index| Self::slot(leaf, index));
         slots.take_while(|&slot| is_it(slot)).find(|&slot| self.is_live(view, slot))
@@ -336,11 +343,12 @@ where
             return self.last_of(node, count, |slot| self.is_live(view, slot));
         }
         if place.number == u64::MAX {
-            // No entry of the key is behind that.
+            // No entry of the key has a greater number.
             let count = self.count_before(node, place, Bound::UpTo);
             return self.last_of(node, count, |slot| self.is_live(view, slot));
         }
-        // Hardly any number is less than 0, so children need not be asked for theirs.
+        // Hardly any number is 0, so entries of lesser keys are tried first, without loading
+        // numbers from children.
         if place.number == 0 {
             let count = self.count_before(node, place, Bound::Before);
             let found = self.last_of(node, count, |slot| self.is_live(view, slot));
@@ -364,11 +372,12 @@ where
     ) -> Option<u64> {
         let is_it =
             |slot: u64| self.is_live(view, slot) && bound.admits(self.compare(node, slot, &place));
-        // What is there twice is the same, and its second copy is before nothing that is less.
+        // Both copies of an entry that is there twice are the same. No lesser entry lies behind the
+        // second copy.
         self.used(node).filter(|&slot| is_it(slot)).last()
     }
 
-    /// The last of the first `count` entries that `accept` takes.
+    /// The last of the first `count` entries that `accept` accepts.
     #[inline(always)]
     fn last_of(&self, node: Node, count: usize, accept: impl Fn(u64) -> bool) -> Option<u64> {
         let mut index = count;
@@ -401,7 +410,7 @@ where
 
     /// The entries that the view shows, in the order of their places.
     ///
-    /// The node was cleaned before, or those that a crash has left twice come twice.
+    /// The node must be clean. Otherwise an entry that a crash left twice is returned twice.
     #[inline(always)]
     pub(super) fn live<'t>(&'t self, view: View<'t>, node: Node) -> impl Iterator<Item = u64> + 't {
         self.used(node).filter(move |&slot| self.is_live(view, slot))

@@ -12,11 +12,11 @@ use super::version::{Record, Writer};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Result};
 
-/// Where an entry belongs.
+/// The place of a new entry in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot {
     pub(super) leaf: Node,
-    /// Used entries before it.
+    /// The number of used entries before it.
     pub(super) index: usize,
 }
 
@@ -48,7 +48,8 @@ where
         Ok(found.map(|payload| with_value(&payload, use_value)))
     }
 
-    /// Tries again when the pool was full: other lanes may hold what was removed but not freed.
+    /// Tries again when the pool was full, because other lanes may hold removed blocks that are not
+    /// freed yet.
     #[inline]
     pub(super) fn twice_when_full<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         match attempt() {
@@ -60,9 +61,9 @@ where
         }
     }
 
-    /// Changes the tree by `change`, as its only writer.
+    /// Changes the tree by `change`, as the only writer.
     ///
-    /// It need not be in the heap to look at nodes: only the writer unlinks some.
+    /// The writer may read nodes without entering the heap, because only the writer unlinks nodes.
     #[inline]
     pub(super) fn write<R>(&self, change: impl FnOnce(&mut Writer) -> Result<R>) -> Result<R> {
         let mut writer = self.writer.lock(self.medium());
@@ -75,7 +76,7 @@ where
         Ok(result)
     }
 
-    /// Changes the entry of `key` as `decide` says, as one step.
+    /// Changes the entry of `key` as `decide` says, atomically.
     #[inline]
     pub(super) fn edit<T: Borrow<V>, R>(
         &self,
@@ -95,7 +96,7 @@ where
                         with_value(&self.payload(leaf, slot), |value| decide(Some(value)))
                     }
                 };
-                // Not even a look at what cannot be read may decide.
+                // If the medium met a fault, the read that led to the decision cannot be trusted.
                 self.heap.verify()?;
                 match (change, found) {
                     (Change::Keep, _) | (Change::Remove, None) => {}
@@ -112,8 +113,8 @@ where
         })
     }
 
-    /// Puts an entry where it belongs, behind so many of its leaf, and ends the one that it replaces. The tree has
-    /// `len` entries then.
+    /// Puts an entry into a leaf at its spot, and ends the entry that it replaces. The tree has
+    /// `len` entries afterwards.
     #[inline(always)]
     pub(super) fn put(
         &self,
@@ -136,7 +137,7 @@ where
         })
     }
 
-    /// Ends the entry at `slot`, which has this place.
+    /// Ends the entry at `slot`, whose place is `place`.
     #[inline(always)]
     pub(super) fn take(
         &self,
@@ -149,13 +150,14 @@ where
         let view = self.view(writer);
         let enough = Self::shape(leaf).slots / 4 + 2;
         if self.live(view, leaf).take(enough).count() < enough {
-            // Perhaps too few are left.
+            // Few entries are left, so the leaf may have to be joined.
             return self.apply(writer, place, &Edit::remove(slot), len);
         }
         self.change_leaf(writer, len, |version| self.end(slot, version))
     }
 
-    /// Commits the version in which only one leaf has changed, in its place, by `change`; what that writes is flushed.
+    /// Commits the version in which only one leaf changes, in place. `change` makes that change and
+    /// flushes it.
     #[inline(always)]
     fn change_leaf(&self, writer: &mut Writer, len: u64, change: impl FnOnce(u64)) -> Result<()> {
         if !writer.is_changing {
@@ -168,10 +170,10 @@ where
         self.commit(writer, Record { len, version, ..writer.record })
     }
 
-    /// Makes an empty leaf the root, then frees what it has replaced.
+    /// Makes an empty leaf the root, then frees the tree that it replaced.
     pub(super) fn clear(&self) -> Result<u64> {
         loop {
-            // One tree at a time is dismantled.
+            // Only one tree at a time can be dismantled.
             self.dismantle_all()?;
             let cleared = self.twice_when_full(|| {
                 self.write(|writer| {

@@ -1,4 +1,4 @@
-//! The way from the root to a leaf, for the writer: the nodes on it are in order.
+//! The path from the root to a leaf, for the writer. The nodes on it are in order.
 
 use remanent_pmem::Medium;
 
@@ -8,10 +8,10 @@ use super::node::{Bound, Node, View};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// The way from the root to a leaf.
+/// The path from the root to a leaf.
 pub(super) struct Path {
     nodes: [Node; HEIGHT_MAX],
-    /// Entry of each node that leads to the next.
+    /// The entry of each node that leads to the next one.
     slots: [u64; HEIGHT_MAX],
     pub(super) len: usize,
 }
@@ -22,7 +22,7 @@ impl Path {
         self.nodes[depth]
     }
 
-    /// The entry through which the node at `depth` was reached; it lies in the node above.
+    /// The entry that leads to the node at `depth`. It lies in the node above.
     #[inline(always)]
     pub(super) fn slot_of(&self, depth: usize) -> u64 {
         self.slots[depth - 1]
@@ -40,7 +40,8 @@ where
         self.damaged(node.at, "no entry of an inner node is low enough")
     }
 
-    /// The child that `place` belongs to as the writer finds it, and the entry that leads to it.
+    /// The entry of `node` that leads to the child where `place` belongs, and that child, as the
+    /// writer sees them.
     #[inline(always)]
     pub(super) fn child_for(
         &self,
@@ -53,7 +54,8 @@ where
         Ok((slot, self.child(node, self.child_at(node, slot))?))
     }
 
-    /// The leaf that `place` belongs to, for the writer: it and those on the way there are in order.
+    /// The leaf where `place` belongs, for the writer. Puts this leaf, and the nodes on the path to
+    /// it, in order.
     #[inline(always)]
     pub(super) fn leaf_for(&self, view: View<'_>, root: u64, place: &Place) -> Result<Node> {
         let mut node = self.node(root)?;
@@ -66,7 +68,7 @@ where
         }
     }
 
-    /// The way to that leaf.
+    /// The path to the leaf where `place` belongs.
     pub(super) fn descend(&self, view: View<'_>, root: u64, place: &Place) -> Result<Path> {
         let mut node = self.node(root)?;
         let mut path =

@@ -1,10 +1,11 @@
-//! Writing the next version of a path: from the leaf up to the highest node that changes.
+//! Writing the next version of a path, from the leaf up to the highest node that changes.
 //!
-//! A change takes entries out of a node and puts others in. Where the node has room it bears the change itself: one
-//! entry gets an end, another is written with a begin. Where not, or where too little would be left, its live entries
-//! are copied to new nodes, alone, in two halves, or together with those of a neighbour; then the change of the node
-//! above is to lead to these. So of all the nodes there are exactly one changes, the highest one; those below are
-//! replaced, and what they were is what earlier versions see.
+//! A change ends entries of a node and adds others. If the node has room, it changes in place: one
+//! entry gets an end, another is written with a begin. If it has no room, or too few entries would
+//! be left, its live entries are copied: to one new node, to two, or to one together with those of
+//! a neighbour. The change of the node above then leads to the new nodes. So exactly one existing
+//! node changes, the highest one. Those below it are replaced, and earlier versions still see them
+//! unchanged.
 
 use std::cmp::Ordering;
 
@@ -21,12 +22,12 @@ use super::version::{Record, Writer};
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// What becomes of a node's entries.
+/// A change of a node's entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Edit {
-    /// Offsets of those that end.
+    /// Offsets of the entries that end.
     ended: [Option<u64>; 2],
-    /// Those that begin, in the order of their places.
+    /// The entries that begin, in the order of their places.
     added: [Option<Entry>; 2],
 }
 
@@ -51,22 +52,22 @@ impl Edit {
         self.added.iter().flatten().count()
     }
 
-    /// Whether fewer entries are left.
+    /// Whether the node has fewer entries afterwards.
     #[inline(always)]
     fn is_shrinking(&self) -> bool {
         self.ended_len() > self.added_len()
     }
 }
 
-/// Where an entry of a new node comes from.
+/// The source of an entry of a new node.
 #[derive(Clone, Copy, Debug)]
 enum Source<'e> {
-    /// The entry of an old one at this offset.
+    /// The entry of an old node, at this offset.
     Slot(u64),
     New(&'e Entry),
 }
 
-/// What a change makes and leaves behind, until it is committed or given up.
+/// The nodes that a change makes, and those that it replaces, until it is committed or given up.
 #[derive(Debug, Default)]
 struct Replaced {
     blocks: Vec<Block>,
@@ -74,11 +75,11 @@ struct Replaced {
     left: Vec<u64>,
 }
 
-/// Where the copying ends.
+/// The node where copying ends.
 enum Top {
-    /// At a node that bears the rest of the change itself, and has so many used entries.
+    /// An existing node that changes in place, and the number of its used entries.
     Node(Node, usize),
-    /// Above all nodes: this is the root.
+    /// No existing node: all were replaced, and this is the new root.
     Root(u64),
 }
 
@@ -88,8 +89,8 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// Writes and commits the version in which the leaf that `place` belongs to has changed by `edit`, and the tree
-    /// has `len` entries. Two fences.
+    /// Writes and commits the version in which `edit` changes the leaf where `place` belongs, and
+    /// the tree has `len` entries. Two fences, besides those for entries that move.
     #[inline(never)]
     pub(super) fn apply(
         &self,
@@ -105,7 +106,7 @@ where
         let mut rest = *edit;
         let mut top = self.replace(lane, view, path, &mut rest, true, &mut replaced);
         if matches!(&top, Err(error) if error.is_full()) && edit.is_shrinking() {
-            // Without joining nodes, taking an entry out needs no space.
+            // Without joining nodes, a removal needs no space.
             give_back(lane, &mut replaced);
             rest = *edit;
             top = self.replace(lane, view, path, &mut rest, false, &mut replaced);
@@ -129,7 +130,8 @@ where
                 writer.record.root
             }
         };
-        // Fence: all that the version consists of, from the leaf up, and the suspects, before the version.
+        // Fence: everything that the version consists of, from the leaf up, and the suspects,
+        // before the version.
         lane.fence();
         let record = Record { root, len, version, ..writer.record };
         let committed = self.commit(writer, record);
@@ -142,7 +144,8 @@ where
         committed
     }
 
-    /// Ends the entries that `edit` ends, and puts those it adds into the node, which has room for them.
+    /// Changes a node in place: ends the entries that `edit` ends, and puts those that it adds into
+    /// the node, which has room for them.
     #[inline(always)]
     fn change(&self, view: View<'_>, node: Node, used: usize, edit: &Edit) {
         for &slot in edit.ended.iter().flatten() {
@@ -161,8 +164,8 @@ where
         self.medium().flush(slot + END, 8);
     }
 
-    /// Copies what has to be copied for `edit`, from the leaf of `path` on, until it is the change of a node that can
-    /// bear it. Changes no node that exists.
+    /// Copies nodes for `edit`, from the leaf of `path` upwards, until `edit` is a change that a
+    /// node can make in place. Changes no existing node.
     #[inline]
     fn replace(
         &self,
@@ -207,7 +210,7 @@ where
         }
     }
 
-    /// The child that is left of a root.
+    /// The only remaining child of a root.
     fn only_child(&self, view: View<'_>, root: Node, edit: &Edit) -> u64 {
         let kept = || self.live(view, root).find(|&slot| !edit.ended.contains(&Some(slot)));
         match edit.added[0] {
@@ -216,7 +219,7 @@ where
         }
     }
 
-    /// Makes a root of the one node that the old one became, or above the two.
+    /// The new root: the one node that replaced the old root, or a new node above the two.
     fn new_root(
         &self,
         lane: &mut Lane<'_, M>,
@@ -234,8 +237,8 @@ where
         self.make(lane, old.level + 1, &Place::default(), &children, replaced)
     }
 
-    /// Copies the live entries of a node, as `edit` changes them, to one new node, or to two when there are many.
-    /// Returns the change of the node above.
+    /// Copies the live entries of a node, as changed by `edit`, to a new node, or to two when there
+    /// are many. Returns the change of the node above.
     #[inline(never)]
     fn copy(
         &self,
@@ -269,8 +272,9 @@ where
         Ok(Edit { ended, added: [lead_to(low, left), lead_to(middle, right)] })
     }
 
-    /// Copies the few entries that are left of a node together with those of a neighbour, or drops the node when none
-    /// is left. Returns the change of the node above; none when the node had better stay.
+    /// Copies the few remaining entries of a node together with those of a neighbour, or drops the
+    /// node when none remains. Returns the change of the node above, or `None` when the node should
+    /// stay as it is.
     #[allow(clippy::too_many_arguments, reason = "they are the state of the loop that calls it")]
     #[inline(never)]
     fn shrink(
@@ -290,7 +294,7 @@ where
             return Ok(None);
         };
         if count == 0 && self.is_right_of_any(view, path, depth) {
-            // What belonged here belongs to the neighbour on the left now.
+            // The neighbour on the left takes over the places of this node.
             replaced.left.push(node.at);
             return Ok(Some(Edit { ended: [Some(slot), None], added: [None, None] }));
         }
@@ -299,7 +303,7 @@ where
             let other = self.child(parent, self.child_at(parent, other_slot))?;
             self.clean(view, other);
             let is_left = self.compare(parent, other_slot, &self.place(parent, slot)).is_lt();
-            // Room is to be left, but an empty node is better gone in any case.
+            // The joined node should have free room. An empty node is joined in any case.
             let is_room = self.live(view, other).count() + count <= Self::shape(node).slots / 2;
             if !may_join || !is_room && count > 0 {
                 continue;
@@ -328,7 +332,8 @@ where
         Ok(None)
     }
 
-    /// Whether the node at `depth`, or the only ones that lead to it, have a neighbour on the left.
+    /// Whether the node at `depth` has a left neighbour under its parent. If it is an only child,
+    /// whether its parent has one, and so on upwards.
     fn is_right_of_any(&self, view: View<'_>, path: &Path, depth: usize) -> bool {
         for depth in (1..=depth).rev() {
             let siblings = self.slots(view, path.node(depth - 1));
@@ -347,7 +352,8 @@ where
         self.live(view, node).collect()
     }
 
-    /// Adds the live entries of a node, as `edit` changes them, in the order of their places.
+    /// Adds the live entries of a node to `sources`, as changed by `edit`, in the order of their
+    /// places.
     fn collect<'e>(
         &self,
         view: View<'_>,
@@ -374,7 +380,7 @@ where
         }
     }
 
-    /// Makes a node of these entries, in this order. Its lines are flushed.
+    /// Makes and flushes a node with these entries, in this order.
     fn make(
         &self,
         lane: &mut Lane<'_, M>,
@@ -387,7 +393,7 @@ where
         let block = lane.allocate(shape.node_len)?;
         replaced.blocks.push(block);
         let Block { offset, len } = block;
-        // SAFETY: the block was just allocated: nothing leads to it, and only this thread knows it.
+        // SAFETY: the block was just allocated. Nothing leads to it, and only this thread knows it.
         let mut node = unsafe { Fresh::<u64, Dirty, M>::from_raw(self.medium(), offset, len) };
         node.write_word(KIND, u64::from(level));
         let numbered = usize::from(MULTI);
@@ -412,11 +418,11 @@ where
                 None => node.write_word(at + BEGIN, 0),
             }
         }
-        // Flush: fenced in `apply`, before the version that leads here.
+        // Flush: the node; fenced by the caller of `make`, before the version that leads here.
         Ok(node.flush().into_raw())
     }
 
-    /// A node without entries, flushed.
+    /// Makes and flushes a node without entries.
     pub(super) fn make_empty(&self, lane: &mut Lane<'_, M>) -> Result<u64> {
         self.make(lane, 0, &Place::default(), &[], &mut Replaced::default())
     }
@@ -439,7 +445,7 @@ fn write_entry<M: Medium>(
     }
 }
 
-/// Gives back what a change has made that will not be.
+/// Gives back the blocks of a change that is given up.
 fn give_back<M: Medium>(lane: &mut Lane<'_, M>, replaced: &mut Replaced) {
     replaced.left.clear();
     for block in replaced.blocks.drain(..) {

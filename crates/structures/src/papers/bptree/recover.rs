@@ -1,11 +1,12 @@
-//! Making a tree, and finding it again.
+//! Creating and opening a tree, and recovery.
 //!
-//! A crash loses at most one version: the one after the current version, which the one writer was about to commit.
-//! Entries that bear it, as begin or as end, lie in one node that nobody knows. So the number is never used again:
-//! it is noted in the header as lost, and whatever bears it counts as not having happened. That takes one fence,
-//! whatever the size of the tree. Later changes wipe it off the nodes, one path at a time; when they have seen them
-//! all, the note goes. Should so many processes crash before one gets round that the header has no room for another
-//! note, the next open goes round itself.
+//! A crash loses at most one version: the one after the current version, which the only writer was
+//! about to commit. Some nodes may have entries whose begin or end is that version, and nothing
+//! says which. So the number is never used again: the header notes it as lost, and begins and ends
+//! with it do not count. That takes one fence for any size of tree. Later changes clean the nodes
+//! of it, one path at a time. When they have cleaned all nodes, the note is removed. If so many
+//! processes crash before this that the header has no room for another note, the next opening
+//! cleans the whole tree itself.
 
 use std::marker::PhantomData;
 
@@ -24,7 +25,7 @@ use super::version::{Published, Record, Sweep, Writer};
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
 
-/// Version of the layout, part of the root's type: changed with `layout.rs`.
+/// Version of the layout, part of the root's type. It changes with `layout.rs`.
 const LAYOUT: u64 = 2;
 
 impl<K, V, M, const MULTI: bool> RootObject<M> for Core<K, V, M, MULTI>
@@ -49,7 +50,8 @@ where
         let (medium, header) = (core.medium(), core.heap.header());
         medium.store(header + ROOT, record.root);
         medium.store(header + VERSION, record.version);
-        // Flush and fence: the record and the root's node, before the root becomes live.
+        // Flush and fence: the record; the fence is for the root's node, too. Both are durable
+        // before the root becomes live.
         medium.persist(header, RECORD_LEN);
         core.writer.get_mut().record = record;
         core.published = Published::new(record);
@@ -88,10 +90,10 @@ where
     }
 }
 
-/// Half of the range: more than can be counted to.
+/// Half of the range, which no counter reaches.
 const VERSION_MAX: u64 = u64::MAX / 2;
 
-/// The record with the highest version, and where it lies.
+/// The record with the highest version, and its index.
 fn newest_record<M: Medium>(heap: &Heap<M>) -> Result<(Record, u64), PoolError> {
     let (medium, header) = (heap.medium(), heap.header());
     let version_at = |index: u64| medium.load(header + index * RECORD_LEN + VERSION);
@@ -115,7 +117,7 @@ fn newest_record<M: Medium>(heap: &Heap<M>) -> Result<(Record, u64), PoolError> 
     Ok((record, index))
 }
 
-/// The lost versions that the header tells of.
+/// The lost versions that the header notes.
 fn noted_lost<M: Medium>(heap: &Heap<M>) -> Lost {
     let words = (0..LOST_COUNT).map(|index| heap.header() + LOST + 8 * index);
     let mut versions: Vec<u64> =
@@ -151,7 +153,7 @@ where
         }
     }
 
-    /// Notes the version that may have been under way as lost.
+    /// Notes in the header that `version`, which may have been in flight, is lost.
     fn note_lost(&self, version: u64) -> Result<()> {
         let vacant = || {
             let mut words = (0..LOST_COUNT).map(|index| self.heap.header() + LOST + 8 * index);
@@ -162,13 +164,14 @@ where
         }
         let Some(at) = vacant() else { return Ok(()) };
         self.medium().store(at, version);
-        // Flush and fence: before any entry bears the version that comes after it.
-        // Redundant fence: where the tree is checked before it changes, as the simulator does.
+        // Flush and fence: the note, before any entry has a later version.
+        // Redundant fence: if the tree is checked before it changes, as the simulator does.
         self.medium().persist(at, 8);
         Ok(())
     }
 
-    /// Wipes every lost version off the nodes, and forgets them on the medium. Takes as long as the tree is large.
+    /// Cleans all nodes of lost versions, and forgets these on the medium. Takes time in proportion
+    /// to the tree.
     #[cold]
     fn clean_all(&self) -> Result<()> {
         let mut writer = self.writer.lock(self.medium());
@@ -180,15 +183,16 @@ where
                 next = self.clean_path(view, root, &place)?;
             }
         }
-        // The numbers are not to be used again.
+        // The numbers must not be used again.
         let last = self.lost.versions.last().copied().unwrap_or(0);
         self.commit(&mut writer, Record { version: record.version.max(last), ..record })?;
         self.forget_lost();
         Ok(())
     }
 
-    /// Whether the tree, or the one that is dismantled, leads to `block`, whose content may be garbage. Every node on
-    /// the way is flushed: it may lie in the caches alone, and an entry that was lost later would lead elsewhere.
+    /// Whether the tree, or the one that is being dismantled, leads to `block`, whose content may
+    /// be garbage. Every node on the path is flushed: an entry may be only in the caches, and if it
+    /// were lost later, the path would lead elsewhere.
     fn is_linked(&self, record: Record, block: Block) -> bool {
         let view = View::new(record.version, &self.lost);
         let mut roots = [record.root, record.dismantled].into_iter().filter(|&root| root != 0);
@@ -201,8 +205,9 @@ where
         };
         let low = self.low(offset);
         loop {
-            // Flush: fenced by the heap, before it forgets that the block was doubtful.
-            // Redundant: but where a process was killed before, and the power fails later.
+            // Flush: a node on the path; fenced by the heap before it forgets that the block was
+            // suspect.
+            // Redundant: unless a process was killed before and the power fails later.
             self.medium().flush(node.at, Self::shape(node).node_len);
             if node.at == offset || node.level <= wanted.level {
                 return node.at == offset;
@@ -217,7 +222,8 @@ where
 }
 
 impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
-    /// Says that no change is under way, unless one did not end well. The heap is quiesced after this.
+    /// Notes in the header that no change is in flight, unless the medium met a fault. The heap is
+    /// quiesced after this.
     fn drop(&mut self) {
         let medium = self.heap.medium();
         if !self.writer.get_mut().is_changing || medium.fault().is_some() {
@@ -225,8 +231,9 @@ impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, 
         }
         let at = self.heap.header() + CHANGING;
         medium.store(at, 0);
-        // Flush and fence: the next open finds nothing that could be lost.
-        // Redundant: if this is lost, the next open takes a version for lost that never was.
+        // Flush and fence: so that the next opening does not take a version for lost.
+        // Redundant: if this is lost, the next opening notes a version as lost that never was in
+        // flight.
         medium.persist(at, 8);
     }
 }

@@ -1,4 +1,4 @@
-//! Visiting ranges of entries, at one version from the first to the last.
+//! Visiting ranges of entries, all at one version.
 
 use std::ops::{Bound as RangeBound, ControlFlow};
 
@@ -11,15 +11,16 @@ use crate::Result;
 use crate::key_range::KeyRange;
 use crate::stored::{OrderedKey, Stored};
 
-/// The last place of all.
+/// The greatest of all places.
 const LAST: Place = Place { key: [u64::MAX; WORDS_MAX], number: u64::MAX };
 
 /// A range of places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
-    /// The first place in it.
+    /// The first place in the range.
     pub(super) first: Place,
-    /// The first place behind it; no entry has the number that the last place has.
+    /// The first place behind the range. No entry has the number `u64::MAX`, so [`LAST`] excludes
+    /// none.
     pub(super) after: Place,
 }
 
@@ -29,7 +30,8 @@ impl Range {
 
     pub(super) fn of<K: OrderedKey + ?Sized>(range: &impl KeyRange<K>) -> Self {
         let first_of = |key: &K| Place::first_of(key);
-        // No entry has this number, so it lies between the key's entries and those of the next.
+        // No entry has this number, so the place lies between this key's entries and those of the
+        // next key.
         let behind = |key: &K| Place::first_of(key).numbered(u64::MAX);
         let (start, end) = range.key_bounds();
         Range {
@@ -86,7 +88,8 @@ where
         Ok(self.heap.verify()?)
     }
 
-    /// Passes the entries of a range below `node` to `visit`. Breaks when it did, or no entry of the range follows.
+    /// Passes the entries of a range below `node` to `visit`. Breaks when `visit` did, or when no
+    /// entry of the range can follow.
     pub(super) fn ascend_node(
         &self,
         view: View<'_>,
@@ -110,7 +113,7 @@ where
                 return Ok(ControlFlow::Break(()));
             }
             next = self.read(node, || self.first_behind(view, node, &place).map(branch));
-            // Or damage would have us go round.
+            // In a damaged node, the walk could go in a circle.
             if next.is_some_and(|(behind, _)| behind <= place) {
                 return Err(self.unordered(node));
             }
@@ -149,8 +152,8 @@ where
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Copies a leaf's entries in a range. Says whether the leaf has entries behind the range, so that no other has
-    /// any in it.
+    /// Copies a leaf's entries in a range. Returns whether the leaf has entries behind the range,
+    /// so that no later leaf has any in it.
     #[inline(always)]
     fn copy_range(&self, view: View<'_>, leaf: Node, range: &Range, copies: &mut Copies) -> bool {
         copies.len = 0;
@@ -169,7 +172,7 @@ where
                 return true;
             }
             if follows_crash {
-                // What a crash has left twice is not to come twice.
+                // An entry that a crash left twice is copied once.
                 let is_again = last
                     .is_some_and(|last| self.compare(leaf, slot, &self.place(leaf, last)).is_le());
                 if is_again || self.compare(leaf, slot, &range.first).is_lt() {
@@ -208,9 +211,9 @@ where
     }
 }
 
-/// Copies of a leaf's entries: readers look at them when the originals may have moved on.
+/// Copies of a leaf's entries. Readers visit the copies, since the originals may move meanwhile.
 pub(super) struct Copies {
-    /// Of each entry key, number and value.
+    /// Key, number and value of each entry.
     words: [u64; COPIES_LEN],
     len: usize,
 }

@@ -1,22 +1,23 @@
-//! Changing a node in its place: entries make room for one that comes.
+//! Changing a node in place: entries move to make room for a new one.
 //!
-//! A node keeps its entries in the order of their keys, as the STX B+-tree and the CDDS B-tree do. So an entry that
-//! comes moves those behind it one place to the right. That is done from the last on, and each is copied before its
-//! own place is overwritten by its neighbour. The line that an entry was copied into is made durable before the line
-//! that it was copied from changes: a flush and a fence for each line that the entries cross. Within a line the order
-//! of the stores does (assumption 2 of `docs/model.md`). So at any time every entry is there, at its old place or its
-//! new one, or at both, and a crash leaves nothing that has to be repaired before the tree can be read:
+//! A node keeps its entries in key order, as the STX B+-tree and the CDDS B-tree do, so a new entry
+//! moves those behind it one place to the right. The last entry is moved first, and each is copied
+//! before its own place is overwritten by its neighbour. The line that an entry was copied to is
+//! made durable before the line that it came from changes: a flush and a fence for each line that
+//! entries cross. Within a line, the order of the stores suffices (assumption 2 of
+//! `docs/model.md`). So at any time every entry exists, at its old place, its new place or both. A
+//! crash leaves nothing that must be repaired before the tree can be read:
 //!
-//! - An entry that is there twice is the same entry: it bears the same versions.
+//! - Both copies of an entry that is there twice are the same and have the same versions.
 //! - A place that was being overwritten has a `begin` that no version shows.
-//! - The entry that came bears a version that was not committed.
+//! - The new entry has a version that was not committed.
 //!
-//! Who reads after a crash therefore looks at the entries of a node one by one, and the writer puts a node in order
-//! before it changes it again. Where nothing crashed there is nothing of the kind.
+//! After a crash, readers therefore look at the entries of a node one by one, and the writer puts a
+//! node in order before it changes it again. Without a crash, nodes are always in order.
 //!
-//! Readers of the same process must not see an entry on the move. There is one writer, so a word in memory that is
-//! not persistent suffices: it says in which node entries move, and a reader of that node waits, or reads it once
-//! more.
+//! Readers of the same process must not see an entry that is moving. There is only one writer, so a
+//! volatile word suffices: it says in which node entries are moving. A reader of that node waits,
+//! or reads the node again.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,17 +29,17 @@ use super::layout::{BEGIN, END, Entry, KEY, LIVE, MOVING, Place};
 use super::node::{Bound, Node, View};
 use crate::stored::{OrderedKey, Stored};
 
-/// Where entries move.
+/// The node in which entries are moving.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// Beginnings and ends of moves: odd while entries move.
+    /// Counts beginnings and ends of moves, so it is odd while entries move.
     count: AtomicU64,
     node: AtomicU64,
 }
 
 impl Moves {
     fn begin(&self, node: Node) {
-        // Relaxed: the count that follows publishes it.
+        // Relaxed: the store of the count that follows publishes the node.
         self.node.store(node.at, Ordering::Relaxed);
         self.turn();
     }
@@ -48,10 +49,11 @@ impl Moves {
     }
 
     fn turn(&self) {
-        // Relaxed: the one writer alone changes it.
+        // Relaxed: only the one writer changes it.
         let count = self.count.load(Ordering::Relaxed);
-        // Release: the node, or what was moved, before the count; pairs with the Acquire in `Core::read`. Stores to
-        // the medium are Release, too: who sees one that follows finds the count changed.
+        // Release: after the store of the node, or after the moves. Partner of the Acquire in
+        // `read`. Stores to the medium are Release, too, so a reader that sees a later one sees the
+        // count changed.
         self.count.store(count + 1, Ordering::Release);
     }
 }
@@ -65,16 +67,18 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// What `look` finds in a node in which no entry is on the move. It must follow nothing that it finds.
+    /// Returns what `look` finds in a node while no entry of it is moving. `look` must not follow
+    /// the offsets that it finds.
     #[inline(always)]
     pub(super) fn read<R>(&self, node: Node, mut look: impl FnMut() -> R) -> R {
         loop {
-            // Acquire: pairs with the Release in `Moves`: what was moved is there.
+            // Acquire: finished moves are visible. Partner of the Release in `Moves::turn`.
             let count = self.moves.count.load(Ordering::Acquire);
-            // Relaxed: it came before the count, and if it is a later one, the count has changed, too.
+            // Relaxed: the node was stored before the count. If it is already the node of a later
+            // move, the second load of the count differs.
             if count & 1 == 0 || self.moves.node.load(Ordering::Relaxed) != node.at {
                 let found = look();
-                // Relaxed: loads of the medium are Acquire, so this one comes after them.
+                // Relaxed: loads of the medium are Acquire, so this load comes after them.
                 if self.moves.count.load(Ordering::Relaxed) == count {
                     return found;
                 }
@@ -83,10 +87,10 @@ where
         }
     }
 
-    /// Puts entries, given in the order of their places, where they belong in a node, of which so many are used and
-    /// that has room for them.
+    /// Puts entries, given in the order of their places, into a node that has `used` used entries
+    /// and has room for them.
     ///
-    /// They and what moved for their sake are flushed; the fence is the caller's.
+    /// The entries, and those that moved to make room, are flushed. The caller fences.
     pub(super) fn put_in(
         &self,
         view: View<'_>,
@@ -110,7 +114,7 @@ where
         self.flush_written(written);
     }
 
-    /// As [`put_in`](Self::put_in), for one entry, of which the place is known.
+    /// As [`put_in`](Self::put_in), for one entry, whose index is known.
     #[inline(always)]
     pub(super) fn put_at(&self, node: Node, used: usize, index: usize, entry: &Entry) {
         let mut written = None;
@@ -120,7 +124,7 @@ where
         self.flush_written(written);
     }
 
-    /// Moves these entries so many places on, and puts another before them.
+    /// Moves the entries `moved` by `room` places, and puts a new one directly before them.
     #[inline(always)]
     fn put_between(
         &self,
@@ -139,20 +143,21 @@ where
         self.overwrite(node, index, used, entry.begin, words, written);
     }
 
-    /// Where an entry of this place belongs: behind those that the view shows up to there.
+    /// The index for an entry with this place: behind the entries up to that place that the view
+    /// shows.
     #[inline(always)]
     fn index_of(&self, view: View<'_>, node: Node, place: &Place) -> usize {
         if Self::tells_places(node) {
             return self.count_before(node, place, Bound::UpTo);
         }
-        // Among those of one key it is the order of those which any version shows together that matters.
+        // Entries of one key need to be in order only among those that the same version shows.
         let shape = Self::shape(node);
         let index = |slot: u64| ((slot - node.at - shape.entries) / shape.entry_len) as usize;
         let last = self.last(view, node, place, Bound::UpTo).map_or(0, |slot| index(slot) + 1);
         last.max(self.count_before(node, place, Bound::Before))
     }
 
-    /// A word of an entry that is to be; the one at `BEGIN` apart.
+    /// A word of a new entry, except `BEGIN`.
     #[inline(always)]
     fn new_word(&self, node: Node, entry: &Entry, word: u64) -> u64 {
         let payload = Self::shape(node).payload;
@@ -170,7 +175,8 @@ where
         self.overwrite(node, to, used, begin, |word| self.medium().load(from + word), written);
     }
 
-    /// Writes an entry. Of what was there a copy lies elsewhere.
+    /// Writes an entry over another one that has a copy elsewhere, or to a place that was never
+    /// used.
     #[inline(always)]
     fn overwrite(
         &self,
@@ -190,27 +196,27 @@ where
             self.persist_written(*written);
             *written = Some(line);
         }
-        // First, and `begin` last: what lies between is never taken for an entry.
+        // `begin` is voided first and stored last, so a partly written entry never counts.
         medium.store(slot + BEGIN, MOVING);
         if shape.spans_lines() && to < used {
-            // Flush and fence: the entry is void, before its other lines change.
+            // Flush and fence: the entry is void before its other lines change.
             medium.persist(slot, LINE_LEN);
         }
         for word in (END..end).step_by(8) {
             medium.store(slot + word, words(word));
         }
         if shape.spans_lines() {
-            // Flush and fence: all of the entry, before it is valid.
+            // Flush and fence: the other words of the entry, before it becomes valid.
             medium.persist(slot, end);
         }
         medium.store(slot + BEGIN, begin);
     }
 
-    /// Makes the line durable that was written last, before another is.
+    /// Makes the last written line durable, before another line is written.
     #[inline(always)]
     fn persist_written(&self, written: Written) {
         if let Some(line) = written {
-            // Flush and fence: what was copied here, before what it was copied from is overwritten.
+            // Flush and fence: the copies in this line, before their originals are overwritten.
             self.medium().persist(line * LINE_LEN, LINE_LEN);
         }
     }
@@ -218,12 +224,13 @@ where
     #[inline(always)]
     fn flush_written(&self, written: Written) {
         if let Some(line) = written {
-            // Flush: fenced by the caller, before the version.
+            // Flush: the last written line; fenced by the caller, before the version.
             self.medium().flush(line * LINE_LEN, LINE_LEN);
         }
     }
 
-    /// Puts a node in order that a crash may have left out of order: as if the lost versions had never been begun.
+    /// Puts a node in order that a crash may have left out of order, as if the lost versions had
+    /// never begun.
     #[inline(always)]
     pub(super) fn clean(&self, view: View<'_>, node: Node) {
         if view.follows_crash() {
@@ -239,18 +246,19 @@ where
         let mut is_changed = false;
         for slot in self.used(node).filter(|slot| view.is_lost(medium.load(slot + END))) {
             medium.store(slot + END, LIVE);
-            // Flush: fenced below.
+            // Flush: the restored end; fenced below.
             medium.flush(slot + END, 8);
             is_changed = true;
         }
-        // Of entries that were to move two places on, the last may have come behind one that was never used.
+        // If entries were to move by two places, the last one may lie behind a place that was never
+        // used.
         let used = self.used(node).count();
         for slot in (used..slots).map(|index| Self::slot(node, index)) {
             if self.is_used(slot) {
                 medium.store(slot + BEGIN, 0);
-                // Flush: fenced below.
-                // Redundant: but when an entry is put before this one in another line, and the copied entry ends, which
-                // short runs do not bring about.
+                // Flush: the entry that is no longer used; fenced below.
+                // Redundant: unless an entry is put before this one in another line, and the copied
+                // entry ends, which short runs do not bring about.
                 medium.flush(slot, 8);
                 is_changed = true;
             }
@@ -260,15 +268,15 @@ where
             is_changed = true;
         }
         if is_changed {
-            // Fence: before the lost versions are forgotten.
-            // Redundant: but when another thread forgets them, whose fences are not this one's, which short runs do
-            // not bring about.
+            // Fence: these changes, before the lost versions are forgotten.
+            // Redundant: unless another thread forgets them, whose fences do not cover these
+            // flushes, which short runs do not bring about.
             medium.fence();
         }
     }
 
-    /// The last of the used entries that is none: one that was being overwritten, that is there already, or that a
-    /// lost version put in.
+    /// The last used place without an entry of its own: it was being overwritten, has the copy of
+    /// an entry before it, or was filled by a lost version.
     fn last_void(&self, view: View<'_>, node: Node) -> Option<usize> {
         let begin = |index: usize| self.medium().load(Self::slot(node, index) + BEGIN);
         let used = self.used(node).count();
@@ -279,7 +287,8 @@ where
         })
     }
 
-    /// Whether two places of a node have the same entry. No version puts in two of one key, but for children.
+    /// Whether two places of a node have the same entry. No version adds two entries with the same
+    /// key and number, except in inner nodes, where children differ.
     fn is_same(&self, node: Node, one: usize, other: usize) -> bool {
         let (one, other) = (Self::slot(node, one), Self::slot(node, other));
         let payload = Self::shape(node).payload;
@@ -289,7 +298,7 @@ where
         words.into_iter().all(|at| word(one, at) == word(other, at))
     }
 
-    /// Moves the entries behind a void one to the left, the first of them first.
+    /// Moves the entries behind a void one to the left, the first one first.
     fn close_gap(&self, node: Node, void: usize) {
         let used = self.used(node).count();
         let mut written = None;

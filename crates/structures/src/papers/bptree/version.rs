@@ -1,4 +1,5 @@
-//! The current version of a tree: what readers see, what the writer knows, and how the next one is committed.
+//! The current version of a tree: how readers see it, what the writer knows, and how the next one
+//! is committed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,21 +11,22 @@ use super::node::View;
 use crate::Result;
 use crate::stored::{OrderedKey, Stored};
 
-/// What the current version of a tree is made of.
+/// The state that a version of the tree consists of.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Record {
     pub(super) root: u64,
-    /// Entries.
+    /// Number of entries.
     pub(super) len: u64,
-    /// Root of the tree that a clearing left, until all of it is freed; else 0.
+    /// Root of the tree that a `clear` replaced, until all of it is freed; else 0.
     pub(super) dismantled: u64,
     pub(super) version: u64,
 }
 
-/// The durable version, for readers.
+/// The durable current version, for readers.
 ///
-/// What belongs to a version lies in the place of its parity, and is replaced only when the next one is there
-/// already: whoever finds the same version before and after has read what belongs to it.
+/// The words of a version are stored at the index of its lowest bit. They are overwritten only
+/// after the next version was published. So a reader that loads the same version before and after
+/// has read the words of that version.
 #[derive(Debug)]
 pub(super) struct Published {
     version: AtomicU64,
@@ -39,15 +41,18 @@ impl Published {
         Published { version: AtomicU64::new(version), roots: both(root), lens: both(len) }
     }
 
-    /// Version, and the word that belongs to it.
+    /// The current version, and its word in `words`.
     #[inline(always)]
     fn load<M: Medium>(&self, medium: &M, words: &[AtomicU64; 2]) -> (u64, u64) {
         loop {
-            // Acquire: pairs with the Release in `store`: all that the version consists of is there.
+            // Acquire: everything that the version consists of is visible. Partner of the Release
+            // of the version in `store`.
             let version = self.version.load(Ordering::Acquire);
-            // Acquire: before the version is read again.
+            // Acquire: before the second load of the version. Partner of the Release of the words
+            // in `store`.
             let word = words[(version & 1) as usize].load(Ordering::Acquire);
-            // Relaxed: a word of a later version (Release in `store`) came after the version before that.
+            // Relaxed: if the word is one of a later version, the version before that was published
+            // earlier, so this load differs.
             if self.version.load(Ordering::Relaxed) == version {
                 return (version, word);
             }
@@ -57,36 +62,37 @@ impl Published {
 
     fn store(&self, record: Record) {
         let place = (record.version & 1) as usize;
-        // Release: after the version before; pairs with the Acquire of the words in `load`.
+        // Release: after the previous version. Partner of the Acquire of the words in `load`.
         self.roots[place].store(record.root, Ordering::Release);
         self.lens[place].store(record.len, Ordering::Release);
-        // Release: pairs with the Acquire in `load`. All that the version consists of is durable.
+        // Release: everything that the version consists of is durable. Partner of the Acquire of
+        // the version in `load`.
         self.version.store(record.version, Ordering::Release);
     }
 }
 
-/// What the one writer knows.
+/// The state of the one writer.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// The current version.
     pub(super) record: Record,
-    /// Where that lies: the next one goes to the place after it.
+    /// Index of its record in the header. The next record goes to the index after it.
     pub(super) record_index: u64,
-    /// Whether the header says that a change may be under way.
+    /// Whether the header says that a change may be in flight.
     pub(super) is_changing: bool,
-    /// Epoch in which the tree that is dismantled was left.
+    /// The epoch in which the tree that is being dismantled was replaced.
     pub(super) left_at: u64,
     pub(super) sweep: Sweep,
 }
 
-/// How far the search for what lost versions have left in nodes has come.
+/// How far the nodes were cleaned of lost versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
-    /// Nothing is lost, or nothing of it is left.
+    /// No version is lost, or all nodes are clean and the versions are forgotten.
     Done,
-    /// What lies before this place is clean.
+    /// The nodes before this place are clean.
     From(Place),
-    /// Everything is clean, durably: the versions may be forgotten.
+    /// All nodes are clean, durably, so the versions may be forgotten.
     Clean,
 }
 
@@ -103,14 +109,14 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-    /// The tree as a reader finds it, who is pinned already.
+    /// The tree as a reader sees it. The caller has pinned the heap.
     #[inline(always)]
     pub(super) fn start(&self) -> (View<'_>, u64) {
         let (version, root) = self.published.load(self.medium(), &self.published.roots);
         (View::new(version, &self.lost), root)
     }
 
-    /// The tree as the writer finds it.
+    /// The tree as the writer sees it.
     #[inline(always)]
     pub(super) fn view(&self, writer: &Writer) -> View<'_> {
         View::new(writer.record.version, &self.lost)
@@ -122,20 +128,22 @@ where
         Ok(len)
     }
 
-    /// Durably says that a change may be under way, so that its version counts as lost after a crash.
+    /// Notes durably that a change may be in flight, so that its version counts as lost after a
+    /// crash.
     #[cold]
     pub(super) fn announce(&self, writer: &mut Writer) {
         let at = self.heap.header() + CHANGING;
         self.medium().store(at, 1);
-        // Flush and fence: before an entry bears a version that is not committed yet.
+        // Flush and fence: the note, before an entry has a version that is not committed.
         self.medium().persist(at, 8);
         writer.is_changing = true;
     }
 
-    /// Makes the next version the current one: the commit. What it consists of is durable already.
+    /// Makes the next version the current one: the commit. Everything that it consists of is
+    /// durable already.
     #[inline]
     pub(super) fn commit(&self, writer: &mut Writer, record: Record) -> Result<()> {
-        // What could not be written is not to be built on.
+        // If something could not be written, the version must not be built on it.
         self.heap.verify()?;
         let index = (writer.record_index + 1) % RECORD_COUNT;
         let at = self.heap.header() + index * RECORD_LEN;
@@ -143,9 +151,9 @@ where
         medium.store(at + ROOT, record.root);
         medium.store(at + LEN, record.len);
         medium.store(at + DISMANTLED, record.dismantled);
-        // Last of the line, so that a version which is found has its record before it.
+        // Last of the line, so that a version that survives a crash has its record with it.
         medium.store(at + VERSION, record.version);
-        // Flush and fence: the version is durable before any thread works at it.
+        // Flush and fence: the version is durable before any thread sees it.
         medium.persist(at, RECORD_LEN);
         (writer.record, writer.record_index) = (record, index);
         self.published.store(record);
