@@ -72,8 +72,9 @@ impl std::fmt::Display for Contradiction {
 
 /// Checks a pool file: its roots, one after the other, and what it keeps of itself.
 ///
-/// No byte of the file changes, and no other process can have it open for use meanwhile. `begin` is called with
-/// the name of each root before it is looked at. A structure that is damaged keeps no other one from being checked.
+/// No byte of the file changes, and no other process can have it open for use meanwhile. `begin` is
+/// called with the name of each root before it is looked at. A structure that is damaged keeps no
+/// other one from being checked.
 ///
 /// ```
 /// use remanent::check::check_file;
@@ -90,8 +91,8 @@ impl std::fmt::Display for Contradiction {
 ///
 /// # Errors
 ///
-/// When the file cannot be opened for inspection: it is missing, held by another process, no pool, or
-/// its superblocks or its root directory are damaged beyond opening it.
+/// When the file cannot be opened for inspection: it is missing, held by another process, no pool,
+/// or its superblocks or its root directory are damaged beyond opening it.
 pub fn check_file(
     options: &Options,
     path: &Path,
@@ -110,7 +111,8 @@ pub fn check_file(
             Some(found) => report.add(Some(&root.name), found),
         }
         if let Some(fault) = pool.medium().fault() {
-            // A medium remembers its first fault for good: the next root is looked at in another inspection.
+            // A medium remembers its first fault for good: the next root is looked at in another
+            // inspection.
             report.add(Some(&root.name), vec![of_pool(&PoolError::Medium(fault))]);
             drop(pool);
             pool = options.inspect(path)?;
@@ -123,7 +125,8 @@ pub fn check_file(
     Ok(report)
 }
 
-/// Checks what the pool keeps of itself, once every whole root has completed in memory what a crash left half done.
+/// Checks what the pool keeps of itself, once every whole root has completed in memory what a crash
+/// left half done.
 fn check_own(
     pool: Pool,
     options: &Options,

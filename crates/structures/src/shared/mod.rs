@@ -6,9 +6,9 @@
 //! share a heap share all of these, and what they do can share fences ([`Step`]).
 //!
 //! The *owner* of the heap is the object of a root
-//! ([`RootObject`](remanent_pmem::pool::RootObject)). For each structure it keeps a header, which is
-//! a block of [`header_len`](Shareable::header_len) zeros. It remembers where the header lies, the
-//! structure's type and its [number](MemberId).
+//! ([`RootObject`](remanent_pmem::pool::RootObject)). For each structure it keeps a header, which
+//! is a block of [`header_len`](Shareable::header_len) zeros. It remembers where the header lies,
+//! the structure's type and its [number](MemberId).
 //!
 //! - To create a structure, the owner allocates a header, zeroes and flushes it, and calls
 //!   [`create_in`](Shareable::create_in). Then it links the header durably.

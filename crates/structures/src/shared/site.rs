@@ -58,8 +58,8 @@ impl<M: Medium> Site<M> {
     /// A place in a heap that several structures share.
     ///
     /// `header` is the offset of a block, or of a part of one, that the heap's owner keeps for the
-    /// structure. It is as long as [`header_len`](super::Shareable::header_len) says, and aligned to
-    /// 64 bytes. No other structure of the heap may have the number `member`.
+    /// structure. It is as long as [`header_len`](super::Shareable::header_len) says, and aligned
+    /// to 64 bytes. No other structure of the heap may have the number `member`.
     ///
     /// # Panics
     ///

@@ -6,6 +6,8 @@ use crate::assert_none;
 
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
+/// Characters of a line of comment, as rustfmt keeps to for code.
+const COMMENT_WIDTH_MAX: usize = 100;
 
 #[test]
 fn files_and_functions_are_of_readable_length() {
@@ -19,6 +21,21 @@ fn files_and_functions_are_of_readable_length() {
         for (line, len) in functions(&lines) {
             if len > FUNCTION_LINES_MAX {
                 wrong.push(format!("{}:{line}: a function of {len} lines", show(&path)));
+            }
+        }
+    }
+    assert_none(&wrong);
+}
+
+#[test]
+fn comments_are_as_wide_as_code() {
+    let mut wrong = Vec::new();
+    for path in files(&["rs"]) {
+        for (number, line) in read(&path).lines().enumerate() {
+            let is_comment = line.trim_start().starts_with("//");
+            let width = line.chars().count();
+            if is_comment && width > COMMENT_WIDTH_MAX {
+                wrong.push(format!("{}:{}: {width} characters", show(&path), number + 1));
             }
         }
     }

@@ -3,14 +3,19 @@
 mod scenarios;
 mod subject;
 
-use super::Subject;
+use super::{Chosen, MutationSample, Subject};
 
 pub(super) const SUBJECT: Subject = Subject {
     name: "batch",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &[],
+    sources: &["structures/src/batch"],
     sources_elsewhere: &[],
     images_min: 1_000,
-    mutation: None,
+    mutation: Some(MutationSample {
+        scenarios: Chosen::Only(&["/all", "/stores", "/recovery", "/killed"]),
+        seeds: 1,
+        killed_min: 1,
+        survivors_max: 0,
+    }),
 };

@@ -541,9 +541,9 @@ where
         }
     }
 
-    /// Clearing removes each entry on its own, in any order; removing a range does so in the order of
-    /// the keys. Loading puts one after the other; in fact fewer states occur, because a leaf behind
-    /// the last one is filled at once.
+    /// Clearing removes each entry on its own, in any order; removing a range does so in the order
+    /// of the keys. Loading puts one after the other; in fact fewer states occur, because a leaf
+    /// behind the last one is filled at once.
     fn steps(&self, op: &Op) -> Steps<Op> {
         let keys = || self.base.start.min(self.keys.start)..self.base.end.max(self.keys.end);
         match *op {
