@@ -38,7 +38,7 @@
 //! # Transmission
 //!
 //! ```text
-//! request       0x25609513 4 │ flags 2 │ command 2 │ cookie 8 │ offset 8 │ len 4 │ payload of WRITE
+//! request       0x25609513 4 │ flags 2 │ command 2 │ cookie 8 │ offset 8 │ len 4 │ bytes of WRITE
 //!
 //! simple reply  0x67446698 4 │ error 4 │ cookie 8 │ bytes read
 //!

@@ -21,12 +21,8 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
-<<<<<<< HEAD
     /// Completes what a batch that a crash interrupted was to do with this map. Keys for which the
     /// pool has no room are closed to writers.
-=======
-    /// Completes the changes to this map of a batch that a crash interrupted.
->>>>>>> h-prose
     pub(super) fn completed(self, pool: &Pool<M>) -> Result<Self> {
         if let Some(intents) = Intents::existing(pool)? {
             let core = &self.core;
