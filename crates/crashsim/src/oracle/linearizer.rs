@@ -9,7 +9,7 @@
 //! each thread and the state reached. The number of nodes therefore depends on how much the
 //! operations overlap, not on how many there are.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 
 use super::Oracle;
@@ -148,7 +148,10 @@ struct Search<State> {
     begun: Vec<usize>,
     /// For each visited node: whether all acknowledged calls can follow.
     known: HashMap<Node<State>, bool>,
+    /// The right states, in the order in which they were found, and without it. Steps in any order
+    /// have thousands.
     ends: Vec<State>,
+    ends_known: HashSet<State>,
 }
 
 impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
@@ -161,7 +164,8 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
         let required = linearizer.required(position, &acknowledged);
         let begun =
             count(&|call| call.has_begun(position) || call.acknowledged(position).is_some());
-        Search { position, acknowledged, required, begun, known: HashMap::new(), ends: Vec::new() }
+        let (known, ends, ends_known) = (HashMap::new(), Vec::new(), HashSet::new());
+        Search { position, acknowledged, required, begun, known, ends, ends_known }
     }
 
     /// Whether an order of all acknowledged calls goes through this node. Collects the right
@@ -184,7 +188,7 @@ impl<State: Clone + Eq + std::hash::Hash + Debug> Search<State> {
                 completes |= self.visit(linearizer, next);
             }
         }
-        if completes && suffices && !self.ends.contains(state) {
+        if completes && suffices && self.ends_known.insert(state.clone()) {
             self.ends.push(state.clone());
         }
         self.known.insert(node, completes);

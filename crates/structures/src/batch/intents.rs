@@ -184,10 +184,13 @@ impl<M: Medium> Intents<M> {
         for (at, _) in entries {
             medium.store(*at, DONE);
             // Flush: fenced below.
+            // Redundant: where all maps of the batch are opened before one is changed, as the
+            // simulator does.
             medium.flush(*at, WORD_LEN);
         }
         if !entries.is_empty() {
             // Fence: before others change these keys. The next opening must not change them back.
+            // Redundant: as the flush.
             medium.fence();
         }
         Ok(self.heap.verify()?)
@@ -200,6 +203,9 @@ impl<M: Medium> Intents<M> {
             let suspect = lane.suspect(batch.intent);
             let at = self.heap.header() + layout::slot(batch.slot);
             // Flush and fence: the suspect, before nothing leads to the intent any more.
+            // Redundant: but when the slot's line is written back before the suspect's, and the
+            // intent lies in a chunk that no lane allocates from, which short runs do not bring
+            // about.
             lane.fence();
             self.forget(&mut lane, Intent { slot: at, suspect });
             drop(lane);
@@ -272,6 +278,8 @@ impl<M: Medium> RootObject<M> for Intents<M> {
             if is_torn && medium.load(at) != EMPTY {
                 medium.store(at, EMPTY);
                 // Flush and fence: an intent that did not arrive must not be taken for one later.
+                // Redundant: but when a later intent has the same bytes at the same offset, and is
+                // forgotten in another slot, which short runs do not bring about.
                 medium.persist(at, WORD_LEN);
             }
         }

@@ -5,6 +5,7 @@ use std::iter::FusedIterator;
 
 use remanent_pmem::{Mapped, Medium};
 
+use super::Log;
 use super::position::Position;
 use super::root::Root;
 use crate::Result;
@@ -89,6 +90,15 @@ impl<V: Stored + ?Sized, M: Medium> DoubleEndedIterator for Records<'_, V, M> {
 }
 
 impl<V: Stored + ?Sized, M: Medium> FusedIterator for Records<'_, V, M> {}
+
+impl<'l, V: Stored + ?Sized, M: Medium> IntoIterator for &'l Log<V, M> {
+    type Item = Result<(Position, V::Owned)>;
+    type IntoIter = Records<'l, V, M>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
 
 impl<V: Stored + ?Sized, M: Medium> fmt::Debug for Records<'_, V, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

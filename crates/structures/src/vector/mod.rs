@@ -267,6 +267,15 @@ impl<T: Persistent, M: Medium> Iterator for Iter<'_, T, M> {
 
 impl<T: Persistent, M: Medium> FusedIterator for Iter<'_, T, M> {}
 
+impl<'v, T: Persistent, M: Medium> IntoIterator for &'v Vector<T, M> {
+    type Item = Result<T>;
+    type IntoIter = Iter<'v, T, M>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
 impl<T: Persistent, M: Medium> fmt::Debug for Iter<'_, T, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter").field("vector", self.vector).finish_non_exhaustive()

@@ -129,6 +129,7 @@ fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room()
     let pool = Pool::options().size_max(32 << 20).create(&path).unwrap();
     let map: HashMap<u64, [u8]> = HashMap::create(&pool, "map").unwrap();
     let filler: HashMap<u64, [u8]> = HashMap::create(&pool, "filler").unwrap();
+    let counts: BlinkTree<u64, u64> = BlinkTree::create(&pool, "counts").unwrap();
     map.put(&1_000, &[4; 8]).unwrap();
     drop(Batch::new(&pool).unwrap());
     // Room for the intent, which has all values, and for the first part, but not for the others.
@@ -143,6 +144,7 @@ fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room()
     for key in 0..300 {
         batch.put(&map, &key, &[1; LEN]).unwrap();
     }
+    batch.put(&counts, &1, &300).unwrap();
     let told = batch.commit().expect_err("there is too little room");
     assert!(matches!(told, Error::Unfinished { .. }), "{told}");
     let len = map.len().unwrap();
@@ -154,7 +156,8 @@ fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room()
     another.remove(&map, &0).unwrap();
     assert!(matches!(another.commit(), Err(Error::Abandoned)));
     assert!(map.discard(&1_000).unwrap(), "no batch is to change this key");
-    drop((map, filler, pool));
+    assert!(matches!(counts.put(&1, &0), Err(Error::Abandoned)));
+    drop((map, filler, counts, pool));
 
     // There is no more room when it is opened again. What there is no room for stays closed.
     let pool = Pool::options().open(&path).unwrap();
@@ -162,13 +165,18 @@ fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room()
     let map: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
     assert!((128..300).contains(&map.len().unwrap()));
     assert!(matches!(map.discard(&0), Err(Error::Abandoned)));
+    // A map that is completed can change, whatever becomes of the others.
+    let counts: BlinkTree<u64, u64> = BlinkTree::open(&pool, "counts").unwrap();
+    assert_eq!(counts.swap(&1, &301).unwrap(), Some(300));
     filler.clear().unwrap();
-    drop((map, filler, pool));
+    drop((map, filler, counts, pool));
 
     let pool = Pool::options().open(&path).unwrap();
     let map: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
     assert_eq!((map.len().unwrap(), map.check().unwrap()), (300, vec![]));
     assert!(map.discard(&0).unwrap());
+    let counts: BlinkTree<u64, u64> = BlinkTree::open(&pool, "counts").unwrap();
+    assert_eq!(counts.get(&1).unwrap(), Some(301), "it was completed before");
     let batch = Batch::new(&pool).unwrap();
     assert_eq!(batch.check().unwrap(), []);
 }

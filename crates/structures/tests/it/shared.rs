@@ -93,6 +93,7 @@ fn owner() -> (Arc<Owner<Arc<Sim>>>, Pool<Arc<Sim>>) {
         owner.tree.put(&key, &0).unwrap();
         owner.records.put(&text, &text).unwrap();
         owner.vector.push(&key).unwrap();
+        owner.log.append(&text).unwrap();
     }
     owner.texts.put("name 0", "a longer text, in a node").unwrap();
     (owner, pool)

@@ -13,7 +13,7 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 1_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/all", "/stores", "/recovery", "/killed"]),
+        scenarios: Chosen::Only(&["/all", "/killed", "/threads-brief"]),
         seeds: 1,
         killed_min: 1,
         survivors_max: 0,

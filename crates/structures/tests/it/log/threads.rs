@@ -26,7 +26,10 @@ fn what_threads_append_arrives_once_and_in_the_order_of_each() {
                 for number in (0..EACH).step_by(2) {
                     let records = [record(writer, number), record(writer, number + 1)];
                     let at = log.append_many(&records.each_ref()).unwrap();
-                    assert_eq!(log.read(at[1]).unwrap(), Some(records[1]));
+                    let found = log.read(at[1]).unwrap();
+                    // The reader below may have come to it already, and removed it.
+                    let is_truncated = found.is_none() && at[1] < log.first();
+                    assert!(is_truncated || found == Some(records[1]), "{found:?}");
                 }
             });
         }
