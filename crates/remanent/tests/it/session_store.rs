@@ -51,8 +51,8 @@ fn tokens_of_consistent_store(program: &Program) -> BTreeSet<String> {
 fn the_index_follows_the_sessions_through_kills() {
     let directory = directory();
     let program = Program::new("session_store", directory.path());
-    for round in 1..=4_usize {
-        let printed = program.run_until_killed(&["simulate", VISITORS], String::new(), 700 * round);
+    for round in 1..=10 {
+        let printed = program.run_until_killed(&["simulate", VISITORS], String::new(), 200 * round);
         let tokens = tokens_of_consistent_store(&program);
         assert!(printed.iter().any(|line| line.starts_with("ended ")), "nobody left: {printed:?}");
         let prolonged: Vec<&str> =
