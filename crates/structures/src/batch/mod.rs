@@ -43,9 +43,14 @@ use crate::{Error, Result};
 ///
 /// # What other threads see
 ///
-/// Readers see each key before or after the change, and may see one key of a batch changed and another one not yet. They
-/// never see a change that a crash undoes. Writers of a batch's keys wait until it is done, and so do batches that have a key
-/// in common; batches never wait for each other in a circle.
+/// Readers see each key before or after the change, and may see one key of a batch changed and
+/// another one not yet. They never see a change that a crash undoes. Writers of a batch's keys wait
+/// until it is done, and so do batches that have a key in common; batches never wait for each other
+/// in a circle.
+///
+/// A batch has no conditions: what was read before may have changed by the time of the commit. If
+/// an operation depends on a value, such as the removal of an index entry that the value names, hold
+/// a lock of the program's from the read to the commit, in all threads that write these keys.
 ///
 /// # Cost
 ///
