@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use remanent::Pool;
 use remanent::pmem::heap::Violation;
@@ -26,9 +26,12 @@ impl Program {
         let test = std::env::current_exe().expect("the test has a path");
         let build = test.ancestors().nth(2).expect("it lies in a folder of the build");
         let executable = build.join("examples").join(name);
+        // `cargo test` builds the examples, but `--test it` and `--all-targets` do not.
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name);
+        let is_built = modified(&executable) >= modified(&source.with_extension("rs"));
         assert!(
-            executable.exists(),
-            "{} is missing; `cargo test -p remanent` builds it",
+            is_built,
+            "{} is missing or older than its source; `cargo build -p remanent --examples` builds it",
             executable.display()
         );
         Program { executable, pool: directory.join("example.pool") }
@@ -98,6 +101,11 @@ impl Program {
         assert_whole(pool.check().expect("it is read").violations);
         pool
     }
+}
+
+/// When a file was changed last; `None` when it is missing.
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).ok()?.modified().ok()
 }
 
 /// Panics with what is wrong with a structure.
