@@ -26,21 +26,36 @@
 //! | [`HashMap`] | entries that are looked up by key; any number of threads, without locks |
 //! | [`HashMultiMap`] | an index: several values for one key |
 //! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
-//! | [`BatchMap`] | many writes whose durability may lag by some milliseconds, within a bound that you set |
-//! | [`Vector`], [`AppendVector`] | elements of one size by their index |
-//! | [`Log`] | records in the order of their arrival, which are dropped from the front |
-//! | [`Tx`], [`SharedTx`], [`transactional`] | a small struct, each of whose methods is one atomic step |
+//! | [`Batch`] | changes of several entries, also of several maps, as one atomic step |
+//! | [`BatchMap`] | many writes that may become durable milliseconds later, within a set bound |
+//! | [`Vector`] | elements of one size by their index: replaced, and removed from the end |
+//! | [`AppendVector`] | elements that stay as they are: readers get slices of them, not copies |
+//! | [`Log`] | records of any length in the order of their arrival, dropped from the front |
+//! | [`Tx`], [`SharedTx`], [`transactional`] | a small struct whose methods are atomic steps |
+//! | [`TxArray`] | many such structs, by their index |
 //! | [`TxValue`] | one value of any length that is replaced as a whole |
 //! | [`batch_list`] | a list in an order of yours, made durable in batches |
-//! | [`Disk`] | blocks, for programs that want a device: writes and transactions of any number of blocks are atomic |
+//! | [`structures::shared`] | a structure of your own, of several that share a root and fences |
+//! | [`Disk`] | blocks, for programs that want a device; transactions of any number are atomic |
 //!
-//! [`papers`] has the structures of our papers as they are described there: for comparison, not for use.
+//! [`papers`] has the structures of our papers as they are described there: for comparison, not for
+//! use.
+//!
+//! Three programs of a page or two show them at work. They can be killed at any time and run again:
+//!
+//! - [`examples/session_store.rs`][1]: a map and an index of it, kept together by `Batch`.
+//! - [`examples/job_queue.rs`][2]: jobs with priorities, each of which is run at least once.
+//! - [`examples/time_series.rs`][3]: samples by their time, averages, retention; and why a tree.
+//!
+//! [1]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/session_store.rs
+//! [2]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/job_queue.rs
+//! [3]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/time_series.rs
 //!
 //! # Keys and values
 //!
-//! Integers, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see [`Stored`], [`Key`] and [`OrderedKey`].
-//! With the feature `serde`, values of any type that serde can serialize and deserialize:
-//! `Encoded`.
+//! Integers, floats, text, bytes, tuples of these, and structs with `#[derive(Stored)]`: see
+//! [`Stored`], [`Key`] and [`OrderedKey`]. With the feature `serde`, values of any type that serde
+//! can serialize and deserialize: `Encoded`.
 //!
 //! # Maps
 //!
@@ -53,12 +68,14 @@
 //!
 //! # An index that follows a map
 //!
-//! A call on one structure is one atomic step; calls on two are two. So write the index
-//! first and remove from it last: then each entry of the map is in the index, whatever crash comes, and what leads nowhere in
-//! the index is passed over and removed:
+//! A call on one structure is one atomic step; calls on two are two. A [`Batch`] makes one step of
+//! changes to several maps, so that the index has each entry of the map, and no other, after any
+//! crash:
 //!
 //! ```
-//! use remanent::{BlinkTree, Change, HashMap, Pool, Result, Stored};
+//! use std::sync::{Mutex, PoisonError};
+//!
+//! use remanent::{Batch, BlinkTree, HashMap, Pool, Result, Stored};
 //!
 //! #[derive(Clone, Stored)]
 //! struct Session {
@@ -67,30 +84,37 @@
 //! }
 //!
 //! struct Sessions {
+//!     pool: Pool,
 //!     by_token: HashMap<str, Session>,
-//!     /// What expires when; may have entries whose session is gone, or expires later.
 //!     by_expiry: BlinkTree<(u64, String), ()>,
+//!     /// A batch has no conditions. So writers hold this from reading an entry to the commit of
+//!     /// the batch that depends on it. Readers do not need it.
+//!     writers: Mutex<()>,
 //! }
 //!
 //! impl Sessions {
-//!     fn start(&self, token: &str, session: &Session) -> Result<()> {
-//!         // The index first: a crash in between leaves an entry that leads nowhere, which `expire` removes. The other
-//!         // way round it would leave a session that never expires.
-//!         self.by_expiry.put(&(session.expires_unix_s, token.to_owned()), &())?;
-//!         self.by_token.put(token, session)?;
+//!     fn put(&self, token: &str, session: &Session) -> Result<()> {
+//!         let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+//!         let mut batch = Batch::new(&self.pool)?;
+//!         if let Some(old) = self.by_token.get(token)? {
+//!             batch.remove(&self.by_expiry, &(old.expires_unix_s, token.to_owned()))?;
+//!         }
+//!         batch.put(&self.by_token, token, session)?;
+//!         batch.put(&self.by_expiry, &(session.expires_unix_s, token.to_owned()), &())?;
+//!         batch.commit()?; // durable when it returns
 //!         Ok(())
 //!     }
 //!
+//!     /// Removes the sessions that expire at `now_unix_s` or before.
 //!     fn expire(&self, now_unix_s: u64) -> Result<()> {
-//!         for entry in self.by_expiry.range(..(now_unix_s, String::new())) {
-//!             let (key, ()) = entry?;
-//!             // One step: another thread may prolong the session at this moment.
-//!             self.by_token.modify(&key.1, |session| match session {
-//!                 Some(session) if session.expires_unix_s <= now_unix_s => (Change::<Session>::Remove, ()),
-//!                 _ => (Change::Keep, ()),
-//!             })?;
-//!             self.by_expiry.discard(&key)?;
+//!         let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+//!         let mut batch = Batch::new(&self.pool)?;
+//!         for key in self.by_expiry.range(..(now_unix_s + 1, String::new())) {
+//!             let (key, ()) = key?;
+//!             batch.remove(&self.by_token, key.1.as_str())?;
+//!             batch.remove(&self.by_expiry, &key)?;
 //!         }
+//!         batch.commit()?;
 //!         Ok(())
 //!     }
 //! }
@@ -100,19 +124,31 @@
 //! let sessions = Sessions {
 //!     by_token: HashMap::open_or_create(&pool, "sessions")?,
 //!     by_expiry: BlinkTree::open_or_create(&pool, "sessions by expiry")?,
+//!     writers: Mutex::new(()),
+//!     pool,
 //! };
-//! sessions.start("a", &Session { user: 1, expires_unix_s: 100 })?;
-//! sessions.start("b", &Session { user: 2, expires_unix_s: 200 })?;
-//! sessions.expire(150)?;
+//! sessions.put("a", &Session { user: 1, expires_unix_s: 100 })?;
+//! sessions.put("b", &Session { user: 2, expires_unix_s: 100 })?;
+//! sessions.put("b", &Session { user: 2, expires_unix_s: 200 })?;
+//! sessions.expire(100)?;
 //! assert!(sessions.by_token.get("a")?.is_none());
 //! assert_eq!(sessions.by_token.get("b")?.map(|session| session.user), Some(2));
+//! assert_eq!(sessions.by_expiry.len()?, 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Two calls in the right order do without the batch and the lock, and take fewer fences, if the
+//! index may have entries that lead nowhere: write to the index first and remove from it last. Then
+//! each entry of the map is in the index after any crash. A reader of the index looks the entry up
+//! in the map and passes over what is gone or has changed; whoever cleans up removes such entries
+//! with [`modify`](HashMap::modify) on the map, which sees the present value, and then from the
+//! index.
+//!
 //! # Beside the structures
 //!
-//! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds structures under names.
-//!   [`Options::create_in_memory`] makes one without a file, a flush or a fence: for indexes that are rebuilt, and for tests.
+//! - [`Pool`] is the file: it says what it guarantees ([`Backing`], [`Durability`]), and holds
+//!   structures under names. [`Options::create_in_memory`] makes one without a file, a flush or a
+//!   fence: for indexes that are rebuilt, and for tests.
 //! - [`pmem`] has the medium, the allocator and the typestate of unpublished objects, for those who
 //!   build structures of their own. Test them with the crate `remanent-crashsim`.
 //!

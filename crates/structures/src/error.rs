@@ -45,6 +45,12 @@ pub enum Error {
         /// The error that interrupted it.
         source: Box<Error>,
     },
+    /// An entry is not as a batch [expects](crate::Batch::expect) it.
+    #[error(
+        "nothing was changed: an entry that the batch depends on is not as it was expected; read it \
+         again, and make a new batch"
+    )]
+    Conflict,
     /// A batch that could not be completed ([`Unfinished`](Error::Unfinished)) is to change the
     /// key, or a key of the map.
     #[error(

@@ -267,7 +267,7 @@ pub trait Map<K: Key + ?Sized, V: Stored + ?Sized>: Send + Sync {
 }
 
 /// Whether the stored forms of two values are equal.
-fn is_same<V: Stored + ?Sized>(one: &V, other: &V) -> bool {
+pub(crate) fn is_same<V: Stored + ?Sized>(one: &V, other: &V) -> bool {
     one.with_bytes(|one| other.with_bytes(|other| one == other))
 }
 

@@ -49,6 +49,9 @@ use crate::{Error, Result};
 /// until it is done, and so do batches that have a key in common. Batches never wait for each other
 /// in a circle.
 ///
+/// What was read before a batch may have changed by its commit. A batch that depends on a value, such
+/// as one that removes the index entry which a value names, says so by [`expect`](Batch::expect).
+///
 /// # Cost
 ///
 /// At most two fences more than the operation of the batch that takes most: three for words, and
@@ -77,6 +80,8 @@ pub struct Batch<M: Medium = Mapped> {
     pool: Pool<M>,
     intents: Arc<Intents<M>>,
     operations: Vec<Box<dyn Change<M>>>,
+    /// Entries that must be as they are said to be, or nothing is changed.
+    expected: Vec<Box<dyn Change<M>>>,
     /// Which operation is about which key: the last one counts.
     index: BTreeMap<(RootId, Vec<u8>), usize>,
 }
@@ -107,6 +112,8 @@ pub trait Change<M: Medium>: Send {
     fn keep(&self, intents: IntentsOf<M>);
     /// The change, as it is written down.
     fn entry(&self) -> EntryOf;
+    /// Whether the map has the entry as the change leaves it.
+    fn is_present(&self) -> Result<bool>;
     /// Has a step do it.
     fn add_to<'s>(&'s self, step: &mut Step<'s, M>) -> Result<()>;
 }
@@ -136,8 +143,8 @@ impl<M: Medium> Batch<M> {
     /// When the pool is full, or has a root of another type under the name `remanent batches`.
     pub fn new(pool: &Pool<M>) -> Result<Self> {
         let intents = Intents::of(pool)?;
-        let (operations, index) = (Vec::new(), BTreeMap::new());
-        Ok(Batch { pool: pool.clone(), intents, operations, index })
+        let (operations, expected, index) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Ok(Batch { pool: pool.clone(), intents, operations, expected, index })
     }
 
     /// Sets the value of `key` in `map` with the batch. What the batch was to do with that key
@@ -170,13 +177,76 @@ impl<M: Medium> Batch<M> {
         self.add(map.change(key.to_owned(), None, Sealed(())))
     }
 
-    fn add(&mut self, change: Box<dyn Change<M>>) -> Result<()> {
+    /// Makes the batch depend on an entry: unless `key` has exactly this value when the batch is
+    /// committed, or has none where `value` is `None`, the batch changes nothing, and
+    /// [`commit`](Batch::commit) returns [`Error::Conflict`]. Read the entry again then, and make a
+    /// new batch. Values are equal when their stored forms are.
+    ///
+    /// ```
+    /// use remanent_pmem::Pool;
+    /// use remanent_structures::{Batch, BlinkTree, Error, HashMap, Result};
+    ///
+    /// /// Gives a user another name, and has the index follow, whatever other threads do.
+    /// fn rename(
+    ///     pool: &Pool,
+    ///     users: &HashMap<u64, str>,
+    ///     by_name: &BlinkTree<str, u64>,
+    ///     (user, name): (u64, &str),
+    /// ) -> Result<bool> {
+    ///     loop {
+    ///         let Some(former) = users.get(&user)? else { return Ok(false) };
+    ///         let mut batch = Batch::new(pool)?;
+    ///         batch.expect(users, &user, Some(&*former))?;
+    ///         batch.put(users, &user, name)?;
+    ///         batch.remove(by_name, &*former)?;
+    ///         batch.put(by_name, name, &user)?;
+    ///         match batch.commit() {
+    ///             Err(Error::Conflict) => {} // another thread was quicker
+    ///             done => return done.map(|_| true),
+    ///         }
+    ///     }
+    /// }
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let users: HashMap<u64, str> = HashMap::create(&pool, "users")?;
+    /// let by_name: BlinkTree<str, u64> = BlinkTree::create(&pool, "users by name")?;
+    /// users.insert(&7, "Ada")?;
+    /// by_name.insert("Ada", &7)?;
+    /// assert!(rename(&pool, &users, &by_name, (7, "Augusta"))?);
+    /// assert_eq!((by_name.get("Ada")?, by_name.get("Augusta")?), (None, Some(7)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Batch::put).
+    pub fn expect<K, V>(
+        &mut self,
+        map: &impl Batched<K, V, M>,
+        key: &K,
+        value: Option<&V>,
+    ) -> Result<()>
+    where
+        K: Key + ?Sized,
+        V: Stored + ?Sized,
+    {
+        let expected = map.change(key.to_owned(), value.map(V::to_owned), Sealed(()));
+        self.accept(&*expected)?;
+        self.expected.push(expected);
+        Ok(())
+    }
+
+    /// Whether a map can be part of the batch.
+    fn accept(&self, change: &dyn Change<M>) -> Result<()> {
         if !std::ptr::eq(change.heap().medium(), self.pool.medium()) {
             return Err(Error::OtherPool);
         }
-        if change.is_member() {
-            return Err(Error::SharedHeap);
-        }
+        if change.is_member() { Err(Error::SharedHeap) } else { Ok(()) }
+    }
+
+    fn add(&mut self, change: Box<dyn Change<M>>) -> Result<()> {
+        self.accept(&*change)?;
         change.keep(IntentsOf(Arc::clone(&self.intents)));
         let EntryOf(entry) = change.entry();
         match self.index.get(&(entry.root, entry.key.clone())) {
@@ -206,19 +276,26 @@ impl<M: Medium> Batch<M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full, an entry is too long, or the medium met a fault: nothing was changed.
+    /// When the pool is full, an entry is too long, an entry is not as [expected](Batch::expect), or
+    /// the medium met a fault: nothing was changed.
     /// With [`Error::Unfinished`] the batch is committed, and is completed when its maps are opened
     /// next.
     pub fn commit(self) -> Result<Vec<bool>> {
-        if self.operations.is_empty() {
+        if self.operations.is_empty() && self.expected.is_empty() {
             return Ok(Vec::new());
         }
         // Before anything is held that others may wait for.
         let slot = self.intents.take_slot()?;
-        let closed = ClosedKeys::close(self.pool.medium(), &self.operations)?;
+        let closed = ClosedKeys::close(self.pool.medium(), self.changes())?;
         for heap in self.heaps().into_values() {
             // Who wants to write to these keys and has not seen that they are closed.
             heap.wait_for_lanes();
+        }
+        if !self.is_as_expected()? {
+            return Err(Error::Conflict);
+        }
+        if self.operations.is_empty() {
+            return Ok(Vec::new());
         }
         let done = self.commit_closed(&slot);
         if matches!(done, Err(Error::Unfinished { .. })) {
@@ -231,7 +308,21 @@ impl<M: Medium> Batch<M> {
 
     /// The heaps of all maps, by their roots: in the order in which every batch enters them.
     fn heaps(&self) -> BTreeMap<RootId, &Heap<M>> {
-        self.operations.iter().map(|change| (change.heap().owner(), change.heap())).collect()
+        self.changes().map(|change| (change.heap().owner(), change.heap())).collect()
+    }
+
+    /// What the batch changes, and what it expects.
+    fn changes(&self) -> impl Iterator<Item = &dyn Change<M>> {
+        self.operations.iter().chain(&self.expected).map(|change| &**change)
+    }
+
+    fn is_as_expected(&self) -> Result<bool> {
+        for expected in &self.expected {
+            if !expected.is_present()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn commit_closed(&self, slot: &Slot<'_, M>) -> Result<Vec<bool>> {
@@ -281,10 +372,9 @@ struct ClosedKeys<'b, M: Medium> {
 
 impl<'b, M: Medium> ClosedKeys<'b, M> {
     /// Closes the keys of all changes, in the order in which every batch does.
-    fn close(medium: &'b M, changes: &'b [Box<dyn Change<M>>]) -> Result<Self> {
+    fn close(medium: &'b M, changes: impl Iterator<Item = &'b dyn Change<M>>) -> Result<Self> {
         // Two keys of one hash are closed as one.
         let keys: BTreeMap<(RootId, u64), GateOf<'b>> = changes
-            .iter()
             .map(|change| (change.heap().owner(), change.gate()))
             .map(|(root, of)| ((root, of.key), of))
             .collect();

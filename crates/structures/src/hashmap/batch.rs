@@ -12,7 +12,7 @@ use super::{Core, HashMap};
 use crate::Result;
 use crate::batch::intents::Intents;
 use crate::batch::{Batched, Change, Entry, EntryOf, GateOf, IntentsOf, Sealed};
-use crate::map::Change as EntryChange;
+use crate::map::{Change as EntryChange, is_same};
 use crate::shared::Step;
 use crate::stored::{Key, Stored};
 
@@ -107,6 +107,13 @@ where
             key: self.key.borrow().with_bytes(<[u8]>::to_vec),
             value: self.value.as_ref().map(|value| value.borrow().with_bytes(<[u8]>::to_vec)),
         })
+    }
+
+    fn is_present(&self) -> Result<bool> {
+        let expected = self.value.as_ref().map(Borrow::borrow);
+        let is_equal = |found: &V| expected.is_some_and(|expected| is_same(found, expected));
+        let found = self.map.get_with(self.key.borrow(), is_equal)?;
+        Ok(found.unwrap_or(expected.is_none()))
     }
 
     fn add_to<'s>(&'s self, step: &mut Step<'s, M>) -> Result<()> {

@@ -6,7 +6,7 @@ use std::thread;
 use remanent_crashsim::Sim;
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Guarantee;
-use remanent_structures::{Batch, BlinkTree, Error, HashMap, Map};
+use remanent_structures::{Batch, BlinkTree, Change, Error, HashMap, Map};
 
 use crate::support::{fences, options, scratch, sim_pool};
 
@@ -85,6 +85,71 @@ fn a_batch_is_of_one_pool() {
     let map: HashMap<u64, u64> = HashMap::create(&other, "map").unwrap();
     let mut batch = Batch::new(&pool).unwrap();
     assert!(matches!(batch.put(&map, &1, &1), Err(Error::OtherPool)));
+}
+
+#[test]
+fn a_batch_that_expects_something_else_does_nothing() {
+    let directory = scratch();
+    let pool = options().create(directory.path().join("expected.pool")).unwrap();
+    let map: HashMap<u64, str> = HashMap::create(&pool, "map").unwrap();
+    let tree: BlinkTree<str, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    map.put(&1, "one").unwrap();
+    let commit = |expected: Option<&str>, absent: &str| {
+        let mut batch = Batch::new(&pool).unwrap();
+        batch.expect(&map, &1, expected).unwrap();
+        batch.expect(&tree, absent, None).unwrap();
+        batch.put(&map, &2, "two").unwrap();
+        batch.commit()
+    };
+    assert!(matches!(commit(None, "a"), Err(Error::Conflict)));
+    assert!(matches!(commit(Some("on"), "a"), Err(Error::Conflict)));
+    tree.put("b", &1).unwrap();
+    assert!(matches!(commit(Some("one"), "b"), Err(Error::Conflict)));
+    assert_eq!(map.len().unwrap(), 1);
+    assert_eq!(commit(Some("one"), "a").unwrap(), [false]);
+    assert_eq!(commit(Some("one"), "a").unwrap(), [true]);
+    // What is expected need not be changed; and a batch that changes nothing can expect.
+    let mut batch = Batch::new(&pool).unwrap();
+    batch.expect(&map, &2, Some("two")).unwrap();
+    assert_eq!(batch.commit().unwrap(), []);
+    // What was closed is open again.
+    assert!(map.discard(&1).unwrap() && tree.discard("b").unwrap());
+}
+
+#[test]
+fn counters_of_batches_that_expect_what_they_read_lose_nothing() {
+    const ROUNDS: u64 = 500;
+    let directory = scratch();
+    let pool = options().create(directory.path().join("counters.pool")).unwrap();
+    let map: HashMap<u64, u64> = HashMap::create(&pool, "map").unwrap();
+    let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
+    (map.put(&1, &0).unwrap(), tree.put(&1, &0).unwrap());
+    let count = || {
+        for _ in 0..ROUNDS {
+            loop {
+                let (one, other) = (map.get(&1).unwrap().unwrap(), tree.get(&1).unwrap().unwrap());
+                let mut batch = Batch::new(&pool).unwrap();
+                batch.expect(&map, &1, Some(&one)).unwrap();
+                batch.expect(&tree, &1, Some(&other)).unwrap();
+                batch.put(&map, &1, &(one + 1)).unwrap();
+                batch.put(&tree, &1, &(other + 1)).unwrap();
+                match batch.commit() {
+                    Err(Error::Conflict) => {}
+                    done => break drop(done.unwrap()),
+                }
+            }
+            // A writer of one key beside them.
+            let add = |found: Option<&u64>| (Change::Put(found.copied().unwrap_or(0) + 1), ());
+            map.modify(&1, add).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(count);
+        }
+    });
+    assert_eq!(map.get(&1).unwrap(), Some(2 * 3 * ROUNDS));
+    assert_eq!(tree.get(&1).unwrap(), Some(3 * ROUNDS));
 }
 
 #[test]
