@@ -11,11 +11,11 @@ pub(super) const SUBJECT: Subject = Subject {
     counterexamples: Vec::new,
     sources: &["structures/src/batch"],
     sources_elsewhere: &[],
-    images_min: 1_000,
+    images_min: 5_000,
     mutation: Some(MutationSample {
         scenarios: Chosen::Only(&["/all", "/killed", "/threads-brief"]),
         seeds: 1,
-        killed_min: 1,
+        killed_min: 4,
         survivors_max: 0,
     }),
 };

@@ -19,11 +19,12 @@ pub(super) const SUBJECT: Subject = Subject {
         "structures/src/vector/step.rs",
     ],
     sources_elsewhere: &[],
-    images_min: 1_000,
+    images_min: 20_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/all", "/maps", "/trees", "/rest", "/killed"]),
+        scenarios: Chosen::Only(&["/all", "/maps", "/rest", "/killed", "/threads-maps"]),
         seeds: 1,
-        killed_min: 1,
-        survivors_max: 0,
+        killed_min: 8,
+        // A node that leads elsewhere when it is published: its fence is missed by one seed in 40.
+        survivors_max: 2,
     }),
 };
