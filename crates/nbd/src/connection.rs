@@ -12,10 +12,9 @@ use rustix::net::{RecvFlags, recv};
 use socket2::Socket;
 
 use crate::export::Exports;
+use crate::limits::NEGOTIATION_SILENCE_MAX;
 use crate::session::{Progress, Session};
 
-/// Maximal silence of a client that has not chosen an export.
-const NEGOTIATION_SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How long a thread polls for the rest of a message before it sleeps. Clients send the head of a
 /// write and its payload one after the other; sleeping in between would take longer than everything
 /// else.

@@ -4,10 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::wire::NAME_LEN_MAX;
-
-/// Upper limit of the smallest block in the protocol.
-const BLOCK_SIZE_MIN_MAX: u32 = 64 << 10;
+use crate::limits::{BLOCK_SIZE_MIN_MAX, NAME_LEN_MAX};
 
 /// The allocation behind a range of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

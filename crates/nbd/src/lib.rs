@@ -62,14 +62,8 @@
 //!
 //! # Limits
 //!
-//! | item from a client | limit | beyond it |
-//! |---|---|---|
-//! | payload of a write, length of a read | 32 MiB | `EINVAL`, and the payload is skipped |
-//! | other ranges | 32 bits | |
-//! | data of an option | 64 KiB | `TOO_BIG`; a disconnect beyond 16 MiB |
-//! | name of an export, query of contexts | 4096 bytes | `TOO_BIG`, `INVALID` |
-//! | options | 1024 | disconnect |
-//! | silence during the negotiation | 60 s | disconnect |
+//! They stand in `limits.rs`, with what happens beyond them. The greatest request is
+//! [`REQUEST_LEN_MAX`].
 //!
 //! Buffers grow with the bytes that have arrived, not with the announced length.
 //!
@@ -96,6 +90,7 @@
 mod buffer;
 mod connection;
 mod export;
+mod limits;
 mod options;
 mod requests;
 mod server;
@@ -103,6 +98,6 @@ mod session;
 mod wire;
 
 pub use export::{Allocation, Export, ExportError, Exports, ExportsError};
+pub use limits::{NAME_LEN_MAX, REQUEST_LEN_MAX};
 pub use server::{BindError, Config, Server};
 pub use session::{Progress, Session};
-pub use wire::{NAME_LEN_MAX, REQUEST_LEN_MAX};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::buffer::Output;
 use crate::export::{Export, Exports};
+use crate::limits::{NAME_LEN_MAX, REQUEST_LEN_MAX};
 use crate::requests::Transmission;
 use crate::wire::{
-    BLOCK_SIZE_PREFERRED, Fields, NAME_LEN_MAX, REQUEST_LEN_MAX, handshake, info, option,
-    put_option_reply, reply, transmission,
+    BLOCK_SIZE_PREFERRED, Fields, handshake, info, option, put_option_reply, reply, transmission,
 };
 
 /// The only context, and the prefix of queries for all contexts of its kind.

@@ -7,20 +7,17 @@ use std::sync::Arc;
 
 use crate::buffer::Output;
 use crate::export::{Allocation, Export, ExportError};
+use crate::limits::{MESSAGE_LEN_MAX, PIECES_MAX, REQUEST_LEN_MAX};
 use crate::options::CONTEXT_ID;
 use crate::session::Step;
 use crate::wire::{
-    CHUNK_HEAD_LEN, Errno, REQUEST_LEN_MAX, Request, chunk, chunk_head, command, flag,
-    put_simple_reply, transmission,
+    CHUNK_HEAD_LEN, Errno, Request, chunk, chunk_head, command, flag, put_simple_reply,
+    transmission,
 };
 
 /// Holes shorter than this are sent as zeroes, because a chunk for each would be longer. This also
 /// bounds how much longer than its data a reply can be.
 const HOLE_LEN_MIN: u64 = 4096;
-/// Maximal number of pieces in one reply; clients ask again for the rest.
-const PIECES_MAX: usize = 4096;
-/// Maximal length of an error's message in bytes.
-const MESSAGE_LEN_MAX: usize = 1024;
 /// Maximal number of bytes between a chunk's head and its data: offset, and length of a hole.
 const PIECE_HEAD_LEN_MAX: usize = 12;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::buffer::{Input, Output};
 use crate::export::Exports;
+use crate::limits::{OPTION_LEN_MAX, OPTION_LEN_SKIPPED_MAX, OPTIONS_MAX};
 use crate::options::{Negotiation, Outcome};
 use crate::requests::Transmission;
 use crate::wire::{GREETING_MAGIC, OPTION_MAGIC, OptionHead, handshake, option};
@@ -12,12 +13,6 @@ use crate::wire::{GREETING_MAGIC, OPTION_MAGIC, OptionHead, handshake, option};
 /// to a queue of sixteen reads of 4 KiB, and small enough to be in a near cache when the system
 /// copies it.
 const SEND_LEN: usize = 128 << 10;
-/// Maximal length of an option's data in bytes: a list of contexts may be longer than a name.
-const OPTION_LEN_MAX: u32 = 64 << 10;
-/// Maximal length of an option's data that is skipped; more data end the connection.
-const OPTION_LEN_SKIPPED_MAX: u32 = 16 << 20;
-/// Maximal number of options; a complete negotiation takes about five.
-const OPTIONS_MAX: u32 = 1024;
 
 /// What a connection needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

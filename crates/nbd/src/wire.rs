@@ -2,10 +2,6 @@
 
 use crate::buffer::Output;
 
-/// Maximal length of a read, or of a write's payload, in bytes.
-pub const REQUEST_LEN_MAX: u32 = 32 << 20;
-/// Maximal length of an export's name in bytes; the protocol's limit for every string.
-pub const NAME_LEN_MAX: usize = 4096;
 /// The most efficient block size: a page.
 pub(super) const BLOCK_SIZE_PREFERRED: u32 = 4096;
 

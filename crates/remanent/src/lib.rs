@@ -155,6 +155,7 @@
 //! The command `remanent`, with its server, is the package `remanent-cli`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "check")]
 pub mod check;
 
 pub use remanent_blockdev as blockdev;

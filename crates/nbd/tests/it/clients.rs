@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use remanent_nbd::{Export, Exports};
+use remanent_nbd::{Export, Exports, REQUEST_LEN_MAX};
 use serde_json::Value;
 
 use super::ram::{PAGE, Ram};
@@ -123,7 +123,7 @@ fn nbdinfo_sees_everything() {
                 ("can_fast_zero", false.into()),
                 ("block_size_minimum", 1.into()),
                 ("block_size_preferred", 4096.into()),
-                ("block_size_maximum", (32 << 20).into()),
+                ("block_size_maximum", REQUEST_LEN_MAX.into()),
             ];
             for (key, value) in expected {
                 assert_eq!(export[key], value, "{key} in {export}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use remanent_nbd::{Exports, ExportsError, Progress, Session};
+use remanent_nbd::{Exports, ExportsError, Progress, REQUEST_LEN_MAX, Session};
 
 use super::ram::Ram;
 use super::wire::*;
@@ -81,13 +81,14 @@ fn exports_are_listed_and_described() {
 
     let mut client = connect();
     let info = client.negotiate(INFO, &export_data("", &[1, 2, 3, 77]));
-    let blocks = [1, 4096, 32 << 20];
+    let blocks = [1, 4096, REQUEST_LEN_MAX];
     let first = (1 << 20, 0b1101_0110_1101, "first".into(), "the first disk".into(), blocks);
     assert_eq!(describe(&info), first);
     client.negotiate(STRUCTURED_REPLY, b"");
     let info = client.negotiate(GO, &export_data("second", &[1, 2]));
     // Half a block at the end cannot be reached.
-    let second = (512, 0b101_1000_1111, "second".into(), String::new(), [512, 4096, 32 << 20]);
+    let second =
+        (512, 0b101_1000_1111, "second".into(), String::new(), [512, 4096, REQUEST_LEN_MAX]);
     assert_eq!(describe(&info), second);
     assert!(!client.0.is_negotiating());
 }

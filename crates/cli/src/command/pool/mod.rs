@@ -1,17 +1,16 @@
 //! `remanent pool`: create, describe and check pools.
 
 mod check;
+mod info;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use remanent::{Durability, PoolInfo};
-use serde_json::json;
+use remanent::Durability;
 
-use super::output::{say, shown};
-use super::units::{human_size, parse_duration, parse_size_at_least_1};
+use super::units::{parse_duration, parse_size_at_least_1};
 
 /// Create, describe or check a pool file
 #[derive(Debug, clap::Args)]
@@ -79,11 +78,11 @@ impl Pool {
                 let options = remanent::Pool::options().size_max(size).durability(durability);
                 let options = options.write_disturbance(write_disturbance);
                 let pool = options.wait(target.wait).create(&target.path)?;
-                describe(&pool.info()?, &target);
+                info::describe(&pool.info()?, &target);
                 Ok(ExitCode::SUCCESS)
             }
             Subcommand::Info { target } => {
-                describe(&target.options().inspect(&target.path)?.info()?, &target);
+                info::describe(&target.options().inspect(&target.path)?.info()?, &target);
                 Ok(ExitCode::SUCCESS)
             }
             Subcommand::Check { target } => check::run(&target),
@@ -97,62 +96,10 @@ impl Target {
     }
 }
 
-fn describe(info: &PoolInfo, target: &Target) {
-    let uuid = uuid(&info.uuid);
-    let physical = physical_bytes(&target.path);
-    let roots = info.roots.iter();
-    if target.json {
-        let roots: Vec<_> =
-            roots.map(|root| json!({"name": root.name, "type": root.root_type.name})).collect();
-        say!(
-            "{:#}",
-            json!({
-                "path": target.path,
-                "backing": info.guarantee.backing.to_string(),
-                "durability": info.created_durability.to_string(),
-                "write_disturbance": info.guarantee.write_disturbance,
-                "uuid": uuid,
-                "format_version": info.format_version,
-                "size_bytes": info.size,
-                "size_max_bytes": info.size_max,
-                "physical_bytes": physical,
-                "created_unix_s": info.created_unix_s,
-                "opens": info.opens,
-                "clean": info.was_clean,
-                "roots": roots,
-            })
-        );
-        return;
-    }
-    say!("pool        {}", target.path.display());
-    say!("backing     {}", info.guarantee.backing);
-    say!("durability  {}", info.created_durability);
-    if info.guarantee.write_disturbance {
-        say!("medium      may leave garbage in what was being written");
-    }
-    say!("uuid        {uuid}");
-    say!("format      {}", info.format_version);
-    say!(
-        "size        {} of at most {}, {} in use on the medium",
-        human_size(info.size),
-        human_size(info.size_max),
-        human_size(physical)
-    );
-    say!("last closed {}", if info.was_clean { "properly" } else { "by a crash" });
-    for root in roots {
-        say!("root        {}: {}", shown(&root.name), shown(&root.root_type.name));
-    }
-}
-
 /// Bytes of storage that the file occupies, without holes.
 pub(super) fn physical_bytes(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
-}
-
-fn uuid(bytes: &[u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
 /// A progress bar, on a terminal only.
