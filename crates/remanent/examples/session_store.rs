@@ -10,13 +10,12 @@
 //! ```
 //!
 //! Map and index change in one [`Batch`]. So each session is in the index exactly once, under its
-//! present expiry, and the index has nothing else, whenever the process is killed.
+//! present expiry, and the index has nothing else, whenever the process is killed. A batch expects
+//! the entries that it was made from, and is made anew if another thread was quicker.
 
-use std::error::Error;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use remanent::{Batch, BlinkTree, HashMap, Key, OrderedKey, Pool, Result, Stored};
+use remanent::{Batch, BlinkTree, Error, HashMap, Key, OrderedKey, Pool, Result, Stored};
 
 /// Sessions that are expired in one batch: more of them share its fences, and fewer of them let
 /// other writers in earlier.
@@ -41,9 +40,6 @@ struct SessionStore {
     pool: Pool,
     by_token: HashMap<str, Session>,
     by_expiry: BlinkTree<Expiry, ()>,
-    /// Held from reading a session to the commit of the batch that depends on it: a batch is
-    /// atomic, but has no conditions. Readers do not need it.
-    writers: Mutex<()>,
 }
 
 impl SessionStore {
@@ -52,7 +48,6 @@ impl SessionStore {
         Ok(SessionStore {
             by_token: HashMap::open_or_create(&pool, "sessions")?,
             by_expiry: BlinkTree::open_or_create(&pool, "sessions by expiry")?,
-            writers: Mutex::new(()),
             pool,
         })
     }
@@ -89,16 +84,21 @@ impl SessionStore {
         let end = Expiry { unix_ms: unix_ms() + 1, token: String::new() };
         let mut count = 0;
         loop {
-            let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
             let due = self.by_expiry.range(..&end).take(EXPIRED_AT_ONCE_MAX);
             let due = due.collect::<Result<Vec<_>>>()?;
             let mut batch = Batch::new(&self.pool)?;
             for (expiry, ()) in &due {
+                // As long as the index has this, the session expires then.
+                batch.expect(&self.by_expiry, expiry, Some(&()))?;
                 batch.remove(&self.by_token, expiry.token.as_str())?;
                 batch.remove(&self.by_expiry, expiry)?;
             }
-            batch.commit()?;
-            count += due.len();
+            match batch.commit() {
+                Ok(_) => count += due.len(),
+                // One of them was prolonged or ended.
+                Err(Error::Conflict) => continue,
+                Err(error) => return Err(error),
+            }
             if due.len() < EXPIRED_AT_ONCE_MAX {
                 return Ok(count);
             }
@@ -111,27 +111,33 @@ impl SessionStore {
     fn edit(
         &self,
         token: &str,
-        decide: impl FnOnce(Option<Session>) -> Option<Option<Session>>,
+        decide: impl Fn(Option<Session>) -> Option<Option<Session>>,
     ) -> Result<bool> {
-        let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        // An expired session is as good as none, but still in the index.
-        let stored = self.by_token.get(token)?;
-        let Some(new) = decide(self.find(token)?) else { return Ok(false) };
         let expiry = |of: &Session| Expiry { unix_ms: of.expires_unix_ms, token: token.to_owned() };
-        let mut batch = Batch::new(&self.pool)?;
-        if let Some(stored) = stored {
-            batch.remove(&self.by_expiry, &expiry(&stored))?;
-        }
-        match new {
-            Some(session) => {
-                batch.put(&self.by_token, token, &session)?;
-                // Of two changes to one key, the later one counts.
-                batch.put(&self.by_expiry, &expiry(&session), &())?;
+        loop {
+            let stored = self.by_token.get(token)?;
+            let mut batch = Batch::new(&self.pool)?;
+            batch.expect(&self.by_token, token, stored.as_ref())?;
+            if let Some(stored) = &stored {
+                batch.remove(&self.by_expiry, &expiry(stored))?;
             }
-            None => batch.remove(&self.by_token, token)?,
+            // An expired session is as good as none, but still in the index.
+            let live = stored.filter(|session| session.expires_unix_ms > unix_ms());
+            let Some(new) = decide(live) else { return Ok(false) };
+            match new {
+                Some(session) => {
+                    batch.put(&self.by_token, token, &session)?;
+                    // Of two changes to one key, the later one counts.
+                    batch.put(&self.by_expiry, &expiry(&session), &())?;
+                }
+                None => batch.remove(&self.by_token, token)?,
+            }
+            match batch.commit() {
+                Ok(_) => return Ok(true),
+                Err(Error::Conflict) => {} // another thread was quicker
+                Err(error) => return Err(error),
+            }
         }
-        batch.commit()?;
-        Ok(true)
     }
 }
 
@@ -168,7 +174,7 @@ fn after(lifetime: Duration) -> u64 {
     unix_ms() + lifetime.as_millis() as u64
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let [path, command @ ..] = &arguments[..] else {

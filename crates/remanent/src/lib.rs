@@ -1,4 +1,4 @@
-//! Lock-free data structures in one memory-mapped file that is whole again the moment it is opened,
+//! Lock-free data structures in one memory-mapped file that is consistent the moment it is opened,
 //! whatever killed the process that wrote it.
 //!
 //! ```
@@ -26,17 +26,17 @@
 //! | [`HashMap`] | entries that are looked up by key; any number of threads, without locks |
 //! | [`HashMultiMap`] | an index: several values for one key |
 //! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
-//! | [`Batch`] | changes of several entries, also of several maps, as one atomic step |
+//! | [`Batch`] | changes of several entries, also of several maps, atomically |
 //! | [`BatchMap`] | many writes that may become durable milliseconds later, within a set bound |
 //! | [`Vector`] | elements of one size by their index: replaced, and removed from the end |
 //! | [`AppendVector`] | elements that stay as they are: readers get slices of them, not copies |
 //! | [`Log`] | records of any length in the order of their arrival, dropped from the front |
-//! | [`Tx`], [`SharedTx`], [`transactional`] | a small struct whose methods are atomic steps |
+//! | [`Tx`], [`SharedTx`], [`transactional`] | a small struct whose methods are atomic; a counter |
 //! | [`TxArray`] | many such structs, by their index |
 //! | [`TxValue`] | one value of any length that is replaced as a whole |
 //! | [`batch_list`] | a list in an order of yours, made durable in batches |
-//! | [`structures::shared`] | a structure of your own, of several that share a root and fences |
-//! | [`Disk`] | blocks, for programs that want a device; transactions of any number are atomic |
+//! | [`structures::shared`] | several structures under one root, whose operations share fences |
+//! | [`Disk`] | a block device; a transaction of any number of blocks is atomic |
 //!
 //! [`papers`] has the structures of our papers as they are described there: for comparison, not for
 //! use.
@@ -59,23 +59,22 @@
 //!
 //! # Maps
 //!
-//! All maps read and change one entry as one atomic step: `insert`, `put`, `update`, `remove`;
+//! All maps read and change one entry atomically: `insert`, `put`, `update`, `remove`;
 //! `modify` and `try_modify`, which decide by what is there; `swap`, `compare_exchange` and
 //! `get_or_insert_with`. `extend`, `retain`, `keys`, `values` and `for` loops are as in the
-//! standard library, but that each may report an error of the medium. A [`BlinkTree`] has
+//! standard library, except that each may report an error. A [`BlinkTree`] has
 //! `range("a".."b")`, `prefix`, `first`, `last`, `pop_first`, `pop_last`, `remove_range` and
 //! `bulk_load` beside them. [`Map`] and [`OrderedMap`] are for code that works on any map.
 //!
 //! # An index that follows a map
 //!
-//! A call on one structure is one atomic step; calls on two are two. A [`Batch`] makes one step of
-//! changes to several maps, so that the index has each entry of the map, and no other, after any
-//! crash:
+//! A call on one structure is atomic; two calls are not. A [`Batch`] makes changes to several maps
+//! atomic, so that the index has each entry of the map, and no other, after any crash. It
+//! [expects](Batch::expect) the entry that it was made from, so that other threads cannot come
+//! between:
 //!
 //! ```
-//! use std::sync::{Mutex, PoisonError};
-//!
-//! use remanent::{Batch, BlinkTree, HashMap, Pool, Result, Stored};
+//! use remanent::{Batch, BlinkTree, Error, HashMap, Pool, Result, Stored};
 //!
 //! #[derive(Clone, Stored)]
 //! struct Session {
@@ -87,34 +86,39 @@
 //!     pool: Pool,
 //!     by_token: HashMap<str, Session>,
 //!     by_expiry: BlinkTree<(u64, String), ()>,
-//!     /// A batch has no conditions. So writers hold this from reading an entry to the commit of
-//!     /// the batch that depends on it. Readers do not need it.
-//!     writers: Mutex<()>,
 //! }
 //!
 //! impl Sessions {
 //!     fn put(&self, token: &str, session: &Session) -> Result<()> {
-//!         let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-//!         let mut batch = Batch::new(&self.pool)?;
-//!         if let Some(old) = self.by_token.get(token)? {
-//!             batch.remove(&self.by_expiry, &(old.expires_unix_s, token.to_owned()))?;
+//!         loop {
+//!             let mut batch = Batch::new(&self.pool)?;
+//!             let old = self.by_token.get(token)?;
+//!             batch.expect(&self.by_token, token, old.as_ref())?;
+//!             if let Some(old) = old {
+//!                 batch.remove(&self.by_expiry, &(old.expires_unix_s, token.to_owned()))?;
+//!             }
+//!             batch.put(&self.by_token, token, session)?;
+//!             batch.put(&self.by_expiry, &(session.expires_unix_s, token.to_owned()), &())?;
+//!             match batch.commit() {
+//!                 Err(Error::Conflict) => {} // another thread was quicker: once more
+//!                 done => return done.map(drop), // durable
+//!             }
 //!         }
-//!         batch.put(&self.by_token, token, session)?;
-//!         batch.put(&self.by_expiry, &(session.expires_unix_s, token.to_owned()), &())?;
-//!         batch.commit()?; // durable when it returns
-//!         Ok(())
 //!     }
 //!
 //!     /// Removes the sessions that expire at `now_unix_s` or before.
 //!     fn expire(&self, now_unix_s: u64) -> Result<()> {
-//!         let _writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-//!         let mut batch = Batch::new(&self.pool)?;
 //!         for key in self.by_expiry.range(..(now_unix_s + 1, String::new())) {
 //!             let (key, ()) = key?;
+//!             let mut batch = Batch::new(&self.pool)?;
+//!             batch.expect(&self.by_expiry, &key, Some(&()))?;
 //!             batch.remove(&self.by_token, key.1.as_str())?;
 //!             batch.remove(&self.by_expiry, &key)?;
+//!             match batch.commit() {
+//!                 Err(Error::Conflict) => {} // it was prolonged
+//!                 done => drop(done?),
+//!             }
 //!         }
-//!         batch.commit()?;
 //!         Ok(())
 //!     }
 //! }
@@ -124,7 +128,6 @@
 //! let sessions = Sessions {
 //!     by_token: HashMap::open_or_create(&pool, "sessions")?,
 //!     by_expiry: BlinkTree::open_or_create(&pool, "sessions by expiry")?,
-//!     writers: Mutex::new(()),
 //!     pool,
 //! };
 //! sessions.put("a", &Session { user: 1, expires_unix_s: 100 })?;
@@ -137,7 +140,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Two calls in the right order do without the batch and the lock, and take fewer fences, if the
+//! Two calls in the right order do without the batch, and take fewer fences, if the
 //! index may have entries that lead nowhere: write to the index first and remove from it last. Then
 //! each entry of the map is in the index after any crash. A reader of the index looks the entry up
 //! in the map and passes over what is gone or has changed; whoever cleans up removes such entries

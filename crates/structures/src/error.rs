@@ -28,10 +28,8 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A step or a batch already has the largest number of operations.
-    #[error(
-        "a step or a batch has at most {limit} operations; commit this one, and go on with another"
-    )]
+    /// A step already has the largest number of operations.
+    #[error("a step has at most {limit} operations; commit this one, and go on with another")]
     TooMany {
         /// The limit.
         limit: usize,
@@ -47,15 +45,25 @@ pub enum Error {
     },
     /// An entry is not as a batch [expects](crate::Batch::expect) it.
     #[error(
-        "nothing was changed: an entry that the batch depends on is not as it was expected; read it \
-         again, and make a new batch"
+        "nothing was changed: an entry that the batch depends on is not as it was expected; read \
+         it again, and make a new batch"
     )]
     Conflict,
+    /// As many batches as a pool has slots for are committed and not completed.
+    #[error(
+        "nothing was changed: {limit} batches are committed and not done, and a pool has no room for \
+         more; remove entries, open the pool again, and open the maps of these batches, which \
+         completes them"
+    )]
+    TooManyUnfinished {
+        /// The number of slots.
+        limit: usize,
+    },
     /// A batch that could not be completed ([`Unfinished`](Error::Unfinished)) is to change the
     /// key, or a key of the map.
     #[error(
-        "nothing was changed: a batch that is committed, but not done for want of room, is to change \
-         the key, or a key of the map; remove other entries, and open the pool again, which \
+        "nothing was changed: a batch that is committed, but not done for want of room, is to \
+         change the key, or a key of the map; remove other entries, and open the pool again, which \
          completes the batch"
     )]
     Abandoned,

@@ -8,6 +8,7 @@ mod hashmap;
 mod kv;
 mod line_tx;
 mod maps;
+mod opening;
 mod primitives;
 mod restart;
 mod sqlite;
@@ -26,6 +27,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     sqlite::BENCH,
     berkeley_db::BENCH,
     restart::BENCH,
+    opening::BENCH,
     kv::BENCH,
 ];
 

@@ -1,7 +1,11 @@
 //! The subcommands, one module each.
 
+#[cfg(not(feature = "crash-test"))]
+mod absent;
 mod advice;
+#[cfg(feature = "crash-test")]
 mod crash_test;
+#[cfg(feature = "crash-test")]
 mod damage_test;
 mod default_pool;
 mod disk;
@@ -16,6 +20,13 @@ use std::process::ExitCode;
 
 pub(crate) use advice::{advice, advice_for};
 use clap::{Parser, Subcommand};
+
+#[cfg(not(feature = "crash-test"))]
+use absent::{CrashTest, DamageTest};
+#[cfg(feature = "crash-test")]
+use crash_test::CrashTest;
+#[cfg(feature = "crash-test")]
+use damage_test::DamageTest;
 
 /// Data structures and a server in memory that survives crashes.
 ///
@@ -33,8 +44,8 @@ enum Command {
     Serve(serve::Serve),
     Pool(pool::Pool),
     Disk(disk::Disk),
-    CrashTest(crash_test::CrashTest),
-    DamageTest(damage_test::DamageTest),
+    CrashTest(CrashTest),
+    DamageTest(DamageTest),
 }
 
 const EXAMPLES: &str = "\

@@ -27,6 +27,14 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("AppendVector", "structures/src/vector/append.rs", &["vector/subject"]),
     ("Log", "structures/src/log/mod.rs", &["log/subject"]),
     ("Tail", "structures/src/log/tail.rs", &["log/subject"]),
+    ("Batch", "structures/src/batch/mod.rs", &["batch/subject"]),
+    ("Step", "structures/src/shared/step.rs", &["shared/subject"]),
+    ("Recovery", "structures/src/shared/recovery.rs", &["shared/owner"]),
+    ("HashMap", "structures/src/hashmap/step.rs", &["shared/subject"]),
+    ("BlinkTree", "structures/src/blink_tree/step.rs", &["shared/subject"]),
+    ("Vector", "structures/src/vector/step.rs", &["shared/subject"]),
+    ("Log", "structures/src/log/step.rs", &["shared/subject"]),
+    ("SharedTx", "structures/src/line_tx/step.rs", &["shared/subject"]),
     ("Tx", "structures/src/line_tx/mod.rs", &["line_tx/handles"]),
     (
         "SharedTx",
@@ -48,6 +56,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
 
 /// Methods that no subject calls by themselves, and why.
 const UNEXPLORED: &[(&str, &str)] = &[
+    ("Batch::is_empty", COUNTS),
+    ("Batch::len", COUNTS),
     ("BatchMap::compare_exchange", MODIFIES),
     ("BatchMap::contains", LOOKS_UP),
     ("BatchMap::get_or_insert_with", MODIFIES),

@@ -5,6 +5,7 @@
 //! before anybody uses the map.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use remanent_pmem::heap::{Block, Heap, Lane, Suspect, Violation};
 use remanent_pmem::pool::layout::RootId;
@@ -18,7 +19,7 @@ use super::layout;
 use super::layout::{
     COMMITTED, DONE, EMPTY, Entry, LEN, OFFSET, STATE, SUM, checksum, decode, encode,
 };
-use crate::Result;
+use crate::{Error, Result};
 
 /// Name of the root that keeps the intents of a pool's batches. It comes into being with the first
 /// batch.
@@ -34,6 +35,8 @@ pub(crate) struct Intents<M: Medium> {
     unfinished: PauseMutex<Vec<Unfinished>>,
     /// Slots that no batch has.
     free_slots: PauseMutex<Vec<usize>>,
+    /// Slots of batches that this process committed and could not complete.
+    kept_slots: AtomicUsize,
 }
 
 /// A slot for an intent. It is given back when this is dropped.
@@ -45,6 +48,8 @@ pub(super) struct Slot<'i, M: Medium> {
 impl<M: Medium> Slot<'_, M> {
     /// Does not give it back: its intent is not done.
     pub(super) fn keep(self) {
+        // Relaxed: as in `take_slot`.
+        self.intents.kept_slots.fetch_add(1, Ordering::Relaxed);
         std::mem::forget(self);
     }
 }
@@ -102,9 +107,10 @@ impl<M: Medium> Intents<M> {
             if let Some(index) = self.free_slots.lock(medium).pop() {
                 return Ok(Slot { intents: self, index });
             }
-            if self.unfinished.lock(medium).len() == LANE_COUNT {
-                let what = "every slot has a batch that a crash interrupted: open the maps that they were to change";
-                return Err(PoolError::corrupt(self.heap.header(), what).into());
+            // Relaxed: a count that is only added to; a waiting thread reads it again.
+            let kept = self.kept_slots.load(Ordering::Relaxed);
+            if self.unfinished.lock(medium).len() + kept == LANE_COUNT {
+                return Err(Error::TooManyUnfinished { limit: LANE_COUNT });
             }
             medium.pause();
         }
@@ -226,7 +232,7 @@ impl<M: Medium> Intents<M> {
         let has_slot = |index: &usize| unfinished.iter().all(|batch| batch.slot != *index);
         let free_slots = (0..LANE_COUNT).rev().filter(has_slot).collect();
         let (unfinished, free_slots) = (PauseMutex::new(unfinished), PauseMutex::new(free_slots));
-        Intents { heap, unfinished, free_slots }
+        Intents { heap, unfinished, free_slots, kept_slots: AtomicUsize::new(0) }
     }
 
     fn read(heap: &Heap<M>, index: usize) -> Option<Unfinished> {

@@ -20,7 +20,7 @@ use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
 /// Puts and removals in any [`HashMap`](crate::HashMap)s and [`BlinkTree`](crate::BlinkTree)s of
-/// one pool, as one atomic and durable step.
+/// one pool, atomically and durably.
 ///
 /// After a crash all of a batch is there, or nothing of it. When [`commit`](Batch::commit) returns
 /// it is durable. The maps are roots; those of a [shared heap](crate::shared) are refused.
@@ -49,16 +49,14 @@ use crate::{Error, Result};
 /// until it is done, and so do batches that have a key in common. Batches never wait for each other
 /// in a circle.
 ///
-/// What was read before a batch may have changed by its commit. A batch that depends on a value, such
-/// as one that removes the index entry which a value names, says so by [`expect`](Batch::expect).
+/// Another thread may change an entry between its reading and the commit.
+/// [`expect`](Batch::expect) makes a batch depend on an entry.
 ///
 /// # Cost
 ///
-/// At most two fences more than the operation of the batch that takes most: three for words, and
-/// three for longer keys and values, however many operations there are. As in a [`Step`],
-/// operations that get into each other's way, and leaves that are full, take more. Up to 128
-/// operations share their fences; a longer batch takes two more for each further 128. Keys and
-/// values are written twice.
+/// A batch of up to 128 operations takes three fences: at most two more than its longest operation.
+/// Each further 128 take up to two more. Operations that meet, and leaves that are full, take more,
+/// as in a [`Step`]. Keys and values are written twice.
 ///
 /// A thread that holds a [`Step`], or runs inside a closure of a map, may not commit a batch: the
 /// batch waits for those who hold lanes.

@@ -115,7 +115,7 @@ pub trait Shareable<M: Medium>: Sized {
     /// Bytes of its header.
     fn header_len() -> u64;
 
-    /// Makes an empty structure whose header is zeros, which the caller has flushed. All of it is
+    /// Makes an empty structure. Its header is zeros that the caller has flushed. All of it is
     /// durable on return.
     ///
     /// # Errors

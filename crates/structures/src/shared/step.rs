@@ -21,14 +21,15 @@ const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
 ///
 /// | operation | fences alone |
 /// |---|---|
-/// | hash map: put a new key, a value of more than 8 bytes; another value; remove | 2; 1; 1 |
+/// | hash map: put a new key; replace a value of more than 8 bytes | 2 |
+/// | hash map: replace a value of at most 8 bytes; remove | 1 |
 /// | tree: put or remove words; with records | 1; 2 |
 /// | vector: add elements of up to 64 KiB, replace one | 1 |
 /// | log: add records | 1 |
 /// | object of a line transaction: set | 1; 2 if it has more than 31 bytes |
 ///
-/// More fences are needed where operations get into each other's way: of this step or of another
-/// thread, on neighbours in a hash map, say. A leaf that is full is divided as in any other
+/// Operations take more fences if they meet others, of this step or of another thread: on neighbours
+/// in a hash map, for example. A leaf that is full is divided as in any other
 /// operation.
 ///
 /// What a step does *not* give is atomicity: a crash during `commit` may leave any of its
@@ -110,7 +111,7 @@ impl<'s, M: Medium> Step<'s, M> {
         self.leave()
     }
 
-    /// The same, but for what is left to do outside of lanes, which is [`leave`](Step::leave)'s.
+    /// Publishes and fences. [`leave`](Step::leave) does the rest, outside of the lanes.
     pub(crate) fn publish(&mut self) -> Result<()> {
         self.scope.fence_prepared();
         let mut completed = 0;

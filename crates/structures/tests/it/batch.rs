@@ -123,7 +123,8 @@ fn counters_of_batches_that_expect_what_they_read_lose_nothing() {
     let pool = options().create(directory.path().join("counters.pool")).unwrap();
     let map: HashMap<u64, u64> = HashMap::create(&pool, "map").unwrap();
     let tree: BlinkTree<u64, u64> = BlinkTree::create(&pool, "tree").unwrap();
-    (map.put(&1, &0).unwrap(), tree.put(&1, &0).unwrap());
+    map.put(&1, &0).unwrap();
+    tree.put(&1, &0).unwrap();
     let count = || {
         for _ in 0..ROUNDS {
             loop {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
-use remanent_structures::{Batch, BlinkTree, HashMap, OrderedMap, Result};
+use remanent_structures::{Batch, BlinkTree, Error, HashMap, OrderedMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
@@ -74,6 +74,8 @@ type Change = (Target, u64, Option<u64>);
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Batch(Vec<Change>),
+    /// A batch that changes nothing unless a key has no value.
+    IfAbsent((Target, u64), Vec<Change>),
     Alone(Change),
     Clear(Target),
 }
@@ -110,6 +112,25 @@ fn collect(batch: &mut Batch<M>, maps: &Maps, (target, key, value): Change) -> R
 
 fn commit(maps: &Maps, changes: &[Change]) -> Result<Vec<bool>> {
     let mut batch = Batch::new(&maps.pool)?;
+    for change in changes {
+        collect(&mut batch, maps, *change)?;
+    }
+    batch.commit()
+}
+
+fn commit_if_absent(
+    maps: &Maps,
+    (target, key): (Target, u64),
+    changes: &[Change],
+) -> Result<Vec<bool>> {
+    let (test_key, name) = (TestKey(key), key.to_be_bytes());
+    let mut batch = Batch::new(&maps.pool)?;
+    match target {
+        Target::Words => batch.expect(&maps.words, &test_key, None)?,
+        Target::Texts => batch.expect(&maps.texts, &test_key, None)?,
+        Target::Tree => batch.expect(&maps.tree, &test_key, None)?,
+        Target::Records => batch.expect(&maps.records, &name[..], None)?,
+    }
     for change in changes {
         collect(&mut batch, maps, *change)?;
     }
@@ -160,6 +181,10 @@ impl Subject for Batches {
         let maps = &open.object;
         match op {
             Op::Batch(changes) => answer(commit(maps, changes), Answer::Value),
+            Op::IfAbsent(key, changes) => match commit_if_absent(maps, *key, changes) {
+                Err(Error::Conflict) => Answer::None,
+                done => answer(done, Answer::Value),
+            },
             Op::Alone(change) => answer(alone(maps, *change), |had| Answer::Value(vec![had])),
             Op::Clear(Target::Words) => answer(maps.words.clear(), |_| Answer::None),
             Op::Clear(_) => answer(maps.texts.clear(), |_| Answer::None),
@@ -169,6 +194,10 @@ impl Subject for Batches {
     fn model(&self, state: &mut Content, op: &Op) -> Answer<Vec<bool>> {
         match op {
             Op::Batch(changes) => {
+                Answer::Value(changes.iter().map(|&one| change(state, one)).collect())
+            }
+            Op::IfAbsent(key, _) if state.contains_key(key) => Answer::None,
+            Op::IfAbsent(_, changes) => {
                 Answer::Value(changes.iter().map(|&one| change(state, one)).collect())
             }
             Op::Alone(one) => Answer::Value(vec![change(state, *one)]),
@@ -216,6 +245,10 @@ impl Subject for Batches {
                 Op::Clear(target)
             }
             [one] if self.is_mixed => Op::Alone(one),
+            _ if rng.below(3) == 0 => {
+                let targets = [Target::Words, Target::Texts, Target::Tree, Target::Records];
+                Op::IfAbsent((*rng.pick(&targets), rng.below(self.keys)), changes)
+            }
             _ => Op::Batch(changes),
         }
     }
