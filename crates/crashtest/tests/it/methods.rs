@@ -143,6 +143,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("AppendVector::open_or_create", COMBINES),
     ("Vector::is_empty", COUNTS),
     ("Vector::open_or_create", COMBINES),
+    ("Step::is_empty", COUNTS),
     ("TxArray::is_empty", COUNTS),
     ("TxArray::len", COUNTS),
 ];

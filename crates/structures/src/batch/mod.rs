@@ -274,10 +274,9 @@ impl<M: Medium> Batch<M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full, an entry is too long, an entry is not as [expected](Batch::expect), or
-    /// the medium met a fault: nothing was changed.
-    /// With [`Error::Unfinished`] the batch is committed, and is completed when its maps are opened
-    /// next.
+    /// When the pool is full, an entry is too long, an entry is not as [expected](Batch::expect),
+    /// or the medium met a fault: nothing was changed. With [`Error::Unfinished`] the batch is
+    /// committed, and is completed when its maps are opened next.
     pub fn commit(self) -> Result<Vec<bool>> {
         if self.operations.is_empty() && self.expected.is_empty() {
             return Ok(Vec::new());

@@ -28,9 +28,8 @@ const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
 /// | log: add records | 1 |
 /// | object of a line transaction: set | 1; 2 if it has more than 31 bytes |
 ///
-/// Operations take more fences if they meet others, of this step or of another thread: on neighbours
-/// in a hash map, for example. A leaf that is full is divided as in any other
-/// operation.
+/// Operations take more fences if they meet others, of this step or of another thread: on
+/// neighbours in a hash map, for example. A leaf that is full is divided as in any other operation.
 ///
 /// What a step does *not* give is atomicity: a crash during `commit` may leave any of its
 /// operations done and others not, each as a whole, and other threads may see some before others.

@@ -79,14 +79,14 @@ impl RootObject<M> for Owner {
         let headers = heap.medium().load(heap.header() + HEADERS);
         let site = |index| site(&heap, headers, index);
         let mut recovery = Recovery::new();
-        let words = recovery.find::<HashMap<TestKey, u64, M>>(site(0))?;
-        let others = recovery.find::<HashMap<TestKey, u64, M>>(site(1))?;
-        let texts = recovery.find::<HashMap<TestKey, [u8], M>>(site(2))?;
-        let tree = recovery.find::<BlinkTree<TestKey, u64, M>>(site(3))?;
-        let records = recovery.find::<BlinkTree<[u8], [u8], M>>(site(4))?;
-        let vector = recovery.find::<Vector<u64, M>>(site(5))?;
-        let object = recovery.find::<SharedTx<Object, M>>(site(6))?;
-        let log = recovery.find::<Log<[u8], M>>(site(7))?;
+        let words = recovery.find(site(0))?;
+        let others = recovery.find(site(1))?;
+        let texts = recovery.find(site(2))?;
+        let tree = recovery.find(site(3))?;
+        let records = recovery.find(site(4))?;
+        let vector = recovery.find(site(5))?;
+        let object = recovery.find(site(6))?;
+        let log = recovery.find(site(7))?;
         recovery.run(&heap, |block| block.offset == headers)?;
         Ok(Owner {
             words: words.finish()?,
