@@ -51,7 +51,13 @@ fn load(mut client: Client, owner: u64, mut random: Random, known: &Known) -> Lo
         let first = log.sent.len();
         let mut bytes = Vec::new();
         for _ in 0..=random.below(PIPELINE_MAX) {
-            let write = Write::random(&mut random, owner, log.sent.len() as u64, has_sets);
+            let write = Write::random(
+                &mut random,
+                owner,
+                log.sent.len() as u64,
+                has_sets,
+                known.has_batches,
+            );
             bytes.extend_from_slice(&write.encode());
             log.sent.push(write);
         }
@@ -76,6 +82,8 @@ fn load(mut client: Client, owner: u64, mut random: Random, known: &Known) -> Lo
 struct Known {
     /// So many of the first connections have sorted sets.
     owners_of_sets: u64,
+    /// Whether commands on several keys happen as a whole; they do not where keys are batched.
+    has_batches: bool,
     /// Entries of each connection.
     own: Vec<Entries>,
     shared: BTreeMap<Key, i64>,
@@ -88,7 +96,8 @@ fn kill_rounds(directory: &Path, rounds: u64, arguments: &[&str], owners_of_sets
     let mut random = Random::new(seed);
     let pool = directory.join("kill.pool");
     let own = vec![Entries::new(); CONNECTIONS as usize];
-    let mut known = Known { owners_of_sets, own, shared: BTreeMap::new() };
+    let has_batches = !arguments.contains(&"batched");
+    let mut known = Known { owners_of_sets, has_batches, own, shared: BTreeMap::new() };
     let (mut answered, mut on_sets) = (0, 0);
     for round in 0..rounds {
         let server = Server::start(&pool, arguments);

@@ -42,6 +42,9 @@ impl fmt::Debug for Value {
 pub(crate) enum Write {
     Set(Key, Vec<u8>),
     Del(Key),
+    /// Several keys as one.
+    MSet(Vec<(Key, Vec<u8>)>),
+    DelAll(Vec<Key>),
     Incr(Key),
     Append(Key, Vec<u8>),
     /// An increment of a counter that other connections increment as well.
@@ -61,9 +64,18 @@ impl fmt::Debug for Write {
 }
 
 impl Write {
-    /// A write of the connection `owner`, which may or may not be one that has sorted sets;
-    /// `number` makes its value unlike all others.
-    pub(crate) fn random(random: &mut Random, owner: u64, number: u64, has_sets: bool) -> Write {
+    /// A write of the connection `owner`, which may or may not be one that has sorted sets, and
+    /// that changes several keys as one; `number` makes its value unlike all others.
+    pub(crate) fn random(
+        random: &mut Random,
+        owner: u64,
+        number: u64,
+        has_sets: bool,
+        has_batches: bool,
+    ) -> Write {
+        if has_batches && random.below(8) == 0 {
+            return Self::random_batch(random, owner, number, has_sets);
+        }
         let mut key =
             |kind: &str, keys| format!("{kind}:{owner}:{}", random.below(keys)).into_bytes();
         let (text, counter) = (key("text", KEYS), key("count", KEYS));
@@ -89,6 +101,23 @@ impl Write {
         }
     }
 
+    /// A write of several keys, of which some may have sorted sets.
+    fn random_batch(random: &mut Random, owner: u64, number: u64, has_sets: bool) -> Write {
+        let mut keys: Vec<Key> = (0..=1 + random.below(6))
+            .map(|_| match random.below(8) {
+                0 if has_sets => format!("set:{owner}:{}", random.below(SETS_REPLACED)),
+                _ => format!("text:{owner}:{}", random.below(KEYS)),
+            })
+            .map(String::into_bytes)
+            .collect();
+        keys.sort();
+        keys.dedup();
+        if random.below(3) == 0 {
+            return Write::DelAll(keys);
+        }
+        Write::MSet(keys.into_iter().map(|key| (key, value(random, owner, number))).collect())
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         encode(&self.words())
     }
@@ -103,6 +132,11 @@ impl Write {
         let (name, key, arguments) = match self {
             Write::Set(key, value) => ("SET", key, vec![value.clone()]),
             Write::Del(key) => ("DEL", key, vec![]),
+            Write::DelAll(keys) => ("DEL", &keys[0], keys[1..].to_vec()),
+            Write::MSet(pairs) => {
+                let words = pairs.iter().flat_map(|(key, value)| [key.clone(), value.clone()]);
+                ("MSET", &pairs[0].0, words.skip(1).collect())
+            }
             Write::Incr(key) | Write::IncrShared(key) => ("INCR", key, vec![]),
             Write::Append(key, tail) => ("APPEND", key, vec![tail.clone()]),
             Write::ZAdd(key, pairs) => {
@@ -127,6 +161,16 @@ impl Write {
                 Answer::ok()
             }
             Write::Del(key) => Answer::Integer(entries.remove(key).is_some().into()),
+            Write::DelAll(keys) => {
+                let count = keys.iter().filter(|key| entries.remove(*key).is_some()).count();
+                Answer::Integer(count as i64)
+            }
+            Write::MSet(pairs) => {
+                let texts =
+                    pairs.iter().map(|(key, value)| (key.clone(), Value::Text(value.clone())));
+                entries.extend(texts);
+                Answer::ok()
+            }
             Write::Incr(key) => on_text(entries, key, |text| {
                 let sum = if text.is_empty() { 1 } else { number(text) + 1 };
                 *text = digits(sum);

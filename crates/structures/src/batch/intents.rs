@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use remanent_pmem::heap::{Block, Heap, Lane, Suspect, Violation};
-use remanent_pmem::pool::layout::RootId;
+use remanent_pmem::pool::layout::{CHUNK_LEN, RootId};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, Pool, WORD_LEN};
@@ -242,6 +242,11 @@ impl<M: Medium> Intents<M> {
             [OFFSET, LEN, SUM, STATE].map(|field| medium.load(at + field));
         let is_inside = intent.checked_add(len).is_some_and(|end| end <= medium.len());
         if state != COMMITTED || !is_inside {
+            return None;
+        }
+        // A damaged length must not ask for more memory than the block has.
+        let large_len = || heap.large_len(intent).ok().flatten().unwrap_or(0);
+        if len > CHUNK_LEN && len > large_len() {
             return None;
         }
         let mut bytes = vec![0; len as usize];
