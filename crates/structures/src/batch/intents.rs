@@ -256,7 +256,7 @@ impl<M: Medium> Intents<M> {
             *at += intent;
         }
         entries.retain(|(at, _)| medium.load(*at) != DONE);
-        // Flush: fenced by the heap's recovery, before that makes durable that the intent's block is
+        // Flush: fenced by the heap's recovery, before it makes durable that the intent's block is
         // used. Where a process was killed, slot and intent may still lie in the caches alone.
         medium.flush(at, LINE_LEN);
         medium.flush(intent, len);
