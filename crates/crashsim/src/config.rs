@@ -23,6 +23,9 @@ pub enum Points {
     /// Also between any two stores. [`Class::Process`](crate::Class::Process) always uses these
     /// points.
     Stores,
+    /// Only at the end, when the object was closed: for explorations of interleavings, whose runs
+    /// are then quick.
+    End,
 }
 
 /// Crashes in the life after a crash: during recovery, and during the operations that follow it.

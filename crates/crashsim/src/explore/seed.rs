@@ -187,6 +187,9 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
     /// Whether to crash before this event, or at the end.
     fn is_point(&self, event: Option<&Event>) -> bool {
         let Some(event) = event else { return true };
+        if self.config.points == Points::End && !self.path.is_nested() {
+            return false;
+        }
         let in_pair = matches!(event, Event::Store { kind: StoreKind::PairSecond, .. });
         let between_stores =
             self.config.points == Points::Stores || self.config.sim.class == Class::Process;
