@@ -163,8 +163,18 @@ fn part_of_enum(input: &DeriveInput, data: &DataEnum, root: &Path) -> Result<Tok
         let numbers: Vec<_> = (0..idents.len()).map(|number| quote!(#number as u8)).collect();
         (quote!(u8), numbers)
     };
+    let check = is_numbered.then(|| {
+        let reason = format!(
+            "a discriminant of `{name}` is more than `i64::MAX`, and discriminants are stored as \
+             `i64`"
+        );
+        quote!(#(assert!(Self::#idents as i128 <= i64::MAX as i128, #reason);)*)
+    });
     Ok(quote! {
-        const LEN: ::core::option::Option<u32> = <#stored as #root::Part>::LEN;
+        const LEN: ::core::option::Option<u32> = {
+            #check
+            <#stored as #root::Part>::LEN
+        };
 
         fn shape() -> ::std::string::String {
             let variants: &[(&str, i128)] = &[#((#names, (#numbers) as i128)),*];
