@@ -8,9 +8,11 @@ use crate::keyspace::{Keyspace, ValueType};
 use crate::resp::{Request, parse_cursor, parse_i64};
 use crate::store::{Edit, Store, StoreError};
 
-/// Copies of keys and values that are in memory while a batch changes them: one in the batch, and
+/// Copies of keys and values that are in memory while a batch changes them: two in the batch, and
 /// two on their way to what the batch writes down.
-const COPIES: usize = 3;
+const COPIES: usize = 4;
+/// Bytes that a batch takes for each key, besides the copies.
+const EDIT_OVERHEAD: usize = 400;
 
 const KEYSPACE_READ: &[&str] = &["@keyspace", "@read", "@fast"];
 const KEYSPACE_WIPE: &[&str] = &["@keyspace", "@write", "@slow", "@dangerous"];
@@ -121,10 +123,11 @@ impl<S: Store> Call<'_, S> {
 
     /// Makes edits as one, whose copies count in the memory of clients.
     pub(super) fn edit_all(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, Failure> {
-        let len_of = |edit: &Edit<'_>| edit.key.len() + edit.value.map_or(0, <[u8]>::len);
-        let len: usize = edits.iter().map(len_of).sum();
+        let value_len = |edit: &Edit<'_>| edit.value.map_or(0, <[u8]>::len);
+        let len_of = |edit: &Edit<'_>| edit.key.len() + value_len(edit);
+        let len = edits.iter().map(|edit| COPIES * len_of(edit) + EDIT_OVERHEAD).sum();
         let mut share = self.shared.copies();
-        if !share.resize(len.saturating_mul(COPIES)) {
+        if !share.resize(len) {
             return Err(Failure::NoMemory);
         }
         Ok(self.shared.keys.edit_all(edits)?)
