@@ -28,16 +28,20 @@ pub enum Error {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A step already has the largest number of operations.
-    #[error("a step has at most {limit} operations; commit this one, and go on with another")]
+    /// A step has no room for another operation.
+    #[error(
+        "the step has no room for another operation: it has {limit} at most, and fewer where values \
+         are large, or other threads remove neighbours; commit this one, and go on with another"
+    )]
     TooMany {
-        /// The limit.
+        /// The largest number of operations.
         limit: usize,
     },
     /// A batch was committed, but not all of its changes could be made.
     #[error(
-        "the batch is committed, but not done: {source}; its keys cannot be changed until the pool \
-         is opened again with room for them, which completes it"
+        "the batch is committed, but not done: {source}; its keys cannot be changed until their maps \
+         are opened again, after all their handles were dropped, with room for them: that completes \
+         it"
     )]
     Unfinished {
         /// The error that interrupted it.
@@ -52,7 +56,7 @@ pub enum Error {
     /// As many batches as a pool has slots for are committed and not completed.
     #[error(
         "nothing was changed: {limit} batches are committed and not done, and a pool has no room for \
-         more; remove entries, open the pool again, and open the maps of these batches, which \
+         more; remove entries, drop all handles of these batches' maps, and open them again, which \
          completes them"
     )]
     TooManyUnfinished {
@@ -63,10 +67,17 @@ pub enum Error {
     /// key, or a key of the map.
     #[error(
         "nothing was changed: a batch that is committed, but not done for want of room, is to \
-         change the key, or a key of the map; remove other entries, and open the pool again, which \
-         completes the batch"
+         change the key, or a key of the map; remove other entries, drop all handles of the batch's \
+         maps, and open them again, which completes the batch"
     )]
     Abandoned,
+    /// A call would have to wait for a batch, inside of a closure of a map or while this thread
+    /// holds a step. The batch may wait for this thread.
+    #[error(
+        "nothing was changed: inside of a closure of a map, or while it holds a step, a thread \
+         cannot wait for a batch, which may wait for this thread; do this before or after"
+    )]
+    Nested,
     /// A batch was to change a map that shares its heap with other structures.
     #[error(
         "the map shares its heap with other structures, and a batch changes maps under roots of \

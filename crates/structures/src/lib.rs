@@ -36,6 +36,7 @@ mod key_range;
 pub mod line_tx;
 pub mod log;
 mod map;
+mod nesting;
 mod options;
 mod ordered_map;
 mod pair;

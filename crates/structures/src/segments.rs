@@ -13,12 +13,15 @@
 //! ```
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::heap::{Block, Heap, Lane};
 use remanent_pmem::pool::layout::{CHUNK_LEN, ChunkId};
 use remanent_pmem::{Error, Medium, Result, WORD_LEN};
+
+use crate::shared::SUSPECTS;
 
 /// Bytes of an ordinary segment.
 pub(crate) const SEGMENT_LEN: u64 = 1 << 20;
@@ -30,6 +33,8 @@ const LEVEL_COUNT: usize = 20;
 const LEVEL_SLOTS: u64 = 64;
 /// The bits of a slot's word that are the segment's length in chunks.
 const CHUNKS: u64 = CHUNK_LEN - 1;
+/// Segments that are freed in one lane. An operation has room for 32 suspects.
+const FREED_AT_ONCE: usize = 24;
 
 /// A place in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -208,13 +213,23 @@ impl Segments {
         len: u64,
         fill: impl FnOnce(u64),
     ) -> Result<Segment> {
+        self.take_in(&mut heap.enter().prepare_to_write(), slot, len, fill)
+    }
+
+    /// The same, in a lane that the caller has entered.
+    pub(crate) fn take_in<M: Medium>(
+        &self,
+        lane: &mut Lane<'_, M>,
+        slot: Slot,
+        len: u64,
+        fill: impl FnOnce(u64),
+    ) -> Result<Segment> {
         let (level, index) = slot.place();
         if u64::from(slot.0) >= Slot::COUNT {
             return Err(Error::TooLarge { needed: u64::from(slot.0), limit: Slot::COUNT });
         }
-        let medium = heap.medium();
-        let table = self.make_table(heap, level)?;
-        let mut lane = heap.enter().prepare_to_write();
+        let medium = lane.heap().medium();
+        let table = self.make_table(lane, level)?;
         // Even a short segment is a run of chunks, so that the low 16 bits of its offset can hold
         // its length.
         let block = lane.allocate(len.max(CHUNK_LEN))?;
@@ -230,6 +245,7 @@ impl Segments {
         // Redundant fence: when the thread that takes a segment is also the first that fences its
         // content, as in nearly all runs of the simulator.
         medium.persist(at, WORD_LEN);
+        lane.note_linked(block);
         // Release: partner of the Acquire in `word` and `end`.
         self.words.make(slot).store(word, Ordering::Release);
         self.end.fetch_max(slot.0 + 1, Ordering::Release);
@@ -238,12 +254,16 @@ impl Segments {
 
     /// Unlinks a slot's segment and frees it. No thread may still use the segment.
     pub(crate) fn free<M: Medium>(&self, heap: &Heap<M>, slot: Slot) {
+        self.free_in(&mut heap.enter().prepare_to_write(), slot);
+    }
+
+    /// The same, in a lane that the caller has entered.
+    pub(crate) fn free_in<M: Medium>(&self, lane: &mut Lane<'_, M>, slot: Slot) {
         let (level, index) = slot.place();
-        let medium = heap.medium();
+        let medium = lane.heap().medium();
         let (Some(segment), Some(table)) = (self.get(slot), self.table(medium, level)) else {
             return;
         };
-        let mut lane = heap.enter().prepare_to_write();
         let suspect = lane.suspect(segment.offset);
         // Fence: the suspect, before the segment is unlinked; recovery asks about the segment from
         // here on.
@@ -279,14 +299,14 @@ impl Segments {
         (table != 0).then_some(table)
     }
 
-    fn make_table<M: Medium>(&self, heap: &Heap<M>, level: usize) -> Result<u64> {
-        let medium = heap.medium();
+    fn make_table<M: Medium>(&self, lane: &mut Lane<'_, M>, level: usize) -> Result<u64> {
+        let medium = lane.heap().medium();
         if let Some(table) = self.table(medium, level) {
             return Ok(table);
         }
         let len = (LEVEL_SLOTS << level) * WORD_LEN;
-        let mut lane = heap.enter().prepare_to_write();
-        let table = lane.allocate(len)?.offset;
+        let block = lane.allocate(len)?;
+        let table = block.offset;
         medium.write_zeros(table, len);
         // Flush and fence: an empty table, before the directory leads to it.
         medium.flush(table, len);
@@ -295,8 +315,67 @@ impl Segments {
         medium.store(at, table);
         // Flush and fence: the link to the table is durable before a slot in the table is.
         medium.persist(at, WORD_LEN);
+        lane.note_linked(block);
         Ok(table)
     }
+
+    /// Takes segments for slots that have none: all of them, or an error. In a full pool, some of
+    /// them may stay for later use, if the lane has no room to free them.
+    pub(crate) fn take_all<M: Medium>(
+        &self,
+        lane: &mut Lane<'_, M>,
+        slots: Range<u32>,
+        len_of: impl Fn(Slot) -> u64,
+    ) -> Result<()> {
+        for slot in slots.clone().map(Slot) {
+            if let Err(error) = self.take_in(lane, slot, len_of(slot), |_| {}) {
+                // Those that a step has promised to its operations are kept.
+                let count = lane.suspects_left().saturating_sub(SUSPECTS);
+                let vain = (slots.start..slot.0).rev().map(Slot);
+                vain.take(count).for_each(|slot| self.free_in(lane, slot));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `action`, which takes segments, in the lane of a step, or else in a lane of its own once it
+/// asks for one by returning `None`.
+///
+/// The lane is entered before `action` takes locks: a thread that holds one of these never waits for
+/// a lane, so that a step may wait for the lock.
+pub(crate) fn with_lane<M: Medium, R>(
+    heap: &Heap<M>,
+    step: Option<&mut Lane<'_, M>>,
+    mut action: impl FnMut(Option<&mut Lane<'_, M>>) -> crate::Result<Option<R>>,
+) -> crate::Result<R> {
+    let asked = "it has a lane";
+    if let Some(lane) = step {
+        return Ok(action(Some(lane))?.expect(asked));
+    }
+    if let Some(done) = action(None)? {
+        return Ok(done);
+    }
+    let mut in_own_lane = || action(Some(&mut heap.enter().prepare_to_write()));
+    let done = match in_own_lane() {
+        Err(error) if error.is_full() => {
+            // Memory of truncated segments may be held back for readers.
+            heap.relieve();
+            in_own_lane()
+        }
+        done => done,
+    };
+    Ok(done?.expect(asked))
+}
+
+/// Has `some`, which frees at most so many segments as it is passed, free all that are unused. It
+/// returns how many it found. Each time the lane is entered before `some` takes locks.
+pub(crate) fn free_in_turns<M: Medium>(
+    heap: &Heap<M>,
+    mut some: impl FnMut(&mut Lane<'_, M>, usize) -> usize,
+) {
+    while some(&mut heap.enter().prepare_to_write(), FREED_AT_ONCE) > FREED_AT_ONCE {}
 }
 
 fn segment_of(word: u64) -> Segment {

@@ -275,6 +275,15 @@ impl<'h, M: Medium> Lane<'h, M> {
         })
     }
 
+    /// Says that the block that this lane allocated last is linked, durably. A large one need not
+    /// be a suspect until the lane is left, then.
+    pub fn note_linked(&mut self, block: Block) {
+        let is_large = Class::for_len(block.len).is_none();
+        if let Some(slot) = self.state.large.pop_if(|_| is_large) {
+            self.state.free_slots.push_back(slot);
+        }
+    }
+
     /// Frees a block that was never published.
     pub fn give_back(&mut self, block: Block) {
         match self.heap.locate(block.offset) {

@@ -1,11 +1,13 @@
 //! Keys that a batch is about to change: other writers of these keys wait.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use remanent_pmem::Medium;
 use remanent_pmem::heap::{Heap, Lane};
 use remanent_pmem::sync::PauseMutex;
 
+use crate::nesting::Nesting;
 use crate::{Error, Result};
 
 /// The keys of a map that batches have closed to other writers, by their hashes.
@@ -22,10 +24,10 @@ pub(crate) struct Gate {
 
 #[derive(Debug, Default)]
 struct Closed {
-    keys: Vec<u64>,
+    keys: HashSet<u64>,
     /// Keys of batches that are committed and could not be completed. Nobody may build on them
-    /// until the pool is opened again.
-    abandoned: Vec<u64>,
+    /// until the map is opened again.
+    abandoned: HashSet<u64>,
     /// Whether an operation changes the whole map. Batches wait for it.
     all: bool,
 }
@@ -47,6 +49,7 @@ impl Gate {
     /// # Errors
     ///
     /// [`Error::Abandoned`] when a batch was to change the key and could not be completed.
+    /// [`Error::Nested`] when this thread may not wait for a batch.
     #[inline(always)]
     pub(crate) fn enter<'h, M: Medium>(
         &self,
@@ -60,6 +63,7 @@ impl Gate {
                 return Ok(lane);
             }
             drop(lane);
+            Nesting::refuse()?;
             heap.medium().pause();
         }
     }
@@ -79,7 +83,7 @@ impl Gate {
         loop {
             let mut closed = self.closed.lock(medium);
             if !closed.has(key)? && !closed.all {
-                closed.keys.push(key);
+                closed.keys.insert(key);
                 // SeqCst: before the batch looks for writers; partner of the load in `enter`.
                 self.count.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
@@ -92,16 +96,16 @@ impl Gate {
     /// Closes a key for good: whoever wants to change it gets an error.
     pub(crate) fn abandon<M: Medium>(&self, medium: &M, key: u64) {
         let mut closed = self.closed.lock(medium);
-        closed.abandoned.push(key);
-        // SeqCst: as in `close`.
-        self.count.fetch_add(1, Ordering::SeqCst);
+        if closed.abandoned.insert(key) {
+            // SeqCst: as in `close`.
+            self.count.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// Opens a key again.
     pub(super) fn open<M: Medium>(&self, medium: &M, key: u64) {
         let mut closed = self.closed.lock(medium);
-        if let Some(index) = closed.keys.iter().position(|&closed| closed == key) {
-            closed.keys.swap_remove(index);
+        if closed.keys.remove(&key) {
             // Release: partner of the load in `enter`; those who waited see what the batch did.
             self.count.fetch_sub(1, Ordering::Release);
         }
@@ -112,12 +116,13 @@ impl Gate {
     /// # Errors
     ///
     /// That of `action`; [`Error::Abandoned`] when a batch was to change a key and could not be
-    /// completed.
+    /// completed. [`Error::Nested`] when this thread may not wait for batches.
     pub(crate) fn without_batches<M: Medium, R>(
         &self,
         medium: &M,
         action: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
+        Nesting::refuse()?;
         loop {
             let mut closed = self.closed.lock(medium);
             if !closed.abandoned.is_empty() {

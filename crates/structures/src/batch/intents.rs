@@ -5,7 +5,6 @@
 //! before anybody uses the map.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use remanent_pmem::heap::{Block, Heap, Lane, Suspect, Violation};
 use remanent_pmem::pool::layout::{CHUNK_LEN, RootId};
@@ -17,7 +16,7 @@ use remanent_pmem::heap::layout::LANE_COUNT;
 
 use super::layout;
 use super::layout::{
-    COMMITTED, DONE, EMPTY, Entry, LEN, OFFSET, STATE, SUM, checksum, decode, encode,
+    COMMITTED, DONE, EMPTY, Entry, LEN, OFFSET, RESUMED, STATE, SUM, checksum, decode, encode,
 };
 use crate::{Error, Result};
 
@@ -31,27 +30,16 @@ const LAYOUT: u64 = 1;
 /// The intents of a pool.
 pub(crate) struct Intents<M: Medium> {
     heap: Heap<M>,
-    /// What a crash has left. Held by who completes it.
+    /// What a crash has left, and what this process could not complete. Held by who completes it.
     unfinished: PauseMutex<Vec<Unfinished>>,
     /// Slots that no batch has.
     free_slots: PauseMutex<Vec<usize>>,
-    /// Slots of batches that this process committed and could not complete.
-    kept_slots: AtomicUsize,
 }
 
 /// A slot for an intent. It is given back when this is dropped.
 pub(super) struct Slot<'i, M: Medium> {
     intents: &'i Intents<M>,
     index: usize,
-}
-
-impl<M: Medium> Slot<'_, M> {
-    /// Does not give it back: its intent is not done.
-    pub(super) fn keep(self) {
-        // Relaxed: as in `take_slot`.
-        self.intents.kept_slots.fetch_add(1, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
 }
 
 impl<M: Medium> Drop for Slot<'_, M> {
@@ -62,17 +50,26 @@ impl<M: Medium> Drop for Slot<'_, M> {
 
 /// A batch that was committed and not completed.
 struct Unfinished {
-    slot: usize,
-    intent: u64,
+    intent: Intent,
     /// Entries that are not done, and where that is noted.
     entries: Vec<(u64, Entry)>,
 }
 
+impl Unfinished {
+    /// What was to be done to a map that was removed is done.
+    fn retain_live(&mut self, live: &[(RootId, u64)]) {
+        self.entries.retain(|(_, entry)| live.contains(&(entry.root, entry.generation)));
+    }
+}
+
 /// An intent that is written down and flushed. It commits the batch once it is fenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an intent is kept until the batch is done"]
 pub(super) struct Intent {
-    slot: u64,
-    suspect: Suspect,
+    /// Number of the slot that leads to it.
+    slot: usize,
+    /// Offset of the intent.
+    offset: u64,
 }
 
 impl<M: Medium> Intents<M> {
@@ -107,17 +104,20 @@ impl<M: Medium> Intents<M> {
             if let Some(index) = self.free_slots.lock(medium).pop() {
                 return Ok(Slot { intents: self, index });
             }
-            // Relaxed: a count that is only added to; a waiting thread reads it again.
-            let kept = self.kept_slots.load(Ordering::Relaxed);
-            if self.unfinished.lock(medium).len() + kept == LANE_COUNT {
+            let mut unfinished = self.unfinished.lock(medium);
+            if unfinished.len() == LANE_COUNT {
+                // Maps may have been removed.
+                self.forget_finished(&mut unfinished)?;
+            }
+            if unfinished.len() == LANE_COUNT {
                 return Err(Error::TooManyUnfinished { limit: LANE_COUNT });
             }
+            drop(unfinished);
             medium.pause();
         }
     }
 
-    /// Writes an intent down and flushes it, in a lane that the caller holds until the batch is
-    /// done.
+    /// Writes an intent down and flushes it. The caller's next fence commits the batch.
     pub(super) fn write(
         &self,
         lane: &mut Lane<'_, M>,
@@ -131,28 +131,44 @@ impl<M: Medium> Intents<M> {
         medium.write(block.offset, &bytes);
         // Flush: fenced by the step that does what the intent says, before anything is published.
         medium.flush(block.offset, len);
-        // For its freeing, later.
-        let suspect = lane.suspect(block.offset);
-        let slot = self.heap.header() + layout::slot(slot.index);
-        medium.store(slot + OFFSET, block.offset);
-        medium.store(slot + LEN, len);
-        medium.store(slot + SUM, checksum(&bytes));
+        let at = self.slot_at(slot.index);
+        medium.store(at + OFFSET, block.offset);
+        medium.store(at + LEN, len);
+        medium.store(at + SUM, checksum(&bytes));
         // Release: last of the slot in its line's order of stores.
-        medium.store(slot + STATE, COMMITTED);
+        medium.store(at + STATE, COMMITTED);
         // Flush: as the intent; the two share a fence.
-        medium.flush(slot, LINE_LEN);
-        Ok(Intent { slot, suspect })
+        medium.flush(at, LINE_LEN);
+        Ok(Intent { slot: slot.index, offset: block.offset })
+    }
+
+    /// Notes that an intent is about to be forgotten, in the lane that will forget it. The caller
+    /// fences before that.
+    pub(super) fn suspect(lane: &mut Lane<'_, M>, intent: Intent) -> Suspect {
+        lane.suspect(intent.offset)
     }
 
     /// Forgets an intent: what it says is done, durably, or nothing of it is.
-    pub(super) fn forget(&self, lane: &mut Lane<'_, M>, intent: Intent) {
+    pub(super) fn forget(&self, lane: &mut Lane<'_, M>, intent: Intent, suspect: Suspect) {
         let medium = self.heap.medium();
-        medium.store(intent.slot + STATE, EMPTY);
+        let at = self.slot_at(intent.slot);
+        medium.store(at + STATE, EMPTY);
         // Flush and fence: before others may change the batch's keys, which must not be changed
         // back then.
-        medium.flush(intent.slot, LINE_LEN);
+        medium.flush(at, LINE_LEN);
         lane.fence();
-        lane.retire(intent.suspect);
+        lane.retire(suspect);
+    }
+
+    /// Takes over a batch that is committed, and could not be completed: who opens one of its maps
+    /// completes it there.
+    pub(super) fn leave_unfinished(&self, slot: Slot<'_, M>, intent: Intent, entries: &[Entry]) {
+        let places = decode(&encode(entries)).unwrap_or_default();
+        let entries = places.into_iter().map(|(at, entry)| (intent.offset + at, entry)).collect();
+        let unfinished = Unfinished { intent, entries };
+        self.unfinished.lock(self.heap.medium()).push(unfinished);
+        // Its slot is not free.
+        std::mem::forget(slot);
     }
 
     /// Has `apply` do what unfinished batches say of a map that is being opened. Returns what there
@@ -171,13 +187,17 @@ impl<M: Medium> Intents<M> {
                 entry.root == root && entry.generation == generation
             };
             let entries: Vec<(u64, Entry)> = batch.entries.extract_if(.., is_of_map).collect();
-            match entries.iter().try_for_each(|(_, entry)| apply(entry)) {
-                Ok(()) => self.note_done(&entries)?,
-                Err(error) if error.is_full() => {
-                    left.extend(entries.iter().map(|(_, entry)| entry.clone()));
-                    batch.entries.extend(entries);
-                }
-                Err(error) => return Err(error),
+            let applied = entries.iter().try_for_each(|(_, entry)| apply(entry));
+            let Err(error) = applied.and_then(|()| self.note_done(batch.intent, &entries)) else {
+                continue;
+            };
+            if error.is_full() {
+                left.extend(entries.iter().map(|(_, entry)| entry.clone()));
+            }
+            batch.entries.extend(entries);
+            // Where keys are abandoned, the map is open already.
+            if !error.is_full() && !matches!(error, Error::Abandoned) {
+                return Err(error);
             }
         }
         self.forget_finished(&mut unfinished)?;
@@ -185,8 +205,17 @@ impl<M: Medium> Intents<M> {
     }
 
     /// Notes durably that entries of an unfinished batch are done.
-    fn note_done(&self, entries: &[(u64, Entry)]) -> Result<()> {
+    fn note_done(&self, intent: Intent, entries: &[(u64, Entry)]) -> Result<()> {
+        if entries.is_empty() {
+            return Ok(());
+        }
         let medium = self.heap.medium();
+        let state = self.slot_at(intent.slot) + STATE;
+        medium.store(state, RESUMED);
+        // Flush and fence: the slot says that entries may be done before one says that it is.
+        // Redundant fence: but when an entry's line alone is written back before the fence that
+        // follows, which short runs do not bring about.
+        medium.persist(state, WORD_LEN);
         for (at, _) in entries {
             medium.store(*at, DONE);
             // Flush: fenced below.
@@ -194,73 +223,83 @@ impl<M: Medium> Intents<M> {
             // simulator does.
             medium.flush(*at, WORD_LEN);
         }
-        if !entries.is_empty() {
-            // Fence: before others change these keys. The next opening must not change them back.
-            // Redundant: as the flush.
-            medium.fence();
-        }
+        // Fence: before others change these keys. The next opening must not change them back.
+        // Redundant: as the flush.
+        medium.fence();
         Ok(self.heap.verify()?)
     }
 
     /// Gives the slots free of batches of which nothing is left to be done.
     fn forget_finished(&self, unfinished: &mut Vec<Unfinished>) -> Result<()> {
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        let live = self.heap.pool().live_roots();
+        unfinished.iter_mut().for_each(|batch| batch.retain_live(&live));
+        self.heap.verify()?;
         for batch in unfinished.extract_if(.., |batch| batch.entries.is_empty()) {
             let mut lane = self.heap.enter().prepare_to_write();
-            let suspect = lane.suspect(batch.intent);
-            let at = self.heap.header() + layout::slot(batch.slot);
+            let suspect = Self::suspect(&mut lane, batch.intent);
             // Flush and fence: the suspect, before nothing leads to the intent any more.
             // Redundant: but when the slot's line is written back before the suspect's, and the
             // intent lies in a chunk that no lane allocates from, which short runs do not bring
             // about.
             lane.fence();
-            self.forget(&mut lane, Intent { slot: at, suspect });
+            self.forget(&mut lane, batch.intent, suspect);
             drop(lane);
-            self.free_slots.lock(self.heap.medium()).push(batch.slot);
+            self.free_slots.lock(self.heap.medium()).push(batch.intent.slot);
         }
         Ok(self.heap.verify()?)
     }
 
+    fn slot_at(&self, index: usize) -> u64 {
+        self.heap.header() + layout::slot(index)
+    }
+
     /// What is wrong with the intents. No batch may be in progress.
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        let intents =
-            self.unfinished.lock(self.heap.medium()).iter().map(|batch| batch.intent).collect();
-        let intents: Vec<u64> = intents;
+        let unfinished = self.unfinished.lock(self.heap.medium());
+        let intents: Vec<u64> = unfinished.iter().map(|batch| batch.intent.offset).collect();
         Ok(self.heap.check(intents.into_iter())?)
     }
 
     fn new(heap: Heap<M>, unfinished: Vec<Unfinished>) -> Self {
-        let has_slot = |index: &usize| unfinished.iter().all(|batch| batch.slot != *index);
+        let has_slot = |index: &usize| unfinished.iter().all(|batch| batch.intent.slot != *index);
         let free_slots = (0..LANE_COUNT).rev().filter(has_slot).collect();
         let (unfinished, free_slots) = (PauseMutex::new(unfinished), PauseMutex::new(free_slots));
-        Intents { heap, unfinished, free_slots, kept_slots: AtomicUsize::new(0) }
+        Intents { heap, unfinished, free_slots }
     }
 
     fn read(heap: &Heap<M>, index: usize) -> Option<Unfinished> {
         let medium = heap.medium();
         let at = heap.header() + layout::slot(index);
-        let [intent, len, sum, state] =
+        let [offset, len, sum, state] =
             [OFFSET, LEN, SUM, STATE].map(|field| medium.load(at + field));
-        let is_inside = intent.checked_add(len).is_some_and(|end| end <= medium.len());
-        if state != COMMITTED || !is_inside {
+        let is_inside = offset.checked_add(len).is_some_and(|end| end <= medium.len());
+        if ![COMMITTED, RESUMED].contains(&state) || !is_inside {
             return None;
         }
         // A damaged length must not ask for more memory than the block has.
-        let large_len = || heap.large_len(intent).ok().flatten().unwrap_or(0);
+        let large_len = || heap.large_len(offset).ok().flatten().unwrap_or(0);
         if len > CHUNK_LEN && len > large_len() {
             return None;
         }
         let mut bytes = vec![0; len as usize];
-        medium.read(intent, &mut bytes);
+        medium.read(offset, &mut bytes);
         let mut entries = decode(&bytes).filter(|_| checksum(&bytes) == sum)?;
         for (at, _) in &mut entries {
-            *at += intent;
+            *at += offset;
         }
+        let count = entries.len();
         entries.retain(|(at, _)| medium.load(*at) != DONE);
-        // Flush: fenced by the heap's recovery, before it makes durable that the intent's block is
-        // used. Where a process was killed, slot and intent may still lie in the caches alone.
-        medium.flush(at, LINE_LEN);
-        medium.flush(intent, len);
-        Some(Unfinished { slot: index, intent, entries })
+        if state == COMMITTED && entries.len() < count {
+            return None;
+        }
+        // Flush: fenced by the heap's recovery together with the header, which has the slot, and
+        // before that makes durable that the block is used. Where a process was killed, the intent
+        // may still lie in the caches alone.
+        medium.flush(offset, len);
+        Some(Unfinished { intent: Intent { slot: index, offset }, entries })
     }
 }
 
@@ -278,18 +317,14 @@ impl<M: Medium> RootObject<M> for Intents<M> {
         let live = heap.pool().live_roots();
         let mut unfinished: Vec<Unfinished> =
             (0..LANE_COUNT).filter_map(|index| Self::read(&heap, index)).collect();
-        for batch in &mut unfinished {
-            // What was to be done to a map that was removed is done.
-            let is_live = |entry: &Entry| live.contains(&(entry.root, entry.generation));
-            batch.entries.retain(|(_, entry)| is_live(entry));
-        }
+        unfinished.iter_mut().for_each(|batch| batch.retain_live(&live));
         let is_unfinished =
-            |block: Block| unfinished.iter().any(|batch| batch.intent == block.offset);
+            |block: Block| unfinished.iter().any(|batch| batch.intent.offset == block.offset);
         heap.recover(is_unfinished)?;
         let medium = heap.medium();
         for index in 0..LANE_COUNT {
             let at = heap.header() + layout::slot(index) + STATE;
-            let is_torn = unfinished.iter().all(|batch| batch.slot != index);
+            let is_torn = unfinished.iter().all(|batch| batch.intent.slot != index);
             if is_torn && medium.load(at) != EMPTY {
                 medium.store(at, EMPTY);
                 // Flush and fence: an intent that did not arrive must not be taken for one later.

@@ -4,7 +4,8 @@
 //! header of the heap, 2 KiB: 31 slots of one line, one for each lane
 //!
 //! slot     0  offset of the intent            16  checksum of the intent's bytes
-//!          8  length of the intent            24  1 when a batch is committed, else 0
+//!          8  length of the intent            24  1 when a batch is committed, 2 when entries of
+//!                                                 it may be done, else 0
 //!
 //! intent   0  number of entries               then the entries
 //!
@@ -17,6 +18,8 @@
 //!
 //! The last word of a slot is stored last. So a crash leaves a slot whole, or one that says that
 //! nothing is committed. The intent shares the slot's fence: its checksum says whether it arrived.
+//! An entry that says that it is done before the slot says so, too, did not arrive either: an older
+//! intent with the same bytes lay there.
 
 use remanent_pmem::heap::layout::{HEADER_LEN, LANE_COUNT};
 use remanent_pmem::pool::layout::RootId;
@@ -29,6 +32,7 @@ pub(super) const SUM: u64 = 16;
 pub(super) const STATE: u64 = 24;
 pub(super) const EMPTY: u64 = 0;
 pub(super) const COMMITTED: u64 = 1;
+pub(super) const RESUMED: u64 = 2;
 pub(super) const DONE: u64 = 1;
 
 const _: () = assert!(LANE_COUNT as u64 * LINE_LEN <= HEADER_LEN);

@@ -3,6 +3,7 @@
 mod gate;
 pub(crate) mod intents;
 mod layout;
+mod ops;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use remanent_pmem::pool::layout::RootId;
 use remanent_pmem::{Mapped, Medium, Pool};
 
 pub(crate) use self::gate::Gate;
-use self::intents::{Intents, Slot};
+use self::intents::Intents;
 pub(crate) use self::layout::Entry;
 use crate::shared::Step;
 use crate::stored::{Key, Stored};
@@ -55,11 +56,14 @@ use crate::{Error, Result};
 /// # Cost
 ///
 /// A batch of up to 128 operations takes three fences: at most two more than its longest operation.
-/// Each further 128 take up to two more. Operations that meet, and leaves that are full, take more,
-/// as in a [`Step`]. Keys and values are written twice.
+/// Each further 128 take up to two more. Each value of more than 21 KiB takes two more, and so does
+/// a batch with so much in its keys and values together, since keys and values are written twice.
+/// Operations that meet, and leaves that are full, take more, as in a [`Step`].
 ///
-/// A thread that holds a [`Step`], or runs inside a closure of a map, may not commit a batch: the
-/// batch waits for those who hold lanes.
+/// A thread that holds a [`Step`], or runs inside a closure of `modify` or `try_modify`, cannot
+/// commit a batch ([`Error::Nested`]): the batch waits for those who hold lanes. Do not commit one
+/// inside of other closures of maps either, such as that of `get_with`: there it is not refused, and
+/// may wait for ever.
 ///
 /// # Recovery
 ///
@@ -72,8 +76,8 @@ use crate::{Error, Result};
 /// What 128 operations need is allocated before a batch is committed, but for leaves of trees that
 /// have to be divided. If the pool has no room for these, or for the operations beyond 128,
 /// [`commit`](Batch::commit) returns [`Error::Unfinished`]: the batch is committed, and a part of
-/// it is done. Its keys can be read, and not changed ([`Error::Abandoned`]), until the pool is
-/// opened again and has room for the rest.
+/// it is done. Its keys can be read, and not changed ([`Error::Abandoned`]), until their map is
+/// opened again and has room for the rest: all handles are dropped, or the pool is opened again.
 pub struct Batch<M: Medium = Mapped> {
     pool: Pool<M>,
     intents: Arc<Intents<M>>,
@@ -269,88 +273,6 @@ impl<M: Medium> Batch<M> {
         self.operations.is_empty()
     }
 
-    /// Does everything, durably. Answers for each key, in the order in which they were first named,
-    /// whether it had a value before.
-    ///
-    /// # Errors
-    ///
-    /// When the pool is full, an entry is too long, an entry is not as [expected](Batch::expect),
-    /// or the medium met a fault: nothing was changed. With [`Error::Unfinished`] the batch is
-    /// committed, and is completed when its maps are opened next.
-    pub fn commit(self) -> Result<Vec<bool>> {
-        if self.operations.is_empty() && self.expected.is_empty() {
-            return Ok(Vec::new());
-        }
-        // Before anything is held that others may wait for.
-        let slot = self.intents.take_slot()?;
-        let closed = ClosedKeys::close(self.pool.medium(), self.changes())?;
-        for heap in self.heaps().into_values() {
-            // Who wants to write to these keys and has not seen that they are closed.
-            heap.wait_for_lanes();
-        }
-        if !self.is_as_expected()? {
-            return Err(Error::Conflict);
-        }
-        if self.operations.is_empty() {
-            return Ok(Vec::new());
-        }
-        let done = self.commit_closed(&slot);
-        if matches!(done, Err(Error::Unfinished { .. })) {
-            // Nobody may build on keys that the next opening changes.
-            closed.abandon();
-            slot.keep();
-        }
-        done
-    }
-
-    /// The heaps of all maps, by their roots: in the order in which every batch enters them.
-    fn heaps(&self) -> BTreeMap<RootId, &Heap<M>> {
-        self.changes().map(|change| (change.heap().owner(), change.heap())).collect()
-    }
-
-    /// What the batch changes, and what it expects.
-    fn changes(&self) -> impl Iterator<Item = &dyn Change<M>> {
-        self.operations.iter().chain(&self.expected).map(|change| &**change)
-    }
-
-    fn is_as_expected(&self) -> Result<bool> {
-        for expected in &self.expected {
-            if !expected.is_present()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    fn commit_closed(&self, slot: &Slot<'_, M>) -> Result<Vec<bool>> {
-        let entries: Vec<Entry> = self.operations.iter().map(|change| change.entry().0).collect();
-        let mut heaps = self.heaps();
-        heaps.insert(self.intents.heap().owner(), self.intents.heap());
-        let mut presence = Vec::with_capacity(entries.len());
-        let mut parts = self.operations.chunks(Step::<M>::OPERATIONS_MAX);
-        let mut step = Step::enter_all(heaps.values().copied());
-        for change in parts.next().unwrap_or_default() {
-            change.add_to(&mut step)?;
-        }
-        let lane = step.lane(self.intents.heap());
-        let intent = self.intents.write(lane, slot, &entries)?;
-        // From here on the batch is committed: it is done now, or when the maps are opened next.
-        let unfinished = |error: Error| Error::Unfinished { source: Box::new(error) };
-        loop {
-            step.publish().map_err(unfinished)?;
-            presence.extend(step.presence());
-            let Some(part) = parts.next() else { break };
-            step.leave().map_err(unfinished)?;
-            step = Step::enter_all(heaps.values().copied());
-            for change in part {
-                change.add_to(&mut step).map_err(unfinished)?;
-            }
-        }
-        self.intents.forget(step.lane(self.intents.heap()), intent);
-        step.leave()?;
-        Ok(presence)
-    }
-
     /// Checks that the root of batches is consistent. No batch may be in progress.
     ///
     /// # Errors
@@ -358,43 +280,6 @@ impl<M: Medium> Batch<M> {
     /// When the medium met a fault. What is wrong is the result, not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.intents.check()
-    }
-}
-
-/// Keys that a batch has closed to others. They are opened when this is dropped.
-struct ClosedKeys<'b, M: Medium> {
-    medium: &'b M,
-    keys: Vec<GateOf<'b>>,
-}
-
-impl<'b, M: Medium> ClosedKeys<'b, M> {
-    /// Closes the keys of all changes, in the order in which every batch does.
-    fn close(medium: &'b M, changes: impl Iterator<Item = &'b dyn Change<M>>) -> Result<Self> {
-        // Two keys of one hash are closed as one.
-        let keys: BTreeMap<(RootId, u64), GateOf<'b>> = changes
-            .map(|change| (change.heap().owner(), change.gate()))
-            .map(|(root, of)| ((root, of.key), of))
-            .collect();
-        let mut closed = ClosedKeys { medium, keys: Vec::with_capacity(keys.len()) };
-        for of in keys.into_values() {
-            of.gate.close(medium, of.key)?;
-            closed.keys.push(of);
-        }
-        Ok(closed)
-    }
-
-    fn abandon(mut self) {
-        for GateOf { gate, key } in self.keys.drain(..) {
-            gate.abandon(self.medium, key);
-        }
-    }
-}
-
-impl<M: Medium> Drop for ClosedKeys<'_, M> {
-    fn drop(&mut self) {
-        for GateOf { gate, key } in &self.keys {
-            gate.open(self.medium, *key);
-        }
     }
 }
 

@@ -104,7 +104,9 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
     ///
     /// `decide` runs while the leaf is held: other threads wait for it, and it may not use the map.
     /// It runs again after a leaf was divided, or when the pool was full and room could be made, so
-    /// it should have no other effect.
+    /// it should have no other effect. It should not change other maps, count or clear them, or
+    /// commit a batch: where that would have to wait for others, it is refused with
+    /// [`Error::Nested`](crate::Error::Nested), since they may wait for the closure.
     ///
     /// ```
     /// # use remanent_pmem::Pool;

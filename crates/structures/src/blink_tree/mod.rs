@@ -71,6 +71,7 @@ use crate::batch::Gate;
 use crate::batch::intents::Intents;
 use crate::key_range::KeyRange;
 use crate::map::Map;
+use crate::nesting::Nesting;
 use crate::options::MapOptions;
 use crate::ordered_map::OrderedMap;
 use crate::shared::Site;
@@ -219,9 +220,12 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Map<K, V> for BlinkT
     fn modify<R, T: Borrow<V>>(
         &self,
         key: &K,
-        decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
-        self.core.edit(key, decide)
+        self.core.edit(key, |found| {
+            let _nesting = Nesting::begin();
+            decide(found)
+        })
     }
 
     fn clear(&self) -> Result<u64> {

@@ -14,6 +14,7 @@ use super::layout::{
 };
 use super::leaf::{Held, Leaf, Sight};
 use super::walk::BoundedWalk;
+use crate::nesting::Nesting;
 use crate::stored::{OrderedKey, Stored};
 use crate::{Change, Error, Result};
 
@@ -349,6 +350,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if let Some(count) = self.count.get() {
             return Ok(count);
         }
+        Nesting::refuse()?;
         self.heap.quiesced(|_| {
             let mut count = 0;
             self.for_each_leaf(|leaf| count += u64::from(self.used(leaf).count_ones()))?;

@@ -4,7 +4,7 @@
 //! until then. Several operations of a step on one leaf see each other's changes.
 
 use remanent_pmem::Medium;
-use remanent_pmem::heap::{Block, Suspect};
+use remanent_pmem::heap::{Block, Heap, Suspect};
 
 use super::inner::Goal;
 use super::key::Probe;
@@ -308,6 +308,14 @@ where
     V: Stored + ?Sized,
     M: Medium,
 {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.core.heap
+    }
+
+    fn suspects(&self) -> usize {
+        usize::from(!is_inline::<K, V>() && self.suspect.is_none())
+    }
+
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         let key = std::mem::take(&mut self.key);
         let prepared = self.prepare_for(scope, &Probe::new::<K>(&key));

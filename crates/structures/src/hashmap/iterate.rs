@@ -11,6 +11,7 @@ use super::layout::{DUMMY, GENERATION, ORDER_END, Order, SWEPT, tag_generation, 
 use super::list::Edge;
 use super::seal::{open_word, seal_word};
 use super::walk::Progress;
+use crate::nesting::Nesting;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -120,6 +121,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     fn sweep_all(&self) -> Result<()> {
+        if self.is_swept() {
+            return Ok(());
+        }
+        // A lane of this thread's own would hold the sweep up.
+        Nesting::refuse()?;
         while !self.is_swept() {
             self.sweep_some()?;
             self.heap.verify()?;
@@ -180,7 +186,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             });
             let place = self.told(place)?;
             if place.overflow {
-                drop(self.clear_run(lane, &place)?);
+                self.unlink_run(&mut lane, &place);
+                self.heap.verify()?;
                 continue;
             }
             let Some(found) = place.found else { return Ok(()) };
@@ -206,6 +213,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// progress.
     #[cold]
     fn count_all(&self) -> Result<i64> {
+        Nesting::refuse()?;
         self.heap.quiesced(|retired| {
             let known = self.base.load(Ordering::Acquire);
             if known != UNKNOWN {
@@ -229,6 +237,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let base = count as i64 - self.delta();
             // Release: pairs with the Acquire in `len`.
             self.base.store(base, Ordering::Release);
+            // Relaxed: it only decides when the map grows.
+            self.base_estimate.store(base, Ordering::Relaxed);
             Ok(base)
         })
     }

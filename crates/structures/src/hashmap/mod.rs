@@ -65,6 +65,7 @@ use crate::batch::Gate;
 use crate::batch::intents::Intents;
 use crate::iterate::Iter;
 use crate::map::map_of;
+use crate::nesting::Nesting;
 use crate::options::MapOptions;
 use crate::shared::Site;
 use crate::stored::{Key, Stored};
@@ -294,8 +295,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     /// for a crash.
     ///
     /// `decide` runs again when another thread changed the entry first, so it should have no other
-    /// effect. It may not call [`len`](HashMap::len) or [`clear`](HashMap::clear), which would wait
-    /// for it.
+    /// effect. It should not change maps, count or clear them, or commit a batch: where that would
+    /// have to wait for others, it is refused with [`Error::Nested`], since they may wait for the
+    /// closure.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
@@ -318,9 +320,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
     pub fn modify<R, T: Borrow<V>>(
         &self,
         key: &K,
-        decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
-        self.core.edit(key, decide)
+        self.core.edit(key, |found| {
+            let _nesting = Nesting::begin();
+            decide(found)
+        })
     }
 
     /// Removes every entry at once: a crash or another thread sees all of them or none. Returns how

@@ -224,12 +224,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
     fn try_add(&self, key: &K, value: &V) -> Result<()> {
         let order = Order::of_hash(self.hash(key));
         let mut lane = self.heap.enter().prepare_to_write();
-        let generation = self.generation();
         loop {
+            let generation = self.generation();
             // In front of the key's other entries, which need not be passed then.
             let place = self.told(self.find(order, Edge::First, |_, _| Ok(false)))?;
             if place.overflow {
-                lane = self.clear_run(lane, &place)?;
+                lane = self.clear_run(lane, &place, order)?;
                 continue;
             }
             if let Attempt::Done = self.link(&mut lane, place, order, generation, key, value)? {
@@ -259,8 +259,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
     fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
         let order = Order::of_hash(self.hash(key));
         let mut lane = self.heap.enter().prepare_to_write();
-        let generation = self.generation();
         let removed = loop {
+            let generation = self.generation();
             let place = self.find(order, Edge::Last, |node, tag| {
                 // Values of a multi-map never change, so the value does not depend on the node's
                 // link.
@@ -271,7 +271,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M, true> {
             });
             let place = self.told(place)?;
             if place.overflow {
-                lane = self.clear_run(lane, &place)?;
+                lane = self.clear_run(lane, &place, order)?;
                 continue;
             }
             let Some(found) = place.found else { break false };

@@ -160,15 +160,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // The bucket's line is fetched while the lane is entered.
         self.prefetch(order);
         let mut lane = self.gate.enter(&self.heap, || order.0)?;
-        let generation = self.generation();
         let result = loop {
+            // Read again after another lane was entered: all entries may be cleared in between.
+            let generation = self.generation();
             let place = self.find(order, Edge::Last, |node, tag| {
                 Ok(Self::is_alive(tag_generation(tag), generation)
                     && self.entry_of(node, tag, key)?.is_some())
             });
             let place = self.told(place)?;
             if place.overflow {
-                lane = self.clear_run(lane, &place)?;
+                lane = self.clear_run(lane, &place, order)?;
                 continue;
             }
             let ((change, result), seen) = self.told(decide(place.found))?;
@@ -359,18 +360,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         suspects.cancel(lane);
     }
 
-    /// Clears a place that overflows, and enters the heap again to have room for suspects. One
-    /// fence.
+    /// Clears a place that overflows, and enters the heap again to have room for suspects: through
+    /// the gate, because a batch may have closed the key meanwhile. One fence.
     #[cold]
     pub(super) fn clear_run<'h>(
         &'h self,
         mut lane: Lane<'h, M>,
         place: &Place,
+        order: Order,
     ) -> Result<Lane<'h, M>> {
         self.unlink_run(&mut lane, place);
         drop(lane);
         self.heap.verify()?;
-        Ok(self.heap.enter().prepare_to_write())
+        self.gate.enter(&self.heap, || order.0)
     }
 
     /// Unlinks the run of marked nodes before a place. One fence.

@@ -1,11 +1,11 @@
 //! Operations that share fences with others; see [`Step`].
 
-use remanent_pmem::heap::Block;
+use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::{LINE_LEN, Link, Medium, Word};
 
 use super::entry::Found;
 use super::layout::{GONE, Order, VALUE, in_place, redirect, tag_generation, target};
-use super::list::{Edge, Place, RUN_MAX};
+use super::list::{Edge, Place};
 use super::ops::{Suspects, value_word, with_next_version};
 use super::seal::seal_link;
 use super::{Core, HashMap};
@@ -229,6 +229,15 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
 }
 
 impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Edit<'s, K, V, M> {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.core.heap
+    }
+
+    fn suspects(&self) -> usize {
+        // That of the entry that it removes, or whose node it replaces.
+        1
+    }
+
     /// Makes the node that is needed if nothing changes until `publish`.
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         if self.value.is_none() {
@@ -246,10 +255,14 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
         let core = self.core;
         loop {
             let place = self.find()?;
+            if place.run_len > 0 && scope.has_published() {
+                // The step itself may have marked them, and has noted them as suspects.
+                return Ok(Progress::Busy);
+            }
+            if scope.lane(&core.heap).suspects_left() <= place.run_len {
+                return Err(Step::<M>::too_many());
+            }
             if place.overflow {
-                if scope.lane(&core.heap).suspects_left() < 2 * RUN_MAX {
-                    return Err(Step::<M>::too_many());
-                }
                 core.unlink_run(scope.lane(&core.heap), &place);
             } else if self.try_publish(scope, place)? {
                 self.give_node_back(scope);
@@ -292,6 +305,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
     }
 
     fn give_up(&mut self, scope: &mut Scope<'s, M>) {
+        self.suspects.cancel(scope.lane(&self.core.heap));
         self.give_node_back(scope);
     }
 }

@@ -1,5 +1,6 @@
 //! Transactions that share fences with other operations; see [`Step`].
 
+use remanent_pmem::heap::Heap;
 use remanent_pmem::persistent::bytes_of;
 use remanent_pmem::{Medium, Persistent};
 
@@ -42,6 +43,10 @@ impl<T: Persistent, M: Medium> Drop for StagedVersion<'_, T, M> {
 }
 
 impl<'s, T: Persistent, M: Medium> Operation<'s, M> for Set<'s, T, M> {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.shared.objects.heap
+    }
+
     fn prepare(&mut self, _: &mut Scope<'s, M>) -> Result<()> {
         Ok(())
     }

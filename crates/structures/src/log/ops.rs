@@ -5,16 +5,17 @@
 //! record's position and term, so that bytes behind the end never pass for a record of this
 //! opening.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::heap::Heap;
+use remanent_pmem::heap::{Heap, Lane};
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::core::{Committed, Core};
 use super::layout::{CONTENT, CONTENT_MAX, DURABLE, FIRST, Head, SUM, TERM, record_len, slot};
 use crate::background::lock_patiently;
 use crate::pair::Record;
-use crate::segments::{SEGMENT_LEN, Slot};
+use crate::segments::{SEGMENT_LEN, Slot, free_in_turns, with_lane};
 use crate::stored::Stored;
 use crate::{Error, Result};
 
@@ -28,7 +29,7 @@ impl Core {
         contents: &[&V],
         place: impl FnMut(u64),
     ) -> Result<()> {
-        let Some(end) = self.write(heap, contents, place)? else { return Ok(()) };
+        let Some(end) = self.write(heap, None, contents, place)? else { return Ok(()) };
         let mut committed = lock_patiently(&self.committed, heap.medium());
         if committed.end < end { self.commit_written(heap, &mut committed) } else { Ok(()) }
     }
@@ -38,15 +39,33 @@ impl Core {
     pub(super) fn write<M: Medium, V: Stored + ?Sized>(
         &self,
         heap: &Heap<M>,
+        step: Option<&mut Lane<'_, M>>,
         contents: &[&V],
         mut place: impl FnMut(u64),
     ) -> Result<Option<u64>> {
-        let len = records_len(contents)?;
-        let Some(last) = contents.len().checked_sub(1) else { return Ok(None) };
+        if contents.is_empty() {
+            return Ok(None);
+        }
+        with_lane(heap, step, |lane| self.try_write(heap, lane, contents, &mut place)).map(Some)
+    }
+
+    /// The same. `None` if there is no room, and no lane to make it in.
+    fn try_write<M: Medium, V: Stored + ?Sized>(
+        &self,
+        heap: &Heap<M>,
+        lane: Option<&mut Lane<'_, M>>,
+        contents: &[&V],
+        mut place: impl FnMut(u64),
+    ) -> Result<Option<u64>> {
+        let (len, last) = (records_len(contents)?, contents.len().saturating_sub(1));
         let _reserving = lock_patiently(&self.reserving, heap.medium());
         // Relaxed: it changes only under the lock.
         let first = self.written.load(Ordering::Relaxed);
-        self.take_segments(heap, first, first + len)?;
+        let missing = self.missing_segments(first, first + len);
+        if !missing.is_empty() {
+            let Some(lane) = lane else { return Ok(None) };
+            self.segments.take_all(lane, missing, |_| SEGMENT_LEN)?;
+        }
         let mut at = first;
         for (index, content) in contents.iter().enumerate() {
             place(at);
@@ -60,35 +79,25 @@ impl Core {
     /// Takes the missing segments for records behind those that were written.
     pub(super) fn make_room<M: Medium, V: Stored + ?Sized>(
         &self,
-        heap: &Heap<M>,
+        step: &mut Lane<'_, M>,
         contents: &[&V],
     ) -> Result<()> {
         let len = records_len(contents)?;
-        let _reserving = lock_patiently(&self.reserving, heap.medium());
+        if len == 0 {
+            return Ok(());
+        }
+        let _reserving = lock_patiently(&self.reserving, step.heap().medium());
         // Relaxed: it changes only under the lock.
         let first = self.written.load(Ordering::Relaxed);
-        if len == 0 { Ok(()) } else { self.take_segments(heap, first, first + len) }
+        let missing = self.missing_segments(first, first + len);
+        Ok(self.segments.take_all(step, missing, |_| SEGMENT_LEN)?)
     }
 
-    /// Takes the missing segments of a range of positions, all or none.
-    fn take_segments<M: Medium>(&self, heap: &Heap<M>, from: u64, to: u64) -> Result<()> {
+    /// The segments that are missing in a range of positions.
+    fn missing_segments(&self, from: u64, to: u64) -> Range<u32> {
         let end = slot(to - 1).0 + 1;
         let missing = (slot(from).0..end).find(|&number| self.segments.get(Slot(number)).is_none());
-        let missing = missing.unwrap_or(end);
-        for number in missing..end {
-            let take = || self.segments.take(heap, Slot(number), SEGMENT_LEN, |_| {});
-            let mut taken = take();
-            if matches!(&taken, Err(error) if error.is_full()) {
-                // Memory of truncated segments may be held back for readers.
-                heap.relieve();
-                taken = take();
-            }
-            if let Err(error) = taken {
-                (missing..number).for_each(|number| self.segments.free(heap, Slot(number)));
-                return Err(error.into());
-            }
-        }
-        Ok(())
+        missing.unwrap_or(end)..end
     }
 
     /// Stores a record. Returns where it ends.
@@ -195,7 +204,7 @@ impl Core {
     pub(crate) fn truncate_front<M: Medium>(&self, heap: &Heap<M>, first: u64) -> Result<()> {
         let medium = heap.medium();
         let mut committed = lock_patiently(&self.committed, medium);
-        let _reserving = lock_patiently(&self.reserving, medium);
+        let reserving = lock_patiently(&self.reserving, medium);
         if first <= self.first() {
             return Ok(());
         }
@@ -209,18 +218,22 @@ impl Core {
         // Release: partner of the load in `first`. A reader that finds other bytes in place of a
         // record finds the new `first`, too.
         self.first.store(first, Ordering::Release);
-        self.free_segments(heap, first, committed.end);
+        drop((reserving, committed));
+        self.free_unused(heap);
         Ok(heap.verify()?)
     }
 
-    /// Frees the segments in which neither a position of the range nor its end lies.
-    pub(super) fn free_segments<M: Medium>(&self, heap: &Heap<M>, first: u64, end: u64) {
-        // Relaxed: it changes only under the lock, or no other thread has the log yet.
-        let end = end.max(self.written.load(Ordering::Relaxed));
-        let used = slot(first)..=slot(end);
-        let slots = self.segments.slots().map(|(number, _)| number);
-        let unused: Vec<Slot> = slots.filter(|number| !used.contains(number)).collect();
-        unused.into_iter().for_each(|number| self.segments.free(heap, number));
+    /// Frees the segments in which there is no record, and none will be.
+    pub(super) fn free_unused<M: Medium>(&self, heap: &Heap<M>) {
+        free_in_turns(heap, |lane, count| {
+            let _reserving = lock_patiently(&self.reserving, heap.medium());
+            // Relaxed: it changes only under the lock.
+            let used = slot(self.first())..=slot(self.written.load(Ordering::Relaxed));
+            let slots = self.segments.slots().map(|(number, _)| number);
+            let unused: Vec<Slot> = slots.filter(|number| !used.contains(number)).collect();
+            unused.iter().take(count).for_each(|&number| self.segments.free_in(lane, number));
+            unused.len()
+        });
     }
 
     /// Makes both records of the state the same and complete. Then one of them can be lost without

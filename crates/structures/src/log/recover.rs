@@ -66,7 +66,7 @@ impl Core {
         core.written.store(end, Ordering::Relaxed);
         core.seal(heap)?;
         // A crash may have prevented freeing these, or committing anything in them.
-        core.free_segments(heap, first, end);
+        core.free_unused(heap);
         heap.verify()?;
         Ok(core)
     }

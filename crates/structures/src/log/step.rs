@@ -1,6 +1,7 @@
 //! Operations that share fences with others; see [`Step`].
 
 use remanent_pmem::Medium;
+use remanent_pmem::heap::Heap;
 use remanent_pmem::sync::PauseGuard;
 
 use super::Log;
@@ -41,15 +42,19 @@ struct Append<'s, V: Stored + ?Sized, M: Medium> {
 }
 
 impl<'s, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Append<'s, V, M> {
-    fn prepare(&mut self, _: &mut Scope<'s, M>) -> Result<()> {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.root.heap
+    }
+
+    fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         // Written records cannot be taken back, because other threads may write behind them.
-        self.root.core.make_room(&self.root.heap, self.records)
+        self.root.core.make_room(scope.lane(&self.root.heap), self.records)
     }
 
     fn publish(&mut self, scope: &mut Scope<'s, M>) -> Result<Progress> {
         let Root { core, heap, .. } = self.root;
         if self.end.is_none() {
-            self.end = core.write(heap, self.records, |_| ())?;
+            self.end = core.write(heap, Some(scope.lane(heap)), self.records, |_| ())?;
         }
         let Some(end) = self.end else { return Ok(Progress::Done) };
         let committed = match scope.may_wait() {

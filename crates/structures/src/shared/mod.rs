@@ -101,7 +101,7 @@ use remanent_pmem::{Error as PoolError, Medium};
 pub use self::recovery::{Found, Recovery};
 pub use self::site::{MemberId, Site};
 pub use self::step::Step;
-pub(crate) use self::step::{Operation, Progress, Scope};
+pub(crate) use self::step::{Operation, Progress, SUSPECTS, Scope};
 
 /// A structure that can lie in a heap with others: [`HashMap`](crate::HashMap),
 /// [`HashMultiMap`](crate::HashMultiMap), [`BlinkTree`](crate::BlinkTree),

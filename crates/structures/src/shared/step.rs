@@ -6,12 +6,18 @@ use remanent_pmem::Medium;
 use remanent_pmem::heap::layout::SUSPECT_COUNT;
 use remanent_pmem::heap::{Heap, Lane};
 
+use crate::nesting::Nesting;
 use crate::{Error, Result};
 
 /// Suspects for which a step finds room: one an operation, and some for what is in the way.
-const SUSPECTS: usize = Step::<remanent_pmem::Mapped>::OPERATIONS_MAX + 32;
+pub(crate) const SUSPECTS: usize = Step::<remanent_pmem::Mapped>::OPERATIONS_MAX + SPARE;
 // Else a step would wait for room for ever.
 const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
+/// Suspects that are left when an operation is prepared, besides those that were promised.
+const SPARE: usize = 32;
+/// Suspects that one operation takes at most when it is published: its own, what others have left
+/// in its way, and a large block or two.
+const PUBLISHING: usize = 20;
 
 /// Operations on structures of one heap that become durable with the same fences.
 ///
@@ -38,13 +44,19 @@ const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
 /// No operation is visible, to this thread either, before `commit`. A step that is dropped does
 /// nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
 /// a step should be short. While a thread holds a step, it changes structures of that heap through
-/// the step alone. It has 128 operations at most.
+/// the step alone, and no map that a batch may be changing ([`Error::Nested`]).
+///
+/// It has 128 operations at most, fewer with values of more than 21 KiB, each of which takes two
+/// fences more; and [`Error::TooMany`] says that it has no room for another.
 #[must_use = "a step that is not committed does nothing"]
 pub struct Step<'s, M: Medium> {
     scope: Scope<'s, M>,
     operations: Vec<Box<dyn Operation<'s, M> + 's>>,
-    /// Operations before this one are published: they cannot be given up any more.
+    /// Operations before this one are published.
     begun: usize,
+    /// Operations before this one are published and ended: they cannot be given up any more.
+    completed: usize,
+    _nesting: Nesting,
 }
 
 impl<'s, M: Medium> Step<'s, M> {
@@ -59,18 +71,25 @@ impl<'s, M: Medium> Step<'s, M> {
     /// A step on structures of several heaps of one pool. Two steps that name the same heaps name
     /// them in the same order.
     pub(crate) fn enter_all(heaps: impl Iterator<Item = &'s Heap<M>>) -> Self {
-        let lanes = heaps.map(|heap| heap.enter().prepare_for(SUSPECTS)).collect();
-        let scope = Scope { lanes, guards: Vec::new(), is_fenced: true };
-        Step { scope, operations: Vec::new(), begun: 0 }
+        let enter = |heap: &'s Heap<M>| {
+            let lane = heap.enter().prepare_for(SUSPECTS);
+            Place { lane, promised: 0 }
+        };
+        let places = heaps.map(enter).collect();
+        let scope = Scope { places, guards: Vec::new(), is_fenced: true, published: 0 };
+        Step { scope, operations: Vec::new(), begun: 0, completed: 0, _nesting: Nesting::begin() }
     }
 
     /// Has an operation prepared, and takes it on.
     pub(crate) fn add<O: Operation<'s, M> + 's>(&mut self, mut operation: O) -> Result<()> {
-        if self.operations.len() == Self::OPERATIONS_MAX {
+        let place = self.scope.place(operation.heap());
+        let is_full = place.lane.suspects_left() < place.promised + 1 + SPARE;
+        if is_full || self.operations.len() == Self::OPERATIONS_MAX {
             return Err(Self::too_many());
         }
         match operation.prepare(&mut self.scope) {
             Ok(()) => {
+                self.scope.place(operation.heap()).promised += operation.suspects();
                 self.operations.push(Box::new(operation));
                 Ok(())
             }
@@ -102,9 +121,10 @@ impl<'s, M: Medium> Step<'s, M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full (a tree had to divide a leaf), or the medium met a fault. Operations
-    /// before the one that failed are done, in the order in which they were prepared; those behind
-    /// it are not.
+    /// When the pool is full (a tree had to divide a leaf, or another thread took the room that a
+    /// vector or a log had made), when other threads have left too much in the way
+    /// ([`Error::TooMany`]), or when the medium met a fault. Operations before the one that failed
+    /// are done, in the order in which they were prepared; those behind it are not.
     pub fn commit(mut self) -> Result<()> {
         self.publish()?;
         self.leave()
@@ -113,24 +133,36 @@ impl<'s, M: Medium> Step<'s, M> {
     /// Publishes and fences. [`leave`](Step::leave) does the rest, outside of the lanes.
     pub(crate) fn publish(&mut self) -> Result<()> {
         self.scope.fence_prepared();
-        let mut completed = 0;
         while self.begun < self.operations.len() {
             let index = self.begun;
-            match self.operations[index].publish(&mut self.scope) {
+            match self.publish_one(index) {
                 Ok(Progress::Done) => self.begun += 1,
                 // What it waits for may be ours: that is given free, and then it may wait.
                 Ok(Progress::Busy) => {
-                    debug_assert!(completed < index, "nothing is held that it could wait for");
-                    self.complete(completed..index)?;
-                    completed = index;
+                    debug_assert!(self.completed < index, "nothing is held that it could wait for");
+                    self.complete()?;
                 }
                 Err(error) => {
-                    self.complete(completed..index)?;
+                    self.complete()?;
                     return Err(error);
                 }
             }
         }
-        self.complete(completed..self.begun)
+        self.complete()
+    }
+
+    fn publish_one(&mut self, index: usize) -> Result<Progress> {
+        let operation = &mut self.operations[index];
+        if self.scope.lane(operation.heap()).suspects_left() < PUBLISHING {
+            return Err(Self::too_many());
+        }
+        let promised = operation.suspects();
+        let progress = operation.publish(&mut self.scope)?;
+        if progress == Progress::Done {
+            self.scope.place(operation.heap()).promised -= promised;
+            self.scope.published += 1;
+        }
+        Ok(progress)
     }
 
     /// The lane in `heap`, for what is to share the step's fences.
@@ -145,30 +177,35 @@ impl<'s, M: Medium> Step<'s, M> {
     }
 
     /// Fences what was published, and ends those operations.
-    fn complete(&mut self, published: std::ops::Range<usize>) -> Result<()> {
+    fn complete(&mut self) -> Result<()> {
         // Fence: partner of what the operations have flushed, or noted to be; before others build
         // on it.
         self.scope.fence();
         self.scope.verify()?;
-        for operation in &mut self.operations[published] {
+        for operation in &mut self.operations[self.completed..self.begun] {
             operation.finish(&mut self.scope);
         }
+        self.completed = self.begun;
         self.scope.guards.clear();
+        self.scope.published = 0;
         Ok(())
     }
 
-    /// Leaves the lanes, and does what the operations have left over.
+    /// Gives up what was not completed, leaves the lanes, and does what the operations have left
+    /// over.
     pub(crate) fn leave(mut self) -> Result<()> {
-        self.scope.lanes.clear();
-        self.begun = self.operations.len();
-        let operations = std::mem::take(&mut self.operations);
+        let mut operations = std::mem::take(&mut self.operations);
+        for mut operation in operations.drain(self.completed..) {
+            operation.give_up(&mut self.scope);
+        }
+        self.scope.places.clear();
         operations.into_iter().try_for_each(|operation| operation.after())
     }
 }
 
 impl<M: Medium> Drop for Step<'_, M> {
     fn drop(&mut self) {
-        for operation in self.operations.iter_mut().skip(self.begun) {
+        for operation in self.operations.iter_mut().skip(self.completed) {
             operation.give_up(&mut self.scope);
         }
     }
@@ -192,6 +229,15 @@ pub(crate) enum Progress {
 
 /// An operation of a step, from its preparation on.
 pub(crate) trait Operation<'s, M: Medium> {
+    /// The heap of its structure.
+    fn heap(&self) -> &'s Heap<M>;
+
+    /// Suspects that it has not taken yet, and will take when it is published: 1 at most, besides
+    /// what others have left in its way.
+    fn suspects(&self) -> usize {
+        0
+    }
+
     /// Writes and flushes what nothing leads to yet.
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()>;
 
@@ -212,17 +258,27 @@ pub(crate) trait Operation<'s, M: Medium> {
         Ok(())
     }
 
-    /// Gives back what was prepared and not published.
+    /// Gives back what was prepared and not published. If the medium met a fault, or there was a
+    /// panic, it may have been published: then it lets go of what it holds in the lane.
     fn give_up(&mut self, scope: &mut Scope<'s, M>);
 }
 
 /// What the operations of a step share.
 pub(crate) struct Scope<'s, M: Medium> {
-    lanes: Vec<Lane<'s, M>>,
+    places: Vec<Place<'s, M>>,
     /// What is held until the operations are durable, by pool offset: leaves, objects.
     guards: Vec<(u64, Box<dyn Guard + 's>)>,
     /// Whether nothing was prepared since the last fence.
     is_fenced: bool,
+    /// Operations that are published, and not durable yet.
+    published: usize,
+}
+
+/// A lane of a step.
+struct Place<'s, M: Medium> {
+    lane: Lane<'s, M>,
+    /// Suspects that its operations will take.
+    promised: usize,
 }
 
 /// Anything that gives something free when it is dropped.
@@ -236,8 +292,18 @@ impl<'s, M: Medium> Scope<'s, M> {
     ///
     /// When the step is on structures of other heaps.
     pub(crate) fn lane(&mut self, heap: &Heap<M>) -> &mut Lane<'s, M> {
-        let lane = self.lanes.iter_mut().find(|lane| std::ptr::eq(lane.heap(), heap));
-        lane.expect("an operation belongs to the step of its structure's heap")
+        &mut self.place(heap).lane
+    }
+
+    fn place(&mut self, heap: &Heap<M>) -> &mut Place<'s, M> {
+        let place = self.places.iter_mut().find(|place| std::ptr::eq(place.lane.heap(), heap));
+        place.expect("an operation belongs to the step of its structure's heap")
+    }
+
+    /// Whether operations are published and not durable yet. What they have marked is in the way
+    /// of others.
+    pub(crate) fn has_published(&self) -> bool {
+        self.published > 0
     }
 
     /// Says that something was flushed, or noted to be flushed, which has to be durable before
@@ -273,16 +339,16 @@ impl<'s, M: Medium> Scope<'s, M> {
     /// Flushes what all lanes have noted, and fences everything this thread has flushed.
     #[track_caller]
     pub(crate) fn fence(&mut self) {
-        let Some((first, others)) = self.lanes.split_first_mut() else { return };
-        for lane in others {
+        let Some((first, others)) = self.places.split_first_mut() else { return };
+        for place in others {
             // Flush: fenced together, below.
-            lane.flush_noted();
+            place.lane.flush_noted();
         }
-        first.fence();
+        first.lane.fence();
         self.is_fenced = true;
     }
 
     fn verify(&self) -> Result<()> {
-        Ok(self.lanes.first().map_or(Ok(()), |lane| lane.heap().verify())?)
+        Ok(self.places.first().map_or(Ok(()), |place| place.lane.heap().verify())?)
     }
 }

@@ -9,9 +9,10 @@
 //! the element is stored in its place, where readers find it at once. The next operation that
 //! fences flushes its line first.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use remanent_pmem::heap::Heap;
+use remanent_pmem::heap::{Heap, Lane};
 use remanent_pmem::persistent::bytes_of;
 use remanent_pmem::{LINE_LEN, Medium, Persistent, WORD_LEN};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
@@ -24,7 +25,7 @@ use super::layout::{
 use crate::Result;
 use crate::background::lock_patiently;
 use crate::pair::Record;
-use crate::segments::Slot;
+use crate::segments::{Slot, free_in_turns, with_lane};
 
 /// New elements of more bytes get a fence of their own before the record, and no checksum.
 const SUMMED_MAX: u64 = 64 << 10;
@@ -51,7 +52,7 @@ impl<T: Persistent> Core<T> {
     ///
     /// Fences: 1 up to 64 KiB, 2 beyond, and some for each run that is taken.
     pub(crate) fn append<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<u64> {
-        let (first, ticket) = self.write(heap, elements)?;
+        let (first, ticket) = self.write(heap, None, elements)?;
         let mut committed = lock_patiently(&self.committed, heap.medium());
         // Relaxed: it changes only under the lock.
         if self.tickets_done.load(Ordering::Relaxed) < ticket {
@@ -62,14 +63,33 @@ impl<T: Persistent> Core<T> {
 
     /// Writes elements behind the end, where no reader looks yet. Returns the index of the first,
     /// and the ticket with which they are committed.
-    pub(super) fn write<M: Medium>(&self, heap: &Heap<M>, elements: &[T]) -> Result<(u64, u64)> {
+    pub(super) fn write<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        step: Option<&mut Lane<'_, M>>,
+        elements: &[T],
+    ) -> Result<(u64, u64)> {
+        with_lane(heap, step, |lane| self.try_write(heap, lane, elements))
+    }
+
+    /// The same. `None` if there is no room, and no lane to make it in.
+    fn try_write<M: Medium>(
+        &self,
+        heap: &Heap<M>,
+        lane: Option<&mut Lane<'_, M>>,
+        elements: &[T],
+    ) -> Result<Option<(u64, u64)>> {
         let medium = heap.medium();
         let _reserving = lock_patiently(&self.reserving, medium);
         // Relaxed: both change only under the lock.
         let first = self.written.load(Ordering::Relaxed);
         let ticket = self.tickets.load(Ordering::Relaxed) + 1;
         let end = first + elements.len() as u64;
-        self.take_runs(heap, end)?;
+        let missing = self.missing_runs(end);
+        if !missing.is_empty() {
+            let Some(lane) = lane else { return Ok(None) };
+            self.runs.take_all(lane, missing, Shape::<T>::run_len)?;
+        }
         self.pieces(heap, first, end, |from, offset, count| {
             let (begin, len) = ((from - first) as usize, count as usize);
             for (offset, element) in
@@ -81,37 +101,25 @@ impl<T: Persistent> Core<T> {
         // Release: partner of the Acquire in `commit_written`; the elements are written.
         self.written.store(end, Ordering::Release);
         self.tickets.store(ticket, Ordering::Release);
-        Ok((first, ticket))
+        Ok(Some((first, ticket)))
     }
 
     /// Takes the missing runs for `elements` more elements than were written.
-    pub(super) fn make_room<M: Medium>(&self, heap: &Heap<M>, elements: u64) -> Result<()> {
-        let _reserving = lock_patiently(&self.reserving, heap.medium());
+    pub(super) fn make_room<M: Medium>(&self, step: &mut Lane<'_, M>, elements: u64) -> Result<()> {
+        let _reserving = lock_patiently(&self.reserving, step.heap().medium());
         // Relaxed: it changes only under the lock.
-        self.take_runs(heap, self.written.load(Ordering::Relaxed) + elements)
+        let end = self.written.load(Ordering::Relaxed) + elements;
+        Ok(self.runs.take_all(step, self.missing_runs(end), Shape::<T>::run_len)?)
     }
 
-    /// Takes the missing runs for `len` elements, all or none.
-    fn take_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
+    /// The runs that are missing for `len` elements.
+    fn missing_runs(&self, len: u64) -> Range<u32> {
         let end = Shape::<T>::runs(len);
         let mut missing = end;
         while missing > 0 && self.runs.get(Slot(missing - 1)).is_none() {
             missing -= 1;
         }
-        for run in (missing..end).map(Slot) {
-            let take = || self.runs.take(heap, run, Shape::<T>::run_len(run), |_| {});
-            let mut taken = take();
-            if matches!(&taken, Err(error) if error.is_full()) {
-                // Memory of truncated runs may be held back for readers.
-                heap.relieve();
-                taken = take();
-            }
-            if let Err(error) = taken {
-                (missing..run.0).for_each(|run| self.runs.free(heap, Slot(run)));
-                return Err(error.into());
-            }
-        }
-        Ok(())
+        missing..end
     }
 
     /// Commits everything that was written, by any thread.
@@ -325,7 +333,7 @@ impl<T: Persistent> Core<T> {
     pub(crate) fn truncate<M: Medium>(&self, heap: &Heap<M>, len: u64) -> Result<()> {
         let medium = heap.medium();
         let mut committed = lock_patiently(&self.committed, medium);
-        let _reserving = lock_patiently(&self.reserving, medium);
+        let reserving = lock_patiently(&self.reserving, medium);
         self.commit_written(heap, &mut committed)?;
         if len >= committed.len {
             return Ok(());
@@ -336,16 +344,22 @@ impl<T: Persistent> Core<T> {
         self.changes.fetch_add(2, Ordering::Release);
         // Relaxed: it changes only under the lock.
         self.written.store(len, Ordering::Relaxed);
-        self.free_runs(heap, len);
+        drop((reserving, committed));
+        self.free_unused(heap);
         Ok(heap.verify()?)
     }
 
-    /// Frees the runs that `len` elements do not need.
-    pub(super) fn free_runs<M: Medium>(&self, heap: &Heap<M>, len: u64) {
-        let unused =
-            self.runs.slots().map(|(run, _)| run).filter(|run| run.0 >= Shape::<T>::runs(len));
-        let unused: Vec<Slot> = unused.collect();
-        unused.into_iter().rev().for_each(|run| self.runs.free(heap, run));
+    /// Frees the runs that no element needs.
+    pub(super) fn free_unused<M: Medium>(&self, heap: &Heap<M>) {
+        free_in_turns(heap, |lane, count| {
+            let _reserving = lock_patiently(&self.reserving, heap.medium());
+            // Relaxed: it changes only under the lock.
+            let used = Shape::<T>::runs(self.written.load(Ordering::Relaxed));
+            let runs = self.runs.slots().map(|(run, _)| run);
+            let unused: Vec<Slot> = runs.filter(|run| run.0 >= used).collect();
+            unused.iter().rev().take(count).for_each(|&run| self.runs.free_in(lane, run));
+            unused.len()
+        });
     }
 
     /// Makes both records the same, with no elements for a checksum to cover. Then damage to one of

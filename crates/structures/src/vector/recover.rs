@@ -78,7 +78,7 @@ impl<T: Persistent> Core<T> {
         core.len.store(len, Ordering::Relaxed);
         core.written.store(len, Ordering::Relaxed);
         // A crash may have prevented freeing these, or committing anything in them.
-        core.free_runs(heap, len);
+        core.free_unused(heap);
         heap.verify()?;
         Ok(core)
     }

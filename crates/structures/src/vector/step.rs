@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use remanent_pmem::heap::Heap;
 use remanent_pmem::sync::PauseGuard;
 use remanent_pmem::{Medium, Persistent};
 
@@ -86,16 +87,21 @@ struct Append<'s, T: Persistent, M: Medium, const CHANGES: bool> {
 impl<'s, T: Persistent, M: Medium, const CHANGES: bool> Operation<'s, M>
     for Append<'s, T, M, CHANGES>
 {
-    fn prepare(&mut self, _: &mut Scope<'s, M>) -> Result<()> {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.root.heap
+    }
+
+    fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         // Written elements cannot be taken back, because other threads may write behind them.
-        self.root.core.make_room(&self.root.heap, self.elements.len() as u64)
+        let lane = scope.lane(&self.root.heap);
+        self.root.core.make_room(lane, self.elements.len() as u64)
     }
 
     fn publish(&mut self, scope: &mut Scope<'s, M>) -> Result<Progress> {
         let Root { core, heap } = self.root;
         let ticket = match self.ticket {
             Some(ticket) => ticket,
-            None => core.write(heap, self.elements)?.1,
+            None => core.write(heap, Some(scope.lane(heap)), self.elements)?.1,
         };
         self.ticket = Some(ticket);
         let Some(committed) = self.root.lock_in(scope) else { return Ok(Progress::Busy) };
@@ -130,6 +136,10 @@ struct Set<'s, T: Persistent, M: Medium> {
 }
 
 impl<'s, T: Persistent, M: Medium> Operation<'s, M> for Set<'s, T, M> {
+    fn heap(&self) -> &'s Heap<M> {
+        &self.root.heap
+    }
+
     fn prepare(&mut self, _: &mut Scope<'s, M>) -> Result<()> {
         Ok(())
     }

@@ -248,6 +248,114 @@ fn a_batch_that_finds_no_room_after_its_commit_is_completed_when_there_is_room()
 }
 
 #[test]
+fn a_batch_that_is_not_done_is_completed_when_its_maps_are_opened_again_in_the_same_process() {
+    const LEN: usize = 9_000;
+    let pool = Pool::options().size_max(32 << 20).create_in_memory().unwrap();
+    let map: HashMap<u64, [u8]> = HashMap::create(&pool, "map").unwrap();
+    let filler: HashMap<u64, [u8]> = HashMap::create(&pool, "filler").unwrap();
+    let counts: BlinkTree<u64, u64> = BlinkTree::create(&pool, "counts").unwrap();
+    drop(Batch::new(&pool).unwrap());
+    let mut filled = 0;
+    while filler.insert(&filled, &[3; LEN]).is_ok() {
+        filled += 1;
+    }
+    (filled - 520..filled).for_each(|key| assert!(filler.discard(&key).unwrap()));
+    let mut batch = Batch::new(&pool).unwrap();
+    for key in 0..300 {
+        batch.put(&map, &key, &[1; LEN]).unwrap();
+    }
+    batch.put(&counts, &1, &300).unwrap();
+    assert!(matches!(batch.commit(), Err(Error::Unfinished { .. })));
+    // The map is open, so nothing is completed: neither now nor when there is room.
+    for _ in 0..2 {
+        let again: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
+        assert!(matches!(again.discard(&0), Err(Error::Abandoned)));
+        filler.clear().unwrap();
+    }
+    assert!(matches!(counts.put(&1, &0), Err(Error::Abandoned)));
+    assert_eq!(Batch::new(&pool).unwrap().check().unwrap(), []);
+
+    drop(map);
+    let map: HashMap<u64, [u8]> = HashMap::open(&pool, "map").unwrap();
+    assert_eq!(map.len().unwrap(), 300);
+    assert!(map.discard(&0).unwrap());
+    assert!(matches!(counts.put(&1, &0), Err(Error::Abandoned)));
+    drop(counts);
+    let counts: BlinkTree<u64, u64> = BlinkTree::open(&pool, "counts").unwrap();
+    assert_eq!(counts.swap(&1, &301).unwrap(), Some(300));
+    assert_eq!((map.check().unwrap(), Map::check(&counts).unwrap()), (vec![], vec![]));
+    assert_eq!(Batch::new(&pool).unwrap().check().unwrap(), []);
+}
+
+#[test]
+fn batches_of_large_values_and_of_neighbours_find_room_for_suspects() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let large: HashMap<u64, [u8]> = HashMap::create(&pool, "large").unwrap();
+    let records: BlinkTree<u64, [u8]> = BlinkTree::create(&pool, "records").unwrap();
+    for round in 0..3 {
+        let mut batch = Batch::new(&pool).unwrap();
+        (0..200).for_each(|key| batch.put(&large, &key, &[round; 30_000]).unwrap());
+        (0..200).for_each(|key| batch.put(&records, &key, &[round; 30_000]).unwrap());
+        assert_eq!(batch.commit().unwrap(), vec![round > 0; 400]);
+    }
+    // Entries in the order of the list: each removal leaves a node in the way of the next.
+    let map: HashMap<u64, u64> = HashMap::create(&pool, "map").unwrap();
+    map.extend((0..12_000).map(|key| (key, key))).unwrap();
+    let keys: Vec<u64> = map.keys().collect::<Result<_, _>>().unwrap();
+    for keys in keys.chunks(1_000) {
+        let mut batch = Batch::new(&pool).unwrap();
+        keys.iter().for_each(|key| batch.remove(&map, key).unwrap());
+        assert_eq!(batch.commit().unwrap(), vec![true; keys.len()]);
+    }
+    assert!(map.is_empty().unwrap());
+    for violations in [large.check(), Map::check(&records), map.check()] {
+        assert_eq!(violations.unwrap(), []);
+    }
+    assert_eq!(Batch::new(&pool).unwrap().check().unwrap(), []);
+}
+
+#[test]
+fn a_thread_that_a_batch_may_wait_for_does_not_wait_for_batches() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let (one, other): (HashMap<u64, u64>, BlinkTree<u64, u64>) =
+        (HashMap::create(&pool, "one").unwrap(), BlinkTree::create(&pool, "other").unwrap());
+    one.put(&1, &1).unwrap();
+    let committed = one.modify(&1, |_| {
+        let mut batch = Batch::new(&pool).unwrap();
+        batch.put(&one, &2, &2).unwrap();
+        batch.put(&other, &2, &2).unwrap();
+        (Change::<u64>::Keep, batch.commit())
+    });
+    assert!(matches!(committed, Ok(Err(Error::Nested))), "{committed:?}");
+    let cleared = other.modify(&1, |_| (Change::<u64>::Keep, one.clear())).unwrap();
+    assert!(matches!(cleared, Err(Error::Nested)), "{cleared:?}");
+
+    // Threads that change one map inside of a closure of the other meet batches over both.
+    let refused = thread::scope(|threads| {
+        threads.spawn(|| {
+            for value in 0..2_000 {
+                let mut batch = Batch::new(&pool).unwrap();
+                batch.put(&one, &2, &value).unwrap();
+                batch.put(&other, &2, &value).unwrap();
+                batch.commit().unwrap();
+            }
+        });
+        let mut refused = 0;
+        for value in 0..2_000 {
+            let put = one.modify(&1, |_| (Change::Put(value), other.put(&2, &value))).unwrap();
+            match put {
+                Ok(_) => {}
+                Err(Error::Nested) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        refused
+    });
+    println!("{refused} of 2000 changes inside of a closure were refused");
+    assert!(one.put(&2, &0).is_ok() && other.put(&2, &0).is_ok());
+}
+
+#[test]
 fn long_batches_are_done_in_parts() {
     let directory = scratch();
     let path = directory.path().join("long.pool");

@@ -238,6 +238,22 @@ fn a_step_is_of_one_heap() {
 }
 
 #[test]
+fn a_thread_that_holds_a_step_does_not_wait_for_batches() {
+    let (owner, pool) = owner();
+    let map: HashMap<u64, u64, _> = HashMap::create(&pool, "map").unwrap();
+    let mut step = Step::enter(&owner.heap);
+    owner.tree.put_in(&mut step, &7, &7).unwrap();
+    let mut batch = Batch::new(&pool).unwrap();
+    batch.put(&map, &1, &1).unwrap();
+    assert!(matches!(batch.commit(), Err(Error::Nested)));
+    assert!(matches!(map.clear(), Err(Error::Nested)));
+    assert!(map.put(&1, &1).unwrap(), "no batch has closed the key");
+    step.commit().unwrap();
+    assert_eq!((owner.tree.get(&7).unwrap(), map.clear().unwrap()), (Some(7), 1));
+    check(&owner);
+}
+
+#[test]
 fn batches_refuse_members() {
     let (owner, pool) = owner();
     let mut batch = Batch::new(&pool).unwrap();
