@@ -60,6 +60,13 @@ pub(crate) fn briefly(threads: usize, setup: usize, ops: usize) -> Config {
     }
 }
 
+/// Interleavings alone, of short runs that are crashed only at their end. `length` is about the
+/// length of a run in calls of the medium.
+pub(crate) fn interleaved(threads: usize, setup: usize, ops: usize, length: u64) -> Config {
+    let schedule = Schedule::Priority { changes: 4, length };
+    Config { points: Points::End, schedule, ..briefly(threads, setup, ops) }
+}
+
 /// Like [`together`], with long stretches of one thread.
 pub(crate) fn by_priority(threads: usize, setup: usize, ops: usize) -> Config {
     let schedule = Schedule::Priority { changes: 3, length: 400 };

@@ -16,7 +16,6 @@ pub(super) const SUBJECT: Subject = Subject {
         scenarios: Chosen::Only(&["/all", "/killed", "/threads-brief", "/threads-killed"]),
         seeds: 1,
         killed_min: 5,
-        // The flush of a slot that a killed process left: missed by these seeds.
-        survivors_max: 1,
+        survivors_max: 0,
     }),
 };

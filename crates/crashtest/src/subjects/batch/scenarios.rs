@@ -2,16 +2,26 @@
 
 use remanent_crashsim::{Class, Config, Nested};
 
-use super::subject::Batches;
+use super::subject::{Batches, Target};
 use crate::presets::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, killed, pages,
-    prepared, refusing, together, without_room,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, interleaved,
+    killed, pages, prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 
 fn batches() -> Batches {
-    Batches { keys: 8, changes_max: 5, is_mixed: true, size_max: SIZE_MAX }
+    Batches {
+        keys: 8,
+        targets: ALL,
+        changes_max: 5,
+        value_len: 20,
+        expectations: 1,
+        is_mixed: true,
+        size_max: SIZE_MAX,
+    }
 }
+
+const ALL: &[Target] = &[Target::Words, Target::Texts, Target::Tree, Target::Records];
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -22,6 +32,8 @@ fn by_one_thread() -> Vec<Scenario> {
     let again = Nested { depth: 2, one_in: 64, samples: 2 };
     let some = |config| Config { creation: false, ..few_images(config) };
     let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
+    let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..batches() };
+    let large = Batches { keys: 2, value_len: 30_000, ..batches() };
     vec![
         Scenario::new(
             "batch/all",
@@ -56,6 +68,20 @@ fn by_one_thread() -> Vec<Scenario> {
             few_images(killed(alone(3, 5))),
         )
         .with_weight(2),
+        Scenario::new(
+            "batch/parts",
+            "batches of more than 128 changes",
+            long,
+            Config { full_max: 1, samples: 1, ..prepared(alone(0, 1)) },
+        )
+        .with_weight(4)
+        .reaching(&[super::subject::PARTS]),
+        Scenario::new(
+            "batch/large",
+            "values that have chunks of their own",
+            large,
+            prepared(alone(1, 4)),
+        ),
         Scenario::new("batch/full", "the pool is full", full, refusing(prepared(alone(30, 8)))),
         Scenario::new(
             "batch/no-room",
@@ -68,6 +94,8 @@ fn by_one_thread() -> Vec<Scenario> {
 
 fn by_threads() -> Vec<Scenario> {
     let few = Batches { keys: 3, changes_max: 3, ..batches() };
+    let targets = &[Target::Words, Target::Tree];
+    let same = Batches { keys: 1, targets, changes_max: 2, expectations: 8, ..batches() };
     vec![
         Scenario::new(
             "batch/threads",
@@ -83,6 +111,13 @@ fn by_threads() -> Vec<Scenario> {
             few_images(briefly(3, 1, 2)),
         )
         .with_weight(8),
+        Scenario::new(
+            "batch/threads-same",
+            "two threads that want the same two keys",
+            same,
+            interleaved(2, 3, 3, 1200),
+        )
+        .with_weight(200),
         Scenario::new(
             "batch/threads-killed",
             "two threads killed, then power lost",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
+use remanent_structures::shared::Step;
 use remanent_structures::{Batch, BlinkTree, Error, HashMap, OrderedMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
@@ -20,38 +21,52 @@ pub(super) struct Maps {
     tree: BlinkTree<TestKey, u64, M>,
     records: BlinkTree<[u8], [u8], M>,
     pool: Pool<M>,
+    /// Length of the longer values.
+    value_len: usize,
 }
 
 impl Maps {
     /// Makes those that are not there yet; the one with the name that is asked for comes last.
-    fn create(pool: &Pool<M>, name: &str) -> Result<Self> {
+    fn create(pool: &Pool<M>, name: &str, value_len: usize) -> Result<Self> {
         Ok(Maps {
             words: HashMap::open_or_create(pool, "words")?,
             texts: HashMap::open_or_create(pool, "texts")?,
             tree: BlinkTree::open_or_create(pool, "tree")?,
             records: BlinkTree::open_or_create(pool, name)?,
             pool: pool.clone(),
+            value_len,
         })
     }
 
-    fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
+    fn open(pool: &Pool<M>, name: &str, value_len: usize) -> Result<Self> {
         Ok(Maps {
             words: HashMap::open(pool, "words")?,
             texts: HashMap::open(pool, "texts")?,
             tree: BlinkTree::open(pool, "tree")?,
             records: BlinkTree::open(pool, name)?,
             pool: pool.clone(),
+            value_len,
         })
     }
 }
+
+/// Reached when a batch has more changes than are done with one fence.
+pub(super) const PARTS: &str = "parts";
 
 /// What is explored.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     /// Keys that operations are about.
     pub(super) keys: u64,
+    /// Maps that operations are about.
+    pub(super) targets: &'static [Target],
     /// Changes of a batch at most.
     pub(super) changes_max: u64,
+    /// Length of the longer values in bytes, at least 16.
+    pub(super) value_len: usize,
+    /// How often a batch names what it expects: the more often, the longer between reading and
+    /// changing.
+    pub(super) expectations: usize,
     /// Whether some operations are no batches.
     pub(super) is_mixed: bool,
     /// Length beyond which the pool does not grow.
@@ -74,8 +89,8 @@ type Change = (Target, u64, Option<u64>);
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Batch(Vec<Change>),
-    /// A batch that changes nothing unless a key has no value.
-    IfAbsent((Target, u64), Vec<Change>),
+    /// A batch that changes nothing unless a key has a value, or has none, as the first field says.
+    If(bool, (Target, u64), Vec<Change>),
     Alone(Change),
     Clear(Target),
 }
@@ -83,17 +98,18 @@ pub(super) enum Op {
 /// The entries of all maps.
 pub(super) type Content = BTreeMap<(Target, u64), u64>;
 
-/// The bytes of a longer value.
-fn text(value: u64) -> [u8; 20] {
-    let mut text = [0; 20];
+/// A longer value: the number twice, at both ends of `len` bytes.
+fn text(value: u64, len: usize) -> Vec<u8> {
+    let mut text = vec![0; len];
     text[..8].copy_from_slice(&value.to_le_bytes());
-    text[12..].copy_from_slice(&value.to_be_bytes());
+    text[len - 8..].copy_from_slice(&value.to_be_bytes());
     text
 }
 
 fn number(text: &[u8]) -> Result<u64, String> {
     let value = text.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    if text == self::text(value) { Ok(value) } else { Err(format!("{text:?} was never stored")) }
+    let is_whole = text.len() >= 16 && text == self::text(value, text.len());
+    if is_whole { Ok(value) } else { Err(format!("{text:?} was never stored")) }
 }
 
 fn collect(batch: &mut Batch<M>, maps: &Maps, (target, key, value): Change) -> Result<()> {
@@ -101,11 +117,15 @@ fn collect(batch: &mut Batch<M>, maps: &Maps, (target, key, value): Change) -> R
     match (target, value) {
         (Target::Words, Some(value)) => batch.put(&maps.words, &test_key, &value),
         (Target::Words, None) => batch.remove(&maps.words, &test_key),
-        (Target::Texts, Some(value)) => batch.put(&maps.texts, &test_key, &text(value)[..]),
+        (Target::Texts, Some(value)) => {
+            batch.put(&maps.texts, &test_key, &text(value, maps.value_len)[..])
+        }
         (Target::Texts, None) => batch.remove(&maps.texts, &test_key),
         (Target::Tree, Some(value)) => batch.put(&maps.tree, &test_key, &value),
         (Target::Tree, None) => batch.remove(&maps.tree, &test_key),
-        (Target::Records, Some(value)) => batch.put(&maps.records, &name[..], &text(value)[..]),
+        (Target::Records, Some(value)) => {
+            batch.put(&maps.records, &name[..], &text(value, maps.value_len)[..])
+        }
         (Target::Records, None) => batch.remove(&maps.records, &name[..]),
     }
 }
@@ -118,23 +138,52 @@ fn commit(maps: &Maps, changes: &[Change]) -> Result<Vec<bool>> {
     batch.commit()
 }
 
-fn commit_if_absent(
+/// Reads an entry, and makes a batch depend on it as it is.
+fn expect_as_found(
+    batch: &mut Batch<M>,
     maps: &Maps,
     (target, key): (Target, u64),
-    changes: &[Change],
-) -> Result<Vec<bool>> {
+    times: usize,
+) -> Result<bool> {
     let (test_key, name) = (TestKey(key), key.to_be_bytes());
-    let mut batch = Batch::new(&maps.pool)?;
+    macro_rules! expect {
+        ($map:expr, $key:expr, $found:ident => $value:expr) => {{
+            let $found = $map.get($key)?;
+            for _ in 0..times {
+                batch.expect(&$map, $key, $value)?;
+            }
+            Ok($found.is_some())
+        }};
+    }
     match target {
-        Target::Words => batch.expect(&maps.words, &test_key, None)?,
-        Target::Texts => batch.expect(&maps.texts, &test_key, None)?,
-        Target::Tree => batch.expect(&maps.tree, &test_key, None)?,
-        Target::Records => batch.expect(&maps.records, &name[..], None)?,
+        Target::Words => expect!(maps.words, &test_key, found => found.as_ref()),
+        Target::Texts => expect!(maps.texts, &test_key, found => found.as_deref()),
+        Target::Tree => expect!(maps.tree, &test_key, found => found.as_ref()),
+        Target::Records => expect!(maps.records, &name[..], found => found.as_deref()),
     }
-    for change in changes {
-        collect(&mut batch, maps, *change)?;
+}
+
+/// `None` if the key has a value, or has none, as `is_present` says.
+fn commit_if(
+    is_present: bool,
+    maps: &Maps,
+    key: (Target, u64),
+    changes: &[Change],
+    times: usize,
+) -> Result<Option<Vec<bool>>> {
+    loop {
+        let mut batch = Batch::new(&maps.pool)?;
+        if expect_as_found(&mut batch, maps, key, times)? != is_present {
+            return Ok(None);
+        }
+        for change in changes {
+            collect(&mut batch, maps, *change)?;
+        }
+        match batch.commit() {
+            Err(Error::Conflict) => {} // another thread was quicker
+            done => return done.map(Some),
+        }
     }
-    batch.commit()
 }
 
 fn alone(maps: &Maps, (target, key, value): Change) -> Result<bool> {
@@ -144,13 +193,13 @@ fn alone(maps: &Maps, (target, key, value): Change) -> Result<bool> {
         (Target::Words, Some(value)) => maps.words.put(&test_key, &value).map(|is_new| !is_new),
         (Target::Words, None) => maps.words.discard(&test_key),
         (Target::Texts, Some(value)) => {
-            maps.texts.put(&test_key, &text(value)[..]).map(|is_new| !is_new)
+            maps.texts.put(&test_key, &text(value, maps.value_len)[..]).map(|is_new| !is_new)
         }
         (Target::Texts, None) => maps.texts.discard(&test_key),
         (Target::Tree, Some(value)) => maps.tree.put(&test_key, &value).map(|is_new| !is_new),
         (Target::Tree, None) => maps.tree.discard(&test_key),
         (Target::Records, Some(value)) => {
-            maps.records.put(&name[..], &text(value)[..]).map(|is_new| !is_new)
+            maps.records.put(&name[..], &text(value, maps.value_len)[..]).map(|is_new| !is_new)
         }
         (Target::Records, None) => maps.records.discard(&name[..]),
     }
@@ -170,21 +219,26 @@ impl Subject for Batches {
     type Handle = Open<Maps>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::create(medium, self.size_max, Maps::create)
+        Open::create(medium, self.size_max, |pool, name| Maps::create(pool, name, self.value_len))
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, Maps::open)
+        Open::recover(medium, |pool, name| Maps::open(pool, name, self.value_len))
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Vec<bool>> {
         let maps = &open.object;
         match op {
-            Op::Batch(changes) => answer(commit(maps, changes), Answer::Value),
-            Op::IfAbsent(key, changes) => match commit_if_absent(maps, *key, changes) {
-                Err(Error::Conflict) => Answer::None,
-                done => answer(done, Answer::Value),
-            },
+            Op::Batch(changes) => {
+                if changes.len() > Step::<M>::OPERATIONS_MAX {
+                    maps.pool.medium().reach(PARTS);
+                }
+                answer(commit(maps, changes), Answer::Value)
+            }
+            Op::If(is_present, key, changes) => {
+                let done = commit_if(*is_present, maps, *key, changes, self.expectations);
+                answer(done, |done| done.map_or(Answer::None, Answer::Value))
+            }
             Op::Alone(change) => answer(alone(maps, *change), |had| Answer::Value(vec![had])),
             Op::Clear(Target::Words) => answer(maps.words.clear(), |_| Answer::None),
             Op::Clear(_) => answer(maps.texts.clear(), |_| Answer::None),
@@ -196,8 +250,8 @@ impl Subject for Batches {
             Op::Batch(changes) => {
                 Answer::Value(changes.iter().map(|&one| change(state, one)).collect())
             }
-            Op::IfAbsent(key, _) if state.contains_key(key) => Answer::None,
-            Op::IfAbsent(_, changes) => {
+            Op::If(is_present, key, _) if state.contains_key(key) != *is_present => Answer::None,
+            Op::If(_, _, changes) => {
                 Answer::Value(changes.iter().map(|&one| change(state, one)).collect())
             }
             Op::Alone(one) => Answer::Value(vec![change(state, *one)]),
@@ -234,22 +288,23 @@ impl Subject for Batches {
     fn op(&self, rng: &mut Rng) -> Op {
         let mut changes: BTreeMap<(Target, u64), Option<u64>> = BTreeMap::new();
         for _ in 0..=rng.below(self.changes_max) {
-            let targets = [Target::Words, Target::Texts, Target::Tree, Target::Records];
-            let key = (*rng.pick(&targets), rng.below(self.keys));
+            let key = (*rng.pick(self.targets), rng.below(self.keys));
             changes.insert(key, (rng.below(3) > 0).then(|| rng.below(1 << 40)));
         }
         let changes: Vec<Change> =
             changes.into_iter().map(|((target, key), value)| (target, key, value)).collect();
+        let clears = self.is_mixed && rng.below(6 + 2 * self.keys) == 0;
         match changes[..] {
-            [(target @ (Target::Words | Target::Texts), 0, None)] if self.is_mixed => {
-                Op::Clear(target)
-            }
+            [(target @ (Target::Words | Target::Texts), ..), ..] if clears => Op::Clear(target),
             [one] if self.is_mixed => Op::Alone(one),
-            _ if rng.below(3) == 0 => {
-                let targets = [Target::Words, Target::Texts, Target::Tree, Target::Records];
-                Op::IfAbsent((*rng.pick(&targets), rng.below(self.keys)), changes)
+            _ => {
+                let key = (*rng.pick(self.targets), rng.below(self.keys));
+                match rng.below(4) {
+                    0 => Op::If(false, key, changes),
+                    1 => Op::If(true, key, changes),
+                    _ => Op::Batch(changes),
+                }
             }
-            _ => Op::Batch(changes),
         }
     }
 

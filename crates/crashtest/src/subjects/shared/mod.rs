@@ -22,7 +22,7 @@ pub(super) const SUBJECT: Subject = Subject {
     images_min: 20_000,
     mutation: Some(MutationSample {
         scenarios: Chosen::Only(&["/all", "/maps", "/rest", "/killed", "/threads-maps"]),
-        seeds: 1,
+        seeds: 2,
         killed_min: 8,
         // A node that leads elsewhere when it is published: its fence is missed by one seed in 40.
         survivors_max: 2,
