@@ -15,7 +15,8 @@ fn batches() -> Batches {
         targets: ALL,
         changes_max: 5,
         value_len: 20,
-        expectations: 1,
+        expectations: 0,
+        clears_one_in: 24,
         is_mixed: true,
         size_max: SIZE_MAX,
     }
@@ -95,7 +96,14 @@ fn by_one_thread() -> Vec<Scenario> {
 fn by_threads() -> Vec<Scenario> {
     let few = Batches { keys: 3, changes_max: 3, ..batches() };
     let targets = &[Target::Words, Target::Tree];
-    let same = Batches { keys: 1, targets, changes_max: 2, expectations: 8, ..batches() };
+    let same = Batches {
+        keys: 1,
+        targets,
+        changes_max: 2,
+        expectations: 8,
+        clears_one_in: 4,
+        ..batches()
+    };
     vec![
         Scenario::new(
             "batch/threads",
@@ -117,7 +125,7 @@ fn by_threads() -> Vec<Scenario> {
             same,
             interleaved(2, 3, 3, 1200),
         )
-        .with_weight(200),
+        .with_weight(1600),
         Scenario::new(
             "batch/threads-killed",
             "two threads killed, then power lost",

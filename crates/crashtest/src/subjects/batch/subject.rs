@@ -53,6 +53,9 @@ impl Maps {
 /// Reached when a batch has more changes than are done with one fence.
 pub(super) const PARTS: &str = "parts";
 
+/// A key that never has a value.
+const NEVER: TestKey = TestKey(u64::MAX);
+
 /// What is explored.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
@@ -64,9 +67,11 @@ pub(super) struct Batches {
     pub(super) changes_max: u64,
     /// Length of the longer values in bytes, at least 16.
     pub(super) value_len: usize,
-    /// How often a batch names what it expects: the more often, the longer between reading and
-    /// changing.
+    /// Expectations about other keys behind the one that counts: the more there are, the longer
+    /// between reading that and changing something.
     pub(super) expectations: usize,
+    /// One in this many operations clears a map, if some operations are no batches.
+    pub(super) clears_one_in: u64,
     /// Whether some operations are no batches.
     pub(super) is_mixed: bool,
     /// Length beyond which the pool does not grow.
@@ -143,15 +148,12 @@ fn expect_as_found(
     batch: &mut Batch<M>,
     maps: &Maps,
     (target, key): (Target, u64),
-    times: usize,
 ) -> Result<bool> {
     let (test_key, name) = (TestKey(key), key.to_be_bytes());
     macro_rules! expect {
         ($map:expr, $key:expr, $found:ident => $value:expr) => {{
             let $found = $map.get($key)?;
-            for _ in 0..times {
-                batch.expect(&$map, $key, $value)?;
-            }
+            batch.expect(&$map, $key, $value)?;
             Ok($found.is_some())
         }};
     }
@@ -169,12 +171,15 @@ fn commit_if(
     maps: &Maps,
     key: (Target, u64),
     changes: &[Change],
-    times: usize,
+    expectations: usize,
 ) -> Result<Option<Vec<bool>>> {
     loop {
         let mut batch = Batch::new(&maps.pool)?;
-        if expect_as_found(&mut batch, maps, key, times)? != is_present {
+        if expect_as_found(&mut batch, maps, key)? != is_present {
             return Ok(None);
+        }
+        for _ in 0..expectations {
+            batch.expect(&maps.words, &NEVER, None)?;
         }
         for change in changes {
             collect(&mut batch, maps, *change)?;
@@ -287,15 +292,20 @@ impl Subject for Batches {
 
     fn op(&self, rng: &mut Rng) -> Op {
         let mut changes: BTreeMap<(Target, u64), Option<u64>> = BTreeMap::new();
+        let mut named = (Target::Words, 0);
         for _ in 0..=rng.below(self.changes_max) {
-            let key = (*rng.pick(self.targets), rng.below(self.keys));
-            changes.insert(key, (rng.below(3) > 0).then(|| rng.below(1 << 40)));
+            named = (*rng.pick(self.targets), rng.below(self.keys));
+            changes.insert(named, (rng.below(3) > 0).then(|| rng.below(1 << 40)));
         }
         let changes: Vec<Change> =
             changes.into_iter().map(|((target, key), value)| (target, key, value)).collect();
-        let clears = self.is_mixed && rng.below(6 + 2 * self.keys) == 0;
+        let clears = self.is_mixed && rng.one_in(self.clears_one_in);
         match changes[..] {
             [(target @ (Target::Words | Target::Texts), ..), ..] if clears => Op::Clear(target),
+            // Its answers say whether the key was as expected until it was changed.
+            _ if self.expectations > 0 && rng.below(4) > 0 => {
+                Op::If(rng.below(2) == 0, named, changes)
+            }
             [one] if self.is_mixed => Op::Alone(one),
             _ => {
                 let key = (*rng.pick(self.targets), rng.below(self.keys));
