@@ -343,8 +343,8 @@ impl Segments {
 /// Runs `action`, which takes segments, in the lane of a step, or else in a lane of its own once it
 /// asks for one by returning `None`.
 ///
-/// The lane is entered before `action` takes locks: a thread that holds one of these never waits for
-/// a lane, so that a step may wait for the lock.
+/// The lane is entered before `action` takes locks: a thread that holds one of these never waits
+/// for a lane, so that a step may wait for the lock.
 pub(crate) fn with_lane<M: Medium, R>(
     heap: &Heap<M>,
     step: Option<&mut Lane<'_, M>>,

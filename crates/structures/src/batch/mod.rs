@@ -62,8 +62,8 @@ use crate::{Error, Result};
 ///
 /// A thread that holds a [`Step`], or runs inside a closure of `modify` or `try_modify`, cannot
 /// commit a batch ([`Error::Nested`]): the batch waits for those who hold lanes. Do not commit one
-/// inside of other closures of maps either, such as that of `get_with`: there it is not refused, and
-/// may wait for ever.
+/// inside of other closures of maps either, such as that of `get_with`: there it is not refused,
+/// and may wait for ever.
 ///
 /// # Recovery
 ///

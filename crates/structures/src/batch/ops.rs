@@ -19,8 +19,8 @@ impl<M: Medium> Batch<M> {
     /// # Errors
     ///
     /// When the pool is full, an entry is too long, an entry is not as [expected](Batch::expect),
-    /// this thread is in a closure of `modify` or holds a step ([`Error::Nested`]), or the medium met
-    /// a fault: nothing was changed. With [`Error::Unfinished`] the batch is committed, and is
+    /// this thread is in a closure of `modify` or holds a step ([`Error::Nested`]), or the medium
+    /// met a fault: nothing was changed. With [`Error::Unfinished`] the batch is committed, and is
     /// completed when its maps are opened next.
     pub fn commit(self) -> Result<Vec<bool>> {
         if self.operations.is_empty() && self.expected.is_empty() {
