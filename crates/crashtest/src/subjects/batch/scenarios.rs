@@ -75,7 +75,7 @@ fn by_one_thread() -> Vec<Scenario> {
             long,
             Config { full_max: 1, samples: 1, ..prepared(alone(0, 1)) },
         )
-        .with_weight(4)
+        .with_weight(2)
         .reaching(&[super::subject::PARTS]),
         Scenario::new(
             "batch/large",
