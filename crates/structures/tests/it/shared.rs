@@ -152,6 +152,30 @@ fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
 }
 
 #[test]
+fn each_large_value_takes_two_fences_more() {
+    let (owner, pool) = owner();
+    let large = "a value of 30 KB".repeat(30_000 / 16);
+    let put = |round: u64, count: u64| {
+        let names: Vec<String> =
+            (0..count).map(|number| format!("large {round} {number}")).collect();
+        fences(&pool, || {
+            let mut step = Step::enter(&owner.heap);
+            for name in &names {
+                owner.texts.put_in(&mut step, name, &large).unwrap();
+                owner.records.put_in(&mut step, name, &large).unwrap();
+            }
+            owner.words.put_in(&mut step, &round, &round).unwrap();
+            step.commit().unwrap();
+        })
+    };
+    assert_eq!(put(0, 0), 2);
+    // The first of them makes the heap's table of large blocks.
+    put(1, 1);
+    assert_eq!((put(2, 1), put(3, 2), put(4, 3)), (2 + 2 * 2, 2 + 4 * 2, 2 + 6 * 2));
+    check(&owner);
+}
+
+#[test]
 fn a_step_that_is_dropped_does_nothing_and_leaks_nothing() {
     let (owner, pool) = owner();
     for round in 0..50 {
