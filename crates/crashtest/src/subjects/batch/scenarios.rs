@@ -31,10 +31,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 fn by_one_thread() -> Vec<Scenario> {
     let again = Nested { depth: 2, one_in: 64, samples: 2 };
+    let never = Nested { depth: 0, ..again };
     let some = |config| Config { creation: false, ..few_images(config) };
     let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
     let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..batches() };
     let large = Batches { keys: 2, value_len: 30_000, ..batches() };
+    let only = Batches { value_len: 60, is_mixed: false, ..batches() };
     vec![
         Scenario::new(
             "batch/all",
@@ -55,6 +57,12 @@ fn by_one_thread() -> Vec<Scenario> {
             Config { nested: again, after: 3, ..some(alone(2, 3)) },
         )
         .with_weight(2),
+        Scenario::new(
+            "batch/intents",
+            "batches alone, whose intents arrive in part",
+            only,
+            Config { creation: false, nested: never, ..alone(2, 1) },
+        ),
         Scenario::new("batch/pages", "a page-cache file", batches(), pages(some(alone(2, 4)))),
         Scenario::new(
             "batch/process",
