@@ -1,6 +1,8 @@
 //! Data structures that live in persistent memory.
 //!
 //! - [`HashMap`] and [`HashMultiMap`]: a lock-free hash map, after the NVC-Hashmap of HYRISE-NV.
+//! - [`ExtendibleMap`]: a hash map with buckets of two lines, whose changes of words take one
+//!   fence.
 //! - [`line_tx`]: small objects that change atomically, after the cache-line transactions of PLOS
 //!   2019; [`transactional`] makes a struct such an object.
 //! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches,
@@ -29,7 +31,9 @@ pub mod batch;
 pub mod batch_list;
 pub mod batch_map;
 pub mod blink_tree;
+mod count;
 mod error;
+pub mod extendible;
 pub mod hashmap;
 mod iterate;
 mod key_range;
@@ -52,6 +56,7 @@ pub use batch::Batch;
 pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
+pub use extendible::ExtendibleMap;
 pub use hashmap::{HashMap, HashMultiMap};
 pub use iterate::Iter;
 pub use key_range::{KeyRange, PrefixKey};
@@ -136,6 +141,12 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/recover.rs", include_str!("blink_tree/recover.rs")),
     ("src/blink_tree/shape.rs", include_str!("blink_tree/shape.rs")),
     ("src/blink_tree/step.rs", include_str!("blink_tree/step.rs")),
+    ("src/extendible/clear.rs", include_str!("extendible/clear.rs")),
+    ("src/extendible/grow.rs", include_str!("extendible/grow.rs")),
+    ("src/extendible/nodes.rs", include_str!("extendible/nodes.rs")),
+    ("src/extendible/ops.rs", include_str!("extendible/ops.rs")),
+    ("src/extendible/recover.rs", include_str!("extendible/recover.rs")),
+    ("src/extendible/segment.rs", include_str!("extendible/segment.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/entry.rs", include_str!("hashmap/entry.rs")),
     ("src/hashmap/iterate.rs", include_str!("hashmap/iterate.rs")),

@@ -40,7 +40,7 @@ mod batch;
 mod bulk;
 mod check;
 mod clear;
-mod count;
+
 mod inner;
 mod key;
 mod layout;
@@ -65,10 +65,10 @@ use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
-use self::count::Count;
 use self::layout::Tags;
 use crate::batch::Gate;
 use crate::batch::intents::Intents;
+use crate::count::Count;
 use crate::key_range::KeyRange;
 use crate::map::Map;
 use crate::nesting::Nesting;

@@ -14,7 +14,6 @@ use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
-use super::count::Count;
 use super::inner::{Entry, Goal};
 use super::key::{Probe, with_bytes};
 use super::layout::{
@@ -25,6 +24,7 @@ use super::layout::{
 use super::leaf::{EPOCH_MASK, Leaf, Lock};
 use super::walk::BoundedWalk;
 use crate::batch::Gate;
+use crate::count::Count;
 use crate::options::MapOptions;
 use crate::shared::Site;
 use crate::stored::{OrderedKey, Stored};

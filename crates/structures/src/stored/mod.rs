@@ -118,6 +118,16 @@ pub trait Key: Stored {
     #[doc(hidden)]
     const BUCKET_BITS: u32 = 13;
 
+    /// Binary logarithm of the number of buckets in a segment of an extendible map, at least 2. It
+    /// is part of the format and may not change. Tests set less than the default, so that a map of
+    /// few entries grows.
+    #[doc(hidden)]
+    const SEGMENT_BITS: u32 = 7;
+
+    /// Slots that a bucket of an extendible map may use, as bits. As above.
+    #[doc(hidden)]
+    const BUCKET_SLOTS: u32 = 0b111_1111;
+
     /// A hash of 64 well-mixed bits. It is part of the format and may not change.
     fn hash(&self, seed: u64) -> u64 {
         self.with_bytes(|bytes| xxh3_64_with_seed(bytes, seed))

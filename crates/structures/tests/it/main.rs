@@ -8,6 +8,7 @@ mod damage_ones;
 #[cfg(feature = "serde")]
 mod encoded;
 mod errors;
+mod extendible;
 mod hashmap;
 mod in_memory;
 mod line_tx;

@@ -1,0 +1,199 @@
+//! Removing all entries, and freeing what they took.
+
+use std::sync::atomic::Ordering;
+
+use remanent_pmem::heap::{Lane, Suspect};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::bucket::Bucket;
+use super::layout::{
+    Hash, Target, bucket_count, child_at, is_inline, is_ready, segment_len, slot_at,
+};
+use super::nodes::Pointer;
+use super::segment::bucket_at;
+use crate::Result;
+use crate::nesting::Nesting;
+use crate::shared::SUSPECTS;
+use crate::stored::{Key, Stored};
+
+/// Records that are freed with the same fences.
+const FREED_AT_ONCE: usize = 100;
+const _: () = assert!(FREED_AT_ONCE + 2 < SUSPECTS);
+
+/// Lets writers go on when it is dropped, also by a panic or an error.
+struct Closed<'c, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
+    core: &'c Core<K, V, M>,
+    is_replaced: bool,
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Drop for Closed<'_, K, V, M> {
+    fn drop(&mut self) {
+        let _shape = self.core.shape.lock(self.core.medium());
+        self.core.directory.open(self.is_replaced);
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Removes every entry by one word, and then frees them.
+    pub(super) fn clear(&self) -> Result<u64> {
+        self.gate.without_batches(self.medium(), || {
+            // The header has room for one directory that is to be freed.
+            self.free_cleared()?;
+            // Counted before writers have to wait: it may take long.
+            self.len()?;
+            let count = self.clear_all()?;
+            self.free_cleared()?;
+            Ok(count)
+        })
+    }
+
+    fn clear_all(&self) -> Result<u64> {
+        let medium = self.medium();
+        {
+            let _shape = self.shape.lock(medium);
+            self.directory.close();
+        }
+        let mut closed = Closed { core: self, is_replaced: false };
+        self.heap.wait_for_lanes();
+        let before = self.count.get().unwrap_or(0);
+        let mut lane = self.heap.enter().prepare_to_write();
+        let block = lane.allocate(segment_len::<K>())?;
+        self.write_empty_segment(block.offset);
+        // Fence: the segment, before the root leads to it.
+        lane.fence();
+        let _shape = self.shape.lock(medium);
+        let old = match self.pointer(self.root_at(), 0) {
+            Ok(old) => old.target,
+            Err(error) => {
+                lane.give_back(block);
+                return Err(error);
+            }
+        };
+        let (root, cleared) = (self.root_at(), self.cleared_at());
+        medium.store(cleared, old.seal(cleared));
+        // Release: after the other word in the line's order of stores, so that what was there is
+        // never lost.
+        medium.store(root, Target::Segment(block.offset).seal(root));
+        // Flush and fence: the clear is durable before anybody acts on it.
+        medium.persist(root, LINE_LEN);
+        self.heap.verify()?;
+        self.count.set(0);
+        // Release: after the word that it is about.
+        self.has_cleared.store(true, Ordering::Release);
+        closed.is_replaced = true;
+        drop(_shape);
+        Ok(before)
+    }
+
+    /// Whether there is anything that `clear` has left.
+    pub(super) fn has_cleared(&self) -> bool {
+        // Acquire: partner of the Release in `clear_all`.
+        self.has_cleared.load(Ordering::Acquire)
+    }
+
+    /// Frees what a clear has left, or waits for the thread that does.
+    fn free_cleared(&self) -> Result<()> {
+        while self.has_cleared() {
+            if !self.free_some()? {
+                self.medium().pause();
+            }
+            self.heap.verify()?;
+        }
+        Ok(())
+    }
+
+    /// Frees some of what a clear that a crash has interrupted has left.
+    #[cold]
+    pub(super) fn help_to_clear(&self) {
+        // A lane that this thread holds would be in the way.
+        if Nesting::refuse().is_ok() {
+            // The caller's operation is done, whatever becomes of this.
+            drop(self.free_some());
+        }
+    }
+
+    /// Frees some of what a clear has left. Returns whether there may be more. Not to be called
+    /// inside of a lane.
+    pub(super) fn free_some(&self) -> Result<bool> {
+        if !self.has_cleared() {
+            return Ok(false);
+        }
+        let Some(_freeing) = self.freeing.try_lock() else { return Ok(false) };
+        if self.medium().load(self.cleared_at()) == 0 {
+            self.has_cleared.store(false, Ordering::Release);
+            return Ok(false);
+        }
+        let mut lane = self.heap.enter().prepare_for(SUSPECTS);
+        let mut pointer = self.pointer(self.cleared_at(), 0)?;
+        let mut hash = Hash(0);
+        while let Target::Node(node) = pointer.target {
+            let medium = self.medium();
+            let Some(bit) = (0..2).find(|&bit| medium.load(child_at(node, bit)) != 0) else {
+                break;
+            };
+            hash.0 |= bit << (63 - pointer.depth);
+            pointer = self.pointer(child_at(node, bit), pointer.depth + 1)?;
+        }
+        if let Target::Segment(segment) = pointer.target
+            && !is_inline::<K, V>()
+            && self.free_records(&mut lane, segment, hash, pointer.depth)?
+        {
+            return Ok(true);
+        }
+        self.free_block(&mut lane, pointer);
+        Ok(true)
+    }
+
+    /// Frees some records of a segment. Returns whether there were any.
+    fn free_records(
+        &self,
+        lane: &mut Lane<'_, M>,
+        segment: u64,
+        hash: Hash,
+        depth: u32,
+    ) -> Result<bool> {
+        let medium = self.medium();
+        if !is_ready(medium, segment, self.epoch) {
+            self.make_ready(segment, hash, depth)?;
+        }
+        let buckets = (0..bucket_count::<K>()).map(|index| bucket_at(segment, index));
+        let slots: Vec<(Bucket, u32)> = buckets
+            .flat_map(|bucket| {
+                super::layout::each_slot(bucket.prints(medium).used())
+                    .filter(move |&slot| bucket.stamp(medium, slot).is_valid())
+                    .map(move |slot| (bucket, slot))
+            })
+            .take(FREED_AT_ONCE)
+            .collect();
+        if slots.is_empty() {
+            return Ok(false);
+        }
+        let suspects: Vec<Suspect> =
+            slots.iter().map(|(bucket, slot)| lane.suspect(bucket.word(medium, *slot))).collect();
+        // Fence: the suspects, before nothing leads to their records any more.
+        lane.fence();
+        for (bucket, slot) in slots {
+            let at = slot_at(bucket.0, slot);
+            medium.store(at, bucket.stamp(medium, slot).void().0);
+            // Flush: fenced below.
+            medium.flush(at, WORD_LEN);
+        }
+        // Fence: before the records may be freed.
+        lane.fence();
+        suspects.into_iter().for_each(|suspect| lane.retire(suspect));
+        Ok(true)
+    }
+
+    /// Frees a node without children, or a segment without records.
+    fn free_block(&self, lane: &mut Lane<'_, M>, pointer: Pointer) {
+        let medium = self.medium();
+        let suspect = lane.suspect(pointer.target.offset());
+        // Fence: the suspect, before nothing leads to the block any more.
+        lane.fence();
+        medium.store(pointer.at, 0);
+        // Flush and fence: before the block may be freed.
+        medium.persist(pointer.at, WORD_LEN);
+        lane.retire(suspect);
+    }
+}

@@ -1,0 +1,156 @@
+//! The volatile directory: which segment has the entries whose hashes begin with given bits.
+//!
+//! It is a copy of what the pool's nodes say, and filled as segments are touched, so that opening a
+//! map takes no time. A reader that finds nothing compares the entry that it came by once more.
+
+use std::fmt;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::layout::Hash;
+
+/// One state of the directory. It is replaced when it grows, and when the map is cleared.
+pub(super) struct Table {
+    depth: u32,
+    /// Whether writers wait, because the map is being cleared.
+    is_closed: bool,
+    /// Offsets of segments; 0 for those that nobody has asked for.
+    segments: Arc<[AtomicU64]>,
+}
+
+impl Table {
+    fn new(depth: u32, is_closed: bool) -> Self {
+        let segments = (0..1_u64 << depth).map(|_| AtomicU64::new(0)).collect();
+        Table { depth, is_closed, segments }
+    }
+
+    #[inline(always)]
+    fn word(&self, hash: Hash) -> &AtomicU64 {
+        &self.segments[hash.prefix(self.depth) as usize]
+    }
+}
+
+/// Where the directory has led: to a segment, or to none yet.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'d> {
+    pub(super) table: &'d Table,
+    /// Offset of the segment; 0 when it is not known.
+    pub(super) segment: u64,
+}
+
+/// The present table, and all that there were: readers may still be in those. They grow by the
+/// factor 2, so that all of them together take no more than the present one.
+pub(super) struct Directory {
+    present: AtomicPtr<Table>,
+    tables: Mutex<Vec<Arc<Table>>>,
+}
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        let table = Arc::new(Table::new(0, false));
+        let present = AtomicPtr::new(Arc::as_ptr(&table).cast_mut());
+        Directory { present, tables: Mutex::new(vec![table]) }
+    }
+
+    #[inline(always)]
+    pub(super) fn table(&self) -> &Table {
+        // Acquire: partner of the Release in `replace`.
+        let table = self.present.load(Ordering::Acquire);
+        // SAFETY: `tables` keeps every table that `present` ever led to, each in a place of its
+        // own, until the directory is dropped.
+        unsafe { &*table }
+    }
+
+    #[inline(always)]
+    pub(super) fn find(&self, hash: Hash) -> Place<'_> {
+        let table = self.table();
+        // Acquire: partner of the stores in `set` and `fill`; the segment was made ready before.
+        Place { table, segment: table.word(hash).load(Ordering::Acquire) }
+    }
+
+    /// Whether the directory would lead to the same place again.
+    #[inline(always)]
+    pub(super) fn leads_to(&self, place: Place<'_>, hash: Hash) -> bool {
+        std::ptr::eq(self.table(), place.table)
+            // Acquire: as in `find`.
+            && place.table.word(hash).load(Ordering::Acquire) == place.segment
+    }
+
+    /// Enters a segment where none is known, if the table has not changed.
+    pub(super) fn fill(&self, place: Place<'_>, hash: Hash, segment: u64) {
+        // AcqRel: as `set`. Lost: a split has entered what is true now.
+        let word = place.table.word(hash);
+        let _ = word.compare_exchange(0, segment, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Enters the segment of all hashes that share the first `depth` bits of `hash`. One thread at
+    /// a time calls this or one of those below.
+    pub(super) fn set(&self, hash: Hash, depth: u32, segment: u64) {
+        self.grow_to(depth);
+        let table = self.table();
+        let below = table.depth - depth;
+        let first = hash.prefix(depth) << below;
+        for index in first..first + (1 << below) {
+            // Release: partner of the loads in `find`.
+            table.segments[index as usize].store(segment, Ordering::Release);
+        }
+    }
+
+    /// Makes the table so deep that segments of this depth have entries of their own.
+    pub(super) fn grow_to(&self, depth: u32) {
+        let table = self.table();
+        if table.depth >= depth {
+            return;
+        }
+        let larger = Table::new(depth, table.is_closed);
+        let below = depth - table.depth;
+        for (index, word) in larger.segments.iter().enumerate() {
+            // Relaxed: the table is published below. What is filled in meanwhile is filled in
+            // again.
+            let segment = table.segments[index >> below].load(Ordering::Acquire);
+            word.store(segment, Ordering::Relaxed);
+        }
+        self.replace(larger);
+    }
+
+    /// Has writers wait. Readers go on.
+    pub(super) fn close(&self) {
+        let table = self.table();
+        let segments = Arc::clone(&table.segments);
+        self.replace(Table { depth: table.depth, is_closed: true, segments });
+    }
+
+    /// Lets writers go on, with another directory, of which nothing is known yet, if all was
+    /// replaced.
+    pub(super) fn open(&self, is_replaced: bool) {
+        let table = self.table();
+        let next = match is_replaced {
+            true => Table::new(0, false),
+            false => {
+                let segments = Arc::clone(&table.segments);
+                Table { depth: table.depth, is_closed: false, segments }
+            }
+        };
+        self.replace(next);
+    }
+
+    #[inline(always)]
+    pub(super) fn is_closed(place: Place<'_>) -> bool {
+        place.table.is_closed
+    }
+
+    fn replace(&self, table: Table) {
+        let table = Arc::new(table);
+        // Not poisoned: nothing panics while it is locked.
+        let mut tables = self.tables.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        // SeqCst: partner of the load in `table`, and before those who close it look for writers.
+        self.present.store(Arc::as_ptr(&table).cast_mut(), Ordering::SeqCst);
+        tables.push(table);
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("depth", &self.table().depth).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! Visiting all entries, in the order of their hashes.
+
+use remanent_pmem::Medium;
+
+use super::Core;
+use super::bucket::Bucket;
+use super::layout::{Control, Hash, bucket_count, each_slot, is_ready};
+use super::nodes::Pointer;
+use super::segment::{Payload, bucket_at};
+use crate::Result;
+use crate::nesting::Nesting;
+use crate::stored::{Key, Stored};
+
+/// How often a segment is read without a lock before a visitor takes it.
+const ATTEMPTS: u32 = 8;
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Visits about `limit` entries from the hash `cursor` on, and returns the cursor for the next
+    /// call; 0 when done.
+    pub(super) fn scan(
+        &self,
+        cursor: u64,
+        limit: usize,
+        mut visit: impl FnMut(&K, &V),
+    ) -> Result<u64> {
+        let _pin = self.heap.pin();
+        let limit = limit.max(1);
+        let (mut from, mut visited) = (Hash(cursor), 0);
+        loop {
+            let (mut entries, end) = self.entries_from(from)?;
+            let left = limit - visited;
+            let mut next = end;
+            if entries.len() > left {
+                let (_, &mut (last, _), _) =
+                    entries.select_nth_unstable_by_key(left - 1, |(hash, _)| *hash);
+                // All of one hash, in case that there are several.
+                entries.retain(|(hash, _)| *hash <= last);
+                next = last.0.wrapping_add(1);
+            }
+            for &(hash, payload) in &entries {
+                self.with_key(hash, payload, |key| {
+                    self.with_value(payload, |value| visit(key, value))
+                })??;
+            }
+            self.heap.verify()?;
+            visited += entries.len();
+            if next == 0 || visited >= limit {
+                return Ok(next);
+            }
+            from = Hash(next);
+        }
+    }
+
+    /// The entries of the segment of `from`, from that hash on, as they are at one moment; and the
+    /// first hash behind the segment, or 0.
+    fn entries_from(&self, from: Hash) -> Result<(Vec<(Hash, Payload)>, u64)> {
+        loop {
+            let place = self.place(from)?;
+            let depth = {
+                // The pool's directory is not changed meanwhile.
+                let _shape = self.shape.lock(self.medium());
+                if !self.directory.leads_to(place, from) {
+                    continue;
+                }
+                self.segment_pointer(from)?.depth
+            };
+            let Some(mut entries) = self.read_segment(place.segment)? else { continue };
+            // An entry that a split has moved was visited if the directory still leads here.
+            if !self.directory.leads_to(place, from) {
+                continue;
+            }
+            entries.retain(|(hash, _)| *hash >= from);
+            return Ok((entries, from.first_behind(depth).map_or(0, |hash| hash.0)));
+        }
+    }
+
+    /// The entries of a segment at one moment.
+    fn read_segment(&self, segment: u64) -> Result<Option<Vec<(Hash, Payload)>>> {
+        let medium = self.medium();
+        for _ in 0..ATTEMPTS {
+            let mut entries = Vec::new();
+            let controls: Vec<Control> = (0..bucket_count::<K>())
+                .map(|index| self.read_bucket(bucket_at(segment, index), index, &mut entries))
+                .collect();
+            // An entry that went from one bucket to another meanwhile has changed both.
+            let is_same = |(index, control): (usize, &Control)| {
+                bucket_at(segment, index as u64).control(medium).is_same_as(*control)
+            };
+            if controls.iter().enumerate().all(is_same) {
+                return Ok(Some(entries));
+            }
+            self.heap.verify()?;
+        }
+        // A closure of this thread may hold a bucket.
+        Nesting::refuse()?;
+        let held = self.hold_all(segment)?;
+        let mut entries = Vec::new();
+        for (index, held) in held.iter().enumerate() {
+            self.read_bucket(held.bucket, index as u64, &mut entries);
+        }
+        Ok(Some(entries))
+    }
+
+    /// Adds the entries of a bucket at one moment, and returns the control word of that moment.
+    fn read_bucket(
+        &self,
+        bucket: Bucket,
+        index: u64,
+        entries: &mut Vec<(Hash, Payload)>,
+    ) -> Control {
+        let medium = self.medium();
+        let first = entries.len();
+        loop {
+            let control = bucket.control(medium);
+            for slot in each_slot(bucket.prints(medium).used()) {
+                let hash = bucket.stamp(medium, slot).hash(index, K::SEGMENT_BITS);
+                let payload = self.payload(bucket.word(medium, slot));
+                entries.push((hash, self.unreplaced(payload, slot, control)));
+            }
+            // Acquire: after the loads of the slots, as in `look_in`.
+            if bucket.control(medium).is_same_as(control) {
+                return control;
+            }
+            entries.truncate(first);
+        }
+    }
+
+    /// Number of entries.
+    pub(super) fn len(&self) -> Result<u64> {
+        if let Some(count) = self.count.get() {
+            return Ok(count);
+        }
+        Nesting::refuse()?;
+        self.heap.quiesced(|_| {
+            let _shape = self.shape.lock(self.medium());
+            let mut count = 0;
+            self.for_each_segment(self.root_at(), &mut |pointer, hash| {
+                let segment = pointer.target.offset();
+                if !is_ready(self.medium(), segment, self.epoch) {
+                    self.make_ready(segment, hash, pointer.depth)?;
+                }
+                for index in 0..bucket_count::<K>() {
+                    let prints = bucket_at(segment, index).prints(self.medium());
+                    count += u64::from(prints.used().count_ones());
+                }
+                Ok(())
+            })?;
+            self.heap.verify()?;
+            self.count.set(count);
+            Ok(count)
+        })
+    }
+
+    /// Passes the pointer to each segment below the pointer at `root`, with the least hash of it.
+    pub(super) fn for_each_segment(
+        &self,
+        root: u64,
+        visit: &mut impl FnMut(Pointer, Hash) -> Result<()>,
+    ) -> Result<()> {
+        let mut hash = Hash(0);
+        loop {
+            let pointer = self.walk(root, hash, |_| false)?;
+            visit(pointer, hash.first(pointer.depth))?;
+            match hash.first_behind(pointer.depth) {
+                Some(next) => hash = next,
+                None => return Ok(()),
+            }
+        }
+    }
+}

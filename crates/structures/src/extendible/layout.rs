@@ -1,0 +1,691 @@
+//! On-media layout of the header, the directory's nodes, the segments and the records.
+//!
+//! ```text
+//! header    0  root of the directory: a pointer     16  seed of the hash       32  entries, or
+//!           8  what `clear` left to be freed        24  options                    unknown
+//!
+//! pointer      check (16 bits), offset of a node or of a segment, whether it is a node (bit 0)
+//!
+//! node      0  tag, depth                           16  pointer for hashes with a 0 at the depth
+//!           8  bits of the hash before the depth    24  pointer for hashes with a 1
+//!
+//! segment      128 buckets
+//!
+//! bucket   *0  control: version, lock, …            16  slots 0 to 2
+//!          *8  fingerprints of the slots, and       64  slots 3 to 6
+//!              which of them are used
+//!
+//! slot      0  hash, whether it is valid             8  value, or offset of a record
+//!
+//! record    0  tag, checksum                        16  value, if all values are words
+//!           8  lengths of key and value              …  key, padded to words; other values
+//! ```
+//!
+//! Words marked `*` are volatile: nothing flushes them, and whoever touches a segment first after
+//! opening the pool rebuilds them. A slot lies in one line, and its value is stored before its
+//! hash. By assumption 2 a crash leaves a complete valid slot or none, for one flush and one fence.
+//!
+//! The lowest bits of a hash number the entry's bucket, its *home*. They need not be stored,
+//! because the slot's place says them, and their place in the slot's word is taken by two marks:
+//! whether the slot is valid, and whether the entry is *displaced*: in the one other bucket where
+//! it may be. The highest bits of the hash choose the segment. Where key and value are words, the
+//! hash is a permutation of the key, so that a slot has all of the entry.
+//!
+//! Slot 0 of bucket 0 is no slot. It has the segment's tag and the opening that rebuilt it, and
+//! bits of the hash that lead to the segment.
+
+use remanent_pmem::heap::Block;
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::shared::MemberId;
+use crate::stored::{Key, Stored};
+
+/// Version of the layout, part of the root's type.
+pub(super) const LAYOUT: u64 = 1;
+
+pub(super) const ROOT: u64 = 0;
+pub(super) const CLEARED: u64 = 8;
+pub(super) const SEED: u64 = 16;
+/// [`SUMMED`] or [`UNSUMMED`].
+pub(super) const OPTIONS: u64 = 24;
+pub(super) const COUNT: u64 = 32;
+/// The count in the header while the map is open, and after a crash.
+pub(super) const COUNT_UNKNOWN: u64 = u64::MAX;
+/// Records have checksums.
+pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
+/// Records have no checksums.
+pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
+
+/// Mixes words whose single bits are to change the top bits of the product.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A hash of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hash(pub(super) u64);
+
+impl Hash {
+    /// The permutation of a key that is a word.
+    #[inline(always)]
+    pub(super) fn of_word(word: u64, seed: u64) -> Self {
+        let mut hash = word ^ seed;
+        hash = (hash ^ hash >> 32).wrapping_mul(MULTIPLIERS[0]);
+        hash = (hash ^ hash >> 29).wrapping_mul(MULTIPLIERS[1]);
+        Hash(hash ^ hash >> 32)
+    }
+
+    /// The key that is a word and has this hash.
+    pub(super) fn word(self, seed: u64) -> u64 {
+        let mut word = self.0 ^ self.0 >> 32;
+        word = word.wrapping_mul(INVERSES[1]);
+        word ^= word >> 29 ^ word >> 58;
+        word = word.wrapping_mul(INVERSES[0]);
+        word ^= word >> 32;
+        word ^ seed
+    }
+
+    /// The bucket where the entry belongs, of 2^`bits`.
+    #[inline(always)]
+    pub(super) fn home(self, bits: u32) -> u64 {
+        self.0 & ((1 << bits) - 1)
+    }
+
+    /// What the numbers of the two buckets differ in where the entry may be: never 0.
+    #[inline(always)]
+    pub(super) fn step(self, bits: u32) -> u64 {
+        (self.0 >> 16 & ((1 << bits) - 1)).max(1)
+    }
+
+    /// Tells the slots of a bucket apart.
+    #[inline(always)]
+    pub(super) fn fingerprint(self) -> u8 {
+        (self.0 >> 8) as u8
+    }
+
+    /// The first `depth` bits, as a number.
+    #[inline(always)]
+    pub(super) fn prefix(self, depth: u32) -> u64 {
+        (self.0 >> 1) >> (63 - depth)
+    }
+
+    /// The least hash with the same first `depth` bits.
+    #[inline(always)]
+    pub(super) fn first(self, depth: u32) -> Self {
+        Hash(self.prefix(depth).checked_shl(64 - depth).unwrap_or(0))
+    }
+
+    /// The least hash behind those with the same first `depth` bits; `None` when there is none.
+    pub(super) fn first_behind(self, depth: u32) -> Option<Self> {
+        let next = (self.prefix(depth) + 1).checked_shl(64 - depth).unwrap_or(0);
+        (next != 0).then_some(Hash(next))
+    }
+
+    /// The bit behind the first `depth` bits.
+    #[inline(always)]
+    pub(super) fn bit(self, depth: u32) -> u64 {
+        self.0 >> (63 - depth) & 1
+    }
+}
+
+const MULTIPLIERS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
+const INVERSES: [u64; 2] = [inverse(MULTIPLIERS[0]), inverse(MULTIPLIERS[1])];
+
+/// The number by which a product with the odd `factor` is multiplied to undo it.
+const fn inverse(factor: u64) -> u64 {
+    // Newton's method: each step doubles the number of right bits, of which there are 3 at first.
+    let mut inverse = factor;
+    let mut step = 0;
+    while step < 5 {
+        inverse = inverse.wrapping_mul(2_u64.wrapping_sub(factor.wrapping_mul(inverse)));
+        step += 1;
+    }
+    inverse
+}
+
+/// Depth below which no directory goes: the bits above those of homes, steps and fingerprints.
+pub(super) const DEPTH_MAX: u32 = 40;
+
+/// Where a pointer leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Node(u64),
+    Segment(u64),
+}
+
+impl Target {
+    /// The pointer to this, as the word at `at`.
+    pub(super) fn seal(self, at: u64) -> u64 {
+        let word = match self {
+            Target::Node(offset) => offset | NODE_MARK,
+            Target::Segment(offset) => offset,
+        };
+        word | pointer_check(at, word) << POINTER_BITS
+    }
+
+    /// Where the word at `at` leads; `None` when it is no pointer.
+    #[inline]
+    pub(super) fn open(at: u64, word: u64) -> Option<Self> {
+        let value = word & ((1 << POINTER_BITS) - 1);
+        if word >> POINTER_BITS != pointer_check(at, value) || value == 0 {
+            return None;
+        }
+        Some(match value & NODE_MARK {
+            0 => Target::Segment(value),
+            _ => Target::Node(value & !NODE_MARK),
+        })
+    }
+
+    pub(super) fn offset(self) -> u64 {
+        match self {
+            Target::Node(offset) | Target::Segment(offset) => offset,
+        }
+    }
+}
+
+const NODE_MARK: u64 = 1;
+const POINTER_BITS: u32 = 48;
+
+/// Detects every change of a single bit, and all but one in 65,536 of other changes.
+fn pointer_check(at: u64, value: u64) -> u64 {
+    ((value ^ at << 3).wrapping_mul(FACTOR) >> 48) ^ 0x35ca
+}
+
+/// The kinds of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Node,
+    Segment,
+    Record,
+}
+
+impl Kind {
+    const ALL: [Kind; 3] = [Kind::Node, Kind::Segment, Kind::Record];
+
+    /// The tag in a heap that belongs to one map alone. The first letter tells the kind.
+    const fn letters(self) -> u32 {
+        match self {
+            Kind::Node => 0x44_4e_4f_44,
+            Kind::Segment => 0x47_4d_4e_54,
+            Kind::Record => 0x45_4e_54_52,
+        }
+    }
+
+    /// Where a block of this kind has its tag, in the upper half of a word.
+    const fn tag_at(self) -> u64 {
+        match self {
+            Kind::Segment => SEGMENT_TAG,
+            Kind::Node | Kind::Record => 0,
+        }
+    }
+
+    fn tag(self, member: MemberId) -> u64 {
+        u64::from(self.letters() ^ member.get()) << 32
+    }
+
+    /// The kind of the block at `offset`, and the map that it belongs to, by its tag. The block's
+    /// content may be garbage.
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<(Kind, MemberId)> {
+        Kind::ALL.into_iter().find_map(|kind| {
+            let tag = (medium.load(offset + kind.tag_at()) >> 32) as u32 ^ kind.letters();
+            (tag >> 24 == 0).then(|| MemberId::from_block(tag).map(|member| (kind, member)))?
+        })
+    }
+
+    /// Whether the block at `offset` is one of this kind that belongs to `member`.
+    #[inline]
+    pub(super) fn is_at<M: Medium>(self, medium: &M, offset: u64, member: MemberId) -> bool {
+        let at = offset.saturating_add(self.tag_at());
+        at.is_multiple_of(WORD_LEN)
+            && at < medium.len()
+            && medium.load(at) >> 32 == self.tag(member) >> 32
+    }
+}
+
+// Nodes of the directory.
+
+const NODE_PREFIX: u64 = 8;
+const CHILDREN: u64 = 16;
+pub(super) const NODE_LEN: u64 = 32;
+
+/// Offset of the pointer for hashes with this bit.
+#[inline(always)]
+pub(super) fn child_at(node: u64, bit: u64) -> u64 {
+    node + CHILDREN + bit * WORD_LEN
+}
+
+/// Writes a node that has no children yet.
+pub(super) fn write_node<M: Medium>(
+    medium: &M,
+    node: u64,
+    member: MemberId,
+    hash: Hash,
+    depth: u32,
+) {
+    medium.store(node, Kind::Node.tag(member) | u64::from(depth));
+    medium.store(node + NODE_PREFIX, hash.0);
+}
+
+/// A hash that leads through the node.
+pub(super) fn node_hash<M: Medium>(medium: &M, node: u64) -> Hash {
+    Hash(medium.load(node + NODE_PREFIX))
+}
+
+// Segments.
+
+pub(super) const BUCKET_LEN: u64 = 2 * LINE_LEN;
+pub(super) const SLOT_COUNT: u32 = 7;
+const SLOTS: u64 = 16;
+const SLOT_LEN: u64 = 16;
+const SEGMENT_TAG: u64 = SLOTS;
+const SEGMENT_HASH: u64 = SLOTS + WORD_LEN;
+
+/// Buckets of a segment.
+#[inline(always)]
+pub(super) const fn bucket_count<K: Key + ?Sized>() -> u64 {
+    1 << K::SEGMENT_BITS
+}
+
+/// Bytes of a segment.
+pub(super) const fn segment_len<K: Key + ?Sized>() -> u64 {
+    bucket_count::<K>() * BUCKET_LEN
+}
+
+/// Slots that are used in an entry's home before its other bucket is considered. More would fill
+/// segments less before they are split, fewer would displace more entries.
+pub(super) const BALANCED_FROM: u32 = 4;
+
+/// Slots that a bucket may use, as bits.
+#[inline(always)]
+pub(super) const fn slots_of<K: Key + ?Sized>(bucket: u64) -> u32 {
+    // The first bucket's first slot has the segment's head.
+    if bucket == 0 { K::BUCKET_SLOTS & !1 } else { K::BUCKET_SLOTS }
+}
+
+#[inline(always)]
+pub(super) fn slot_at(bucket: u64, slot: u32) -> u64 {
+    bucket + SLOTS + u64::from(slot) * SLOT_LEN
+}
+
+/// Whether the opening `epoch` has made the segment ready.
+pub(super) fn is_ready<M: Medium>(medium: &M, segment: u64, epoch: u32) -> bool {
+    medium.load(segment + SEGMENT_TAG) as u32 == epoch
+}
+
+/// Writes the head of a segment that the opening `epoch` has made ready. `hash` is the least one of
+/// the segment: it leads there after a split, too.
+pub(super) fn write_segment_head<M: Medium>(
+    medium: &M,
+    segment: u64,
+    member: MemberId,
+    hash: Hash,
+    epoch: u32,
+) {
+    medium.store(segment + SEGMENT_HASH, hash.0);
+    medium.store(segment + SEGMENT_TAG, Kind::Segment.tag(member) | u64::from(epoch));
+}
+
+/// A hash that leads to the segment.
+pub(super) fn segment_hash<M: Medium>(medium: &M, segment: u64) -> Hash {
+    Hash(medium.load(segment + SEGMENT_HASH))
+}
+
+/// The first word of a slot: the hash, with marks in place of the bits that number the home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(pub(super) u64);
+
+impl Stamp {
+    const VALID: u64 = 1;
+    const DISPLACED: u64 = 2;
+
+    /// The stamp of a valid slot.
+    #[inline(always)]
+    pub(super) fn new(hash: Hash, bits: u32, is_displaced: bool) -> Self {
+        let displaced = if is_displaced { Self::DISPLACED } else { 0 };
+        Stamp(hash.0 >> bits << bits | Self::VALID | displaced)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_valid(self) -> bool {
+        self.0 & Self::VALID != 0
+    }
+
+    /// The same, of a slot that is not valid.
+    #[inline(always)]
+    pub(super) fn void(self) -> Self {
+        Stamp(self.0 & !Self::VALID)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_displaced(self) -> bool {
+        self.0 & Self::DISPLACED != 0
+    }
+
+    /// Whether the two are of one hash and place, whether they are valid or not.
+    #[inline(always)]
+    pub(super) fn is_same_as(self, other: Stamp) -> bool {
+        (self.0 ^ other.0) & !Self::VALID == 0
+    }
+
+    /// The hash of the entry with this stamp in the bucket of the number `index`.
+    #[inline(always)]
+    pub(super) fn hash(self, index: u64, bits: u32) -> Hash {
+        let high = Hash(self.0 >> bits << bits);
+        let home = if self.is_displaced() { index ^ high.step(bits) } else { index };
+        Hash(high.0 | home)
+    }
+
+    /// Whether no bits are set that no stamp has.
+    pub(super) fn is_possible(self, bits: u32) -> bool {
+        self.0 & ((1 << bits) - 1) & !(Self::VALID | Self::DISPLACED) == 0
+    }
+}
+
+// Volatile words of a bucket.
+
+pub(super) const CONTROL: u64 = 0;
+pub(super) const PRINTS: u64 = 8;
+
+/// The control word of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Control(pub(super) u64);
+
+impl Control {
+    /// A thread has the bucket.
+    const HELD: u64 = 1;
+    /// The value of a slot is being replaced. Readers take it from the lane's shadow.
+    const REPLACING: u64 = 1 << 1;
+    const SLOT_SHIFT: u32 = 2;
+    const LANE_SHIFT: u32 = 5;
+    const DISPLACED_SHIFT: u32 = 11;
+    const DISPLACED_MAX: u64 = 31;
+    const VERSION: u64 = 1 << 16;
+
+    /// The control word of a bucket from which so many entries are displaced.
+    pub(super) fn new(displaced: u32) -> Self {
+        Control(u64::from(displaced).min(Self::DISPLACED_MAX) << Self::DISPLACED_SHIFT)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_held(self) -> bool {
+        self.0 & Self::HELD != 0
+    }
+
+    #[inline(always)]
+    pub(super) fn held(self) -> Self {
+        Control(self.0 | Self::HELD)
+    }
+
+    #[inline(always)]
+    pub(super) fn free(self) -> Self {
+        Control(self.0 & !Self::HELD)
+    }
+
+    /// Whether nothing has changed between the two that a reader has to know of.
+    #[inline(always)]
+    pub(super) fn is_same_as(self, other: Control) -> bool {
+        (self.0 ^ other.0) & !Self::HELD == 0
+    }
+
+    #[inline(always)]
+    pub(super) fn next_version(self) -> Self {
+        Control(self.0.wrapping_add(Self::VERSION))
+    }
+
+    /// The lane whose shadow has the value of `slot`.
+    #[inline(always)]
+    pub(super) fn shadow_of(self, slot: u32) -> Option<usize> {
+        let is_replaced =
+            self.0 & Self::REPLACING != 0 && (self.0 >> Self::SLOT_SHIFT & 7) as u32 == slot;
+        is_replaced.then_some((self.0 >> Self::LANE_SHIFT & 63) as usize)
+    }
+
+    pub(super) fn replacing(self, slot: u32, lane: usize) -> Self {
+        let place = u64::from(slot) << Self::SLOT_SHIFT | (lane as u64) << Self::LANE_SHIFT;
+        Control(self.0 | place | Self::REPLACING)
+    }
+
+    pub(super) fn replaced(self) -> Self {
+        Control(self.0 >> Self::DISPLACED_SHIFT << Self::DISPLACED_SHIFT | self.0 & Self::HELD)
+    }
+
+    /// Whether entries whose home this bucket is may lie in other buckets.
+    #[inline(always)]
+    pub(super) fn has_displaced(self) -> bool {
+        self.displaced() != 0
+    }
+
+    /// The number of displaced entries that it counts.
+    pub(super) fn displaced(self) -> u64 {
+        self.0 >> Self::DISPLACED_SHIFT & Self::DISPLACED_MAX
+    }
+
+    /// With one more displaced entry, or one less. What has reached the maximum stays there.
+    pub(super) fn with_displaced(self, added: i64) -> Self {
+        match self.displaced() {
+            Self::DISPLACED_MAX => self,
+            count => {
+                let others = self.0 & !(Self::DISPLACED_MAX << Self::DISPLACED_SHIFT);
+                Control(others | count.wrapping_add_signed(added) << Self::DISPLACED_SHIFT)
+            }
+        }
+    }
+}
+
+/// The fingerprints of a bucket's slots, and which slots are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Prints(pub(super) u64);
+
+impl Prints {
+    const USED_SHIFT: u32 = 56;
+    const SLOTS: u64 = (1 << SLOT_COUNT) - 1;
+
+    /// Slots in use, as bits.
+    #[inline(always)]
+    pub(super) fn used(self) -> u32 {
+        (self.0 >> Self::USED_SHIFT & Self::SLOTS) as u32
+    }
+
+    /// Slots in use with this fingerprint, as bits.
+    #[inline(always)]
+    pub(super) fn matching(self, fingerprint: u8) -> u32 {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+        /// Gathers the lowest bits of eight bytes in the topmost byte.
+        const GATHER: u64 = 0x0102_0408_1020_4080;
+        let differ = self.0 ^ (ONES * u64::from(fingerprint));
+        // The top bit of each byte that is zero, and no other bit.
+        let zeros = !(((differ & LOW_BITS) + LOW_BITS) | differ | LOW_BITS);
+        ((zeros >> 7).wrapping_mul(GATHER) >> 56) as u32 & self.used()
+    }
+
+    #[inline(always)]
+    pub(super) fn with(self, slot: u32, fingerprint: u8) -> Self {
+        let others = self.0 & !(0xff << (slot * 8));
+        Prints(others | u64::from(fingerprint) << (slot * 8) | 1 << (Self::USED_SHIFT + slot))
+    }
+
+    #[inline(always)]
+    pub(super) fn without(self, slots: u32) -> Self {
+        Prints(self.0 & !(u64::from(slots) << Self::USED_SHIFT))
+    }
+}
+
+/// The slots that are set in `bits`.
+pub(super) fn each_slot(bits: u32) -> impl Iterator<Item = u32> {
+    std::iter::successors(Some(bits), |bits| Some(bits & bits.wrapping_sub(1)))
+        .take_while(|bits| *bits != 0)
+        .map(u32::trailing_zeros)
+}
+
+// Records.
+
+/// Longest key and value: 512 MiB, as in Redis, and what a program may put before them, such as the
+/// type of a value.
+pub(super) const LEN_MAX: u64 = (512 << 20) + 64;
+const LENGTHS: u64 = 8;
+const CONTENT: u64 = 16;
+
+/// Offset, lengths and checksum of a record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) offset: u64,
+    pub(super) key_len: u64,
+    pub(super) value_len: u64,
+    pub(super) sum: u32,
+}
+
+impl Record {
+    /// The record of `member` at `offset`; `None` when there is none.
+    #[inline(always)]
+    pub(super) fn read<M: Medium>(medium: &M, offset: u64, member: MemberId) -> Option<Self> {
+        let is_inside = offset.is_multiple_of(WORD_LEN)
+            && offset.checked_add(CONTENT + WORD_LEN).is_some_and(|end| end <= medium.len());
+        if !is_inside {
+            return None;
+        }
+        let (head, lengths) = (medium.load(offset), medium.load(offset + LENGTHS));
+        let (key_len, value_len) = (lengths >> 32, lengths & u64::from(u32::MAX));
+        let is_record = head >> 32 == Kind::Record.tag(member) >> 32
+            && key_len <= LEN_MAX
+            && value_len <= LEN_MAX;
+        is_record.then_some(Record { offset, key_len, value_len, sum: head as u32 })
+    }
+
+    pub(super) fn write_head<M: Medium>(self, medium: &M, member: MemberId) {
+        medium.store(self.offset, Kind::Record.tag(member) | u64::from(self.sum));
+        medium.store(self.offset + LENGTHS, self.lengths());
+    }
+
+    fn lengths(self) -> u64 {
+        self.key_len << 32 | self.value_len
+    }
+
+    #[inline(always)]
+    pub(super) fn key_at<V: Stored + ?Sized>(self) -> u64 {
+        self.offset + if is_word::<V>() { CONTENT + WORD_LEN } else { CONTENT }
+    }
+
+    #[inline(always)]
+    pub(super) fn value_at<V: Stored + ?Sized>(self) -> u64 {
+        match is_word::<V>() {
+            true => self.offset + CONTENT,
+            false => self.offset + CONTENT + self.key_len.next_multiple_of(WORD_LEN),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn len<V: Stored + ?Sized>(self) -> u64 {
+        let end = match is_word::<V>() {
+            true => self.key_at::<V>() + self.key_len,
+            false => self.value_at::<V>() + self.value_len,
+        };
+        end - self.offset
+    }
+
+    /// Whether a record of these lengths fits into `block`.
+    pub(super) fn fits<V: Stored + ?Sized>(self, block: Block) -> bool {
+        self.len::<V>() <= block.len
+    }
+
+    /// The checksum of a record with this key and this value.
+    #[inline(always)]
+    pub(super) fn sum_of(self, key: &[u8], value: &[u8]) -> u32 {
+        let (key, value) = (xxh3_64(key), xxh3_64(value));
+        let mixed = (key ^ self.lengths()).wrapping_mul(FACTOR) ^ value;
+        (mixed.wrapping_mul(FACTOR) >> 32) as u32
+    }
+}
+
+/// Whether keys or values of this type are words.
+#[inline(always)]
+pub(super) const fn is_word<T: Stored + ?Sized>() -> bool {
+    matches!(T::LEN, Some(len) if len as u64 <= WORD_LEN)
+}
+
+/// Whether entries lie in slots completely, without records.
+#[inline(always)]
+pub(super) const fn is_inline<K: Stored + ?Sized, V: Stored + ?Sized>() -> bool {
+    is_word::<K>() && is_word::<V>()
+}
+
+/// The stored form of at most 8 bytes, as a word.
+#[inline(always)]
+pub(super) fn to_word<T: Stored + ?Sized>(value: &T) -> u64 {
+    value.with_bytes(|bytes| {
+        let mut word = [0; 8];
+        let len = bytes.len().min(word.len());
+        word[..len].copy_from_slice(&bytes[..len]);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// Passes the value that has this word as its stored form.
+#[inline(always)]
+pub(super) fn with_word<T: Stored + ?Sized, R>(word: u64, use_value: impl FnOnce(&T) -> R) -> R {
+    let bytes = word.to_le_bytes();
+    let len = T::LEN.map_or(0, |len| len as usize).min(bytes.len());
+    T::with_stored(&bytes[..len], use_value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: [u64; 6] = [0, 1, 77, 1 << 63, u64::MAX, 0x1234_5678_9abc_def0];
+
+    #[test]
+    fn keys_that_are_words_come_back_from_their_hashes() {
+        for word in WORDS {
+            for seed in WORDS {
+                assert_eq!(Hash::of_word(word, seed).word(seed), word);
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_come_back_from_stamps_and_places() {
+        for bits in [2, 7] {
+            for hash in WORDS.map(Hash) {
+                let (home, other) = (hash.home(bits), hash.home(bits) ^ hash.step(bits));
+                assert_ne!(home, other);
+                assert_eq!(Stamp::new(hash, bits, false).hash(home, bits), hash);
+                assert_eq!(Stamp::new(hash, bits, true).hash(other, bits), hash);
+                let stamp = Stamp::new(hash, bits, true);
+                assert!(stamp.is_valid() && stamp.is_possible(bits));
+                assert!(stamp.void().is_same_as(stamp) && !stamp.void().is_valid());
+            }
+        }
+    }
+
+    #[test]
+    fn every_single_bit_of_a_pointer_counts() {
+        for target in [Target::Node(0x4_0020), Target::Segment(0x12_3456_4000)] {
+            let word = target.seal(0x1000);
+            assert_eq!(Target::open(0x1000, word), Some(target));
+            assert_eq!(Target::open(0x1008, word), None);
+            assert!((0..64).all(|bit| Target::open(0x1000, word ^ 1 << bit).is_none()));
+        }
+        assert_eq!(Target::open(0x1000, 0), None);
+    }
+
+    #[test]
+    fn prints_find_the_used_slots_with_a_fingerprint() {
+        let prints = Prints::default().with(0, 7).with(3, 7).with(6, 0).with(5, 8);
+        assert_eq!((prints.used(), prints.matching(7)), (0b110_1001, 0b1001));
+        assert_eq!((prints.matching(0), prints.matching(9)), (0b100_0000, 0));
+        assert_eq!(prints.without(0b1001).matching(7), 0);
+        assert_eq!(each_slot(0b110_1001).collect::<Vec<_>>(), [0, 3, 5, 6]);
+    }
+
+    #[test]
+    fn control_words_keep_their_parts_apart() {
+        let control = Control::new(3).next_version().held();
+        let replacing = control.replacing(6, 30);
+        assert_eq!((replacing.shadow_of(6), replacing.shadow_of(5)), (Some(30), None));
+        assert!(replacing.is_held() && replacing.has_displaced());
+        assert_eq!(replacing.replaced(), control);
+        assert!(control.is_same_as(control.free()) && !control.is_same_as(replacing));
+        assert_eq!(control.with_displaced(-3), Control::new(0).next_version().held());
+        assert_eq!(Control::new(40).with_displaced(-1), Control::new(31));
+    }
+}

@@ -1,0 +1,421 @@
+//! Reading and changing entries.
+
+use std::borrow::Borrow;
+
+use remanent_pmem::heap::{Block, Lane, Suspect};
+use remanent_pmem::{Frozen, Medium, WORD_LEN};
+
+use super::Core;
+use super::bucket::{Bucket, Held};
+use super::directory::{Directory, Place};
+use super::layout::{Hash, LEN_MAX, Record, is_inline, is_word, slot_at, to_word, with_word};
+use super::segment::{Found, Payload, Probe, Room};
+use crate::stored::{Key, Stored};
+use crate::{Change, Error, Result};
+
+/// The entry of a key, in a bucket that this thread has.
+struct Entry<'m, M: Medium> {
+    home: Held<'m, M>,
+    /// The other bucket, if the entry may be there.
+    other: Option<Held<'m, M>>,
+    slot: Option<u32>,
+}
+
+impl<'m, M: Medium> Entry<'m, M> {
+    /// The bucket that has the slot.
+    fn holder(&mut self) -> &mut Held<'m, M> {
+        self.other.as_mut().unwrap_or(&mut self.home)
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    #[inline(always)]
+    pub(super) fn hash(&self, key: &K) -> Hash {
+        match is_word::<K>() {
+            true => Hash::of_word(to_word(key), self.seed),
+            false => Hash(key.hash(self.seed)),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_with<R>(
+        &self,
+        key: &K,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> Result<Option<R>> {
+        let _pin = self.heap.pin();
+        let found = self.find(&Probe { key, hash: self.hash(key) })?;
+        let result = found.map(|payload| self.with_value(payload, use_value)).transpose();
+        // A faulty medium reads as zeros. Report the fault, not what the zeros look like.
+        self.heap.verify()?;
+        result
+    }
+
+    #[inline(always)]
+    fn find(&self, probe: &Probe<'_, K>) -> Result<Option<Payload>> {
+        loop {
+            let place = self.place(probe.hash)?;
+            let found = self.look(place.segment, probe);
+            if found.is_some() || self.directory.leads_to(place, probe.hash) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The segment of a hash.
+    #[inline(always)]
+    pub(super) fn place(&self, hash: Hash) -> Result<Place<'_>> {
+        loop {
+            let place = self.directory.find(hash);
+            if place.segment != 0 {
+                return Ok(place);
+            }
+            self.touch(hash)?;
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn with_value<R>(
+        &self,
+        payload: Payload,
+        use_value: impl FnOnce(&V) -> R,
+    ) -> Result<R> {
+        if is_inline::<K, V>() {
+            return Ok(with_word(payload.word, use_value));
+        }
+        let record = self.record(payload.word)?;
+        if is_word::<V>() {
+            return Ok(with_word(payload.value, use_value));
+        }
+        self.with_bytes(record.value_at::<V>(), record.value_len, |value| {
+            if self.is_summed {
+                let sum_of = |key: &[u8]| record.sum_of(key, value);
+                let computed = self.with_bytes(record.key_at::<V>(), record.key_len, sum_of);
+                if computed != record.sum {
+                    return Err(Error::checksum(&self.heap, record.offset, record.sum, computed));
+                }
+            }
+            Ok(V::with_stored(value, use_value))
+        })
+    }
+
+    /// Passes the key of an entry to `use_key`.
+    pub(super) fn with_key<R>(
+        &self,
+        hash: Hash,
+        payload: Payload,
+        use_key: impl FnOnce(&K) -> R,
+    ) -> Result<R> {
+        if is_inline::<K, V>() {
+            return Ok(with_word(hash.word(self.seed), use_key));
+        }
+        let record = self.record(payload.word)?;
+        self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+            Ok(K::with_stored(key, use_key))
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn record_at(&self, offset: u64) -> Option<Record> {
+        Record::read(self.medium(), offset, self.heap.member())
+    }
+
+    #[inline(always)]
+    pub(super) fn record(&self, offset: u64) -> Result<Record> {
+        self.record_at(offset)
+            .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
+    }
+
+    /// Whether the record at `offset` has this key.
+    #[inline(always)]
+    pub(super) fn is_key_of(&self, offset: u64, key: &K) -> bool {
+        self.record_at(offset).is_some_and(|record| {
+            let end = record.key_at::<V>().checked_add(record.key_len);
+            let is_inside = end.is_some_and(|end| end <= self.medium().len());
+            let is_as_long = match K::LEN {
+                Some(len) => record.key_len == u64::from(len),
+                None => record.key_len == key.stored_len(),
+            };
+            is_inside && is_as_long && key.matches(self.medium(), record.key_at::<V>())
+        })
+    }
+
+    /// Passes bytes of a record to `use_bytes`. A damaged length is cut to the end of the pool.
+    #[inline(always)]
+    pub(super) fn with_bytes<R>(&self, at: u64, len: u64, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.medium().len());
+        // SAFETY: keys and values of records are written before a slot leads to them and do not
+        // change after. (Values of one word do, but those are loaded as words.) They are not freed
+        // while the caller is inside the heap.
+        let range = unsafe { Frozen::new(at, if is_inside { len } else { 0 }) };
+        use_bytes(&self.medium().view(range))
+    }
+
+    /// Changes the entry of `key` as `decide` says, as one step.
+    #[inline]
+    pub(super) fn edit<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
+    ) -> Result<R> {
+        self.edit_found(key, |found| match found {
+            None => Ok(decide(None)),
+            Some(payload) => self.with_value(payload, |value| decide(Some(value))),
+        })
+    }
+
+    /// As `edit`, for changes that depend on whether there is an entry, and not on its value. The
+    /// value is not read, so that a damaged one can be replaced or removed.
+    #[inline]
+    pub(super) fn edit_unread<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(bool) -> (Change<T>, R),
+    ) -> Result<R> {
+        self.edit_found(key, |found| Ok(decide(found.is_some())))
+    }
+
+    #[inline(always)]
+    fn edit_found<T: Borrow<V>, R>(
+        &self,
+        key: &K,
+        mut decide: impl FnMut(Option<Payload>) -> Result<(Change<T>, R)>,
+    ) -> Result<R> {
+        let probe = Probe { key, hash: self.hash(key) };
+        let done = match self.try_edit(&probe, &mut decide) {
+            // Other lanes may hold removed blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                self.try_edit(&probe, &mut decide)
+            }
+            done => done,
+        };
+        if self.has_cleared() {
+            self.help_to_clear();
+        }
+        done
+    }
+
+    #[inline(always)]
+    fn try_edit<T: Borrow<V>, R>(
+        &self,
+        probe: &Probe<'_, K>,
+        decide: &mut impl FnMut(Option<Payload>) -> Result<(Change<T>, R)>,
+    ) -> Result<R> {
+        loop {
+            let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
+            let place = self.place(probe.hash)?;
+            if Directory::is_closed(place) {
+                drop(lane);
+                self.heap.verify()?;
+                self.medium().pause();
+                continue;
+            }
+            let Some(mut entry) = self.hold_entry(place, probe)? else {
+                drop(lane);
+                self.medium().pause();
+                continue;
+            };
+            let payload = entry.slot.map(|slot| {
+                let bucket = entry.holder().bucket;
+                self.payload(bucket.word(self.medium(), slot))
+            });
+            let (change, result) = decide(payload)?;
+            match (change, entry.slot) {
+                (Change::Put(value), Some(slot)) => {
+                    self.replace(&mut lane, entry, slot, probe, value.borrow())?;
+                }
+                (Change::Put(value), None) => {
+                    match self.find_room(place.segment, probe.hash, entry.home, entry.other) {
+                        Found::Room(room) => {
+                            self.fill(&mut lane, room, probe, value.borrow())?;
+                        }
+                        Found::Busy => {
+                            drop(lane);
+                            self.heap.verify()?;
+                            self.medium().pause();
+                            continue;
+                        }
+                        Found::Full => {
+                            self.split(&mut lane, place, probe.hash)?;
+                            continue;
+                        }
+                    }
+                }
+                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot),
+                (Change::Keep, _) | (Change::Remove, None) => drop(entry),
+            }
+            self.heap.verify()?;
+            return Ok(result);
+        }
+    }
+
+    /// Takes the buckets where the entry of a key is or may be. `None` when another thread was
+    /// quicker: then this one begins anew.
+    #[inline(always)]
+    fn hold_entry<'m>(
+        &'m self,
+        place: Place<'m>,
+        probe: &Probe<'_, K>,
+    ) -> Result<Option<Entry<'m, M>>> {
+        let pair = Self::pair(place.segment, probe.hash);
+        let home = self.hold(pair.home)?;
+        if !self.directory.leads_to(place, probe.hash) {
+            return Ok(None);
+        }
+        if let Some(slot) = self.find_slot(pair.home, false, probe) {
+            return Ok(Some(Entry { home, other: None, slot: Some(slot) }));
+        }
+        if !home.control().has_displaced() {
+            return Ok(Some(Entry { home, other: None, slot: None }));
+        }
+        let Some(other) = pair.other.try_hold(self.medium()) else { return Ok(None) };
+        let slot = self.find_slot(pair.other, true, probe);
+        Ok(Some(Entry { home, other: Some(other), slot }))
+    }
+
+    /// Puts a new entry into a free slot. One fence, and one for the record if there is one.
+    #[inline(always)]
+    fn fill(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut room: Room<'_, M>,
+        probe: &Probe<'_, K>,
+        value: &V,
+    ) -> Result<()> {
+        let medium = self.medium();
+        let word = if is_inline::<K, V>() {
+            to_word(value)
+        } else {
+            let record = self.make_record(lane, probe.key, value)?;
+            // Fence: the record, before a slot leads to it.
+            medium.fence();
+            record.offset
+        };
+        let (slot, is_displaced) = (room.slot, room.other.is_some());
+        let stamp = Self::stamp(probe.hash, is_displaced);
+        let holder = room.holder();
+        holder.bucket.store_slot(medium, slot, stamp, word);
+        // Flush and fence: the entry is durable before anybody finds it.
+        medium.persist(slot_at(holder.bucket.0, slot), 2 * WORD_LEN);
+        holder.show(slot, probe.hash.fingerprint());
+        if is_displaced {
+            room.home.count_displaced(1);
+        }
+        drop(room.until_durable);
+        self.count.add(lane.index(), 1);
+        Ok(())
+    }
+
+    /// Gives an entry another value. One fence for a value of one word, two for others.
+    #[inline(always)]
+    fn replace(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut entry: Entry<'_, M>,
+        slot: u32,
+        probe: &Probe<'_, K>,
+        value: &V,
+    ) -> Result<()> {
+        let medium = self.medium();
+        let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
+        if is_word::<V>() {
+            let at = match is_inline::<K, V>() {
+                true => at,
+                false => self.record(medium.load(at))?.value_at::<V>(),
+            };
+            self.exchange_word(lane, entry.holder(), slot, at, to_word(value));
+            return Ok(());
+        }
+        let record = self.make_record(lane, probe.key, value)?;
+        let old: Suspect = lane.suspect(medium.load(at));
+        // Fence: the record, before the slot leads to it; the suspect, before the slot stops
+        // leading to the old record.
+        lane.fence();
+        self.exchange_word(lane, entry.holder(), slot, at, record.offset);
+        drop(entry);
+        lane.retire(old);
+        Ok(())
+    }
+
+    /// Stores a word of an entry that readers take from this lane's shadow until it is durable.
+    #[inline(always)]
+    fn exchange_word(
+        &self,
+        lane: &Lane<'_, M>,
+        held: &mut Held<'_, M>,
+        slot: u32,
+        at: u64,
+        word: u64,
+    ) {
+        let medium = self.medium();
+        if medium.needs_flush() {
+            self.shadows.set(lane.index(), medium.load(at));
+            held.set_control(held.control().replacing(slot, lane.index()).next_version());
+        }
+        medium.store(at, word);
+        // Flush and fence: the word is durable before anybody sees it, and before what it led to
+        // may be freed.
+        medium.persist(at, WORD_LEN);
+        held.set_control(held.control().replaced().next_version());
+    }
+
+    /// Removes an entry. One fence.
+    #[inline(always)]
+    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32) {
+        let medium = self.medium();
+        let bucket: Bucket = entry.holder().bucket;
+        let old = (!is_inline::<K, V>()).then(|| {
+            let old = lane.suspect(bucket.word(medium, slot));
+            // Fence: the suspect, before nothing leads to its record any more.
+            lane.fence();
+            old
+        });
+        let at = slot_at(bucket.0, slot);
+        // Readers find the entry as before, by its fingerprint, until the removal is durable.
+        medium.store(at, bucket.stamp(medium, slot).void().0);
+        // Flush and fence: the removal is durable before anybody misses the entry, and before its
+        // record may be freed.
+        medium.persist(at, WORD_LEN);
+        entry.holder().hide(1 << slot);
+        if entry.other.is_some() {
+            entry.home.count_displaced(-1);
+        }
+        drop(entry);
+        if let Some(old) = old {
+            lane.retire(old);
+        }
+        self.count.add(lane.index(), -1);
+    }
+
+    /// Writes and flushes a record.
+    pub(super) fn make_record(&self, lane: &mut Lane<'_, M>, key: &K, value: &V) -> Result<Block> {
+        key.with_bytes(|key| value.with_bytes(|value| self.write_record(lane, key, value)))
+    }
+
+    fn write_record(&self, lane: &mut Lane<'_, M>, key: &[u8], value: &[u8]) -> Result<Block> {
+        let medium = self.medium();
+        let (key_len, value_len) = (key.len() as u64, value.len() as u64);
+        for (what, len) in [("key", key_len), ("value", value_len)] {
+            if len > LEN_MAX {
+                return Err(Error::TooLong { what, len, limit: LEN_MAX });
+            }
+        }
+        let record = Record { offset: 0, key_len, value_len, sum: 0 };
+        let len = record.len::<V>();
+        let block = lane.allocate(len)?;
+        let sum = if self.is_summed && !is_word::<V>() { record.sum_of(key, value) } else { 0 };
+        let record = Record { offset: block.offset, sum, ..record };
+        record.write_head(medium, self.heap.member());
+        medium.write(record.key_at::<V>(), key);
+        match is_word::<V>() {
+            true => V::with_stored(value, |value| {
+                medium.store(record.value_at::<V>(), to_word(value));
+            }),
+            false => medium.write(record.value_at::<V>(), value),
+        }
+        // Flush: the record; fenced by the caller before it is linked.
+        medium.flush(block.offset, len);
+        Ok(block)
+    }
+}

@@ -1,0 +1,222 @@
+//! Creating and opening a map, and recovery.
+//!
+//! Opening looks only at the blocks that the heap has in doubt. Every segment is [made
+//! ready](Core::make_ready) by the first thread that touches it.
+
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+
+use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::Core;
+use super::bucket::Shadows;
+use super::directory::Directory;
+use super::layout::{
+    BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED, SUMMED,
+    Target, UNSUMMED, each_slot, is_inline, segment_len, write_segment_head,
+};
+use crate::Result;
+use crate::batch::Gate;
+use crate::count::Count;
+use crate::options::MapOptions;
+use crate::shared::Site;
+use crate::stored::{Key, Stored};
+
+impl<K, V, M> RootObject<M> for Core<K, V, M>
+where
+    K: Key + ?Sized + 'static,
+    V: Stored + ?Sized + 'static,
+    M: Medium,
+{
+    fn root_type() -> RootType {
+        let name = format!("ExtendibleMap<{}, {}>", K::type_name(), V::type_name());
+        RootType { name, layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        Self::create_at(Site::alone(heap), &MapOptions::new())
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let core = Self::load(Site::alone(heap))?;
+        let mut failed = None;
+        core.heap.recover(|block| {
+            core.is_linked(block).unwrap_or_else(|error| {
+                failed.get_or_insert(error);
+                // A block that is not known to be free is kept.
+                true
+            })
+        })?;
+        if let Some(error) = failed {
+            return Err(error.into_pool());
+        }
+        core.take_count()?;
+        Ok(core)
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    /// Makes an empty map. Its header exists and is zero.
+    pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
+        let seed = xxh3_64_with_seed(&heap.pool().uuid(), heap.header() ^ heap.generation() << 48);
+        let core = Self::new(heap, seed, options.has_checksums());
+        let (medium, header) = (core.medium(), core.heap.header());
+        {
+            let mut lane = core.heap.enter().prepare_to_write();
+            let segment = lane.allocate(segment_len::<K>())?.offset;
+            core.write_empty_segment(segment);
+            let root = core.root_at();
+            medium.store(root, Target::Segment(segment).seal(root));
+            medium.store(header + SEED, seed);
+            let options = if core.is_summed { SUMMED } else { UNSUMMED };
+            medium.store(header + OPTIONS, options);
+            medium.store(header + COUNT, COUNT_UNKNOWN);
+            // Flush: the header; fenced below.
+            medium.flush(header, LINE_LEN);
+            // Fence: segment and header, before the root becomes live.
+            lane.fence();
+        }
+        core.count.set(0);
+        Ok(core)
+    }
+
+    /// Writes a segment without entries, and flushes it. The caller fences.
+    pub(super) fn write_empty_segment(&self, segment: u64) {
+        let medium = self.medium();
+        medium.write_zeros(segment, segment_len::<K>());
+        write_segment_head(medium, segment, self.heap.member(), Hash(0), self.epoch);
+        // Flush: fenced by the caller.
+        medium.flush(segment, segment_len::<K>());
+    }
+
+    /// Reads the header of an existing map.
+    pub(super) fn load(heap: Site<M>) -> Result<Self, PoolError> {
+        let (medium, header) = (heap.medium(), heap.header());
+        let is_summed = match medium.load(header + OPTIONS) {
+            SUMMED => true,
+            UNSUMMED => false,
+            _ => {
+                let what = "the header of a map does not say whether records have checksums";
+                return Err(PoolError::corrupt(header + OPTIONS, what));
+            }
+        };
+        let target = |field| Target::open(header + field, medium.load(header + field));
+        if target(CLEARED).is_some() && target(CLEARED) == target(ROOT) {
+            // A crash came between the two words that clear a map: it is not cleared.
+            medium.store(header + CLEARED, 0);
+            // Flush: fenced by the heap's recovery, and before the next clear.
+            // Redundant: the header is flushed by whoever finds the map again.
+            medium.flush(header + CLEARED, WORD_LEN);
+        }
+        let seed = medium.load(header + SEED);
+        Ok(Self::new(heap, seed, is_summed))
+    }
+
+    /// Takes the number of entries from the header, if a proper close stored it there. Called after
+    /// recovery, before others use the map.
+    pub(super) fn take_count(&self) -> Result<(), PoolError> {
+        let (medium, at) = (self.medium(), self.heap.header() + COUNT);
+        let count = medium.load(at);
+        if count != COUNT_UNKNOWN {
+            self.count.set(count);
+            medium.store(at, COUNT_UNKNOWN);
+            // Flush and fence: before the first change, since the count in the header is wrong
+            // after that.
+            // Redundant fence: unless another thread makes the first change.
+            medium.persist(at, WORD_LEN);
+        }
+        self.heap.verify()
+    }
+
+    fn new(heap: Site<M>, seed: u64, is_summed: bool) -> Self {
+        // Distinct for 2^32 consecutive openings. An odd factor permutes them: consecutive openings
+        // differ in many bits, so that a single flipped bit does not make a segment look as if this
+        // opening had touched it.
+        let epoch = (heap.pool().opens() as u32).wrapping_mul(0x9e37_79b9);
+        Core {
+            seed,
+            is_summed,
+            epoch,
+            directory: Directory::new(),
+            shape: PauseMutex::new(()),
+            shadows: Shadows::new(),
+            count: Count::unknown(),
+            freeing: PauseMutex::new(()),
+            has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),
+            gate: Gate::default(),
+            intents: OnceLock::new(),
+            types: PhantomData,
+            heap,
+        }
+    }
+
+    /// Whether the map leads to `block`, whose content may be garbage.
+    pub(super) fn is_linked(&self, block: Block) -> Result<bool> {
+        let found = Kind::read(self.medium(), block.offset);
+        let Some((kind, _)) = found.filter(|&(_, member)| member == self.heap.member()) else {
+            return Ok(false);
+        };
+        if self.is_linked_from(self.root_at(), block, kind)? {
+            return Ok(true);
+        }
+        if !self.has_cleared() {
+            return Ok(false);
+        }
+        match self.is_linked_from(self.cleared_at(), block, kind) {
+            // What was cleared is being taken apart: what led there may be gone.
+            Err(error) if error.is_damage() => Ok(false),
+            found => found,
+        }
+    }
+
+    fn is_linked_from(&self, root: u64, block: Block, kind: Kind) -> Result<bool> {
+        match kind {
+            Kind::Record => self.is_linked_record(root, block),
+            Kind::Segment if block.len < segment_len::<K>() => Ok(false),
+            Kind::Segment | Kind::Node => self.leads_to(root, block, kind),
+        }
+    }
+
+    fn is_linked_record(&self, root: u64, block: Block) -> Result<bool> {
+        let record = self.record_at(block.offset).filter(|record| record.fits::<V>(block));
+        let Some(record) = record.filter(|_| !is_inline::<K, V>()) else { return Ok(false) };
+        let hash = self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+            K::with_stored(key, |key| self.hash(key))
+        });
+        let pair = Self::pair(self.walk(root, hash, |_| false)?.target.offset(), hash);
+        let medium = self.medium();
+        let mut is_linked = false;
+        for (bucket, slots, is_displaced) in pair.slots::<K>() {
+            is_linked |= each_slot(slots).any(|slot| {
+                let stamp = bucket.stamp(medium, slot);
+                stamp.is_valid()
+                    && stamp.is_same_as(Self::stamp(hash, is_displaced))
+                    && bucket.word(medium, slot) == block.offset
+            });
+            // Flush: what a killed process may have left in the caches alone; fenced by the heap
+            // before it forgets that the block was suspect.
+            // Redundant: unless a process was killed before and the power fails later.
+            medium.flush(bucket.0, BUCKET_LEN);
+        }
+        Ok(is_linked)
+    }
+}
+
+impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
+    /// Stores the count in the header. The heap is quiesced after this.
+    fn drop(&mut self) {
+        let medium = self.heap.medium();
+        let Some(count) = self.count.get().filter(|_| medium.fault().is_none()) else { return };
+        let at = self.heap.header() + COUNT;
+        medium.store(at, count);
+        // Flush and fence: the count, before the pool is marked as closed properly.
+        // Redundant: if this is lost, the next `len` counts.
+        medium.persist(at, WORD_LEN);
+    }
+}

@@ -1,0 +1,394 @@
+//! Entries in a segment: finding one, finding room for one, and what a segment needs after opening.
+
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+
+use super::Core;
+use super::bucket::{Bucket, Held};
+use super::layout::{
+    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, Stamp, bucket_count, each_slot, is_inline,
+    is_word, segment_len, slot_at, slots_of, write_segment_head,
+};
+use crate::stored::{Key, Stored};
+use crate::{Error, Result};
+
+/// What an entry's slot says of its value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Payload {
+    /// The value itself, or the offset of the record.
+    pub(super) word: u64,
+    /// A value of one word that lies in a record.
+    pub(super) value: u64,
+}
+
+/// A key to look for.
+pub(super) struct Probe<'k, K: ?Sized> {
+    pub(super) key: &'k K,
+    pub(super) hash: Hash,
+}
+
+/// The two buckets where an entry may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) home: Bucket,
+    pub(super) other: Bucket,
+    home_index: u64,
+    other_index: u64,
+}
+
+impl Pair {
+    /// The two buckets, the slots that each may use, and whether entries are displaced there.
+    pub(super) fn slots<K: Key + ?Sized>(self) -> [(Bucket, u32, bool); 2] {
+        [
+            (self.home, slots_of::<K>(self.home_index), false),
+            (self.other, slots_of::<K>(self.other_index), true),
+        ]
+    }
+}
+
+/// A slot of a bucket that this thread may change.
+pub(super) struct Room<'m, M: Medium> {
+    pub(super) home: Held<'m, M>,
+    /// The other bucket, if the slot is there.
+    pub(super) other: Option<Held<'m, M>>,
+    pub(super) slot: u32,
+    /// What must not change before the slot is durable.
+    pub(super) until_durable: Option<Held<'m, M>>,
+}
+
+impl<'m, M: Medium> Room<'m, M> {
+    /// The bucket of the slot.
+    #[inline(always)]
+    pub(super) fn holder(&mut self) -> &mut Held<'m, M> {
+        self.other.as_mut().unwrap_or(&mut self.home)
+    }
+}
+
+/// What the search for room has come to.
+pub(super) enum Found<'m, M: Medium> {
+    Room(Room<'m, M>),
+    /// Another thread has the bucket that is needed: begin anew.
+    Busy,
+    /// The segment has to be split.
+    Full,
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+    #[inline(always)]
+    pub(super) fn pair(segment: u64, hash: Hash) -> Pair {
+        let home_index = hash.home(K::SEGMENT_BITS);
+        let other_index = home_index ^ hash.step(K::SEGMENT_BITS);
+        Pair {
+            home: bucket_at(segment, home_index),
+            other: bucket_at(segment, other_index),
+            home_index,
+            other_index,
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn stamp(hash: Hash, is_displaced: bool) -> Stamp {
+        Stamp::new(hash, K::SEGMENT_BITS, is_displaced)
+    }
+
+    /// Finds an entry, for reading. The caller has a pin.
+    #[inline(always)]
+    pub(super) fn look(&self, segment: u64, probe: &Probe<'_, K>) -> Option<Payload> {
+        let pair = Self::pair(segment, probe.hash);
+        loop {
+            let (found, before) = self.look_in(pair.home, false, probe);
+            if found.is_some() {
+                return found;
+            }
+            if before.has_displaced() {
+                let (found, _) = self.look_in(pair.other, true, probe);
+                if found.is_some() {
+                    return found;
+                }
+            }
+            // Acquire: after all loads of the search. An entry that went from one bucket to the
+            // other meanwhile has changed this word; partner of `hide` and `count_displaced`.
+            if pair.home.control(self.medium()).is_same_as(before) {
+                return None;
+            }
+        }
+    }
+
+    /// Finds an entry in one of its buckets, for reading. Also returns the control word that was
+    /// true of the answer.
+    #[inline(always)]
+    fn look_in(
+        &self,
+        bucket: Bucket,
+        is_displaced: bool,
+        probe: &Probe<'_, K>,
+    ) -> (Option<Payload>, Control) {
+        let medium = self.medium();
+        let stamp = Self::stamp(probe.hash, is_displaced);
+        'again: loop {
+            let before = bucket.control(medium);
+            for slot in each_slot(bucket.prints(medium).matching(probe.hash.fingerprint())) {
+                if !bucket.stamp(medium, slot).is_same_as(stamp) {
+                    continue;
+                }
+                let payload = self.payload(bucket.word(medium, slot));
+                let is_key = is_word::<K>() || self.is_key_of(payload.word, probe.key);
+                // Acquire: after the loads of the slot; partner of `set_control`.
+                if !bucket.control(medium).is_same_as(before) {
+                    continue 'again;
+                }
+                if is_key {
+                    return (Some(self.unreplaced(payload, slot, before)), before);
+                }
+            }
+            return (None, before);
+        }
+    }
+
+    /// What a slot says, its second word being `word`.
+    #[inline(always)]
+    pub(super) fn payload(&self, word: u64) -> Payload {
+        let is_word_in_record = !is_inline::<K, V>() && is_word::<V>();
+        let load =
+            || self.record_at(word).map_or(0, |record| self.medium().load(record.value_at::<V>()));
+        // Where the word leads to no record, `with_value` says so.
+        Payload { word, value: if is_word_in_record { load() } else { 0 } }
+    }
+
+    /// The payload with the old value, if that is being replaced.
+    #[inline(always)]
+    pub(super) fn unreplaced(&self, payload: Payload, slot: u32, control: Control) -> Payload {
+        match control.shadow_of(slot) {
+            None => payload,
+            Some(lane) if !is_inline::<K, V>() && is_word::<V>() => {
+                Payload { value: self.shadows.get(lane), ..payload }
+            }
+            Some(lane) => Payload { word: self.shadows.get(lane), ..payload },
+        }
+    }
+
+    /// Finds the slot of an entry in a bucket that this thread has.
+    #[inline(always)]
+    pub(super) fn find_slot(
+        &self,
+        bucket: Bucket,
+        is_displaced: bool,
+        probe: &Probe<'_, K>,
+    ) -> Option<u32> {
+        let medium = self.medium();
+        let stamp = Self::stamp(probe.hash, is_displaced);
+        let matching = bucket.prints(medium).matching(probe.hash.fingerprint());
+        each_slot(matching).find(|&slot| {
+            bucket.stamp(medium, slot).is_same_as(stamp)
+                && (is_word::<K>() || self.is_key_of(bucket.word(medium, slot), probe.key))
+        })
+    }
+
+    /// Finds a free slot for a new entry. `other` is its other bucket, if this thread has it.
+    #[inline(always)]
+    pub(super) fn find_room<'m>(
+        &'m self,
+        segment: u64,
+        hash: Hash,
+        home: Held<'m, M>,
+        other: Option<Held<'m, M>>,
+    ) -> Found<'m, M> {
+        let pair = Self::pair(segment, hash);
+        let free = home.free_slots(slots_of::<K>(pair.home_index));
+        if free != 0 && home.used() < BALANCED_FROM {
+            let slot = free.trailing_zeros();
+            return Found::Room(Room { home, other: None, slot, until_durable: None });
+        }
+        self.find_room_in_either(segment, pair, home, other)
+    }
+
+    #[inline(never)]
+    fn find_room_in_either<'m>(
+        &'m self,
+        segment: u64,
+        pair: Pair,
+        mut home: Held<'m, M>,
+        other: Option<Held<'m, M>>,
+    ) -> Found<'m, M> {
+        let [free_at_home, free_in_other] = pair
+            .slots::<K>()
+            .map(|(bucket, slots, _)| slots & !bucket.prints(self.medium()).used());
+        let room_at_home = |home| {
+            let slot = free_at_home.trailing_zeros();
+            Found::Room(Room { home, other: None, slot, until_durable: None })
+        };
+        // The other bucket may change until it is held, but then this only balances worse.
+        let is_other_better = free_in_other.count_ones() > free_at_home.count_ones();
+        if free_at_home != 0 && !is_other_better {
+            return room_at_home(home);
+        }
+        let Some(mut other) = other.or_else(|| pair.other.try_hold(self.medium())) else {
+            return if free_at_home == 0 { Found::Busy } else { room_at_home(home) };
+        };
+        let free_in_other = other.free_slots(slots_of::<K>(pair.other_index));
+        if free_in_other != 0 {
+            let slot = free_in_other.trailing_zeros();
+            return Found::Room(Room { home, other: Some(other), slot, until_durable: None });
+        }
+        if free_at_home != 0 {
+            return room_at_home(home);
+        }
+        match self.make_room(segment, pair.home_index, &mut home, &other) {
+            Made::Room(slot, kept) => {
+                Found::Room(Room { home, other: None, slot, until_durable: Some(kept) })
+            }
+            Made::Busy => Found::Busy,
+            Made::None => match self.make_room(segment, pair.other_index, &mut other, &home) {
+                Made::Room(slot, kept) => {
+                    Found::Room(Room { home, other: Some(other), slot, until_durable: Some(kept) })
+                }
+                Made::Busy => Found::Busy,
+                Made::None => Found::Full,
+            },
+        }
+    }
+
+    /// Moves an entry from the bucket `from` to the other bucket where it may be. One fence.
+    #[cold]
+    fn make_room<'m>(
+        &'m self,
+        segment: u64,
+        index: u64,
+        from: &mut Held<'m, M>,
+        also_held: &Held<'m, M>,
+    ) -> Made<'m, M> {
+        let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
+        let mut is_busy = false;
+        let entries: Vec<(u32, Stamp)> = from.entries().collect();
+        for (slot, stamp) in entries {
+            let hash = stamp.hash(index, bits);
+            let to_index = index ^ hash.step(bits);
+            let to = bucket_at(segment, to_index);
+            if to == also_held.bucket {
+                continue;
+            }
+            let Some(mut to) = to.try_hold(medium) else {
+                is_busy = true;
+                continue;
+            };
+            let free = to.free_slots(slots_of::<K>(to_index));
+            // The last slot is left to the bucket's own entries: each move costs a fence, and a
+            // segment in which only single slots are free is better split.
+            if free.count_ones() < 2 {
+                continue;
+            }
+            let to_slot = free.trailing_zeros();
+            let moved = Self::stamp(hash, !stamp.is_displaced());
+            to.bucket.store_slot(medium, to_slot, moved, from.bucket.word(medium, slot));
+            // Flush and fence: the copy, before what it was copied from is overwritten.
+            medium.persist(slot_at(to.bucket.0, to_slot), 2 * WORD_LEN);
+            to.show(to_slot, hash.fingerprint());
+            // The home of the entry tells readers to look again, before they miss it.
+            match stamp.is_displaced() {
+                true => to.count_displaced(-1),
+                false => from.count_displaced(1),
+            }
+            from.hide(1 << slot);
+            // Nobody may remove the copy while a crash can still bring back the original.
+            return Made::Room(slot, to);
+        }
+        if is_busy { Made::Busy } else { Made::None }
+    }
+
+    /// Takes all buckets of a segment, in order.
+    pub(super) fn hold_all(&self, segment: u64) -> Result<Vec<Held<'_, M>>> {
+        (0..bucket_count::<K>()).map(|index| self.hold(bucket_at(segment, index))).collect()
+    }
+
+    /// Takes a bucket; waits for those who have it.
+    #[inline(always)]
+    pub(super) fn hold(&self, bucket: Bucket) -> Result<Held<'_, M>> {
+        loop {
+            if let Some(held) = bucket.try_hold(self.medium()) {
+                return Ok(held);
+            }
+            // A faulty medium reads as zeros, and waiting for those would never end.
+            self.heap.verify()?;
+            self.medium().pause();
+        }
+    }
+
+    /// Rebuilds the volatile words of a segment that this opening of the pool has not touched yet.
+    /// One thread at a time does this.
+    pub(super) fn make_ready(&self, segment: u64, hash: Hash, depth: u32) -> Result<()> {
+        let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
+        // Flush: what a killed process left only in the caches, before anything is built on it.
+        // Redundant: unless a process was killed before and the power fails later.
+        medium.flush(segment, segment_len::<K>());
+        let mut displaced = vec![0_u32; bucket_count::<K>() as usize];
+        for index in 0..bucket_count::<K>() {
+            let bucket = bucket_at(segment, index);
+            let mut prints = Prints::default();
+            for slot in each_slot(slots_of::<K>(index)) {
+                let stamp = bucket.stamp(medium, slot);
+                if !stamp.is_valid() {
+                    continue;
+                }
+                if !stamp.is_possible(bits) {
+                    let what = "the first word of a slot is none that an entry has";
+                    return Err(Error::corrupt(&self.heap, slot_at(bucket.0, slot), what));
+                }
+                let entry = stamp.hash(index, bits);
+                // What a split has moved to another segment is left here until it is overwritten.
+                if entry.prefix(depth) != hash.prefix(depth) {
+                    continue;
+                }
+                if stamp.is_displaced() {
+                    let home = entry.home(bits);
+                    if self.is_at_home(bucket_at(segment, home), home, slot, bucket, entry) {
+                        // A crash interrupted the entry on its way from one bucket to the other.
+                        let at = slot_at(bucket.0, slot);
+                        medium.store(at, stamp.void().0);
+                        // Flush: fenced below.
+                        medium.flush(at, WORD_LEN);
+                        continue;
+                    }
+                    displaced[home as usize] += 1;
+                }
+                prints = prints.with(slot, entry.fingerprint());
+            }
+            bucket.set_prints(medium, prints);
+        }
+        for (index, displaced) in displaced.into_iter().enumerate() {
+            let bucket = bucket_at(segment, index as u64);
+            medium.store(bucket.0, Control::new(displaced).0);
+        }
+        // Fence: for the flushes, before the entries are shown to anybody.
+        // Redundant: for the flush of the segment, for the same reason as that.
+        medium.fence();
+        write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
+        Ok(())
+    }
+
+    /// Whether the entry in a slot of another bucket also lies in its home.
+    fn is_at_home(&self, home: Bucket, index: u64, slot: u32, bucket: Bucket, hash: Hash) -> bool {
+        let medium = self.medium();
+        let word = bucket.word(medium, slot);
+        each_slot(slots_of::<K>(index)).any(|other| {
+            let stamp = home.stamp(medium, other);
+            stamp.is_valid()
+                && stamp.is_same_as(Self::stamp(hash, false))
+                // Two records of one hash may have different keys.
+                && (is_inline::<K, V>() || home.word(medium, other) == word)
+        })
+    }
+}
+
+/// What moving an entry has come to.
+enum Made<'m, M: Medium> {
+    /// This slot is free. The bucket with the copy is held until the slot is durable.
+    Room(u32, Held<'m, M>),
+    None,
+    Busy,
+}
+
+#[inline(always)]
+pub(super) fn bucket_at(segment: u64, index: u64) -> Bucket {
+    Bucket(segment + index * BUCKET_LEN)
+}
+
+const _: () = assert!(BUCKET_LEN == 2 * LINE_LEN);

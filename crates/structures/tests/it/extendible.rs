@@ -1,0 +1,229 @@
+//! The extendible map.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use remanent_crashsim::Sim;
+use remanent_pmem::Pool;
+use remanent_pmem::pool::Guarantee;
+use remanent_structures::{Change, ExtendibleMap, Map, Stored};
+
+use crate::support::{fences, options, scratch, sim_pool};
+
+type M = Arc<Sim>;
+
+/// Numbers that look random.
+fn number(seed: u64) -> u64 {
+    let mixed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 20
+}
+
+#[test]
+fn words_take_one_fence_and_records_two() {
+    let pool = sim_pool(Guarantee::default());
+    let words: ExtendibleMap<u64, u64, M> = ExtendibleMap::create(&pool, "words").unwrap();
+    let texts: ExtendibleMap<str, str, M> = ExtendibleMap::create(&pool, "texts").unwrap();
+    let counts: ExtendibleMap<str, u64, M> = ExtendibleMap::create(&pool, "counts").unwrap();
+    let text = "a value of more than eight bytes";
+    texts.put("first", text).unwrap();
+    counts.put("first", &1).unwrap();
+    let of = |action: &dyn Fn()| fences(&pool, action);
+    for key in 0..40 {
+        assert_eq!(of(&|| _ = words.insert(&key, &1).unwrap()), 1);
+        assert_eq!(of(&|| _ = words.put(&key, &2).unwrap()), 1);
+        assert_eq!(of(&|| _ = words.get(&key).unwrap()), 0);
+        assert_eq!(of(&|| _ = words.get(&(key + 1_000)).unwrap()), 0);
+    }
+    assert_eq!(of(&|| _ = words.remove(&7).unwrap()), 1);
+    assert_eq!(of(&|| _ = words.remove(&7).unwrap()), 0);
+    assert_eq!(of(&|| _ = texts.insert("key", text).unwrap()), 2);
+    assert_eq!(of(&|| _ = texts.put("key", text).unwrap()), 2);
+    assert_eq!(of(&|| _ = texts.get("key").unwrap()), 0);
+    assert_eq!(of(&|| _ = texts.remove("key").unwrap()), 2);
+    assert_eq!(of(&|| _ = counts.insert("key", &1).unwrap()), 2);
+    assert_eq!(of(&|| _ = counts.put("key", &2).unwrap()), 1);
+    assert_eq!(words.len().unwrap(), 39);
+}
+
+#[test]
+fn growth_takes_few_fences() {
+    const COUNT: u64 = 40_000;
+    let pool = sim_pool(Guarantee::default());
+    let map: ExtendibleMap<u64, u64, M> = ExtendibleMap::create(&pool, "map").unwrap();
+    let found = fences(&pool, || {
+        for key in 0..COUNT {
+            map.insert(&key, &key).unwrap();
+        }
+    });
+    let growth = found - COUNT;
+    println!("{growth} fences more than entries, of which there are {COUNT}");
+    assert!(growth * 100 <= COUNT * 2, "{growth} fences for growth");
+    assert_eq!(map.check().unwrap(), []);
+}
+
+fn model<V>(rounds: u64, keys: u64, value: impl Fn(u64) -> V, map: &impl Map<u64, V>)
+where
+    V: Stored + ToOwned<Owned = V> + Clone + PartialEq + fmt::Debug,
+{
+    let mut model = BTreeMap::new();
+    for round in 0..rounds {
+        let (key, new) = (number(round) % keys, value(round));
+        match number(round + rounds) % 6 {
+            0 => assert_eq!(map.remove(&key).unwrap(), model.remove(&key)),
+            1 => assert_eq!(map.get(&key).unwrap(), model.get(&key).cloned()),
+            2 => {
+                let is_there = model.contains_key(&key);
+                assert_eq!(map.update(&key, &new).unwrap(), is_there);
+                model.entry(key).and_modify(|value| *value = new.clone());
+            }
+            3 => {
+                assert_eq!(map.insert(&key, &new).unwrap(), !model.contains_key(&key));
+                model.entry(key).or_insert(new);
+            }
+            _ => assert_eq!(map.put(&key, &new).unwrap(), model.insert(key, new).is_none()),
+        }
+    }
+    assert_eq!(map.len().unwrap(), model.len() as u64);
+    let mut visited = BTreeMap::new();
+    map.for_each(|key, value| {
+        assert_eq!(visited.insert(*key, value.clone()), None);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(visited, model);
+    assert_eq!(map.check().unwrap(), []);
+}
+
+#[test]
+fn a_map_of_words_does_what_a_map_does() {
+    const KEYS: u64 = 50_000;
+    let directory = scratch();
+    let pool = options().create(directory.path().join("words.pool")).unwrap();
+    let map: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "map").unwrap();
+    // What is cleared is as good as new.
+    for _ in 0..2 {
+        model(300_000, KEYS, |round| round, &map);
+        let len = map.len().unwrap();
+        assert_eq!((map.clear().unwrap(), map.len().unwrap()), (len, 0));
+        assert_eq!(map.check().unwrap(), []);
+    }
+}
+
+#[test]
+fn a_map_of_records_does_what_a_map_does() {
+    let directory = scratch();
+    let path = directory.path().join("records.pool");
+    let pool = options().create(&path).unwrap();
+    let map: ExtendibleMap<u64, String> = ExtendibleMap::create(&pool, "map").unwrap();
+    model(60_000, 10_000, |round| "x".repeat((round % 60) as usize), &map);
+    let entries: BTreeMap<u64, String> = map.iter().collect::<Result<_, _>>().unwrap();
+    drop((map, pool));
+    let pool = options().open(&path).unwrap();
+    let map: ExtendibleMap<u64, String> = ExtendibleMap::open(&pool, "map").unwrap();
+    for (key, value) in &entries {
+        assert_eq!(map.get(key).unwrap().as_ref(), Some(value));
+    }
+    assert_eq!(map.len().unwrap(), entries.len() as u64);
+    assert_eq!(map.check().unwrap(), []);
+    map.clear().unwrap();
+    assert_eq!((map.len().unwrap(), map.check().unwrap()), (0, vec![]));
+}
+
+#[test]
+fn a_scan_visits_what_is_there_throughout_exactly_once_while_the_map_grows() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let map: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "map").unwrap();
+    for key in 0..5_000 {
+        map.insert(&key, &key).unwrap();
+    }
+    let (mut cursor, mut next) = (0, 5_000);
+    let mut seen = BTreeMap::new();
+    loop {
+        cursor = map.scan(cursor, 10, |key, _| *seen.entry(*key).or_insert(0) += 1).unwrap();
+        if cursor == 0 {
+            break;
+        }
+        for _ in 0..30 {
+            map.insert(&next, &next).unwrap();
+            next += 1;
+        }
+    }
+    assert!((0..5_000).all(|key| seen.get(&key) == Some(&1)));
+    assert!(seen.values().all(|&count| count == 1));
+}
+
+#[test]
+fn threads_lose_nothing_and_readers_see_no_torn_values() {
+    const KEYS: u64 = 40_000;
+    let directory = scratch();
+    let pool = options().create(directory.path().join("threads.pool")).unwrap();
+    let map: ExtendibleMap<u64, [u8; 24]> = ExtendibleMap::create(&pool, "map").unwrap();
+    let words: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "words").unwrap();
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut round = 0;
+                while !is_done.load(Ordering::Relaxed) {
+                    round += 1;
+                    let key = number(round) % KEYS;
+                    if let Some(value) = map.get(&key).unwrap() {
+                        assert!(value.iter().all(|byte| *byte == value[0]), "{value:?}");
+                    }
+                    if let Some(value) = words.get(&key).unwrap() {
+                        assert_eq!(value % KEYS, key);
+                    }
+                }
+            });
+        }
+        let writers: Vec<_> = (0..3_u64)
+            .map(|writer| {
+                let (map, words) = (&map, &words);
+                scope.spawn(move || {
+                    for key in (writer..KEYS).step_by(3) {
+                        map.put(&key, &[writer as u8; 24]).unwrap();
+                        words.put(&key, &(key + KEYS * writer)).unwrap();
+                        let other = number(key) % (key + 1);
+                        map.modify(&other, |found| match found {
+                            Some(_) => (Change::Put([key as u8; 24]), ()),
+                            None => (Change::Keep, ()),
+                        })
+                        .unwrap();
+                        words
+                            .modify(&other, |found| match found {
+                                Some(value) => (Change::Put(value + KEYS), ()),
+                                None => (Change::Keep, ()),
+                            })
+                            .unwrap();
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((map.len().unwrap(), words.len().unwrap()), (KEYS, KEYS));
+    assert_eq!((map.check().unwrap(), words.check().unwrap()), (vec![], vec![]));
+}
+
+#[test]
+fn a_hot_key_counts_every_addition() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let map: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "map").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for round in 0..20_000 {
+                    let count =
+                        |found: Option<&u64>| (Change::Put(found.copied().unwrap_or(0) + 1), ());
+                    map.modify(&(round % 2), count).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((map.get(&0).unwrap(), map.get(&1).unwrap()), (Some(40_000), Some(40_000)));
+}
