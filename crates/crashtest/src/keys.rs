@@ -4,7 +4,7 @@ use remanent_pmem::Medium;
 use remanent_structures::{Key, OrderedKey, Stored};
 
 /// A key for tests: in a map that begins with eight buckets, its hashes collide for small keys; in
-/// trees, its nodes have four entries.
+/// extendible maps, segments have four buckets of two slots; in trees, nodes have four entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TestKey(pub(crate) u64);
 
@@ -31,6 +31,9 @@ impl Stored for TestKey {
 
 impl Key for TestKey {
     const BUCKET_BITS: u32 = 3;
+    const SEGMENT_BITS: u32 = 2;
+    // One in each line.
+    const BUCKET_SLOTS: u32 = 0b000_1100;
 
     fn hash(&self, _seed: u64) -> u64 {
         match HASHES.get(self.0 as usize) {

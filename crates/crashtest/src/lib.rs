@@ -12,6 +12,7 @@
 mod answer;
 pub mod damage;
 mod keys;
+mod maps;
 mod mutation;
 mod pools;
 mod presets;

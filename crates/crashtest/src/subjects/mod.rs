@@ -6,6 +6,7 @@ mod batch_map;
 mod blink_tree;
 mod bptree;
 mod disk;
+mod extendible;
 mod file;
 mod hashmap;
 mod heap;
@@ -28,6 +29,7 @@ pub const SUBJECTS: &[Subject] = &[
     heap::SUBJECT,
     hashmap::SUBJECT,
     multimap::SUBJECT,
+    extendible::SUBJECT,
     line_tx::SUBJECT,
     batch_list::SUBJECT,
     batch_map::SUBJECT,

@@ -12,6 +12,8 @@ const TYPES: &[(&str, &str, &[&str])] = &[
         &["hashmap/subject", "hashmap/records", "pool/kinds"],
     ),
     ("HashMap", "structures/src/hashmap/methods.rs", &["hashmap/subject"]),
+    ("ExtendibleMap", "structures/src/extendible/mod.rs", &["hashmap/subject", "hashmap/records"]),
+    ("ExtendibleMap", "structures/src/extendible/methods.rs", &["hashmap/subject"]),
     ("HashMultiMap", "structures/src/hashmap/multi.rs", &["multimap/subject", "pool/kinds"]),
     ("HashMultiMap", "structures/src/hashmap/methods.rs", &["multimap/subject"]),
     ("BatchMap", "structures/src/batch_map/mod.rs", &["batch_map/subject", "pool/kinds"]),
@@ -67,7 +69,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("BatchMap::retain", MODIFIES),
     ("BatchMap::swap", MODIFIES),
     ("BatchMap::try_modify", MODIFIES),
-    ("BatchMap::values", "scans as iter does"),
+    ("BatchMap::values", SCANS),
     ("BlinkTree::compare_exchange", MODIFIES),
     ("BlinkTree::create_with", OPTIONS),
     ("BlinkTree::first", VISITS),
@@ -92,6 +94,16 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Disk::info", TELLS),
     ("Disk::lines", "called by fuzz targets"),
     ("Disk::scrub", "called by check"),
+    ("ExtendibleMap::contains", LOOKS_UP),
+    ("ExtendibleMap::create_with", OPTIONS),
+    ("ExtendibleMap::extend", "calls put, once for each entry"),
+    ("ExtendibleMap::get_with", "called by get"),
+    ("ExtendibleMap::iter", SCANS),
+    ("ExtendibleMap::open_or_create", COMBINES),
+    ("ExtendibleMap::retain", MODIFIES),
+    ("ExtendibleMap::scan", CALLED_BY_VISITS),
+    ("ExtendibleMap::usage", COUNTS),
+    ("ExtendibleMap::values", SCANS),
     ("File::allocated", TELLS),
     ("File::is_empty", COUNTS),
     ("HashMap::bucket_count", COUNTS),
@@ -101,8 +113,9 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("HashMap::extend", "calls put, once for each entry"),
     ("HashMap::open_or_create", COMBINES),
     ("HashMap::retain", MODIFIES),
+    ("HashMap::scan", CALLED_BY_VISITS),
     ("HashMap::usage", COUNTS),
-    ("HashMap::values", "scans as iter does"),
+    ("HashMap::values", SCANS),
     ("HashMultiMap::create_with", OPTIONS),
     ("HashMultiMap::extend", "calls insert, once for each entry"),
     ("HashMultiMap::open_or_create", COMBINES),
@@ -149,11 +162,13 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("TxArray::len", COUNTS),
 ];
 
+const CALLED_BY_VISITS: &str = "called by for_each";
 const COMBINES: &str = "opens or creates, and both are explored";
 const OPTIONS: &str = "create, called with other options";
 const COUNTS: &str = "counts and changes nothing";
 const LOOKS_UP: &str = "looks up as get does";
 const MODIFIES: &str = "changes entries by modify alone";
+const SCANS: &str = "scans as for_each does";
 const TELLS: &str = "tells what is known and reads no persistent memory";
 const VISITS: &str = "visits as ascend and descend do";
 

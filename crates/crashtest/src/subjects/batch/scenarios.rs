@@ -26,16 +26,13 @@ const ALL: &[Target] = &[Target::Words, Target::Texts, Target::Tree, Target::Rec
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), of_sizes(), by_threads()].into_iter().flatten().collect()
 }
 
 fn by_one_thread() -> Vec<Scenario> {
     let again = Nested { depth: 2, one_in: 64, samples: 2 };
     let never = Nested { depth: 0, ..again };
     let some = |config| Config { creation: false, ..few_images(config) };
-    let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
-    let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..batches() };
-    let large = Batches { keys: 2, value_len: 30_000, ..batches() };
     let only = Batches { value_len: 60, is_mixed: false, ..batches() };
     vec![
         Scenario::new(
@@ -77,6 +74,15 @@ fn by_one_thread() -> Vec<Scenario> {
             few_images(killed(alone(3, 5))),
         )
         .with_weight(2),
+    ]
+}
+
+/// Batches that need much room, and pools with little.
+fn of_sizes() -> Vec<Scenario> {
+    let full = Batches { size_max: (OVERHEAD + 26) << 16, keys: 200, ..batches() };
+    let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..batches() };
+    let large = Batches { keys: 2, value_len: 30_000, ..batches() };
+    vec![
         Scenario::new(
             "batch/parts",
             "batches of more than 128 changes",

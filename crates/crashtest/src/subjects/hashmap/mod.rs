@@ -1,8 +1,8 @@
 //! The hash map, of words and of records.
 
-mod records;
+pub(super) mod records;
 mod scenarios;
-mod subject;
+pub(super) mod subject;
 
 use super::Subject;
 

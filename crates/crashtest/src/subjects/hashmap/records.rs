@@ -1,4 +1,4 @@
-//! The hash map with values of many lengths: each change replaces the node.
+//! Hash maps with values of many lengths: each change replaces the node, or the record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,10 +8,11 @@ use remanent_structures::{Change, HashMap, Key};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
+use crate::maps::{self, TestedMap};
 use crate::pools::{Open, must_be_empty};
 
 /// Keys of a map of bytes, made of numbers.
-pub(super) trait Numbered: ToOwned + 'static {
+pub(in crate::subjects) trait Numbered: ToOwned + 'static {
     fn with_number<R>(number: u64, use_key: impl FnOnce(&Self) -> R) -> R;
     fn number(owned: &Self::Owned) -> Option<u64>;
 }
@@ -39,14 +40,14 @@ impl Numbered for [u8] {
 
 /// A map from `K` to bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Records<K: ?Sized> {
+pub(in crate::subjects) struct Records<K: Key + ?Sized, T = HashMap<K, [u8], Arc<Sim>>> {
     /// Number of keys in operations.
-    pub(super) keys: u64,
+    pub(in crate::subjects) keys: u64,
     /// Lengths of values.
-    pub(super) lens: &'static [u64],
+    pub(in crate::subjects) lens: &'static [u64],
     /// Size beyond which the pool does not grow.
-    pub(super) size_max: u64,
-    pub(super) key: std::marker::PhantomData<fn(&K)>,
+    pub(in crate::subjects) size_max: u64,
+    pub(in crate::subjects) types: std::marker::PhantomData<fn(&K) -> T>,
 }
 
 /// Length and stamp of a value, which determine its bytes.
@@ -54,7 +55,7 @@ type Content = (u64, u64);
 
 /// One operation of the map.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(in crate::subjects) enum Op {
     Insert(u64, Content),
     Put(u64, Content),
     Update(u64, Content),
@@ -85,22 +86,23 @@ const STAMPS: u64 = 4;
 const APPENDED: u64 = 40;
 const LONG: u64 = 200;
 
-impl<K> Subject for Records<K>
+impl<K, T> Subject for Records<K, T>
 where
     K: Key + Numbered + ?Sized,
+    T: TestedMap<K, [u8]>,
     K::Owned: Send + Sync,
 {
     type Op = Op;
     type Ret = Answer<Content>;
     type State = Entries;
-    type Handle = Open<HashMap<K, [u8], Arc<Sim>>>;
+    type Handle = Open<T>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::create(medium, self.size_max, HashMap::create)
+        Open::create(medium, self.size_max, T::create)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, HashMap::open)
+        Open::recover(medium, T::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Content> {
@@ -176,8 +178,7 @@ where
 
     fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
         let mut entries = BTreeMap::new();
-        for entry in open.object.iter() {
-            let (key, value) = entry?;
+        for (key, value) in maps::entries(&open.object)? {
             let number = K::number(&key).ok_or("a key was never there")?;
             if entries.insert(number, content(&value, STAMPS)?).is_some() {
                 return Err(format!("key {number} is there twice").into());

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 
 use remanent_crashsim::{Class, Config, Faults, Nested, Points};
+use remanent_structures::Key;
 
 use super::records::Records;
 use super::subject::{Map, Mix};
@@ -30,6 +31,7 @@ fn map(mix: Mix) -> Map {
         size_max: SIZE_MAX,
         reopened: false,
         counts: true,
+        map: PhantomData,
     }
 }
 
@@ -240,8 +242,8 @@ fn growing_hash_maps() -> Vec<Scenario> {
 }
 
 fn records() -> Vec<Scenario> {
-    fn of<K: ?Sized>(keys: u64, lens: &'static [u64]) -> Records<K> {
-        Records { keys, lens, size_max: SIZE_MAX, key: PhantomData }
+    fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Records<K> {
+        Records { keys, lens, size_max: SIZE_MAX, types: PhantomData }
     }
     let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![

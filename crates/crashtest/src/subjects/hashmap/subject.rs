@@ -1,7 +1,8 @@
-//! The hash map of words to words.
+//! Hash maps of words to words.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::marker::PhantomData;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
@@ -9,6 +10,7 @@ use remanent_structures::{Change, HashMap};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
+use crate::maps::{TestedMap, entries};
 use crate::pools::{Open, must_be_empty};
 
 /// First key of the entries that exist from the start.
@@ -19,27 +21,28 @@ const LIMIT: u64 = 2;
 
 /// A map with few keys that collide, and its preparation.
 #[derive(Clone, Debug)]
-pub(super) struct Map {
+pub(in crate::subjects) struct Map<T = HashMap<TestKey, u64, Arc<Sim>>> {
     /// Keys in operations.
-    pub(super) keys: Range<u64>,
+    pub(in crate::subjects) keys: Range<u64>,
     /// Number of other keys with entries that exist from the start.
-    pub(super) base: u64,
+    pub(in crate::subjects) base: u64,
     /// Number of threads, and of the entries that each of them added and removed before the start:
     /// removed entries are freed in batches of 32, and this brings the next batch closer.
-    pub(super) churn: (u64, u64),
+    pub(in crate::subjects) churn: (u64, u64),
     /// The operations to draw from.
-    pub(super) mix: Mix,
+    pub(in crate::subjects) mix: Mix,
     /// Size beyond which the pool does not grow.
-    pub(super) size_max: u64,
+    pub(in crate::subjects) size_max: u64,
     /// Whether the map is closed and opened before the start.
-    pub(super) reopened: bool,
+    pub(in crate::subjects) reopened: bool,
     /// Whether `clear` answers the number of entries; not while others add and remove.
-    pub(super) counts: bool,
+    pub(in crate::subjects) counts: bool,
+    pub(in crate::subjects) map: PhantomData<fn() -> T>,
 }
 
 /// The operations that occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mix {
+pub(in crate::subjects) enum Mix {
     /// All.
     All,
     /// All but `clear`.
@@ -56,7 +59,7 @@ pub(super) enum Mix {
 
 /// One operation of the map.
 #[derive(Clone, Debug)]
-pub(super) enum Op {
+pub(in crate::subjects) enum Op {
     Insert(u64, u64),
     Put(u64, u64),
     Update(u64, u64),
@@ -79,7 +82,7 @@ pub(super) enum Op {
 
 /// The observable state of the map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Entries {
+pub(in crate::subjects) struct Entries {
     entries: BTreeMap<u64, u64>,
     /// The length that the map reports, less the entries from the start.
     len: i64,
@@ -87,16 +90,14 @@ pub(super) struct Entries {
     base_is_gone: bool,
 }
 
-type TestMap = HashMap<TestKey, u64, Arc<Sim>>;
-
-impl Subject for Map {
+impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
     type Op = Op;
     type Ret = Answer<u64>;
     type State = Entries;
-    type Handle = Open<TestMap>;
+    type Handle = Open<T>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::create(medium, self.size_max, TestMap::create)
+        Open::create(medium, self.size_max, T::create)
     }
 
     fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
@@ -122,7 +123,7 @@ impl Subject for Map {
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, TestMap::open)
+        Open::recover(medium, T::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<u64> {
@@ -148,13 +149,13 @@ impl Subject for Map {
             Op::Get(key) => answer(map.get(&TestKey(key)), found),
             Op::Find(key) => {
                 let mut value = None;
-                let visit = |visited: &TestKey, word: &u64| {
+                let scanned = map.for_each(|visited, word| {
                     if visited.0 == key {
                         value = Some(*word);
                     }
-                };
-                let scanned = map.scan(0, usize::MAX, visit);
-                answer(scanned, |_| found(value))
+                    ControlFlow::Continue(())
+                });
+                answer(scanned, |()| found(value))
             }
             Op::Clear => {
                 answer(map.clear(), |count| Answer::Value(if self.counts { count } else { 0 }))
@@ -215,8 +216,7 @@ impl Subject for Map {
     fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
         let mut state = Entries { base_is_gone: self.base > 0, ..Entries::default() };
         let mut base = 0;
-        for entry in open.object.iter() {
-            let (TestKey(key), value) = entry?;
+        for (TestKey(key), value) in entries(&open.object)? {
             if key >= BASE_FIRST {
                 if key - BASE_FIRST != value || value >= self.base {
                     return Err(format!("entry {key} → {value} was never there").into());
