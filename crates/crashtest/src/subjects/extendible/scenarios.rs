@@ -170,7 +170,7 @@ fn growth() -> Vec<Scenario> {
             growing(4, Mix::Entries),
             prepared(alone(0, 8)),
         )
-        .with_weight(3),
+        .with_weight(60),
         Scenario::new(
             "extendible/growth-cleared",
             "a map of several segments is cleared",
