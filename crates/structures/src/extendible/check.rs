@@ -6,8 +6,8 @@ use remanent_pmem::heap::Violation;
 use super::Core;
 use super::bucket::Bucket;
 use super::layout::{
-    Control, Hash, Stamp, Target, bucket_count, child_at, each_slot, is_inline, is_ready,
-    node_hash, segment_hash, slot_at, slots_of,
+    Control, Hash, Target, bucket_count, child_at, each_slot, is_inline, is_ready, node_hash,
+    segment_hash, slot_at, slots_of,
 };
 use super::nodes::Pointer;
 use super::segment::bucket_at;
@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     }
                     displaced[entry.home(bits) as usize] += u32::from(stamp.is_displaced());
                     walk.entries += 1;
-                    self.check_entry(segment, bucket, slot, stamp, entry, walk)?;
+                    self.check_entry(segment, bucket, slot, entry, walk)?;
                 }
             }
         }
@@ -158,7 +158,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         segment: u64,
         bucket: Bucket,
         slot: u32,
-        stamp: Stamp,
         hash: Hash,
         walk: &mut Walk,
     ) -> Result<()> {
@@ -180,7 +179,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_inline::<K, V>() {
             return Ok(());
         }
-        let _ = stamp;
         let read = self.record(payload.word).and_then(|record| {
             walk.blocks.push(record.offset);
             let hashed = self.with_key(hash, payload, |key| self.hash(key))?;

@@ -21,7 +21,7 @@ use crate::stored::{Key, Stored};
 const FREED_AT_ONCE: usize = 100;
 const _: () = assert!(FREED_AT_ONCE + 2 < SUSPECTS);
 
-/// Lets writers go on when it is dropped, also by a panic or an error.
+/// Lets writers go on with what was there, if this is dropped by a panic or an error.
 struct Closed<'c, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
     core: &'c Core<K, V, M>,
     is_replaced: bool,
@@ -29,8 +29,10 @@ struct Closed<'c, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Drop for Closed<'_, K, V, M> {
     fn drop(&mut self) {
-        let _shape = self.core.shape.lock(self.core.medium());
-        self.core.directory.open(self.is_replaced);
+        if !self.is_replaced {
+            let _shape = self.core.shape.lock(self.core.medium());
+            self.core.directory.open(false);
+        }
     }
 }
 
@@ -79,10 +81,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.persist(root, LINE_LEN);
         self.heap.verify()?;
         self.count.set(0);
+        // Before anything is freed that the former directory leads to.
+        self.directory.open(true);
+        closed.is_replaced = true;
         // Release: after the word that it is about.
         self.has_cleared.store(true, Ordering::Release);
-        closed.is_replaced = true;
-        drop(_shape);
         Ok(before)
     }
 
@@ -120,6 +123,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         let Some(_freeing) = self.freeing.try_lock() else { return Ok(false) };
+        // Asked again: it is reset under this lock alone, and what is there may be of a later
+        // clear.
+        if !self.has_cleared() {
+            return Ok(false);
+        }
         if self.medium().load(self.cleared_at()) == 0 {
             self.has_cleared.store(false, Ordering::Release);
             return Ok(false);
@@ -169,8 +177,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if slots.is_empty() {
             return Ok(false);
         }
-        let suspects: Vec<Suspect> =
-            slots.iter().map(|(bucket, slot)| lane.suspect(bucket.word(medium, *slot))).collect();
+        let words = slots.iter().map(|(bucket, slot)| bucket.word(medium, *slot));
+        // A damaged word leads to no record, and nothing is freed.
+        let suspects: Vec<Suspect> = words
+            .filter(|word| self.record_at(*word).is_some())
+            .map(|word| lane.suspect(word))
+            .collect();
         // Fence: the suspects, before nothing leads to their records any more.
         lane.fence();
         for (bucket, slot) in slots {

@@ -39,7 +39,8 @@ pub(super) struct Place<'d> {
 }
 
 /// The present table, and all that there were: readers may still be in those. They grow by the
-/// factor 2, so that all of them together take no more than the present one.
+/// factor 2, so that those of a growing map together take no more than the present one. Each
+/// `clear` leaves one until the map is closed: 8 bytes for each segment that there was.
 pub(super) struct Directory {
     present: AtomicPtr<Table>,
     tables: Mutex<Vec<Arc<Table>>>,

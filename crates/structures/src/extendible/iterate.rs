@@ -4,7 +4,8 @@ use remanent_pmem::Medium;
 
 use super::Core;
 use super::bucket::Bucket;
-use super::layout::{Control, Hash, bucket_count, each_slot, is_ready};
+use super::directory::Place;
+use super::layout::{Control, Hash, Target, bucket_count, each_slot, is_ready};
 use super::nodes::Pointer;
 use super::segment::{Payload, bucket_at};
 use crate::Result;
@@ -56,17 +57,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn entries_from(&self, from: Hash) -> Result<(Vec<(Hash, Payload)>, u64)> {
         loop {
             let place = self.place(from)?;
-            let depth = {
-                // The pool's directory is not changed meanwhile.
-                let _shape = self.shape.lock(self.medium());
-                if !self.directory.leads_to(place, from) {
-                    continue;
-                }
-                self.segment_pointer(from)?.depth
-            };
-            let Some(mut entries) = self.read_segment(place.segment)? else { continue };
-            // An entry that a split has moved was visited if the directory still leads here.
-            if !self.directory.leads_to(place, from) {
+            let Some(depth) = self.depth_of(place, from)? else { continue };
+            let mut entries = self.read_segment(place.segment)?;
+            // A split meanwhile has moved entries, and keeps the place of some of them.
+            if self.depth_of(place, from)? != Some(depth) {
                 continue;
             }
             entries.retain(|(hash, _)| *hash >= from);
@@ -74,8 +68,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// How many bits of a hash lead to the segment of `place`; `None` when they lead elsewhere.
+    fn depth_of(&self, place: Place<'_>, hash: Hash) -> Result<Option<u32>> {
+        // The pool's directory is not changed meanwhile.
+        let _shape = self.shape.lock(self.medium());
+        let is_present = self.directory.leads_to(place, hash);
+        let pointer = self.segment_pointer(hash)?;
+        let is_there = is_present && pointer.target == Target::Segment(place.segment);
+        Ok(is_there.then_some(pointer.depth))
+    }
+
     /// The entries of a segment at one moment.
-    fn read_segment(&self, segment: u64) -> Result<Option<Vec<(Hash, Payload)>>> {
+    fn read_segment(&self, segment: u64) -> Result<Vec<(Hash, Payload)>> {
         let medium = self.medium();
         for _ in 0..ATTEMPTS {
             let mut entries = Vec::new();
@@ -87,7 +91,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 bucket_at(segment, index as u64).control(medium).is_same_as(*control)
             };
             if controls.iter().enumerate().all(is_same) {
-                return Ok(Some(entries));
+                return Ok(entries);
             }
             self.heap.verify()?;
         }
@@ -98,7 +102,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         for (index, held) in held.iter().enumerate() {
             self.read_bucket(held.bucket, index as u64, &mut entries);
         }
-        Ok(Some(entries))
+        Ok(entries)
     }
 
     /// Adds the entries of a bucket at one moment, and returns the control word of that moment.

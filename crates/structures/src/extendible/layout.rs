@@ -142,8 +142,9 @@ const fn inverse(factor: u64) -> u64 {
     inverse
 }
 
-/// Depth below which no directory goes: the bits above those of homes, steps and fingerprints.
-pub(super) const DEPTH_MAX: u32 = 40;
+/// Depth below which no directory goes. Its table in memory has a word for each prefix of the
+/// deepest segment: half a gigabyte here, for fifty thousand million entries.
+pub(super) const DEPTH_MAX: u32 = 26;
 
 /// Where a pointer leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -43,8 +43,8 @@ mod segment;
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
 
 use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::sync::PauseMutex;
@@ -53,7 +53,6 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use self::bucket::Shadows;
 use self::directory::Directory;
 use crate::batch::Gate;
-use crate::batch::intents::Intents;
 use crate::count::Count;
 use crate::iterate::Iter;
 use crate::map::map_of;
@@ -110,9 +109,6 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     freeing: PauseMutex<()>,
     /// Keys that batches are changing.
     gate: Gate,
-    /// Keeps the pool's intents open.
-    #[expect(dead_code, reason = "for batches")]
-    intents: OnceLock<Arc<Intents<M>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -186,7 +182,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
 
     /// Passes the value of `key` to `use_value`, without a copy where memory is mapped. No fence.
     ///
-    /// The value's space is not freed meanwhile, so `use_value` should be quick.
+    /// The value's space is not freed meanwhile, so `use_value` should be quick. It must not change
+    /// the map, or it may wait for itself.
     ///
     /// # Errors
     ///
@@ -340,7 +337,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
     /// done.
     ///
     /// Begin with cursor 0. Entries that are present from the first call to the last are visited
-    /// exactly once, others at most once. The map may grow in between.
+    /// exactly once, others at most once. The map may grow in between. `visit` must not change the
+    /// map, or it may wait for itself.
     ///
     /// # Errors
     ///

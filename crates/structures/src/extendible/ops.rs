@@ -28,6 +28,20 @@ impl<'m, M: Medium> Entry<'m, M> {
     }
 }
 
+/// The second word of a new slot, and the record that it leads to.
+struct New {
+    word: u64,
+    record: Option<Block>,
+}
+
+impl New {
+    fn give_back<M: Medium>(self, lane: &mut Lane<'_, M>) {
+        if let Some(record) = self.record {
+            lane.give_back(record);
+        }
+    }
+}
+
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     #[inline(always)]
     pub(super) fn hash(&self, key: &K) -> Hash {
@@ -56,7 +70,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let place = self.place(probe.hash)?;
             let found = self.look(place.segment, probe);
-            if found.is_some() || self.directory.leads_to(place, probe.hash) {
+            // Two segments lead to one record for a moment when entries are moved. Its value may be
+            // replaced by then, and only the new one's readers know whether it is durable.
+            let is_certain = found.is_some() && (is_inline::<K, V>() || !is_word::<V>());
+            if is_certain || self.directory.leads_to(place, probe.hash) {
                 return Ok(found);
             }
         }
@@ -226,23 +243,25 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     self.replace(&mut lane, entry, slot, probe, value.borrow())?;
                 }
                 (Change::Put(value), None) => {
+                    // First: once an entry has made room, its former slot is to be overwritten.
+                    let new = self.prepare(&mut lane, probe.key, value.borrow())?;
                     match self.find_room(place.segment, probe.hash, entry.home, entry.other) {
-                        Found::Room(room) => {
-                            self.fill(&mut lane, room, probe, value.borrow())?;
-                        }
+                        Found::Room(room) => self.fill(&lane, room, probe.hash, new.word),
                         Found::Busy => {
+                            new.give_back(&mut lane);
                             drop(lane);
                             self.heap.verify()?;
                             self.medium().pause();
                             continue;
                         }
                         Found::Full => {
+                            new.give_back(&mut lane);
                             self.split(&mut lane, place, probe.hash)?;
                             continue;
                         }
                     }
                 }
-                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot),
+                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot, probe.key),
                 (Change::Keep, _) | (Change::Remove, None) => drop(entry),
             }
             self.heap.verify()?;
@@ -274,37 +293,34 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(Some(Entry { home, other: Some(other), slot }))
     }
 
-    /// Puts a new entry into a free slot. One fence, and one for the record if there is one.
+    /// The second word of a new entry's slot. One fence if it leads to a record.
     #[inline(always)]
-    fn fill(
-        &self,
-        lane: &mut Lane<'_, M>,
-        mut room: Room<'_, M>,
-        probe: &Probe<'_, K>,
-        value: &V,
-    ) -> Result<()> {
+    fn prepare(&self, lane: &mut Lane<'_, M>, key: &K, value: &V) -> Result<New> {
+        if is_inline::<K, V>() {
+            return Ok(New { word: to_word(value), record: None });
+        }
+        let record = self.make_record(lane, key, value)?;
+        // Fence: the record, before a slot leads to it.
+        self.medium().fence();
+        Ok(New { word: record.offset, record: Some(record) })
+    }
+
+    /// Puts a new entry into a free slot. One fence.
+    #[inline(always)]
+    fn fill(&self, lane: &Lane<'_, M>, mut room: Room<'_, M>, hash: Hash, word: u64) {
         let medium = self.medium();
-        let word = if is_inline::<K, V>() {
-            to_word(value)
-        } else {
-            let record = self.make_record(lane, probe.key, value)?;
-            // Fence: the record, before a slot leads to it.
-            medium.fence();
-            record.offset
-        };
         let (slot, is_displaced) = (room.slot, room.other.is_some());
-        let stamp = Self::stamp(probe.hash, is_displaced);
+        let stamp = Self::stamp(hash, is_displaced);
         let holder = room.holder();
         holder.bucket.store_slot(medium, slot, stamp, word);
         // Flush and fence: the entry is durable before anybody finds it.
         medium.persist(slot_at(holder.bucket.0, slot), 2 * WORD_LEN);
-        holder.show(slot, probe.hash.fingerprint());
+        holder.show(slot, hash.fingerprint());
         if is_displaced {
             room.home.count_displaced(1);
         }
         drop(room.until_durable);
         self.count.add(lane.index(), 1);
-        Ok(())
     }
 
     /// Gives an entry another value. One fence for a value of one word, two for others.
@@ -328,14 +344,22 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(());
         }
         let record = self.make_record(lane, probe.key, value)?;
-        let old: Suspect = lane.suspect(medium.load(at));
+        let old = self.suspect(lane, medium.load(at), probe.key);
         // Fence: the record, before the slot leads to it; the suspect, before the slot stops
         // leading to the old record.
         lane.fence();
         self.exchange_word(lane, entry.holder(), slot, at, record.offset);
         drop(entry);
-        lane.retire(old);
+        if let Some(old) = old {
+            lane.retire(old);
+        }
         Ok(())
+    }
+
+    /// Notes that nothing will lead to the record of a key any more. Where damage leads to none, or
+    /// to that of another key, nothing is to be freed.
+    fn suspect(&self, lane: &mut Lane<'_, M>, record: u64, key: &K) -> Option<Suspect> {
+        self.is_key_of(record, key).then(|| lane.suspect(record))
     }
 
     /// Stores a word of an entry that readers take from this lane's shadow until it is durable.
@@ -360,17 +384,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         held.set_control(held.control().replaced().next_version());
     }
 
-    /// Removes an entry. One fence.
+    /// Removes an entry. One fence, and one for its record if there is one.
     #[inline(always)]
-    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32) {
+    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32, key: &K) {
         let medium = self.medium();
         let bucket: Bucket = entry.holder().bucket;
-        let old = (!is_inline::<K, V>()).then(|| {
-            let old = lane.suspect(bucket.word(medium, slot));
+        let mut old = None;
+        if !is_inline::<K, V>() {
+            old = self.suspect(lane, bucket.word(medium, slot), key);
             // Fence: the suspect, before nothing leads to its record any more.
             lane.fence();
-            old
-        });
+        }
         let at = slot_at(bucket.0, slot);
         // Readers find the entry as before, by its fingerprint, until the removal is durable.
         medium.store(at, bucket.stamp(medium, slot).void().0);

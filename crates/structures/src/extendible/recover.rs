@@ -4,7 +4,6 @@
 //! ready](Core::make_ready) by the first thread that touches it.
 
 use std::marker::PhantomData;
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use remanent_pmem::heap::{Block, Heap};
@@ -150,7 +149,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             freeing: PauseMutex::new(()),
             has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),
             gate: Gate::default(),
-            intents: OnceLock::new(),
             types: PhantomData,
             heap,
         }

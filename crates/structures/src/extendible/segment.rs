@@ -130,14 +130,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if !bucket.stamp(medium, slot).is_same_as(stamp) {
                     continue;
                 }
-                let payload = self.payload(bucket.word(medium, slot));
-                let is_key = is_word::<K>() || self.is_key_of(payload.word, probe.key);
-                // Acquire: after the loads of the slot; partner of `set_control`.
+                let word = bucket.word(medium, slot);
+                let is_key = is_word::<K>() || self.is_key_of(word, probe.key);
+                let payload = self.unreplaced(self.payload(word), slot, before);
+                // Acquire: after the loads of the slot and of the shadow, which is another
+                // operation's once the control word has changed; partner of `set_control`.
                 if !bucket.control(medium).is_same_as(before) {
                     continue 'again;
                 }
                 if is_key {
-                    return (Some(self.unreplaced(payload, slot, before)), before);
+                    return (Some(payload), before);
                 }
             }
             return (None, before);
@@ -285,7 +287,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             // The home of the entry tells readers to look again, before they miss it.
             match stamp.is_displaced() {
                 true => to.count_displaced(-1),
-                false => from.count_displaced(1),
+                false => {
+                    // Who visits all entries may have passed here before the copy came.
+                    to.set_control(to.control().next_version());
+                    from.count_displaced(1);
+                }
             }
             from.hide(1 << slot);
             // Nobody may remove the copy while a crash can still bring back the original.
@@ -320,6 +326,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // Redundant: unless a process was killed before and the power fails later.
         medium.flush(segment, segment_len::<K>());
         let mut displaced = vec![0_u32; bucket_count::<K>() as usize];
+        let mut doubles = Vec::new();
         for index in 0..bucket_count::<K>() {
             let bucket = bucket_at(segment, index);
             let mut prints = Prints::default();
@@ -341,10 +348,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     let home = entry.home(bits);
                     if self.is_at_home(bucket_at(segment, home), home, slot, bucket, entry) {
                         // A crash interrupted the entry on its way from one bucket to the other.
-                        let at = slot_at(bucket.0, slot);
-                        medium.store(at, stamp.void().0);
-                        // Flush: fenced below.
-                        medium.flush(at, WORD_LEN);
+                        doubles.push((slot_at(bucket.0, slot), stamp.void()));
                         continue;
                     }
                     displaced[home as usize] += 1;
@@ -353,6 +357,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             bucket.set_prints(medium, prints);
         }
+        self.void_doubles(&doubles);
         for (index, displaced) in displaced.into_iter().enumerate() {
             let bucket = bucket_at(segment, index as u64);
             medium.store(bucket.0, Control::new(displaced).0);
@@ -362,6 +367,23 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.fence();
         write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
         Ok(())
+    }
+
+    /// Makes slots void whose entries lie in their homes, too. The caller has flushed those, and
+    /// fences.
+    fn void_doubles(&self, doubles: &[(u64, Stamp)]) {
+        let medium = self.medium();
+        if !doubles.is_empty() {
+            // Fence: what lies at home, before the other copy may be lost.
+            // Redundant: unless a process was killed in the middle of a move before, and the power
+            // fails in the middle of this.
+            medium.fence();
+        }
+        for (at, stamp) in doubles {
+            medium.store(*at, stamp.0);
+            // Flush: fenced by the caller.
+            medium.flush(*at, WORD_LEN);
+        }
     }
 
     /// Whether the entry in a slot of another bucket also lies in its home.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use remanent_crashsim::Sim;
-use remanent_pmem::Pool;
 use remanent_pmem::pool::Guarantee;
+use remanent_pmem::{Emulation, Pool};
 use remanent_structures::{Change, ExtendibleMap, Map, Stored};
 
 use crate::support::{fences, options, scratch, sim_pool};
@@ -226,4 +226,134 @@ fn a_hot_key_counts_every_addition() {
         }
     });
     assert_eq!((map.get(&0).unwrap(), map.get(&1).unwrap()), (Some(40_000), Some(40_000)));
+}
+
+#[test]
+fn readers_of_values_that_are_being_replaced_get_values_of_their_keys() {
+    const KEYS: u64 = 64;
+    let directory = scratch();
+    let options = options().emulation(Emulation::Nvram);
+    let pool = options.create(directory.path().join("replaced.pool")).unwrap();
+    let words: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "words").unwrap();
+    let texts: ExtendibleMap<u64, [u8; 24]> = ExtendibleMap::create(&pool, "texts").unwrap();
+    for key in 0..KEYS {
+        words.put(&key, &key).unwrap();
+        texts.put(&key, &[key as u8; 24]).unwrap();
+    }
+    let writers_left = AtomicU64::new(2);
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (words, texts, writers_left) = (&words, &texts, &writers_left);
+            scope.spawn(move || {
+                for round in 0..100_000_u64 {
+                    let key = number(round * 2 + writer) % KEYS;
+                    words.update(&key, &(key + KEYS * round)).unwrap();
+                    if round % 4 == 0 {
+                        texts.update(&key, &[key as u8; 24]).unwrap();
+                    }
+                }
+                writers_left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        for reader in 0..2 {
+            let (words, texts, writers_left) = (&words, &texts, &writers_left);
+            scope.spawn(move || {
+                for round in (reader..).step_by(2) {
+                    let key = number(round) % KEYS;
+                    assert_eq!(words.get(&key).unwrap().map(|value| value % KEYS), Some(key));
+                    assert_eq!(texts.get(&key).unwrap(), Some([key as u8; 24]));
+                    if writers_left.load(Ordering::Relaxed) == 0 {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_scan_beside_a_growing_map_misses_nothing() {
+    const BASE: u64 = 3_000;
+    for _ in 0..20 {
+        let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+        let map: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, "map").unwrap();
+        (0..BASE).for_each(|key| assert!(map.insert(&key, &key).unwrap()));
+        let is_done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                (BASE..30 * BASE).for_each(|key| assert!(map.insert(&key, &key).unwrap()));
+                is_done.store(true, Ordering::Relaxed);
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                let mut seen = BTreeMap::new();
+                for entry in &map {
+                    *seen.entry(entry.unwrap().0).or_insert(0) += 1;
+                }
+                let missed = (0..BASE).filter(|key| !seen.contains_key(key)).count();
+                assert_eq!((missed, seen.values().max()), (0, Some(&1)));
+            }
+        });
+    }
+}
+
+#[test]
+fn what_is_removed_in_a_full_pool_does_not_come_back() {
+    const KEYS: u64 = 4_000;
+    let directory = scratch();
+    let path = directory.path().join("full.pool");
+    let pool = Pool::options().size_max(24 << 20).create(&path).unwrap();
+    let map: ExtendibleMap<u64, [u8]> = ExtendibleMap::create(&pool, "map").unwrap();
+    let filler: ExtendibleMap<u64, [u8]> = ExtendibleMap::create(&pool, "filler").unwrap();
+    (0..KEYS / 2).for_each(|key| _ = map.insert(&key, &[1; 40]).unwrap());
+    let mut filled = 0;
+    while filler.insert(&filled, &[2; 1_000]).is_ok() {
+        filled += 1;
+    }
+    let mut model: BTreeMap<u64, Vec<u8>> = (0..KEYS / 2).map(|key| (key, vec![1; 40])).collect();
+    let mut refused = 0;
+    for round in 0..200_000 {
+        let (key, len) = (number(round) % KEYS, 20 + number(round + 7) % 60);
+        if number(round + 13) % 3 == 0 {
+            assert_eq!(map.discard(&key).unwrap(), model.remove(&key).is_some());
+            continue;
+        }
+        let value = vec![round as u8; len as usize];
+        match map.put(&key, &value) {
+            Ok(is_new) => assert_eq!(is_new, model.insert(key, value).is_none()),
+            Err(error) => {
+                assert!(error.is_full(), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{refused} of 200000 changes were refused");
+    drop((map, filler, pool));
+    let pool = Pool::options().open(&path).unwrap();
+    let map: ExtendibleMap<u64, [u8]> = ExtendibleMap::open(&pool, "map").unwrap();
+    assert_eq!(map.check().unwrap(), []);
+    let found: BTreeMap<u64, Vec<u8>> = map.iter().collect::<Result<_, _>>().unwrap();
+    assert_eq!(found, model);
+}
+
+#[test]
+fn clears_of_several_threads_leak_nothing() {
+    let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
+    let map: ExtendibleMap<u64, [u8]> = ExtendibleMap::create(&pool, "map").unwrap();
+    thread::scope(|scope| {
+        for writer in 0..3_u64 {
+            let map = &map;
+            scope.spawn(move || {
+                for round in 0..20_000 {
+                    let key = number(round * 3 + writer) % 5_000;
+                    map.put(&key, &[key as u8; 30]).unwrap();
+                    let read = map.get(&(key + 1)).unwrap();
+                    assert!(read.is_none_or(|value| value == [(key + 1) as u8; 30]));
+                    if round % 400 == writer {
+                        map.clear().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(map.check().unwrap(), []);
 }

@@ -199,6 +199,13 @@ fn growth() -> Vec<Scenario> {
         )
         .with_weight(60),
         Scenario::new(
+            "extendible/visitors-growth",
+            "threads visit all entries while others move them",
+            Map { mix: Mix::Scans, ..concurrent(4) },
+            briefly(3, 1, 3),
+        )
+        .with_weight(60),
+        Scenario::new(
             "extendible/readers-growth",
             "threads read what others move",
             Map { mix: Mix::Reads, ..concurrent(4) },
