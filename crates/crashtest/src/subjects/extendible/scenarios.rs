@@ -8,8 +8,8 @@ use remanent_structures::{ExtendibleMap, Key};
 
 use crate::keys::TestKey;
 use crate::presets::{
-    OVERHEAD, SIZE_MAX, alone, briefly, by_priority, class, killed, pages, prepared, refusing,
-    together, without_room,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, interleaved, killed, pages,
+    prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 use crate::subjects::hashmap::records::Records;
@@ -150,6 +150,13 @@ fn contended_words() -> Vec<Scenario> {
         )
         .with_weight(20),
         Scenario::new(
+            "extendible/contention-replaced",
+            "threads read what others just replaced",
+            warm(Mix::Reads, 0..1),
+            briefly(2, 2, 2),
+        )
+        .with_weight(400),
+        Scenario::new(
             "extendible/contention-readers",
             "threads read what others just wrote",
             warm(Mix::Reads, 0..2),
@@ -171,6 +178,13 @@ fn growth() -> Vec<Scenario> {
             prepared(alone(0, 8)),
         )
         .with_weight(60),
+        Scenario::new(
+            "extendible/growth-stores",
+            "the same, between any two stores",
+            growing(4, Mix::Entries),
+            at_stores(prepared(alone(0, 8))),
+        )
+        .with_weight(8),
         Scenario::new(
             "extendible/growth-cleared",
             "a map of several segments is cleared",
@@ -202,16 +216,16 @@ fn growth() -> Vec<Scenario> {
             "extendible/visitors-growth",
             "threads visit all entries while others move them",
             Map { mix: Mix::Scans, ..concurrent(4) },
-            briefly(3, 1, 3),
+            interleaved(3, 1, 3, 800),
         )
-        .with_weight(60),
+        .with_weight(1600),
         Scenario::new(
             "extendible/readers-growth",
             "threads read what others move",
             Map { mix: Mix::Reads, ..concurrent(4) },
-            briefly(3, 1, 3),
+            interleaved(3, 1, 3, 800),
         )
-        .with_weight(60),
+        .with_weight(2400),
     ]
 }
 
