@@ -248,7 +248,7 @@ fn readers_of_values_that_are_being_replaced_get_values_of_their_keys() {
                 for round in 0..100_000_u64 {
                     let key = number(round * 2 + writer) % KEYS;
                     words.update(&key, &(key + KEYS * round)).unwrap();
-                    if round % 4 == 0 {
+                    if round.is_multiple_of(4) {
                         texts.update(&key, &[key as u8; 24]).unwrap();
                     }
                 }
@@ -313,7 +313,7 @@ fn what_is_removed_in_a_full_pool_does_not_come_back() {
     let mut refused = 0;
     for round in 0..200_000 {
         let (key, len) = (number(round) % KEYS, 20 + number(round + 7) % 60);
-        if number(round + 13) % 3 == 0 {
+        if number(round + 13).is_multiple_of(3) {
             assert_eq!(map.discard(&key).unwrap(), model.remove(&key).is_some());
             continue;
         }
