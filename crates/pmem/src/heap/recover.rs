@@ -201,11 +201,14 @@ impl<M: Medium> Heap<M> {
     /// Runs `action` while no operation is in progress: all lanes are held, and new operations
     /// wait.
     ///
-    /// `action` gets the number of blocks that are unlinked and not yet free.
-    pub fn quiesced<R>(&self, action: impl FnOnce(u64) -> R) -> R {
+    /// `action` gets one of the lanes, and the number of blocks that are unlinked and not yet free.
+    pub fn quiesced<R>(&self, action: impl FnOnce(&mut super::Lane<'_, M>, u64) -> R) -> R {
         let thread = self.medium().thread();
-        let lanes: Vec<_> = (0..LANE_COUNT).map(|index| self.wait_for(index, thread)).collect();
-        action(lanes.iter().map(|lane| lane.state.retired.len() as u64).sum())
+        let mut first = self.wait_for(0, thread);
+        let others: Vec<_> = (1..LANE_COUNT).map(|index| self.wait_for(index, thread)).collect();
+        let retired = |lane: &super::Lane<'_, M>| lane.state.retired.len() as u64;
+        let unlinked = retired(&first) + others.iter().map(retired).sum::<u64>();
+        action(&mut first, unlinked)
     }
 
     pub(super) fn wait_for(&self, index: usize, thread: u64) -> super::Lane<'_, M> {

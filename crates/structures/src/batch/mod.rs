@@ -1,5 +1,6 @@
 //! Changes to several maps of a pool that a crash leaves done or not done as a whole.
 
+pub(crate) mod edit;
 mod gate;
 pub(crate) mod intents;
 mod layout;
@@ -20,8 +21,9 @@ use crate::shared::Step;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-/// Puts and removals in any [`HashMap`](crate::HashMap)s and [`BlinkTree`](crate::BlinkTree)s of
-/// one pool, atomically and durably.
+/// Puts and removals in any [`ExtendibleMap`](crate::ExtendibleMap)s,
+/// [`HashMap`](crate::HashMap)s and [`BlinkTree`](crate::BlinkTree)s of one pool, atomically and
+/// durably.
 ///
 /// After a crash all of a batch is there, or nothing of it. When [`commit`](Batch::commit) returns
 /// it is durable. The maps are roots; those of a [shared heap](crate::shared) are refused.
@@ -73,8 +75,8 @@ use crate::{Error, Result};
 ///
 /// # A full pool
 ///
-/// What 128 operations need is allocated before a batch is committed, but for leaves of trees that
-/// have to be divided. If the pool has no room for these, or for the operations beyond 128,
+/// What 128 operations need is allocated before a batch is committed, but for leaves of trees and
+/// segments of extendible maps that have to be divided. If the pool has no room for these, or for the operations beyond 128,
 /// [`commit`](Batch::commit) returns [`Error::Unfinished`]: the batch is committed, and a part of
 /// it is done. Its keys can be read, and not changed ([`Error::Abandoned`]), until their map is
 /// opened again and has room for the rest: all handles are dropped, or the pool is opened again.

@@ -67,6 +67,7 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::layout::Tags;
 use crate::batch::Gate;
+use crate::batch::edit::completed;
 use crate::batch::intents::Intents;
 use crate::count::Count;
 use crate::key_range::KeyRange;
@@ -174,7 +175,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        BlinkTree { core: pool.open_root(name)? }.completed(pool)
+        completed(BlinkTree { core: pool.open_root(name)? }, pool)
     }
 
     /// Opens a map, or creates it when there is no root of that name.

@@ -351,7 +351,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(count);
         }
         Nesting::refuse()?;
-        self.heap.quiesced(|_| {
+        self.heap.quiesced(|_, _| {
             let mut count = 0;
             self.for_each_leaf(|leaf| count += u64::from(self.used(leaf).count_ones()))?;
             self.count.set(count);

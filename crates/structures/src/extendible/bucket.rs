@@ -4,15 +4,16 @@
 //! bucket's fingerprints, by which alone readers find entries. So they see nothing that a crash can
 //! undo, and wait for nobody. A reader loads the control word, what it looks for, and the control
 //! word again: if a version has passed, it begins anew. While a value is replaced in its place, the
-//! control word leads readers to a copy of the old one in volatile memory, the writing lane's
-//! *shadow*.
+//! control word leads readers to a copy of the old one in volatile memory, its *shadow*.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use remanent_pmem::heap::layout::LANE_COUNT;
-use remanent_pmem::{Medium, WORD_LEN};
+use remanent_pmem::{Mapped, Medium, WORD_LEN};
 
-use super::layout::{CONTROL, Control, PRINTS, Prints, Stamp, each_slot, slot_at};
+use super::layout::{CONTROL, Control, PRINTS, Prints, SHADOWS_MAX, Stamp, each_slot, slot_at};
+use crate::shared::Step;
 
 /// A bucket, by its pool offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,29 +148,61 @@ impl<M: Medium> Drop for Held<'_, M> {
     }
 }
 
-/// For each lane, the value that its operation is replacing.
+/// The values that operations are replacing: one for each lane, and for each operation of a lane's
+/// step.
 #[derive(Debug)]
-pub(super) struct Shadows(Box<[Shadow]>);
+pub(super) struct Shadows {
+    of_lanes: Box<[Shadow]>,
+    /// For each lane, those of the operations behind the first that its step is replacing at once.
+    of_steps: Box<[OnceLock<Box<[AtomicU64]>>]>,
+}
 
 /// Aligned to two lines, because the adjacent-line prefetcher fetches pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shadow(AtomicU64);
 
+const LANES: usize = LANE_COUNT as usize;
+/// Shadows of a lane behind the first.
+const MORE: usize = Step::<Mapped>::OPERATIONS_MAX - 1;
+const _: () = assert!(LANES * (MORE + 1) <= SHADOWS_MAX);
+
 impl Shadows {
     pub(super) fn new() -> Self {
-        Shadows((0..LANE_COUNT).map(|_| Shadow::default()).collect())
+        Shadows {
+            of_lanes: (0..LANES).map(|_| Shadow::default()).collect(),
+            of_steps: (0..LANES).map(|_| OnceLock::new()).collect(),
+        }
     }
 
-    pub(super) fn set(&self, lane: usize, word: u64) {
-        // Release: before the control word that leads here.
-        self.0[lane].0.store(word, Ordering::Release);
+    /// The number of a lane's shadow for one of the operations that it does at once.
+    pub(super) fn of_operation(lane: usize, operation: usize) -> usize {
+        lane + operation * LANES
+    }
+
+    fn word(&self, shadow: usize) -> Option<&AtomicU64> {
+        let (lane, operation) = (shadow % LANES, shadow / LANES);
+        match operation.checked_sub(1) {
+            None => Some(&self.of_lanes[lane].0),
+            Some(index) => {
+                let make = || (0..MORE).map(|_| AtomicU64::new(0)).collect();
+                self.of_steps[lane].get_or_init(make).get(index)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&self, shadow: usize, word: u64) {
+        if let Some(place) = self.word(shadow) {
+            // Release: before the control word that leads here.
+            place.store(word, Ordering::Release);
+        }
     }
 
     #[cold]
-    pub(super) fn get(&self, lane: usize) -> u64 {
-        // Acquire: partner of the store in `set`. Lanes beyond the last are damage of a word that
+    pub(super) fn get(&self, shadow: usize) -> u64 {
+        // Acquire: partner of the store in `set`. A number beyond the last is damage of a word that
         // is volatile, and the control word is compared again.
-        self.0.get(lane).map_or(0, |shadow| shadow.0.load(Ordering::Acquire))
+        self.word(shadow).map_or(0, |place| place.load(Ordering::Acquire))
     }
 }

@@ -21,21 +21,6 @@ use crate::stored::{Key, Stored};
 const FREED_AT_ONCE: usize = 100;
 const _: () = assert!(FREED_AT_ONCE + 2 < SUSPECTS);
 
-/// Lets writers go on with what was there, if this is dropped by a panic or an error.
-struct Closed<'c, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> {
-    core: &'c Core<K, V, M>,
-    is_replaced: bool,
-}
-
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Drop for Closed<'_, K, V, M> {
-    fn drop(&mut self) {
-        if !self.is_replaced {
-            let _shape = self.core.shape.lock(self.core.medium());
-            self.core.directory.open(false);
-        }
-    }
-}
-
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Removes every entry by one word, and then frees them.
     pub(super) fn clear(&self) -> Result<u64> {
@@ -50,43 +35,33 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         })
     }
 
+    /// Has the header lead to an empty segment. Two fences, during which writers wait.
     fn clear_all(&self) -> Result<u64> {
-        let medium = self.medium();
-        {
+        self.heap.quiesced(|lane, _| {
+            let medium = self.medium();
+            let before = self.count.get().unwrap_or(0);
+            // Readers that meet a segment for the first time use what is changed here.
             let _shape = self.shape.lock(medium);
-            self.directory.close();
-        }
-        let mut closed = Closed { core: self, is_replaced: false };
-        self.heap.wait_for_lanes();
-        let before = self.count.get().unwrap_or(0);
-        let mut lane = self.heap.enter().prepare_to_write();
-        let block = lane.allocate(segment_len::<K>())?;
-        self.write_empty_segment(block.offset);
-        // Fence: the segment, before the root leads to it.
-        lane.fence();
-        let _shape = self.shape.lock(medium);
-        let old = match self.pointer(self.root_at(), 0) {
-            Ok(old) => old.target,
-            Err(error) => {
-                lane.give_back(block);
-                return Err(error);
-            }
-        };
-        let (root, cleared) = (self.root_at(), self.cleared_at());
-        medium.store(cleared, old.seal(cleared));
-        // Release: after the other word in the line's order of stores, so that what was there is
-        // never lost.
-        medium.store(root, Target::Segment(block.offset).seal(root));
-        // Flush and fence: the clear is durable before anybody acts on it.
-        medium.persist(root, LINE_LEN);
-        self.heap.verify()?;
-        self.count.set(0);
-        // Before anything is freed that the former directory leads to.
-        self.directory.open(true);
-        closed.is_replaced = true;
-        // Release: after the word that it is about.
-        self.has_cleared.store(true, Ordering::Release);
-        Ok(before)
+            let old = self.pointer(self.root_at(), 0)?.target;
+            let block = lane.allocate(segment_len::<K>())?;
+            self.write_empty_segment(block.offset);
+            // Fence: the segment, before the root leads to it.
+            lane.fence();
+            let (root, cleared) = (self.root_at(), self.cleared_at());
+            medium.store(cleared, old.seal(cleared));
+            // Release: after the other word in the line's order of stores, so that what was there
+            // is never lost.
+            medium.store(root, Target::Segment(block.offset).seal(root));
+            // Flush and fence: the clear is durable before anybody acts on it.
+            medium.persist(root, LINE_LEN);
+            self.heap.verify()?;
+            self.count.set(0);
+            // Before anything is freed that the former directory leads to.
+            self.directory.forget();
+            // Release: after the word that it is about.
+            self.has_cleared.store(true, Ordering::Release);
+            Ok(before)
+        })
     }
 
     /// Whether there is anything that `clear` has left.

@@ -12,16 +12,13 @@ use super::layout::Hash;
 /// One state of the directory. It is replaced when it grows, and when the map is cleared.
 pub(super) struct Table {
     depth: u32,
-    /// Whether writers wait, because the map is being cleared.
-    is_closed: bool,
     /// Offsets of segments; 0 for those that nobody has asked for.
-    segments: Arc<[AtomicU64]>,
+    segments: Box<[AtomicU64]>,
 }
 
 impl Table {
-    fn new(depth: u32, is_closed: bool) -> Self {
-        let segments = (0..1_u64 << depth).map(|_| AtomicU64::new(0)).collect();
-        Table { depth, is_closed, segments }
+    fn new(depth: u32) -> Self {
+        Table { depth, segments: (0..1_u64 << depth).map(|_| AtomicU64::new(0)).collect() }
     }
 
     #[inline(always)]
@@ -48,7 +45,7 @@ pub(super) struct Directory {
 
 impl Directory {
     pub(super) fn new() -> Self {
-        let table = Arc::new(Table::new(0, false));
+        let table = Arc::new(Table::new(0));
         let present = AtomicPtr::new(Arc::as_ptr(&table).cast_mut());
         Directory { present, tables: Mutex::new(vec![table]) }
     }
@@ -103,7 +100,7 @@ impl Directory {
         if table.depth >= depth {
             return;
         }
-        let larger = Table::new(depth, table.is_closed);
+        let larger = Table::new(depth);
         let below = depth - table.depth;
         for (index, word) in larger.segments.iter().enumerate() {
             // Relaxed: the table is published below. What is filled in meanwhile is filled in
@@ -114,38 +111,17 @@ impl Directory {
         self.replace(larger);
     }
 
-    /// Has writers wait. Readers go on.
-    pub(super) fn close(&self) {
-        let table = self.table();
-        let segments = Arc::clone(&table.segments);
-        self.replace(Table { depth: table.depth, is_closed: true, segments });
-    }
-
-    /// Lets writers go on, with another directory, of which nothing is known yet, if all was
-    /// replaced.
-    pub(super) fn open(&self, is_replaced: bool) {
-        let table = self.table();
-        let next = match is_replaced {
-            true => Table::new(0, false),
-            false => {
-                let segments = Arc::clone(&table.segments);
-                Table { depth: table.depth, is_closed: false, segments }
-            }
-        };
-        self.replace(next);
-    }
-
-    #[inline(always)]
-    pub(super) fn is_closed(place: Place<'_>) -> bool {
-        place.table.is_closed
+    /// Forgets everything: another directory is in the pool now. No writer may be in the map.
+    pub(super) fn forget(&self) {
+        self.replace(Table::new(0));
     }
 
     fn replace(&self, table: Table) {
         let table = Arc::new(table);
         // Not poisoned: nothing panics while it is locked.
         let mut tables = self.tables.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // SeqCst: partner of the load in `table`, and before those who close it look for writers.
-        self.present.store(Arc::as_ptr(&table).cast_mut(), Ordering::SeqCst);
+        // Release: partner of the load in `table`.
+        self.present.store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         tables.push(table);
     }
 }

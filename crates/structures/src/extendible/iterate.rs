@@ -135,7 +135,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(count);
         }
         Nesting::refuse()?;
-        self.heap.quiesced(|_| {
+        self.heap.quiesced(|_, _| {
             let _shape = self.shape.lock(self.medium());
             let mut count = 0;
             self.for_each_segment(self.root_at(), &mut |pointer, hash| {

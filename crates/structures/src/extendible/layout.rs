@@ -15,7 +15,8 @@
 //!          *8  fingerprints of the slots, and       64  slots 3 to 6
 //!              which of them are used
 //!
-//! slot      0  hash, whether it is valid             8  value, or offset of a record
+//! slot      0  hash, whether it is valid             8  value; or offset of a record, and whether
+//!                                                       it is to be freed (bit 0)
 //!
 //! record    0  tag, checksum                        16  value, if all values are words
 //!           8  lengths of key and value              …  key, padded to words; other values
@@ -30,6 +31,10 @@
 //! whether the slot is valid, and whether the entry is *displaced*: in the one other bucket where
 //! it may be. The highest bits of the hash choose the segment. Where key and value are words, the
 //! hash is a permutation of the key, so that a slot has all of the entry.
+//!
+//! A record is removed by marking the word that leads to it, under the fence that makes the record
+//! a suspect. Recovery asks of each suspect: what a marked word leads to is free then, and its slot
+//! void. A mark that nobody was asked about came alone, and is taken back.
 //!
 //! Slot 0 of bucket 0 is no slot. It has the segment's tag and the opening that rebuilt it, and
 //! bits of the hash that lead to the segment.
@@ -386,6 +391,9 @@ impl Stamp {
 pub(super) const CONTROL: u64 = 0;
 pub(super) const PRINTS: u64 = 8;
 
+/// Shadows that a control word can name.
+pub(super) const SHADOWS_MAX: usize = 1 << Control::SHADOW_BITS;
+
 /// The control word of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Control(pub(super) u64);
@@ -393,13 +401,14 @@ pub(super) struct Control(pub(super) u64);
 impl Control {
     /// A thread has the bucket.
     const HELD: u64 = 1;
-    /// The value of a slot is being replaced. Readers take it from the lane's shadow.
+    /// The value of a slot is being replaced. Readers take it from a shadow.
     const REPLACING: u64 = 1 << 1;
     const SLOT_SHIFT: u32 = 2;
-    const LANE_SHIFT: u32 = 5;
-    const DISPLACED_SHIFT: u32 = 11;
+    const SHADOW_SHIFT: u32 = 5;
+    const SHADOW_BITS: u32 = 13;
+    const DISPLACED_SHIFT: u32 = Self::SHADOW_SHIFT + Self::SHADOW_BITS;
     const DISPLACED_MAX: u64 = 31;
-    const VERSION: u64 = 1 << 16;
+    const VERSION: u64 = 1 << (Self::DISPLACED_SHIFT + 5);
 
     /// The control word of a bucket from which so many entries are displaced.
     pub(super) fn new(displaced: u32) -> Self {
@@ -432,16 +441,17 @@ impl Control {
         Control(self.0.wrapping_add(Self::VERSION))
     }
 
-    /// The lane whose shadow has the value of `slot`.
+    /// The number of the shadow that has the value of `slot`.
     #[inline(always)]
     pub(super) fn shadow_of(self, slot: u32) -> Option<usize> {
         let is_replaced =
             self.0 & Self::REPLACING != 0 && (self.0 >> Self::SLOT_SHIFT & 7) as u32 == slot;
-        is_replaced.then_some((self.0 >> Self::LANE_SHIFT & 63) as usize)
+        let shadow = self.0 >> Self::SHADOW_SHIFT & ((1 << Self::SHADOW_BITS) - 1);
+        is_replaced.then_some(shadow as usize)
     }
 
-    pub(super) fn replacing(self, slot: u32, lane: usize) -> Self {
-        let place = u64::from(slot) << Self::SLOT_SHIFT | (lane as u64) << Self::LANE_SHIFT;
+    pub(super) fn replacing(self, slot: u32, shadow: usize) -> Self {
+        let place = u64::from(slot) << Self::SLOT_SHIFT | (shadow as u64) << Self::SHADOW_SHIFT;
         Control(self.0 | place | Self::REPLACING)
     }
 
@@ -597,6 +607,21 @@ impl Record {
     }
 }
 
+/// In the word that leads to a record: the entry is being removed.
+const GONE: u64 = 1;
+
+/// The word of a slot whose record is to be freed.
+#[inline(always)]
+pub(super) const fn gone(word: u64) -> u64 {
+    word | GONE
+}
+
+/// The word of a slot with records, as it was before its record was to be freed.
+#[inline(always)]
+pub(super) const fn not_gone(word: u64) -> u64 {
+    word & !GONE
+}
+
 /// Whether keys or values of this type are words.
 #[inline(always)]
 pub(super) const fn is_word<T: Stored + ?Sized>() -> bool {
@@ -681,8 +706,8 @@ mod tests {
     #[test]
     fn control_words_keep_their_parts_apart() {
         let control = Control::new(3).next_version().held();
-        let replacing = control.replacing(6, 30);
-        assert_eq!((replacing.shadow_of(6), replacing.shadow_of(5)), (Some(30), None));
+        let replacing = control.replacing(6, SHADOWS_MAX - 1);
+        assert_eq!((replacing.shadow_of(6), replacing.shadow_of(5)), (Some(SHADOWS_MAX - 1), None));
         assert!(replacing.is_held() && replacing.has_displaced());
         assert_eq!(replacing.replaced(), control);
         assert!(control.is_same_as(control.free()) && !control.is_same_as(replacing));

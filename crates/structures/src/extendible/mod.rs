@@ -11,8 +11,8 @@
 //! # What holds
 //!
 //! - **Fences.** A search needs none. If keys and values have at most eight bytes, an insert, an
-//!   update or a removal needs one. Longer entries lie in records and need two; an update to a
-//!   value of at most eight bytes needs one all the same. Where both buckets of a new entry are
+//!   update or a removal needs one. Longer entries lie in records: an insert or an update needs two
+//!   then, but one if only a value of at most eight bytes is updated, and a removal one. Where both buckets of a new entry are
 //!   full, one more moves another entry out of the way. Splitting a segment takes two, about every
 //!   400 entries.
 //! - **Threads.** Readers take no lock, write nothing, and never wait, but for the first touch of a
@@ -27,6 +27,7 @@
 //! Entries whose keys and values are words have no checksum. A segment is split, but not yet joined
 //! to another when its entries go. Memory with write disturbance is refused.
 
+mod batch;
 mod bucket;
 mod check;
 mod clear;
@@ -34,17 +35,19 @@ mod directory;
 mod grow;
 mod iterate;
 mod layout;
+mod member;
 mod methods;
 mod nodes;
 mod ops;
 mod recover;
 mod segment;
+mod step;
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use remanent_pmem::heap::{Usage, Violation};
 use remanent_pmem::sync::PauseMutex;
@@ -53,6 +56,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use self::bucket::Shadows;
 use self::directory::Directory;
 use crate::batch::Gate;
+use crate::batch::edit::completed;
+use crate::batch::intents::Intents;
 use crate::count::Count;
 use crate::iterate::Iter;
 use crate::map::map_of;
@@ -109,6 +114,8 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     freeing: PauseMutex<()>,
     /// Keys that batches are changing.
     gate: Gate,
+    /// Keeps the pool's intents open.
+    intents: OnceLock<Arc<Intents<M>>>,
     types: PhantomData<fn(&K, &V)>,
 }
 
@@ -151,7 +158,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        Ok(ExtendibleMap { core: pool.open_root(name)? })
+        completed(ExtendibleMap { core: pool.open_root(name)? }, pool)
     }
 
     /// Opens a map, or creates it when there is no root of that name.
@@ -242,8 +249,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
         })
     }
 
-    /// Removes the entry of `key` and returns its value. One fence for keys and values of at most 8
-    /// bytes, else two.
+    /// Removes the entry of `key` and returns its value. One fence.
     ///
     /// # Errors
     ///
@@ -253,8 +259,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
         self.core.edit(key, |found| (Change::<&V>::Remove, found.map(V::to_owned)))
     }
 
-    /// Removes the entry of `key`. Returns whether there was one. Fences as for
-    /// [`remove`](ExtendibleMap::remove).
+    /// Removes the entry of `key`. Returns whether there was one. One fence.
     ///
     /// # Errors
     ///

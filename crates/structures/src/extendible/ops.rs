@@ -7,23 +7,23 @@ use remanent_pmem::{Frozen, Medium, WORD_LEN};
 
 use super::Core;
 use super::bucket::{Bucket, Held};
-use super::directory::{Directory, Place};
-use super::layout::{Hash, LEN_MAX, Record, is_inline, is_word, slot_at, to_word, with_word};
+use super::directory::Place;
+use super::layout::{Hash, LEN_MAX, Record, gone, is_inline, is_word, slot_at, to_word, with_word};
 use super::segment::{Found, Payload, Probe, Room};
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
 /// The entry of a key, in a bucket that this thread has.
-struct Entry<'m, M: Medium> {
-    home: Held<'m, M>,
+pub(super) struct Entry<'m, M: Medium> {
+    pub(super) home: Held<'m, M>,
     /// The other bucket, if the entry may be there.
-    other: Option<Held<'m, M>>,
-    slot: Option<u32>,
+    pub(super) other: Option<Held<'m, M>>,
+    pub(super) slot: Option<u32>,
 }
 
 impl<'m, M: Medium> Entry<'m, M> {
     /// The bucket that has the slot.
-    fn holder(&mut self) -> &mut Held<'m, M> {
+    pub(super) fn holder(&mut self) -> &mut Held<'m, M> {
         self.other.as_mut().unwrap_or(&mut self.home)
     }
 }
@@ -222,13 +222,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         loop {
             let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
             let place = self.place(probe.hash)?;
-            if Directory::is_closed(place) {
-                drop(lane);
-                self.heap.verify()?;
-                self.medium().pause();
-                continue;
-            }
-            let Some(mut entry) = self.hold_entry(place, probe)? else {
+            let home = self.hold(Self::pair(place.segment, probe.hash).home)?;
+            let Some(mut entry) = self.hold_entry(home, place, probe) else {
                 drop(lane);
                 self.medium().pause();
                 continue;
@@ -269,28 +264,28 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Takes the buckets where the entry of a key is or may be. `None` when another thread was
-    /// quicker: then this one begins anew.
+    /// Finds the entry of a key whose home this thread has, and takes the other bucket if the entry
+    /// is or may be there. `None` when another thread was quicker: then this one begins anew.
     #[inline(always)]
-    fn hold_entry<'m>(
+    pub(super) fn hold_entry<'m>(
         &'m self,
+        home: Held<'m, M>,
         place: Place<'m>,
         probe: &Probe<'_, K>,
-    ) -> Result<Option<Entry<'m, M>>> {
+    ) -> Option<Entry<'m, M>> {
         let pair = Self::pair(place.segment, probe.hash);
-        let home = self.hold(pair.home)?;
         if !self.directory.leads_to(place, probe.hash) {
-            return Ok(None);
+            return None;
         }
         if let Some(slot) = self.find_slot(pair.home, false, probe) {
-            return Ok(Some(Entry { home, other: None, slot: Some(slot) }));
+            return Some(Entry { home, other: None, slot: Some(slot) });
         }
         if !home.control().has_displaced() {
-            return Ok(Some(Entry { home, other: None, slot: None }));
+            return Some(Entry { home, other: None, slot: None });
         }
-        let Some(other) = pair.other.try_hold(self.medium()) else { return Ok(None) };
+        let other = pair.other.try_hold(self.medium())?;
         let slot = self.find_slot(pair.other, true, probe);
-        Ok(Some(Entry { home, other: Some(other), slot }))
+        Some(Entry { home, other: Some(other), slot })
     }
 
     /// The second word of a new entry's slot. One fence if it leads to a record.
@@ -308,14 +303,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Puts a new entry into a free slot. One fence.
     #[inline(always)]
     fn fill(&self, lane: &Lane<'_, M>, mut room: Room<'_, M>, hash: Hash, word: u64) {
-        let medium = self.medium();
-        let (slot, is_displaced) = (room.slot, room.other.is_some());
-        let stamp = Self::stamp(hash, is_displaced);
-        let holder = room.holder();
-        holder.bucket.store_slot(medium, slot, stamp, word);
+        let at = self.store_entry(&mut room, hash, word);
         // Flush and fence: the entry is durable before anybody finds it.
-        medium.persist(slot_at(holder.bucket.0, slot), 2 * WORD_LEN);
-        holder.show(slot, hash.fingerprint());
+        self.medium().persist(at, 2 * WORD_LEN);
+        self.show_entry(lane, room, hash);
+    }
+
+    /// Stores a new entry in a free slot, and returns the slot's place. The caller flushes.
+    #[inline(always)]
+    pub(super) fn store_entry(&self, room: &mut Room<'_, M>, hash: Hash, word: u64) -> u64 {
+        let (slot, is_displaced) = (room.slot, room.other.is_some());
+        let bucket = room.holder().bucket;
+        bucket.store_slot(self.medium(), slot, Self::stamp(hash, is_displaced), word);
+        slot_at(bucket.0, slot)
+    }
+
+    /// Shows a new entry that is durable.
+    #[inline(always)]
+    pub(super) fn show_entry(&self, lane: &Lane<'_, M>, mut room: Room<'_, M>, hash: Hash) {
+        let (slot, is_displaced) = (room.slot, room.other.is_some());
+        room.holder().show(slot, hash.fingerprint());
         if is_displaced {
             room.home.count_displaced(1);
         }
@@ -336,10 +343,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let medium = self.medium();
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
         if is_word::<V>() {
-            let at = match is_inline::<K, V>() {
-                true => at,
-                false => self.record(medium.load(at))?.value_at::<V>(),
-            };
+            let at = self.value_at(at)?;
             self.exchange_word(lane, entry.holder(), slot, at, to_word(value));
             return Ok(());
         }
@@ -356,9 +360,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
+    /// Where the value of an entry is that is a word, if the slot's second word is at `at`.
+    #[inline(always)]
+    pub(super) fn value_at(&self, at: u64) -> Result<u64> {
+        match is_inline::<K, V>() {
+            true => Ok(at),
+            false => Ok(self.record(self.medium().load(at))?.value_at::<V>()),
+        }
+    }
+
     /// Notes that nothing will lead to the record of a key any more. Where damage leads to none, or
     /// to that of another key, nothing is to be freed.
-    fn suspect(&self, lane: &mut Lane<'_, M>, record: u64, key: &K) -> Option<Suspect> {
+    pub(super) fn suspect(&self, lane: &mut Lane<'_, M>, record: u64, key: &K) -> Option<Suspect> {
         self.is_key_of(record, key).then(|| lane.suspect(record))
     }
 
@@ -372,44 +385,98 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         at: u64,
         word: u64,
     ) {
-        let medium = self.medium();
-        if medium.needs_flush() {
-            self.shadows.set(lane.index(), medium.load(at));
-            held.set_control(held.control().replacing(slot, lane.index()).next_version());
-        }
-        medium.store(at, word);
+        self.store_word(held, slot, lane.index(), at, word);
         // Flush and fence: the word is durable before anybody sees it, and before what it led to
         // may be freed.
-        medium.persist(at, WORD_LEN);
+        self.medium().persist(at, WORD_LEN);
         held.set_control(held.control().replaced().next_version());
     }
 
-    /// Removes an entry. One fence, and one for its record if there is one.
+    /// Stores a word of an entry. Readers take the old one from this shadow until the caller has
+    /// flushed and fenced the word, and says that it is replaced.
+    #[inline(always)]
+    pub(super) fn store_word(
+        &self,
+        held: &mut Held<'_, M>,
+        slot: u32,
+        shadow: usize,
+        at: u64,
+        word: u64,
+    ) {
+        let medium = self.medium();
+        if medium.needs_flush() {
+            self.shadows.set(shadow, medium.load(at));
+            held.set_control(held.control().replacing(slot, shadow).next_version());
+        }
+        medium.store(at, word);
+    }
+
+    /// Removes an entry. One fence.
     #[inline(always)]
     fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32, key: &K) {
-        let medium = self.medium();
         let bucket: Bucket = entry.holder().bucket;
-        let mut old = None;
-        if !is_inline::<K, V>() {
-            old = self.suspect(lane, bucket.word(medium, slot), key);
-            // Fence: the suspect, before nothing leads to its record any more.
-            lane.fence();
-        }
-        let at = slot_at(bucket.0, slot);
         // Readers find the entry as before, by its fingerprint, until the removal is durable.
-        medium.store(at, bucket.stamp(medium, slot).void().0);
-        // Flush and fence: the removal is durable before anybody misses the entry, and before its
-        // record may be freed.
-        medium.persist(at, WORD_LEN);
+        let old = self.begin_removal(lane, bucket, slot, key);
+        // Fence: the removal is durable before anybody misses the entry.
+        lane.fence();
+        self.end_removal(lane, &mut entry, slot, old);
+        drop(entry);
+        self.count.add(lane.index(), -1);
+    }
+
+    /// Removes an entry with the next fence of the lane, and does not yet hide it. Returns its
+    /// record, if there is one that is to be freed.
+    #[inline(always)]
+    pub(super) fn begin_removal(
+        &self,
+        lane: &mut Lane<'_, M>,
+        bucket: Bucket,
+        slot: u32,
+        key: &K,
+    ) -> Option<Suspect> {
+        let (medium, at) = (self.medium(), slot_at(bucket.0, slot));
+        let word = bucket.word(medium, slot);
+        // Nothing is to be freed where damage leads to no record, or to that of another key.
+        if is_inline::<K, V>() || !self.is_key_of(word, key) {
+            self.make_void(bucket, slot);
+            // Flush: fenced by the caller.
+            medium.flush(at, WORD_LEN);
+            return None;
+        }
+        let old = lane.suspect(word);
+        medium.store(at + WORD_LEN, gone(word));
+        // Flush: fenced by the caller, together with the suspect. If only one of them gets there,
+        // recovery finds the entry as it was.
+        medium.flush(at, 2 * WORD_LEN);
+        Some(old)
+    }
+
+    /// Hides an entry whose removal is durable, and has its record freed.
+    #[inline(always)]
+    pub(super) fn end_removal(
+        &self,
+        lane: &mut Lane<'_, M>,
+        entry: &mut Entry<'_, M>,
+        slot: u32,
+        old: Option<Suspect>,
+    ) {
+        let bucket: Bucket = entry.holder().bucket;
         entry.holder().hide(1 << slot);
         if entry.other.is_some() {
             entry.home.count_displaced(-1);
         }
-        drop(entry);
         if let Some(old) = old {
+            self.make_void(bucket, slot);
+            // Flush: before the lane frees the record. A marked word may lead to no other record.
+            lane.flush_later(slot_at(bucket.0, slot));
             lane.retire(old);
         }
-        self.count.add(lane.index(), -1);
+    }
+
+    #[inline(always)]
+    fn make_void(&self, bucket: Bucket, slot: u32) {
+        let stamp = bucket.stamp(self.medium(), slot);
+        self.medium().store(slot_at(bucket.0, slot), stamp.void().0);
     }
 
     /// Writes and flushes a record.

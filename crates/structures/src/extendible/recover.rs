@@ -4,6 +4,7 @@
 //! ready](Core::make_ready) by the first thread that touches it.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use remanent_pmem::heap::{Block, Heap};
@@ -18,7 +19,7 @@ use super::bucket::Shadows;
 use super::directory::Directory;
 use super::layout::{
     BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED, SUMMED,
-    Target, UNSUMMED, each_slot, is_inline, segment_len, write_segment_head,
+    Target, UNSUMMED, each_slot, is_inline, not_gone, segment_len, slot_at, write_segment_head,
 };
 use crate::Result;
 use crate::batch::Gate;
@@ -149,6 +150,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             freeing: PauseMutex::new(()),
             has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),
             gate: Gate::default(),
+            intents: OnceLock::new(),
             types: PhantomData,
             heap,
         }
@@ -191,15 +193,21 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let medium = self.medium();
         let mut is_linked = false;
         for (bucket, slots, is_displaced) in pair.slots::<K>() {
-            is_linked |= each_slot(slots).any(|slot| {
-                let stamp = bucket.stamp(medium, slot);
-                stamp.is_valid()
-                    && stamp.is_same_as(Self::stamp(hash, is_displaced))
-                    && bucket.word(medium, slot) == block.offset
-            });
-            // Flush: what a killed process may have left in the caches alone; fenced by the heap
-            // before it forgets that the block was suspect.
-            // Redundant: unless a process was killed before and the power fails later.
+            for slot in each_slot(slots) {
+                let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
+                let is_of_hash =
+                    stamp.is_valid() && stamp.is_same_as(Self::stamp(hash, is_displaced));
+                if !is_of_hash || not_gone(word) != block.offset {
+                    continue;
+                }
+                match word == block.offset {
+                    true => is_linked = true,
+                    // The removal of the entry is completed.
+                    false => medium.store(slot_at(bucket.0, slot), stamp.void().0),
+                }
+            }
+            // Flush: the void slot, and what a killed process may have left in the caches alone;
+            // fenced by the heap before it forgets that the block was suspect.
             medium.flush(bucket.0, BUCKET_LEN);
         }
         Ok(is_linked)

@@ -6,7 +6,7 @@ use super::Core;
 use super::bucket::{Bucket, Held};
 use super::layout::{
     BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, Stamp, bucket_count, each_slot, is_inline,
-    is_word, segment_len, slot_at, slots_of, write_segment_head,
+    is_word, not_gone, segment_len, slot_at, slots_of, write_segment_head,
 };
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -131,8 +131,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     continue;
                 }
                 let word = bucket.word(medium, slot);
-                let is_key = is_word::<K>() || self.is_key_of(word, probe.key);
-                let payload = self.unreplaced(self.payload(word), slot, before);
+                let payload = self.payload(word);
+                let is_key = is_word::<K>() || self.is_key_of(payload.word, probe.key);
+                let payload = self.unreplaced(payload, slot, before);
                 // Acquire: after the loads of the slot and of the shadow, which is another
                 // operation's once the control word has changed; partner of `set_control`.
                 if !bucket.control(medium).is_same_as(before) {
@@ -149,6 +150,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// What a slot says, its second word being `word`.
     #[inline(always)]
     pub(super) fn payload(&self, word: u64) -> Payload {
+        // Readers find what is being removed until the removal is durable.
+        let word = if is_inline::<K, V>() { word } else { not_gone(word) };
         let is_word_in_record = !is_inline::<K, V>() && is_word::<V>();
         let load =
             || self.record_at(word).map_or(0, |record| self.medium().load(record.value_at::<V>()));
@@ -327,6 +330,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.flush(segment, segment_len::<K>());
         let mut displaced = vec![0_u32; bucket_count::<K>() as usize];
         let mut doubles = Vec::new();
+        self.keep_unremoved(segment, hash, depth);
         for index in 0..bucket_count::<K>() {
             let bucket = bucket_at(segment, index);
             let mut prints = Prints::default();
@@ -367,6 +371,29 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.fence();
         write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
         Ok(())
+    }
+
+    /// Takes back marks of removals that a crash has interrupted before the record was a suspect.
+    /// The caller fences.
+    fn keep_unremoved(&self, segment: u64, hash: Hash, depth: u32) {
+        if is_inline::<K, V>() {
+            return;
+        }
+        let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
+        for index in 0..bucket_count::<K>() {
+            let bucket = bucket_at(segment, index);
+            for slot in each_slot(slots_of::<K>(index)) {
+                let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
+                let is_here = stamp.hash(index, bits).prefix(depth) == hash.prefix(depth);
+                if stamp.is_valid() && is_here && word != not_gone(word) {
+                    let at = slot_at(bucket.0, slot) + WORD_LEN;
+                    medium.store(at, not_gone(word));
+                    // Flush: fenced by the caller, before anybody acts on the entry. If the record
+                    // became a suspect with the mark still there, recovery would remove the entry.
+                    medium.flush(at, WORD_LEN);
+                }
+            }
+        }
     }
 
     /// Makes slots void whose entries lie in their homes, too. The caller has flushed those, and

@@ -214,7 +214,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[cold]
     fn count_all(&self) -> Result<i64> {
         Nesting::refuse()?;
-        self.heap.quiesced(|retired| {
+        self.heap.quiesced(|_, retired| {
             let known = self.base.load(Ordering::Acquire);
             if known != UNKNOWN {
                 return Ok(known);

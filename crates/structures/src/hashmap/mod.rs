@@ -62,6 +62,7 @@ pub use multi::HashMultiMap;
 use self::iterate::Sweep;
 use self::layout::SEGMENT_COUNT;
 use crate::batch::Gate;
+use crate::batch::edit::completed;
 use crate::batch::intents::Intents;
 use crate::iterate::Iter;
 use crate::map::map_of;
@@ -182,7 +183,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> HashMap<K, V, M> {
         K: 'static,
         V: 'static,
     {
-        HashMap { core: pool.open_root(name)? }.completed(pool)
+        completed(HashMap { core: pool.open_root(name)? }, pool)
     }
 
     /// Opens a map, or creates it when there is no root of that name.

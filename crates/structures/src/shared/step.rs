@@ -306,6 +306,11 @@ impl<'s, M: Medium> Scope<'s, M> {
         self.published > 0
     }
 
+    /// Number of operations that are published and not durable yet.
+    pub(crate) fn published(&self) -> usize {
+        self.published
+    }
+
     /// Says that something was flushed, or noted to be flushed, which has to be durable before
     /// anything is published.
     pub(crate) fn has_prepared(&mut self) {

@@ -6,7 +6,7 @@ use std::thread;
 use remanent_crashsim::Sim;
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Guarantee;
-use remanent_structures::{Batch, BlinkTree, Change, Error, HashMap, Map};
+use remanent_structures::{Batch, BlinkTree, Change, Error, ExtendibleMap, HashMap, Map};
 
 use crate::support::{fences, options, scratch, sim_pool};
 
@@ -17,11 +17,13 @@ fn a_batch_takes_two_fences_more_than_its_longest_operation_at_most() {
     let pool = sim_pool(Guarantee::default());
     let words: HashMap<u64, u64, M> = HashMap::create(&pool, "words").unwrap();
     let texts: HashMap<str, str, M> = HashMap::create(&pool, "texts").unwrap();
+    let table: ExtendibleMap<str, str, M> = ExtendibleMap::create(&pool, "table").unwrap();
     let tree: BlinkTree<u64, u64, M> = BlinkTree::create(&pool, "tree").unwrap();
     let records: BlinkTree<str, str, M> = BlinkTree::create(&pool, "records").unwrap();
     for key in 1_000..1_010 {
         words.put(&key, &0).unwrap();
         texts.put(&key.to_string(), "a text of some length").unwrap();
+        table.put(&key.to_string(), "a text of some length").unwrap();
         tree.put(&key, &0).unwrap();
         records.put(&key.to_string(), "a text of some length").unwrap();
     }
@@ -48,17 +50,22 @@ fn a_batch_takes_two_fences_more_than_its_longest_operation_at_most() {
             batch.put(&texts, &name, "another text of some length").unwrap();
             batch.put(&texts, "1001", &name).unwrap();
             batch.remove(&texts, &format!("{}", 1_002 + round)).unwrap();
+            batch.put(&table, &name, "another text of some length").unwrap();
+            batch.put(&table, "1001", &name).unwrap();
+            batch.remove(&table, &format!("{}", 1_002 + round)).unwrap();
             batch.put(&records, &name, "another text of some length").unwrap();
             batch.put(&records, "1001", &name).unwrap();
             batch.remove(&records, &format!("{}", 1_002 + round)).unwrap();
             batch.remove(&tree, &1_001).unwrap();
             batch.put(&tree, &1_001, &0).unwrap();
-            assert_eq!(batch.len(), 8);
+            assert_eq!(batch.len(), 11);
             batch.commit().unwrap();
         });
         assert_eq!(found, expected(found));
     }
-    for violations in [words.check(), texts.check(), Map::check(&tree), Map::check(&records)] {
+    for violations in
+        [words.check(), texts.check(), table.check(), Map::check(&tree), Map::check(&records)]
+    {
         assert_eq!(violations.unwrap(), []);
     }
     assert_eq!(Batch::new(&pool).unwrap().check().unwrap(), []);

@@ -8,7 +8,7 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
-use remanent_structures::{Batch, BlinkTree, Error, HashMap, Log, SharedTx, Vector};
+use remanent_structures::{Batch, BlinkTree, Error, ExtendibleMap, HashMap, Log, SharedTx, Vector};
 
 use crate::support::{fences, scratch, sim_pool};
 
@@ -22,6 +22,8 @@ struct Owner<M: Medium> {
     vector: Vector<u64, M>,
     log: Log<str, M>,
     object: SharedTx<[u64; 3], M>,
+    table: ExtendibleMap<str, str, M>,
+    cells: ExtendibleMap<u64, u64, M>,
 }
 
 const HEADER_LEN: u64 = 1344;
@@ -38,9 +40,9 @@ impl<M: Medium> RootObject<M> for Owner<M> {
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let headers = heap.enter().prepare_to_write().allocate(7 * HEADER_LEN)?.offset;
-        heap.medium().write_zeros(headers, 7 * HEADER_LEN);
-        heap.medium().persist(headers, 7 * HEADER_LEN);
+        let headers = heap.enter().prepare_to_write().allocate(9 * HEADER_LEN)?.offset;
+        heap.medium().write_zeros(headers, 9 * HEADER_LEN);
+        heap.medium().persist(headers, 9 * HEADER_LEN);
         let site = |index| site(&heap, headers, index);
         let owner = Owner {
             words: Shareable::create_in(site(0))?,
@@ -50,6 +52,8 @@ impl<M: Medium> RootObject<M> for Owner<M> {
             vector: Shareable::create_in(site(4))?,
             log: Shareable::create_in(site(5))?,
             object: Shareable::create_in(site(6))?,
+            table: Shareable::create_in(site(7))?,
+            cells: Shareable::create_in(site(8))?,
             heap: Arc::clone(&heap),
         };
         heap.medium().store(heap.header(), headers);
@@ -68,6 +72,8 @@ impl<M: Medium> RootObject<M> for Owner<M> {
         let vector = recovery.find(site(&heap, headers, 4))?;
         let log = recovery.find(site(&heap, headers, 5))?;
         let object = recovery.find(site(&heap, headers, 6))?;
+        let table = recovery.find(site(&heap, headers, 7))?;
+        let cells = recovery.find(site(&heap, headers, 8))?;
         recovery.run(&heap, |block| block.offset == headers)?;
         Ok(Owner {
             words: words.finish()?,
@@ -77,6 +83,8 @@ impl<M: Medium> RootObject<M> for Owner<M> {
             vector: vector.finish()?,
             log: log.finish()?,
             object: object.finish()?,
+            table: table.finish()?,
+            cells: cells.finish()?,
             heap,
         })
     }
@@ -90,6 +98,8 @@ fn owner() -> (Arc<Owner<Arc<Sim>>>, Pool<Arc<Sim>>) {
         let text = format!("{key}");
         owner.words.put(&key, &0).unwrap();
         owner.texts.put(&text, &text).unwrap();
+        owner.table.put(&text, &text).unwrap();
+        owner.cells.put(&key, &0).unwrap();
         owner.tree.put(&key, &0).unwrap();
         owner.records.put(&text, &text).unwrap();
         owner.vector.push(&key).unwrap();
@@ -109,6 +119,9 @@ fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
         let mut step = Step::enter(&owner.heap);
         owner.words.put_in(&mut step, &numbers[1], &7).unwrap();
         owner.texts.put_in(&mut step, &names[1], "a longer text, in a node").unwrap();
+        owner.table.put_in(&mut step, &names[1], "a longer text, in a record").unwrap();
+        owner.table.put_in(&mut step, "1001", &names[1]).unwrap();
+        owner.cells.put_in(&mut step, &numbers[1], &7).unwrap();
         owner.tree.put_in(&mut step, &1, &numbers[1]).unwrap();
         owner.tree.put_in(&mut step, &2, &numbers[2]).unwrap();
         owner.records.put_in(&mut step, "b", &names[2]).unwrap();
@@ -116,11 +129,14 @@ fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
         owner.vector.extend_in(&mut step, &numbers).unwrap();
         owner.object.set_in(&mut step, [1, 2, 3]).unwrap();
         owner.log.append_in(&mut step, &["first", "second"]).unwrap();
-        assert_eq!(step.len(), 9);
+        assert_eq!(step.len(), 12);
         step.commit().unwrap();
     });
     assert_eq!(found, 2);
     assert_eq!(owner.texts.get(&names[1]).unwrap().as_deref(), Some("a longer text, in a node"));
+    let value = owner.table.get(&names[1]).unwrap();
+    assert_eq!(value.as_deref(), Some("a longer text, in a record"));
+    assert_eq!(owner.table.get("1001").unwrap().as_deref(), Some("name 1"));
     assert_eq!(owner.tree.get(&2).unwrap(), Some(2));
     assert_eq!(owner.records.get("c").unwrap().as_deref(), Some("name 3"));
     assert_eq!((owner.vector.len(), owner.object.get().unwrap()), (40, [1, 2, 3]));
@@ -131,6 +147,10 @@ fn a_step_takes_the_fences_of_the_operation_that_takes_most() {
         owner.words.put_in(&mut step, &numbers[1], &8).unwrap();
         owner.words.remove_in(&mut step, &1_001).unwrap();
         owner.texts.remove_in(&mut step, &names[1]).unwrap();
+        owner.table.remove_in(&mut step, &names[1]).unwrap();
+        owner.cells.put_in(&mut step, &numbers[1], &8).unwrap();
+        owner.cells.put_in(&mut step, &1_002, &numbers[2]).unwrap();
+        owner.cells.remove_in(&mut step, &1_001).unwrap();
         owner.tree.put_in(&mut step, &3, &numbers[3]).unwrap();
         owner.tree.remove_in(&mut step, &1).unwrap();
         owner.vector.extend_in(&mut step, &numbers[..3]).unwrap();
@@ -184,8 +204,15 @@ fn a_step_that_is_dropped_does_nothing_and_leaks_nothing() {
         owner.records.put_in(&mut step, "new", "a value that lies in a record").unwrap();
         owner.records.remove_in(&mut step, "1001").unwrap();
         owner.words.put_in(&mut step, &round, &round).unwrap();
+        owner.table.put_in(&mut step, "new", "a text for which there is a record").unwrap();
+        owner.table.put_in(&mut step, "1001", "one that replaces another").unwrap();
+        owner.table.remove_in(&mut step, "1002").unwrap();
+        owner.cells.put_in(&mut step, &round, &round).unwrap();
         drop(step);
     }
+    assert_eq!(owner.table.get("new").unwrap(), None);
+    assert_eq!(owner.table.get("1001").unwrap().as_deref(), Some("1001"));
+    assert_eq!((owner.table.len().unwrap(), owner.cells.len().unwrap()), (20, 20));
     assert_eq!(owner.texts.get("new").unwrap(), None);
     assert_eq!(owner.records.get("1001").unwrap().as_deref(), Some("1001"));
     assert_eq!(owner.words.len().unwrap(), 20);
@@ -205,6 +232,8 @@ fn check(owner: &Owner<Arc<Sim>>) {
         owner.vector.inspect().unwrap(),
         owner.log.inspect().unwrap(),
         owner.object.inspect().unwrap(),
+        owner.table.inspect().unwrap(),
+        owner.cells.inspect().unwrap(),
     ];
     assert!(inspections.iter().all(|inspection| inspection.violations.is_empty()));
     let headers = owner.heap.medium().load(owner.heap.header());
@@ -315,4 +344,54 @@ fn steps_and_truncation_do_not_wait_for_each_other_in_a_circle() {
         is_done.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
     }
     threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Steps hold buckets while they want others, and so do those who split segments.
+#[test]
+fn steps_on_extendible_maps_and_splits_do_not_wait_for_each_other_in_a_circle() {
+    const KEYS: u64 = 3_000;
+    let directory = scratch();
+    let pool = Pool::options().create(directory.path().join("splits.pool")).unwrap();
+    let owner: Arc<Owner<Mapped>> = pool.create_root("owner").unwrap();
+    let (done, is_done) = std::sync::mpsc::channel();
+    let threads = [0, 1, 2].map(|thread| {
+        let (owner, done) = (Arc::clone(&owner), done.clone());
+        std::thread::spawn(move || {
+            for round in 0..1_500_u64 {
+                let keys: Vec<u64> =
+                    (0..8).map(|n| (round * 8 + n).wrapping_mul(0x9e37_79b9) % KEYS).collect();
+                let names: Vec<String> = keys.iter().map(u64::to_string).collect();
+                if thread == 2 {
+                    owner.cells.put(&keys[0], &keys[0]).unwrap();
+                    owner.table.put(&names[0], "a text of another length").unwrap();
+                    owner.table.discard(&names[1]).unwrap();
+                    if round % 500 == 0 {
+                        owner.cells.clear().unwrap();
+                        owner.table.clear().unwrap();
+                    }
+                    continue;
+                }
+                let mut step = Step::enter(&owner.heap);
+                for (key, name) in keys.iter().zip(&names) {
+                    owner.cells.put_in(&mut step, key, key).unwrap();
+                    match (round + key) % 3 {
+                        0 => owner.table.remove_in(&mut step, name).unwrap(),
+                        _ => owner.table.put_in(&mut step, name, "a text of some length").unwrap(),
+                    }
+                }
+                step.commit().unwrap();
+            }
+            done.send(()).unwrap();
+        })
+    });
+    for _ in &threads {
+        is_done.recv_timeout(Duration::from_secs(120)).expect("nobody waits for ever");
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let cells: Vec<(u64, u64)> = owner.cells.iter().map(|entry| entry.unwrap()).collect();
+    assert!(cells.iter().all(|(key, value)| key == value));
+    assert_eq!(cells.len() as u64, owner.cells.len().unwrap());
+    assert_eq!(owner.table.iter().count() as u64, owner.table.len().unwrap());
+    assert_eq!(owner.cells.inspect().unwrap().violations, []);
+    assert_eq!(owner.table.inspect().unwrap().violations, []);
 }

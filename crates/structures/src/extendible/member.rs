@@ -1,0 +1,53 @@
+//! A map in a heap that it shares with other structures.
+
+use std::sync::Arc;
+
+use remanent_pmem::heap::Block;
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+
+use super::layout::Kind;
+use super::{Core, ExtendibleMap};
+use crate::Result;
+use crate::options::MapOptions;
+use crate::shared::{Inspection, Member, Route, Shareable, Site};
+use crate::stored::{Key, Stored};
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Member<M> for Core<K, V, M> {
+    fn fixed_blocks(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    fn route(&self) -> Option<Route<M>> {
+        let read = |medium: &M, at: u64| Kind::read(medium, at).map(|(_, member)| member.get());
+        Some(Route { kind: "block of an extendible map", read, key: self.heap.member().get() })
+    }
+
+    fn is_linked(&self, block: Block) -> Result<bool> {
+        self.is_linked(block)
+    }
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Shareable<M> for ExtendibleMap<K, V, M> {
+    type Member = Core<K, V, M>;
+
+    fn header_len() -> u64 {
+        LINE_LEN
+    }
+
+    fn create_in(site: Site<M>) -> Result<Self, PoolError> {
+        Ok(ExtendibleMap { core: Arc::new(Core::create_at(site, &MapOptions::new())?) })
+    }
+
+    fn find(site: Site<M>) -> Result<Self::Member, PoolError> {
+        Core::load(site)
+    }
+
+    fn finish(core: Arc<Self::Member>) -> Result<Self, PoolError> {
+        core.take_count()?;
+        Ok(ExtendibleMap { core })
+    }
+
+    fn inspect(&self) -> Result<Inspection> {
+        self.core.inspect()
+    }
+}
