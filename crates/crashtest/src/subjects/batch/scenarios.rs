@@ -1,15 +1,22 @@
 //! What is explored of batches.
 
+use std::marker::PhantomData;
+
 use remanent_crashsim::{Class, Config, Nested};
 
 use super::subject::{Batches, Target};
+use crate::maps::{ExtendibleMaps, HashMaps};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, interleaved,
     killed, pages, prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 
-fn batches() -> Batches {
+fn batches() -> Batches<HashMaps> {
+    of_maps()
+}
+
+fn of_maps<D>() -> Batches<D> {
     Batches {
         keys: 8,
         targets: ALL,
@@ -19,6 +26,7 @@ fn batches() -> Batches {
         clears_one_in: 24,
         is_mixed: true,
         size_max: SIZE_MAX,
+        kind: PhantomData,
     }
 }
 
@@ -26,7 +34,10 @@ const ALL: &[Target] = &[Target::Words, Target::Texts, Target::Tree, Target::Rec
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), of_sizes(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), of_sizes(), by_threads(), of_extendible_maps()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn by_one_thread() -> Vec<Scenario> {
@@ -142,6 +153,64 @@ fn by_threads() -> Vec<Scenario> {
         .with_weight(1600),
         Scenario::new(
             "batch/threads-killed",
+            "two threads killed, then power lost",
+            few,
+            few_images(killed(by_priority(2, 2, 3))),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn of_extendible_maps() -> Vec<Scenario> {
+    let maps =
+        || Batches { targets: &[Target::Words, Target::Texts], ..of_maps::<ExtendibleMaps>() };
+    let again = Nested { depth: 2, one_in: 64, samples: 2 };
+    let some = |config| Config { creation: false, ..few_images(config) };
+    let full =
+        Batches { size_max: (OVERHEAD + 20) << 16, keys: 200, ..of_maps::<ExtendibleMaps>() };
+    let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..maps() };
+    let few = Batches { keys: 3, changes_max: 3, ..maps() };
+    vec![
+        Scenario::new(
+            "batch/extendible",
+            "batches and single changes of extendible maps and trees",
+            of_maps::<ExtendibleMaps>(),
+            few_images(alone(3, 5)),
+        ),
+        Scenario::new(
+            "batch/extendible-recovery",
+            "crashes inside recovery and after it",
+            maps(),
+            Config { nested: again, after: 3, ..some(alone(2, 3)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "batch/extendible-killed",
+            "killed, then power lost",
+            maps(),
+            few_images(killed(alone(3, 5))),
+        ),
+        Scenario::new(
+            "batch/extendible-parts",
+            "batches of more than 128 changes",
+            long,
+            Config { full_max: 1, samples: 1, ..prepared(alone(0, 1)) },
+        ),
+        Scenario::new(
+            "batch/extendible-full",
+            "the pool is full",
+            full,
+            refusing(prepared(alone(30, 8))),
+        ),
+        Scenario::new(
+            "batch/extendible-threads",
+            "short runs of threads that want the same keys",
+            few.clone(),
+            few_images(briefly(3, 1, 2)),
+        )
+        .with_weight(8),
+        Scenario::new(
+            "batch/extendible-threads-killed",
             "two threads killed, then power lost",
             few,
             few_images(killed(by_priority(2, 2, 3))),

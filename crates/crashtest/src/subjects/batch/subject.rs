@@ -1,23 +1,25 @@
-//! Two hash maps and two trees that batches change together.
+//! Two maps of one kind and two trees that batches change together.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_structures::shared::Step;
-use remanent_structures::{Batch, BlinkTree, Error, HashMap, OrderedMap, Result};
+use remanent_structures::{Batch, BlinkTree, Error, Map, OrderedMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
+use crate::maps::{Kind, SteppedMap, TestedMap, entries};
 use crate::pools::{Open, must_be_empty};
 
 type M = Arc<Sim>;
 
 /// The maps, each under a root of its own.
-pub(super) struct Maps {
-    words: HashMap<TestKey, u64, M>,
-    texts: HashMap<TestKey, [u8], M>,
+pub(super) struct Maps<D: Kind> {
+    words: D::Words,
+    texts: D::Texts,
     tree: BlinkTree<TestKey, u64, M>,
     records: BlinkTree<[u8], [u8], M>,
     pool: Pool<M>,
@@ -25,12 +27,12 @@ pub(super) struct Maps {
     value_len: usize,
 }
 
-impl Maps {
+impl<D: Kind> Maps<D> {
     /// Makes those that are not there yet; the one with the name that is asked for comes last.
     fn create(pool: &Pool<M>, name: &str, value_len: usize) -> Result<Self> {
         Ok(Maps {
-            words: HashMap::open_or_create(pool, "words")?,
-            texts: HashMap::open_or_create(pool, "texts")?,
+            words: SteppedMap::open_or_create(pool, "words")?,
+            texts: SteppedMap::open_or_create(pool, "texts")?,
             tree: BlinkTree::open_or_create(pool, "tree")?,
             records: BlinkTree::open_or_create(pool, name)?,
             pool: pool.clone(),
@@ -40,8 +42,8 @@ impl Maps {
 
     fn open(pool: &Pool<M>, name: &str, value_len: usize) -> Result<Self> {
         Ok(Maps {
-            words: HashMap::open(pool, "words")?,
-            texts: HashMap::open(pool, "texts")?,
+            words: TestedMap::open(pool, "words")?,
+            texts: TestedMap::open(pool, "texts")?,
             tree: BlinkTree::open(pool, "tree")?,
             records: BlinkTree::open(pool, name)?,
             pool: pool.clone(),
@@ -58,7 +60,7 @@ const NEVER: TestKey = TestKey(u64::MAX);
 
 /// What is explored.
 #[derive(Clone, Debug)]
-pub(super) struct Batches {
+pub(super) struct Batches<D> {
     /// Keys that operations are about.
     pub(super) keys: u64,
     /// Maps that operations are about.
@@ -76,6 +78,8 @@ pub(super) struct Batches {
     pub(super) is_mixed: bool,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
+    /// The kind of the two maps.
+    pub(super) kind: PhantomData<D>,
 }
 
 /// Which map a change is of.
@@ -117,7 +121,11 @@ fn number(text: &[u8]) -> Result<u64, String> {
     if is_whole { Ok(value) } else { Err(format!("{text:?} was never stored")) }
 }
 
-fn collect(batch: &mut Batch<M>, maps: &Maps, (target, key, value): Change) -> Result<()> {
+fn collect<D: Kind>(
+    batch: &mut Batch<M>,
+    maps: &Maps<D>,
+    (target, key, value): Change,
+) -> Result<()> {
     let (test_key, name) = (TestKey(key), key.to_be_bytes());
     match (target, value) {
         (Target::Words, Some(value)) => batch.put(&maps.words, &test_key, &value),
@@ -135,7 +143,7 @@ fn collect(batch: &mut Batch<M>, maps: &Maps, (target, key, value): Change) -> R
     }
 }
 
-fn commit(maps: &Maps, changes: &[Change]) -> Result<Vec<bool>> {
+fn commit<D: Kind>(maps: &Maps<D>, changes: &[Change]) -> Result<Vec<bool>> {
     let mut batch = Batch::new(&maps.pool)?;
     for change in changes {
         collect(&mut batch, maps, *change)?;
@@ -144,9 +152,9 @@ fn commit(maps: &Maps, changes: &[Change]) -> Result<Vec<bool>> {
 }
 
 /// Reads an entry, and makes a batch depend on it as it is.
-fn expect_as_found(
+fn expect_as_found<D: Kind>(
     batch: &mut Batch<M>,
-    maps: &Maps,
+    maps: &Maps<D>,
     (target, key): (Target, u64),
 ) -> Result<bool> {
     let (test_key, name) = (TestKey(key), key.to_be_bytes());
@@ -166,9 +174,9 @@ fn expect_as_found(
 }
 
 /// `None` if the key has a value, or has none, as `is_present` says.
-fn commit_if(
+fn commit_if<D: Kind>(
     is_present: bool,
-    maps: &Maps,
+    maps: &Maps<D>,
     key: (Target, u64),
     changes: &[Change],
     expectations: usize,
@@ -191,7 +199,7 @@ fn commit_if(
     }
 }
 
-fn alone(maps: &Maps, (target, key, value): Change) -> Result<bool> {
+fn alone<D: Kind>(maps: &Maps<D>, (target, key, value): Change) -> Result<bool> {
     let (test_key, name) = (TestKey(key), key.to_be_bytes());
     // Whether the key had a value before.
     match (target, value) {
@@ -217,11 +225,11 @@ fn change(content: &mut Content, (target, key, value): Change) -> bool {
     }
 }
 
-impl Subject for Batches {
+impl<D: Kind> Subject for Batches<D> {
     type Op = Op;
     type Ret = Answer<Vec<bool>>;
     type State = Content;
-    type Handle = Open<Maps>;
+    type Handle = Open<Maps<D>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         Open::create(medium, self.size_max, |pool, name| Maps::create(pool, name, self.value_len))
@@ -270,12 +278,10 @@ impl Subject for Batches {
     fn observe(&self, open: &Self::Handle) -> Outcome<Content> {
         let maps = &open.object;
         let mut content = Content::new();
-        for entry in maps.words.iter() {
-            let (TestKey(key), value) = entry?;
+        for (TestKey(key), value) in entries(&maps.words)? {
             content.insert((Target::Words, key), value);
         }
-        for entry in maps.texts.iter() {
-            let (TestKey(key), value) = entry?;
+        for (TestKey(key), value) in entries(&maps.texts)? {
             content.insert((Target::Texts, key), number(&value)?);
         }
         for entry in OrderedMap::range(&maps.tree, ..) {

@@ -7,9 +7,10 @@ use remanent_pmem::heap::{Heap, Violation};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::shared::{Inspection, MemberId, Recovery, Shareable, Site};
-use remanent_structures::{BlinkTree, HashMap, Log, Result, SharedTx, Vector};
+use remanent_structures::{BlinkTree, Log, Result, SharedTx, Vector};
 
 use crate::keys::TestKey;
+use crate::maps::Kind;
 
 type M = Arc<Sim>;
 
@@ -17,12 +18,12 @@ type M = Arc<Sim>;
 pub(super) type Object = [u64; 5];
 
 /// The structures, of which two are of one type.
-pub(super) struct Owner {
+pub(super) struct Owner<D: Kind> {
     heap: Arc<Heap<M>>,
     headers: u64,
-    pub(super) words: HashMap<TestKey, u64, M>,
-    pub(super) others: HashMap<TestKey, u64, M>,
-    pub(super) texts: HashMap<TestKey, [u8], M>,
+    pub(super) words: D::Words,
+    pub(super) others: D::Words,
+    pub(super) texts: D::Texts,
     pub(super) tree: BlinkTree<TestKey, u64, M>,
     pub(super) records: BlinkTree<[u8], [u8], M>,
     pub(super) vector: Vector<u64, M>,
@@ -43,7 +44,7 @@ fn site(heap: &Arc<Heap<M>>, headers: u64, index: u64) -> Site<M> {
     Site::shared(heap, headers + index * HEADER_LEN, member)
 }
 
-impl RootObject<M> for Owner {
+impl<D: Kind> RootObject<M> for Owner<D> {
     fn root_type() -> RootType {
         RootType { name: "Owner".to_owned(), layout: 1 }
     }
@@ -103,7 +104,7 @@ impl RootObject<M> for Owner {
     }
 }
 
-impl Owner {
+impl<D: Kind> Owner<D> {
     /// Compares what the structures reach with what is allocated.
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
         let inspections = [

@@ -1,8 +1,11 @@
 //! What is explored of structures that share a heap.
 
+use std::marker::PhantomData;
+
 use remanent_crashsim::{Class, Config, Nested};
 
 use super::subject::{Shared, Target};
+use crate::maps::{ExtendibleMaps, HashMaps};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, killed, pages,
     prepared, refusing, together, without_room,
@@ -13,11 +16,19 @@ use Target::{Log, Object, Others, Records, Texts, Tree, Vector, Words};
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), in_trouble(), by_threads(), of_extendible_maps()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-fn shared(targets: &'static [Target]) -> Shared {
-    Shared { keys: 10, changes_max: 6, targets, is_mixed: false, size_max: SIZE_MAX }
+fn shared(targets: &'static [Target]) -> Shared<HashMaps> {
+    of_maps(targets)
+}
+
+fn of_maps<D>(targets: &'static [Target]) -> Shared<D> {
+    let (keys, changes_max, is_mixed) = (10, 6, false);
+    Shared { keys, changes_max, targets, is_mixed, size_max: SIZE_MAX, kind: PhantomData }
 }
 
 const ALL: &[Target] = &[Words, Others, Texts, Tree, Records, Vector, Log, Object];
@@ -121,6 +132,56 @@ fn by_threads() -> Vec<Scenario> {
             "shared/threads-killed",
             "two threads killed, then power lost",
             mixed(ALL),
+            few_images(killed(by_priority(2, 2, 3))),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn of_extendible_maps() -> Vec<Scenario> {
+    let again = Nested { depth: 2, one_in: 64, samples: 2 };
+    let some = |config| Config { creation: false, ..few_images(config) };
+    let maps = || of_maps::<ExtendibleMaps>(MAPS);
+    let mixed = || Shared { is_mixed: true, keys: 6, changes_max: 3, ..maps() };
+    vec![
+        Scenario::new("shared/extendible", "extendible maps alone", maps(), some(alone(4, 6)))
+            .with_weight(2),
+        Scenario::new(
+            "shared/extendible-all",
+            "every structure, with extendible maps",
+            of_maps::<ExtendibleMaps>(ALL),
+            few_images(alone(3, 5)),
+        ),
+        Scenario::new(
+            "shared/extendible-recovery",
+            "crashes inside recovery and after it",
+            maps(),
+            Config { nested: again, after: 3, ..some(alone(3, 4)) },
+        ),
+        Scenario::new(
+            "shared/extendible-killed",
+            "killed, then power lost",
+            maps(),
+            few_images(killed(alone(3, 5))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "shared/extendible-no-room",
+            "each call for room fails once",
+            maps(),
+            without_room(4, prepared(alone(0, 6))),
+        ),
+        Scenario::new(
+            "shared/extendible-threads",
+            "two threads on extendible maps",
+            mixed(),
+            few_images(briefly(2, 2, 2)),
+        )
+        .with_weight(6),
+        Scenario::new(
+            "shared/extendible-threads-killed",
+            "two threads killed, then power lost",
+            mixed(),
             few_images(killed(by_priority(2, 2, 3))),
         )
         .with_weight(2),

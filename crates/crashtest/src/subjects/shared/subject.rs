@@ -1,20 +1,22 @@
 //! Steps over several structures of one heap. Each operation is atomic, in any order.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
-use remanent_structures::Result;
 use remanent_structures::shared::Step;
+use remanent_structures::{Map, Result};
 
 use super::owner::Owner;
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
+use crate::maps::{Kind, SteppedMap, entries};
 use crate::pools::{Open, must_be_empty};
 
 /// Entries that the trees and maps have from the start, with keys that no operation has.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct Shared<D> {
     /// Keys that operations are about.
     pub(super) keys: u64,
     /// Changes of a step at most.
@@ -25,6 +27,8 @@ pub(super) struct Shared {
     pub(super) is_mixed: bool,
     /// Length beyond which the pool does not grow.
     pub(super) size_max: u64,
+    /// The kind of the maps that are not ordered.
+    pub(super) kind: PhantomData<D>,
 }
 
 /// A structure that an operation changes.
@@ -102,8 +106,8 @@ impl Arguments {
     }
 }
 
-fn prepare<'s>(
-    owner: &'s Owner,
+fn prepare<'s, D: Kind>(
+    owner: &'s Owner<D>,
     step: &mut Step<'s, Arc<Sim>>,
     change: &Change,
     arguments: &'s Arguments,
@@ -128,7 +132,7 @@ fn prepare<'s>(
     }
 }
 
-fn together(owner: &Owner, changes: &[Change]) -> Result<()> {
+fn together<D: Kind>(owner: &Owner<D>, changes: &[Change]) -> Result<()> {
     let arguments: Vec<Arguments> = changes.iter().map(Arguments::of).collect();
     let records: Vec<[&[u8]; 1]> =
         arguments.iter().map(|arguments| [&arguments.text[..]]).collect();
@@ -139,7 +143,7 @@ fn together(owner: &Owner, changes: &[Change]) -> Result<()> {
     step.commit()
 }
 
-fn alone(owner: &Owner, change: &Change) -> Result<()> {
+fn alone<D: Kind>(owner: &Owner<D>, change: &Change) -> Result<()> {
     let Arguments { key, name, value, text } = Arguments::of(change);
     match (change.target, change.value) {
         (Target::Words, Some(_)) => owner.words.put(&key, &value).map(drop),
@@ -159,7 +163,7 @@ fn alone(owner: &Owner, change: &Change) -> Result<()> {
     }
 }
 
-fn cut(owner: &Owner, target: Target) -> Result<()> {
+fn cut<D: Kind>(owner: &Owner<D>, target: Target) -> Result<()> {
     match target {
         Target::Log => owner.log.truncate_front(owner.log.end()),
         _ => owner.vector.truncate(1),
@@ -188,11 +192,11 @@ fn change(content: &mut Content, change: &Change) {
     }
 }
 
-impl Subject for Shared {
+impl<D: Kind> Subject for Shared<D> {
     type Op = Op;
     type Ret = Answer<()>;
     type State = Content;
-    type Handle = Open<Arc<Owner>>;
+    type Handle = Open<Arc<Owner<D>>>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         Open::create(medium, self.size_max, |pool, name| pool.create_root(name))
@@ -240,16 +244,14 @@ impl Subject for Shared {
         for (map, entries) in
             [(&owner.words, &mut content.words), (&owner.others, &mut content.others)]
         {
-            for entry in map.iter() {
-                let (TestKey(key), value) = entry?;
+            for (TestKey(key), value) in self::entries(map)? {
                 entries.insert(key, value);
             }
             if map.len()? != entries.len() as u64 {
                 return Err(format!("a map counts {} entries of {entries:?}", map.len()?).into());
             }
         }
-        for entry in owner.texts.iter() {
-            let (TestKey(key), value) = entry?;
+        for (TestKey(key), value) in entries(&owner.texts)? {
             content.texts.insert(key, number(&value)?);
         }
         for entry in remanent_structures::OrderedMap::range(&owner.tree, ..) {

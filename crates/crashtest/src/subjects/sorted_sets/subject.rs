@@ -7,6 +7,7 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::Format;
 use remanent_server::resp::encode_request;
+use remanent_server::store::Form;
 use remanent_server::store::{Change, StoreError};
 use remanent_server::{BatchStore, Config, Keyspace, MapStore, Progress, Session, Shared, Store};
 use remanent_structures::{BatchOptions, BlinkTree};
@@ -268,7 +269,7 @@ impl Keys {
 
     pub(super) fn open_in<S: Simulated>(&self, medium: Arc<Sim>) -> Outcome<Opened<S>> {
         let pool = Pool::recover(medium)?;
-        let is_whole = pool.roots()?.iter().any(|root| root.name == remanent_server::store::ROOT);
+        let is_whole = Form::of(&pool)?.is_some();
         match Opened::new(pool) {
             Ok(opened) => self.begin(opened),
             Err(error) => {
