@@ -21,7 +21,7 @@ pub fn check_collections<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error
     }
     let found = match Form::of(pool)? {
         None => return Ok(Vec::new()),
-        Some(Form::HashMap) => MapStore::open(pool).map(check),
+        Some(Form::ExtendibleMap | Form::HashMap) => MapStore::open(pool).map(check),
         Some(Form::BatchMap) => BatchStore::open(pool, BatchOptions::without_thread()).map(check),
     };
     match found {

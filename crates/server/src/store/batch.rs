@@ -6,7 +6,7 @@ use remanent_pmem::{Mapped, Medium, Pool};
 use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Result};
 
 use super::tree::PoolTree;
-use super::{Change, Description, Lag, ROOT, Store, StoreError};
+use super::{Change, Description, Lag, ROOT, Store, StoreError, TABLE_ROOT};
 
 /// A server's entries in a pool: a [`BatchMap`] under the root [`ROOT`].
 ///
@@ -36,9 +36,13 @@ impl<M: Medium> BatchStore<M> {
     ///
     /// # Errors
     ///
-    /// When the root has another type, when there is no room for it, or when the thread that makes
-    /// batches safe cannot be started.
+    /// When the pool has entries in a map of another type, when there is no room for one, or when
+    /// the thread that makes batches safe cannot be started.
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
+        if !pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)? {
+            // Refused, for its type.
+            drop(BatchMap::<[u8], [u8], M>::open(pool, TABLE_ROOT, options.clone())?);
+        }
         Ok(BatchStore {
             map: BatchMap::open_or_create(pool, ROOT, options)?,
             tree: PoolTree::open(pool)?,

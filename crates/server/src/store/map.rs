@@ -1,15 +1,17 @@
-//! The persistent hash map as a store.
+//! The persistent hash maps as a store.
 
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
 use remanent_pmem::{Mapped, Medium, Pool};
-use remanent_structures::{Batch, BlinkTree, HashMap, Result};
+use remanent_structures::{Batch, BlinkTree, ExtendibleMap, HashMap, Result};
 
 use super::tree::PoolTree;
-use super::{Change, Description, Edit, ROOT, Store, StoreError};
+use super::{Change, Description, Edit, ROOT, Store, StoreError, TABLE_ROOT};
 
-/// A server's entries in a pool: a [`HashMap`] under the root [`ROOT`].
+/// A server's entries in a pool, each durable when the call returns that writes it: an
+/// [`ExtendibleMap`] under the root [`TABLE_ROOT`], or in a pool of an older version a [`HashMap`]
+/// under the root [`ROOT`].
 ///
 /// ```
 /// use remanent_pmem::Pool;
@@ -26,23 +28,39 @@ use super::{Change, Description, Edit, ROOT, Store, StoreError};
 /// ```
 #[derive(Debug)]
 pub struct MapStore<M: Medium = Mapped> {
-    map: HashMap<[u8], [u8], M>,
+    entries: Entries<M>,
     tree: PoolTree<M>,
 }
 
+/// The map that a pool has.
+#[derive(Debug)]
+enum Entries<M: Medium> {
+    Extendible(ExtendibleMap<[u8], [u8], M>),
+    Hash(HashMap<[u8], [u8], M>),
+}
+
+/// Evaluates `$use` with the map of a store, whichever it is.
+macro_rules! with_map {
+    ($store:expr, $map:ident => $use:expr) => {
+        match &$store.entries {
+            Entries::Extendible($map) => $use,
+            Entries::Hash($map) => $use,
+        }
+    };
+}
+
 impl<M: Medium> MapStore<M> {
-    /// Opens the entries in `pool`, which are made if it has none.
+    /// Opens the entries in `pool`. If it has none, an [`ExtendibleMap`] is made for them.
     ///
     /// # Errors
     ///
     /// When the root has another type, or there is no room for it.
     pub fn open(pool: &Pool<M>) -> Result<Self> {
-        Ok(MapStore { map: HashMap::open_or_create(pool, ROOT)?, tree: PoolTree::open(pool)? })
-    }
-
-    /// The map behind the store.
-    pub fn map(&self) -> &HashMap<[u8], [u8], M> {
-        &self.map
+        let entries = match pool.has_root(ROOT)? {
+            true => Entries::Hash(HashMap::open(pool, ROOT)?),
+            false => Entries::Extendible(ExtendibleMap::open_or_create(pool, TABLE_ROOT)?),
+        };
+        Ok(MapStore { entries, tree: PoolTree::open(pool)? })
     }
 }
 
@@ -54,7 +72,7 @@ impl<M: Medium> Store for MapStore<M> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError> {
-        Ok(self.map.get_with(key, read)?)
+        Ok(with_map!(self, map => map.get_with(key, read))?)
     }
 
     fn modify<R, T: Borrow<[u8]>>(
@@ -62,7 +80,7 @@ impl<M: Medium> Store for MapStore<M> {
         key: &[u8],
         change: impl FnMut(Option<&[u8]>) -> (Change<T>, R),
     ) -> Result<R, StoreError> {
-        Ok(self.map.modify(key, change)?)
+        Ok(with_map!(self, map => map.modify(key, change))?)
     }
 
     fn apply(&self, edits: &[Edit<'_>]) -> Result<Vec<bool>, StoreError> {
@@ -72,8 +90,8 @@ impl<M: Medium> Store for MapStore<M> {
         let mut is_first = Vec::with_capacity(edits.len());
         for Edit { key, value } in edits {
             match value {
-                Some(value) => batch.put(&self.map, *key, *value)?,
-                None => batch.remove(&self.map, *key)?,
+                Some(value) => with_map!(self, map => batch.put(map, *key, *value))?,
+                None => with_map!(self, map => batch.remove(map, *key))?,
             }
             is_first.push(first.insert(key));
         }
@@ -87,12 +105,12 @@ impl<M: Medium> Store for MapStore<M> {
     }
 
     fn clear(&self) -> Result<(), StoreError> {
-        self.map.clear()?;
+        with_map!(self, map => map.clear())?;
         Ok(())
     }
 
     fn len(&self) -> Result<u64, StoreError> {
-        Ok(self.map.len()?)
+        Ok(with_map!(self, map => map.len())?)
     }
 
     fn scan(
@@ -101,7 +119,7 @@ impl<M: Medium> Store for MapStore<M> {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> Result<u64, StoreError> {
-        Ok(self.map.scan(cursor, limit, visit)?)
+        Ok(with_map!(self, map => map.scan(cursor, limit, visit))?)
     }
 
     fn fault(&self) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The maps that have a server's entries, behind one trait.
 
 mod batch;
+mod convert;
 mod form;
 mod map;
 mod tree;
@@ -8,6 +9,7 @@ mod volatile;
 mod volatile_tree;
 
 pub use batch::BatchStore;
+pub use convert::convert;
 pub use form::Form;
 pub use map::MapStore;
 pub use remanent_structures::Change;
@@ -21,8 +23,12 @@ use std::time::Duration;
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::OrderedMap;
 
-/// Name of the root under which a server keeps its entries.
+/// Name of the root under which a server keeps its entries, if these become safe in batches or an
+/// older version made the pool.
 pub const ROOT: &str = "redis";
+/// Name of the root under which a server keeps its entries, if they are in an `ExtendibleMap` and
+/// there is no [`ROOT`].
+pub const TABLE_ROOT: &str = "redis entries";
 /// Name of the root under which a server keeps its ordered map. The map has the entries of all
 /// collections; the name is from the time when these were sorted sets alone.
 pub const TREE_ROOT: &str = "redis sorted sets";

@@ -37,7 +37,7 @@ fn a_client_is_told_which_entry_has_changed_and_goes_on() {
         .find(|bytes| words.contains(&u64::from_le_bytes(*bytes)));
     damage(&pool, &inside.unwrap());
     let answer = connection.exchange("GET key");
-    for part in ["structure \"redis\"", "offset 0x", "restore the pool from a backup"] {
+    for part in ["structure \"redis entries\"", "offset 0x", "restore the pool from a backup"] {
         assert!(answer.starts_with('-') && answer.contains(part), "{answer}");
     }
     assert!(connection.exchange("GET other").contains("whole"));

@@ -19,6 +19,7 @@ fn commands_on_sorted_sets_cost_their_budget() {
     connection.exchange("ZADD z 0 first 0 second");
     // Memory of each length, which the first who asks for it pays for.
     connection.exchange("ZADD other 1 one 2 two 3 three");
+    connection.exchange("SET another value");
     let mut cost = |request: &str| {
         pool.medium().reset_counters();
         let answer = connection.exchange(request);

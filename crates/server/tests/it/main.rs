@@ -3,6 +3,7 @@
 mod commands;
 mod damage;
 mod fences;
+mod forms;
 mod limits;
 mod net;
 mod parser;

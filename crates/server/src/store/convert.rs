@@ -1,0 +1,72 @@
+//! Giving the entries of an older pool the map that new pools have.
+//!
+//! The two maps have roots of different names. As long as there is the former, it has the entries,
+//! and the latter is a copy that a crash may have left incomplete. Removing the former root is one
+//! step.
+
+use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_structures::{ExtendibleMap, HashMap, Result};
+
+use super::{Form, ROOT, TABLE_ROOT};
+
+/// Entries that are copied between two calls of `progress`.
+const PART: usize = 1024;
+
+/// Moves a server's entries from a `HashMap` to an `ExtendibleMap`. Returns how many there are, or
+/// `None` if the pool has no entries in a `HashMap`: it was made by a newer version, or converted
+/// before.
+///
+/// Nobody may use the pool meanwhile. A crash at any moment loses nothing: afterwards the entries
+/// are in the one map or in the other, and another call completes the conversion. `progress` is
+/// called with the number of entries that are copied.
+///
+/// # Errors
+///
+/// When the pool has no room for both maps, which take about as much as they did before: the
+/// entries stay where they are. [`RootInUse`](remanent_pmem::Error::RootInUse) when somebody has
+/// opened the entries.
+pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Result<Option<u64>> {
+    if Form::of(pool)? != Some(Form::HashMap) {
+        return Ok(None);
+    }
+    remove(pool, TABLE_ROOT)?;
+    // Completes what a batch has left undone.
+    let former: HashMap<[u8], [u8], M> = HashMap::open(pool, ROOT)?;
+    let copied = copy(&former, &ExtendibleMap::create(pool, TABLE_ROOT)?, &mut progress);
+    drop(former);
+    if copied.is_err() {
+        // Nothing leads there, but it takes space.
+        remove(pool, TABLE_ROOT)?;
+    }
+    let count = copied?;
+    pool.remove_root(ROOT)?;
+    Ok(Some(count))
+}
+
+fn copy<M: Medium>(
+    former: &HashMap<[u8], [u8], M>,
+    table: &ExtendibleMap<[u8], [u8], M>,
+    progress: &mut impl FnMut(u64),
+) -> Result<u64> {
+    let (mut cursor, mut count) = (0, 0);
+    loop {
+        let mut part: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(PART);
+        cursor =
+            former.scan(cursor, PART, |key, value| part.push((key.to_vec(), value.to_vec())))?;
+        for (key, value) in part {
+            count += u64::from(table.insert(&key[..], &value[..])?);
+        }
+        progress(count);
+        if cursor == 0 {
+            return Ok(count);
+        }
+    }
+}
+
+/// Removes a root, if it is there.
+fn remove<M: Medium>(pool: &Pool<M>, root: &str) -> Result<()> {
+    match pool.remove_root(root) {
+        Ok(()) | Err(PoolError::NoSuchRoot { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

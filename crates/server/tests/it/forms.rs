@@ -1,0 +1,104 @@
+//! Pools of older versions, whose entries are in another map.
+
+use remanent_pmem::{Error as PoolError, Pool};
+use remanent_server::store::{Form, ROOT, TABLE_ROOT, convert};
+use remanent_server::{BatchStore, Keyspace, MapStore};
+use remanent_structures::{BatchOptions, Error, ExtendibleMap, HashMap};
+
+use super::session::Connection;
+
+/// A pool as older versions made it, without entries.
+fn older(directory: &tempfile::TempDir, size_max: u64) -> Pool {
+    let pool = Pool::options().size_max(size_max).create(directory.path().join("pool")).unwrap();
+    drop(HashMap::<[u8], [u8]>::create(&pool, ROOT).unwrap());
+    pool
+}
+
+fn fill(pool: &Pool, count: u64) {
+    let mut connection = Connection::to(MapStore::open(pool).unwrap());
+    for number in 0..count {
+        let request = format!("SET key{number} value{number}");
+        assert_eq!(connection.exchange(&request), "+OK\r\n");
+    }
+    assert_eq!(connection.exchange("ZADD set 1 one 2 two"), ":2\r\n");
+}
+
+fn assert_filled(pool: &Pool, count: u64) {
+    let mut connection = Connection::to(MapStore::open(pool).unwrap());
+    for number in 0..count {
+        let value = format!("value{number}");
+        let answer = format!("${}\r\n{value}\r\n", value.len());
+        assert_eq!(connection.exchange(&format!("GET key{number}")), answer);
+    }
+    assert_eq!(connection.exchange("DBSIZE"), format!(":{}\r\n", count + 1));
+    assert_eq!(connection.exchange("ZRANGE set 0 -1"), "*2\r\n$3\r\none\r\n$3\r\ntwo\r\n");
+    drop(connection);
+    let keys = Keyspace::open(MapStore::open(pool).unwrap()).unwrap();
+    assert_eq!(keys.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_of_an_older_version_is_served_as_it_is_and_converted() {
+    const COUNT: u64 = 5_000;
+    let directory = tempfile::tempdir().unwrap();
+    let pool = older(&directory, 256 << 20);
+    fill(&pool, COUNT);
+    assert_eq!(Form::of(&pool).unwrap(), Some(Form::HashMap));
+    assert_filled(&pool, COUNT);
+    // What a conversion has left that was killed is not what is served.
+    let left: ExtendibleMap<[u8], [u8]> = ExtendibleMap::create(&pool, TABLE_ROOT).unwrap();
+    left.insert(b"key0", b"garbage").unwrap();
+    left.insert(b"more", b"garbage").unwrap();
+    drop(left);
+    assert_filled(&pool, COUNT);
+
+    let mut told = 0;
+    assert_eq!(convert(&pool, |count| told = count).unwrap(), Some(COUNT + 1));
+    assert_eq!(told, COUNT + 1);
+    assert_eq!(Form::of(&pool).unwrap(), Some(Form::ExtendibleMap));
+    assert_filled(&pool, COUNT);
+    assert_eq!(convert(&pool, |_| ()).unwrap(), None);
+    assert_eq!(pool.check().unwrap().violations, []);
+}
+
+#[test]
+fn a_conversion_without_room_leaves_the_entries_where_they_are() {
+    const COUNT: u64 = 60_000;
+    let directory = tempfile::tempdir().unwrap();
+    let pool = older(&directory, 26 << 20);
+    fill(&pool, COUNT);
+    let error = convert(&pool, |_| ()).unwrap_err();
+    assert!(error.is_full(), "{error}");
+    assert!(!pool.has_root(TABLE_ROOT).unwrap());
+    assert_filled(&pool, COUNT);
+}
+
+#[test]
+fn a_conversion_waits_for_nobody_who_has_the_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = older(&directory, 64 << 20);
+    fill(&pool, 10);
+    let store = MapStore::open(&pool).unwrap();
+    let error = convert(&pool, |_| ()).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::RootInUse { .. })), "{error}");
+    drop(store);
+    assert_filled(&pool, 10);
+}
+
+#[test]
+fn entries_of_one_form_are_not_served_as_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let pool = |name| {
+        let path = directory.path().join(name);
+        Pool::options().size_max(64 << 20).create(path).unwrap()
+    };
+    let (immediate, batched) = (pool("immediate"), pool("batched"));
+    fill(&immediate, 10);
+    let refused = BatchStore::open(&immediate, BatchOptions::default()).unwrap_err();
+    assert!(matches!(refused, Error::Pool(PoolError::WrongType { .. })), "{refused}");
+    drop(BatchStore::open(&batched, BatchOptions::default()).unwrap());
+    assert_eq!(Form::of(&batched).unwrap(), Some(Form::BatchMap));
+    let refused = MapStore::open(&batched).unwrap_err();
+    assert!(matches!(refused, Error::Pool(PoolError::WrongType { .. })), "{refused}");
+    assert_eq!(convert(&batched, |_| ()).unwrap(), None);
+}
