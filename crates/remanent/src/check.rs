@@ -13,8 +13,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Persistent, Poo
 use remanent_structures::batch_list::{self, BatchList, List, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, HashMap, HashMultiMap, Key, Log,
-    Map, OrderedKey, Stored, Vector,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, ExtendibleMap, HashMap,
+    HashMultiMap, Key, Log, Map, OrderedKey, Stored, Vector,
 };
 
 use crate::Disk;
@@ -78,12 +78,12 @@ impl std::fmt::Display for Contradiction {
 ///
 /// ```
 /// use remanent::check::check_file;
-/// use remanent::{HashMap, Pool};
+/// use remanent::{ExtendibleMap, Pool};
 ///
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("example.pool");
 /// let pool = Pool::options().create(&path)?;
-/// HashMap::<str, u64>::create(&pool, "visits")?.insert("home", &1)?;
+/// ExtendibleMap::<str, u64>::create(&pool, "visits")?.insert("home", &1)?;
 /// drop(pool);
 /// assert!(check_file(&Pool::options(), &path, |_| ())?.is_whole());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -160,6 +160,14 @@ type Found = Option<Vec<Violation>>;
 /// Checks the structure under a root; `None` when its type is not known here.
 fn check_root(pool: &Pool, root: &RootInfo) -> Found {
     let checkers: &[fn(&Pool, &RootInfo) -> Found] = &[
+        check_extendible_map::<[u8], [u8]>,
+        check_extendible_map::<[u8], u64>,
+        check_extendible_map::<str, str>,
+        check_extendible_map::<str, [u8]>,
+        check_extendible_map::<str, u64>,
+        check_extendible_map::<u64, u64>,
+        check_extendible_map::<u64, [u8]>,
+        check_extendible_map::<u64, str>,
         check_map::<[u8], [u8]>,
         check_map::<[u8], u64>,
         check_map::<str, str>,
@@ -209,6 +217,13 @@ fn check_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
     root: &RootInfo,
 ) -> Found {
     of_structure(HashMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
+}
+
+fn check_extendible_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &Pool,
+    root: &RootInfo,
+) -> Found {
+    of_structure(ExtendibleMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
 }
 
 fn check_multimap<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(

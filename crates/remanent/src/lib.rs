@@ -2,19 +2,19 @@
 //! whatever killed the process that wrote it.
 //!
 //! ```
-//! use remanent::{Change, HashMap, Pool};
+//! use remanent::{Change, ExtendibleMap, Pool};
 //!
 //! # let directory = tempfile::tempdir()?;
 //! # let path = directory.path().join("visits.pool");
 //! let pool = Pool::options().size_max(1 << 30).open_or_create(&path)?;
-//! let visits = HashMap::<str, u64>::open_or_create(&pool, "visits")?;
+//! let visits = ExtendibleMap::<str, u64>::open_or_create(&pool, "visits")?;
 //!
 //! visits.insert("home", &1)?; // durable when it returns
 //! visits.modify("home", |count| (Change::Put(count.copied().unwrap_or(0) + 1), ()))?;
 //!
 //! drop((visits, pool)); // or be killed: it makes no difference
 //! let pool = Pool::options().open(&path)?;
-//! let visits = HashMap::<str, u64>::open(&pool, "visits")?;
+//! let visits = ExtendibleMap::<str, u64>::open(&pool, "visits")?;
 //! assert_eq!(visits.get("home")?, Some(2));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -23,7 +23,8 @@
 //!
 //! | structure | use it for |
 //! |---|---|
-//! | [`HashMap`] | entries that are looked up by key; any number of threads, without locks |
+//! | [`ExtendibleMap`] | entries that are looked up by key; any number of threads |
+//! | [`HashMap`] | the same without locks, slower: a thread that is stopped stops no other |
 //! | [`HashMultiMap`] | an index: several values for one key |
 //! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
 //! | [`Batch`] | changes of several entries, also of several maps, atomically |
@@ -74,7 +75,7 @@
 //! between:
 //!
 //! ```
-//! use remanent::{Batch, BlinkTree, Error, HashMap, Pool, Result, Stored};
+//! use remanent::{Batch, BlinkTree, Error, ExtendibleMap, Pool, Result, Stored};
 //!
 //! #[derive(Clone, Stored)]
 //! struct Session {
@@ -84,7 +85,7 @@
 //!
 //! struct Sessions {
 //!     pool: Pool,
-//!     by_token: HashMap<str, Session>,
+//!     by_token: ExtendibleMap<str, Session>,
 //!     by_expiry: BlinkTree<(u64, String), ()>,
 //! }
 //!
@@ -126,7 +127,7 @@
 //! # let directory = tempfile::tempdir()?;
 //! # let pool = Pool::options().create(directory.path().join("sessions.pool"))?;
 //! let sessions = Sessions {
-//!     by_token: HashMap::open_or_create(&pool, "sessions")?,
+//!     by_token: ExtendibleMap::open_or_create(&pool, "sessions")?,
 //!     by_expiry: BlinkTree::open_or_create(&pool, "sessions by expiry")?,
 //!     pool,
 //! };
@@ -144,7 +145,7 @@
 //! index may have entries that lead nowhere: write to the index first and remove from it last. Then
 //! each entry of the map is in the index after any crash. A reader of the index looks the entry up
 //! in the map and passes over what is gone or has changed; whoever cleans up removes such entries
-//! with [`modify`](HashMap::modify) on the map, which sees the present value, and then from the
+//! with [`modify`](ExtendibleMap::modify) on the map, which sees the present value, and then from the
 //! index.
 //!
 //! # Beside the structures
@@ -170,9 +171,9 @@ pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, 
 pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
-    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, HashMap, HashMultiMap,
-    Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result, SharedTx,
-    Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, ExtendibleMap, HashMap,
+    HashMultiMap, Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result,
+    SharedTx, Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
 };
 #[cfg(feature = "serde")]
 pub use remanent_structures::{Encoded, EncodingError};

@@ -47,7 +47,7 @@ impl fmt::Display for Promise {
 impl Promise {
     fn form(self) -> Form {
         match self {
-            Promise::Process | Promise::Power => Form::HashMap,
+            Promise::Process | Promise::Power => Form::ExtendibleMap,
             Promise::Batched => Form::BatchMap,
         }
     }
@@ -82,9 +82,9 @@ pub(crate) fn open(
     };
     let form = agreed_form(&pool, path, asked)?;
     let is_safe = pool.guarantee().durability == Durability::Power || emulation != Emulation::None;
-    if form == Form::BatchMap && !is_safe {
+    if form.is_batched() && !is_safe {
         bail!(
-            "{} keeps its entries in a {form} and lies in memory; {BATCHED_NEEDS_POWER}; if it was made \
+            "{} keeps its entries in a map of type {form} and lies in memory; {BATCHED_NEEDS_POWER}; if it was made \
              with --emulate, serve it with that",
             path.display()
         );
@@ -118,7 +118,7 @@ pub(crate) fn open_as_made(options: &Options, path: &Path) -> pmem::Result<(Pool
     let info = pool.info()?;
     let can_be_safe =
         info.guarantee.emulation == Emulation::None && info.guarantee.backing != Backing::Memory;
-    let is_batched = Form::of(&pool)? == Some(Form::BatchMap);
+    let is_batched = Form::of(&pool)?.is_some_and(Form::is_batched);
     let made = if is_batched && can_be_safe { Durability::Power } else { info.created_durability };
     if made == pool.guarantee().durability {
         return Ok((pool, was_clean));
@@ -165,17 +165,19 @@ fn agreed_form<M: Medium>(
     asked: Option<Promise>,
 ) -> anyhow::Result<Form> {
     let Some(found) = Form::of(pool)? else {
-        return Ok(asked.map_or(Form::HashMap, Promise::form));
+        return Ok(asked.map_or(Form::ExtendibleMap, Promise::form));
     };
-    if let Some(asked) = asked.filter(|asked| asked.form() != found) {
+    if let Some(asked) = asked.filter(|asked| asked.form().is_batched() != found.is_batched()) {
         let (path, wanted) = (path.display(), asked.form());
         let serves = match found {
-            Form::HashMap => "with every write durable before it is acknowledged",
+            Form::ExtendibleMap | Form::HashMap => {
+                "with every write durable before it is acknowledged"
+            }
             Form::BatchMap => "batched",
         };
         bail!(
-            "{path} keeps its entries in a {found}, and --durability {asked} needs a {wanted}; leave \
-             out --durability to serve it {serves}, or choose another pool with --pool and copy the \
+            "{path} keeps its entries in a map of type {found}, and --durability {asked} needs a \
+             {wanted}; leave out --durability to serve it {serves}, or choose another pool with --pool and copy the \
              entries there"
         );
     }

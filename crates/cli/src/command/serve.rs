@@ -138,11 +138,11 @@ impl Serve {
     }
 
     fn serve<M: Medium>(&self, opened: Opened<M>, start: Instant) -> anyhow::Result<ExitCode> {
-        self.refuse_lag_unless(opened.form == Form::BatchMap)?;
+        self.refuse_lag_unless(opened.form.is_batched())?;
         let Opened { pool, form, was_clean } = opened;
         let durability = pool.guarantee().durability;
         match form {
-            Form::HashMap => {
+            Form::ExtendibleMap | Form::HashMap => {
                 let counts = was_clean || durability == Durability::Process;
                 let store = MapStore::open(&pool)?;
                 self.run_server(&pool, store, &Ready { start, was_clean, counts })?;

@@ -150,7 +150,7 @@ fn a_pool_stays_what_it_was_made_for() {
 
     for promise in ["process", "power"] {
         let error = serve_error(text, &["--durability", promise]);
-        let names = ["BatchMap", &format!("--durability {promise}"), "HashMap", "leave out"];
+        let names = ["BatchMap", &format!("--durability {promise}"), "ExtendibleMap", "leave out"];
         assert!(names.iter().all(|name| error.contains(name)), "{error}");
     }
 }
@@ -164,7 +164,7 @@ fn a_pool_for_immediate_writes_is_not_served_batched() {
     server.connect().call(&["SET", "key", "value"]);
     server.stop();
     let error = serve_error(text, &["--durability", "batched"]);
-    let names = ["HashMap", "--durability batched", "BatchMap", "leave out", "--pool"];
+    let names = ["ExtendibleMap", "--durability batched", "BatchMap", "leave out", "--pool"];
     assert!(names.iter().all(|name| error.contains(name)), "{error}");
     let error = serve_error(text, &["--lag", "1M"]);
     assert!(error.contains("--durability batched"), "{error}");

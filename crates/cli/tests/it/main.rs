@@ -3,6 +3,7 @@
 mod batched;
 #[cfg(feature = "client-tests")]
 mod clients;
+mod convert;
 #[cfg(feature = "crash-test")]
 mod damage;
 mod disk;

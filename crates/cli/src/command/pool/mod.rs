@@ -1,6 +1,7 @@
-//! `remanent pool`: create, describe and check pools.
+//! `remanent pool`: create, describe, check and convert pools.
 
 mod check;
+mod convert;
 mod info;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use remanent::Durability;
 
 use super::units::{parse_duration, parse_size_at_least_1};
 
-/// Create, describe or check a pool file
+/// Create, describe, check or convert a pool file
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pool {
     #[command(subcommand)]
@@ -57,6 +58,18 @@ enum Subcommand {
         #[command(flatten)]
         target: Target,
     },
+    /// Give a server's entries, if an older version made the pool, the faster map of new pools
+    ///
+    /// Older versions kept the entries in a `HashMap`. Such a pool is served as it is; in an
+    /// `ExtendibleMap` its entries are written and read faster, and take less space. The command
+    /// copies them and then removes the former map, so the pool needs room for both meanwhile. The
+    /// server must not run. The command can be interrupted or killed at any time, and run again:
+    /// nothing is lost. Pools of `--durability batched` stay as they are.
+    #[command(after_help = "Example:\n  remanent pool convert /mnt/pmem/my.pool")]
+    Convert {
+        #[command(flatten)]
+        target: Target,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -86,6 +99,7 @@ impl Pool {
                 Ok(ExitCode::SUCCESS)
             }
             Subcommand::Check { target } => check::run(&target),
+            Subcommand::Convert { target } => convert::run(&target),
         }
     }
 }
