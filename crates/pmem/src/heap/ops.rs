@@ -439,8 +439,10 @@ impl<'h, M: Medium> Lane<'h, M> {
 impl<M: Medium> Drop for Lane<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Large blocks of this operation are linked by now, or were given back.
-        self.state.free_slots.extend(self.state.large.drain(..));
+        if !self.state.large.is_empty() {
+            // Large blocks of this operation are linked by now, or were given back.
+            self.state.free_slots.extend(self.state.large.drain(..));
+        }
         let lane = &self.heap.lanes[self.index];
         // Relaxed: only the holder counts.
         let left = lane.left.load(Ordering::Relaxed);
