@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use remanent_pmem::Pool;
 use remanent_structures::papers::BpTree;
-use remanent_structures::{BatchMap, BatchOptions, BlinkTree, HashMap, HashMultiMap, Map, Result};
+use remanent_structures::{
+    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, HashMap, HashMultiMap, Map, Result,
+};
 
 use super::content::{Answer, Content, Step, Values};
 use super::{Answers, Subject};
@@ -48,6 +50,20 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
             unprotected: WORDS_UNPROTECTED,
             create: |pool| Ok(Box::new(Words(HashMap::create(pool, ROOT)?))),
             open: |pool| Ok(Box::new(Words(HashMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "extendible",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Bytes(ExtendibleMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Bytes(ExtendibleMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "extendible-words",
+            content: WORDS,
+            unprotected: Some("slots of words"),
+            create: |pool| Ok(Box::new(Words(ExtendibleMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Words(ExtendibleMap::open(pool, ROOT)?))),
         },
         MapSubject {
             name: "multimap",

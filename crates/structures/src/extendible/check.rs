@@ -125,6 +125,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let prints = bucket.prints(medium);
             for slot in each_slot(slots_of::<K>(index)) {
                 let (stamp, at) = (bucket.stamp(medium, slot), slot_at(bucket.0, slot));
+                if self.is_slot_damaged(bucket, slot) {
+                    let what = "the words of a slot do not belong together";
+                    walk.torn(Error::corrupt(&self.heap, at, what))?;
+                    continue;
+                }
                 let entry = stamp.hash(index, bits);
                 let is_here = stamp.is_valid() && entry.prefix(depth) == hash.prefix(depth);
                 if is_here != (prints.used() & 1 << slot != 0) {
@@ -170,7 +175,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for other_slot in each_slot(slots & other.prints(medium).used()) {
                 let is_same = is_before(other, other_slot)
                     && other.stamp(medium, other_slot).is_same_as(Self::stamp(hash, is_displaced))
-                    && self.has_key_of(other.word(medium, other_slot), payload.word);
+                    && self.has_key_of(Self::content(other.word(medium, other_slot)), payload.word);
                 if is_same {
                     walk.wrong(at, "a key occurs twice");
                 }

@@ -152,7 +152,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if slots.is_empty() {
             return Ok(false);
         }
-        let words = slots.iter().map(|(bucket, slot)| bucket.word(medium, *slot));
+        let words = slots.iter().map(|(bucket, slot)| Self::content(bucket.word(medium, *slot)));
         // A damaged word leads to no record, and nothing is freed.
         let suspects: Vec<Suspect> = words
             .filter(|word| self.record_at(*word).is_some())
@@ -162,7 +162,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         lane.fence();
         for (bucket, slot) in slots {
             let at = slot_at(bucket.0, slot);
-            medium.store(at, bucket.stamp(medium, slot).void().0);
+            self.make_void(bucket, slot);
             // Flush: fenced below.
             medium.flush(at, WORD_LEN);
         }

@@ -59,12 +59,21 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let place = self.place(from)?;
             let Some(depth) = self.depth_of(place, from)? else { continue };
             let mut entries = self.read_segment(place.segment)?;
+            self.refuse_damaged(place.segment)?;
             // A split meanwhile has moved entries, and keeps the place of some of them.
             if self.depth_of(place, from)? != Some(depth) {
                 continue;
             }
             entries.retain(|(hash, _)| *hash >= from);
             return Ok((entries, from.first_behind(depth).map_or(0, |hash| hash.0)));
+        }
+    }
+
+    /// An error if entries of a segment may be lost.
+    fn refuse_damaged(&self, segment: u64) -> Result<()> {
+        match bucket_at(segment, 0).control(self.medium()).is_damaged() {
+            true => Err(self.lost_from(segment)),
+            false => Ok(()),
         }
     }
 
@@ -143,6 +152,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if !is_ready(self.medium(), segment, self.epoch) {
                     self.make_ready(segment, hash, pointer.depth)?;
                 }
+                self.refuse_damaged(segment)?;
                 for index in 0..bucket_count::<K>() {
                     let prints = bucket_at(segment, index).prints(self.medium());
                     count += u64::from(prints.used().count_ones());

@@ -3,6 +3,9 @@
 //! ```text
 //! header    0  root of the directory: a pointer     16  seed of the hash       32  entries, or
 //!           8  what `clear` left to be freed        24  options                    unknown
+//!                                                                              40  seed, inverted
+//!         *48  segment that is being made ready
+//!         *64  for each lane, a line with the segments that it is changing
 //!
 //! pointer      check (16 bits), offset of a node or of a segment, whether it is a node (bit 0)
 //!
@@ -15,15 +18,17 @@
 //!          *8  fingerprints of the slots, and       64  slots 3 to 6
 //!              which of them are used
 //!
-//! slot      0  hash, whether it is valid             8  value; or offset of a record, and whether
-//!                                                       it is to be freed (bit 0)
+//! slot      0  hash, whether it is valid             8  value; or check (16 bits), offset of a
+//!                                                       record, whether it is to be freed (bit 0)
 //!
 //! record    0  tag, checksum                        16  value, if all values are words
 //!           8  lengths of key and value              …  key, padded to words; other values
 //! ```
 //!
 //! Words marked `*` are volatile: nothing flushes them, and whoever touches a segment first after
-//! opening the pool rebuilds them. A slot lies in one line, and its value is stored before its
+//! opening the pool rebuilds those of buckets. What lanes are changing is read after a process was
+//! killed: then it is all there, because the caches are. After a loss of power it is of no use, but
+//! no line needs a flush then. A slot lies in one line, and its value is stored before its
 //! hash. By assumption 2 a crash leaves a complete valid slot or none, for one flush and one fence.
 //!
 //! The lowest bits of a hash number the entry's bucket, its *home*. They need not be stored,
@@ -40,6 +45,7 @@
 //! bits of the hash that lead to the segment.
 
 use remanent_pmem::heap::Block;
+use remanent_pmem::heap::layout::{self as heap, LANE_COUNT};
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -55,6 +61,33 @@ pub(super) const SEED: u64 = 16;
 /// [`SUMMED`] or [`UNSUMMED`].
 pub(super) const OPTIONS: u64 = 24;
 pub(super) const COUNT: u64 = 32;
+/// The seed once more, each bit inverted: with another seed no key would be found.
+pub(super) const SEED_INVERTED: u64 = 40;
+/// The segment that is being made ready.
+pub(super) const READYING: u64 = 48;
+/// Where the lanes say what they are changing.
+const NOTES: u64 = LINE_LEN;
+/// Segments that a lane can name.
+pub(super) const NOTES_PER_LANE: usize = (LINE_LEN / WORD_LEN) as usize;
+/// In place of a segment: the lane is changing more of them than it can name.
+pub(super) const ANYTHING: u64 = u64::MAX;
+/// Bytes of the header.
+pub(super) const HEADER_LEN: u64 = NOTES + LANE_COUNT as u64 * LINE_LEN;
+const _: () = assert!(HEADER_LEN <= heap::HEADER_LEN);
+
+/// Where a lane names a segment that it is changing.
+#[inline(always)]
+pub(super) fn note_at(header: u64, lane: usize, index: usize) -> u64 {
+    header + NOTES + lane as u64 * LINE_LEN + index as u64 * WORD_LEN
+}
+
+/// Where all that is being changed is named.
+pub(super) fn notes(header: u64) -> impl Iterator<Item = u64> {
+    let of_lanes = (0..LANE_COUNT)
+        .flat_map(move |lane| (0..NOTES_PER_LANE).map(move |index| note_at(header, lane, index)));
+    std::iter::once(header + READYING).chain(of_lanes)
+}
+
 /// The count in the header while the map is open, and after a crash.
 pub(super) const COUNT_UNKNOWN: u64 = u64::MAX;
 /// Records have checksums.
@@ -342,6 +375,8 @@ pub(super) struct Stamp(pub(super) u64);
 impl Stamp {
     const VALID: u64 = 1;
     const DISPLACED: u64 = 2;
+    /// The stamp of a slot that no entry with a record has.
+    pub(super) const NONE: Stamp = Stamp(0);
 
     /// The stamp of a valid slot.
     #[inline(always)]
@@ -408,11 +443,23 @@ impl Control {
     const SHADOW_BITS: u32 = 13;
     const DISPLACED_SHIFT: u32 = Self::SHADOW_SHIFT + Self::SHADOW_BITS;
     const DISPLACED_MAX: u64 = 31;
-    const VERSION: u64 = 1 << (Self::DISPLACED_SHIFT + 5);
+    /// An entry of the segment may be lost.
+    const DAMAGED: u64 = 1 << (Self::DISPLACED_SHIFT + 5);
+    const VERSION: u64 = Self::DAMAGED << 1;
 
     /// The control word of a bucket from which so many entries are displaced.
     pub(super) fn new(displaced: u32) -> Self {
         Control(u64::from(displaced).min(Self::DISPLACED_MAX) << Self::DISPLACED_SHIFT)
+    }
+
+    /// The same, of a bucket whose segment may have lost an entry.
+    pub(super) fn damaged(self) -> Self {
+        Control(self.0 | Self::DAMAGED)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_damaged(self) -> bool {
+        self.0 & Self::DAMAGED != 0
     }
 
     #[inline(always)]
@@ -609,6 +656,30 @@ impl Record {
 
 /// In the word that leads to a record: the entry is being removed.
 const GONE: u64 = 1;
+const OFFSET_BITS: u32 = 48;
+
+/// The word of a slot with this stamp that leads to the record at `offset`.
+#[inline(always)]
+pub(super) const fn seal_record(stamp: Stamp, offset: u64) -> u64 {
+    offset | slot_check(stamp, offset) << OFFSET_BITS
+}
+
+/// Where the word of a slot leads, whether the record is to be freed or not.
+#[inline(always)]
+pub(super) const fn record_offset(word: u64) -> u64 {
+    word & ((1 << OFFSET_BITS) - 1) & !GONE
+}
+
+/// Whether the two words of a slot belong together.
+pub(super) const fn is_sealed(stamp: Stamp, word: u64) -> bool {
+    word >> OFFSET_BITS == slot_check(stamp, record_offset(word))
+}
+
+/// Detects every change of a single bit, and all but one in 65,536 of other changes.
+#[inline(always)]
+const fn slot_check(stamp: Stamp, offset: u64) -> u64 {
+    ((stamp.0 ^ offset.rotate_left(16)).wrapping_mul(FACTOR) >> 48) ^ 0x51c3
+}
 
 /// The word of a slot whose record is to be freed.
 #[inline(always)]
@@ -616,8 +687,7 @@ pub(super) const fn gone(word: u64) -> u64 {
     word | GONE
 }
 
-/// The word of a slot with records, as it was before its record was to be freed.
-#[inline(always)]
+/// The word of a slot as it was before its record was to be freed.
 pub(super) const fn not_gone(word: u64) -> u64 {
     word & !GONE
 }
@@ -692,6 +762,19 @@ mod tests {
             assert!((0..64).all(|bit| Target::open(0x1000, word ^ 1 << bit).is_none()));
         }
         assert_eq!(Target::open(0x1000, 0), None);
+    }
+
+    #[test]
+    fn every_single_bit_of_a_slot_with_a_record_counts() {
+        let stamp = Stamp::new(Hash(0x1234_5678_9abc_def0), 7, true);
+        for offset in [0x4_0020, 0x7fff_ffff_fff8] {
+            let word = seal_record(stamp, offset);
+            assert_eq!((record_offset(word), record_offset(gone(word))), (offset, offset));
+            assert!(is_sealed(stamp, word) && is_sealed(stamp, gone(word)));
+            // The lowest bit is the mark of a removal.
+            assert!((1..64).all(|bit| !is_sealed(stamp, word ^ 1 << bit)));
+            assert!((0..64).all(|bit| !is_sealed(Stamp(stamp.0 ^ 1 << bit), word)));
+        }
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use remanent_pmem::heap::Block;
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, Medium};
 
-use super::layout::Kind;
+use super::layout::{HEADER_LEN, Kind};
 use super::{Core, ExtendibleMap};
 use crate::Result;
 use crate::options::MapOptions;
@@ -31,7 +31,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Shareable<M> for Extendible
     type Member = Core<K, V, M>;
 
     fn header_len() -> u64 {
-        LINE_LEN
+        HEADER_LEN
     }
 
     fn create_in(site: Site<M>) -> Result<Self, PoolError> {

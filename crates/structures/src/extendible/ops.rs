@@ -8,10 +8,15 @@ use remanent_pmem::{Frozen, LINE_LEN, Medium, WORD_LEN};
 use super::Core;
 use super::bucket::{Bucket, Held};
 use super::directory::Place;
-use super::layout::{Hash, LEN_MAX, Record, gone, is_inline, is_word, slot_at, to_word, with_word};
+use super::layout::{
+    Hash, LEN_MAX, Record, Stamp, gone, is_inline, is_word, note_at, slot_at, to_word, with_word,
+};
 use super::segment::{Found, Payload, Probe, Room};
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
+
+/// Lines of a record that are fetched before its key is compared: a key and a value of some length.
+const RECORD_LINES_FETCHED: u64 = 3;
 
 /// The entry of a key, in a bucket that this thread has.
 pub(super) struct Entry<'m, M: Medium> {
@@ -28,9 +33,9 @@ impl<'m, M: Medium> Entry<'m, M> {
     }
 }
 
-/// The second word of a new slot, and the record that it leads to.
+/// What a new slot's second word is to say, and the record that it leads to.
 struct New {
-    word: u64,
+    content: u64,
     record: Option<Block>,
 }
 
@@ -71,7 +76,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     fn find(&self, probe: &Probe<'_, K>) -> Result<Option<Payload>> {
         loop {
             let place = self.place(probe.hash)?;
-            let found = self.look(place.segment, probe);
+            let found = self.look(place.segment, probe)?;
             // Two segments lead to one record for a moment when entries are moved. Its value may be
             // replaced by then, and only the new one's readers know whether it is durable.
             let is_certain = found.is_some() && (is_inline::<K, V>() || !is_word::<V>());
@@ -119,12 +124,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             if self.is_summed {
                 let sum_of = |key: &[u8]| record.sum_of(key, value);
                 let computed = self.with_bytes(record.key_at::<V>(), record.key_len, sum_of);
-                if computed != record.sum {
-                    return Err(Error::checksum(&self.heap, record.offset, record.sum, computed));
-                }
+                self.compare_sums(record, computed)?;
             }
             Ok(V::with_stored(value, use_value))
         })
+    }
+
+    #[inline(always)]
+    fn compare_sums(&self, record: Record, computed: u32) -> Result<()> {
+        match computed == record.sum {
+            true => Ok(()),
+            false => Err(Error::checksum(&self.heap, record.offset, record.sum, computed)),
+        }
     }
 
     /// Passes the key of an entry to `use_key`.
@@ -139,6 +150,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         let record = self.record(payload.word)?;
         self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+            // Otherwise it is compared with the value.
+            if is_word::<V>() && self.is_summed {
+                self.compare_sums(record, record.sum_of(key, &[]))?;
+            }
             Ok(K::with_stored(key, use_key))
         })
     }
@@ -152,6 +167,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn record(&self, offset: u64) -> Result<Record> {
         self.record_at(offset)
             .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
+    }
+
+    /// Has the first lines of a record fetched at once.
+    #[inline(always)]
+    pub(super) fn prefetch_record(&self, offset: u64) {
+        for line in 0..RECORD_LINES_FETCHED {
+            self.medium().prefetch(offset.saturating_add(line * LINE_LEN));
+        }
     }
 
     /// Whether the record at `offset` has this key.
@@ -235,7 +258,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
             let place = self.place(probe.hash)?;
             let home = self.hold(Self::pair(place.segment, probe.hash).home)?;
-            let Some(mut entry) = self.hold_entry(home, place, probe) else {
+            self.note(&lane, 0, place.segment);
+            let Some(mut entry) = self.hold_entry(home, place, probe)? else {
                 drop(lane);
                 self.medium().pause();
                 continue;
@@ -253,7 +277,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     // First: once an entry has made room, its former slot is to be overwritten.
                     let new = self.prepare(&mut lane, probe.key, value.borrow())?;
                     match self.find_room(place.segment, probe.hash, entry.home, entry.other) {
-                        Found::Room(room) => self.fill(&lane, room, probe.hash, new.word),
+                        Found::Room(room) => self.fill(&lane, room, probe.hash, new.content),
                         Found::Busy => {
                             new.give_back(&mut lane);
                             drop(lane);
@@ -284,38 +308,47 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         home: Held<'m, M>,
         place: Place<'m>,
         probe: &Probe<'_, K>,
-    ) -> Option<Entry<'m, M>> {
+    ) -> Result<Option<Entry<'m, M>>> {
         let pair = Self::pair(place.segment, probe.hash);
         if !self.directory.leads_to(place, probe.hash) {
-            return None;
+            return Ok(None);
         }
-        if let Some(slot) = self.find_slot(pair.home, false, probe) {
-            return Some(Entry { home, other: None, slot: Some(slot) });
+        let mut entry = Entry { home, other: None, slot: self.find_slot(pair.home, false, probe) };
+        if entry.slot.is_none() && entry.home.control().has_displaced() {
+            let Some(other) = pair.other.try_hold(self.medium()) else { return Ok(None) };
+            entry.other = Some(other);
+            entry.slot = self.find_slot(pair.other, true, probe);
         }
-        if !home.control().has_displaced() {
-            return Some(Entry { home, other: None, slot: None });
+        match entry.slot {
+            None if entry.home.control().is_damaged() => Err(self.lost_from(place.segment)),
+            _ => Ok(Some(entry)),
         }
-        let other = pair.other.try_hold(self.medium())?;
-        let slot = self.find_slot(pair.other, true, probe);
-        Some(Entry { home, other: Some(other), slot })
     }
 
-    /// The second word of a new entry's slot. One fence if it leads to a record.
+    /// Names a segment that the lane is going to change, or
+    /// [`ANYTHING`](super::layout::ANYTHING), in one of its places for that. Nothing flushes this.
+    #[inline(always)]
+    pub(super) fn note(&self, lane: &Lane<'_, M>, index: usize, segment: u64) {
+        // Release: before the stores of the change, for the case that this process is killed.
+        self.medium().store(note_at(self.heap.header(), lane.index(), index), segment);
+    }
+
+    /// What a new entry's slot is to say. One fence if it leads to a record.
     #[inline(always)]
     fn prepare(&self, lane: &mut Lane<'_, M>, key: &K, value: &V) -> Result<New> {
         if is_inline::<K, V>() {
-            return Ok(New { word: to_word(value), record: None });
+            return Ok(New { content: to_word(value), record: None });
         }
         let record = self.make_record(lane, key, value)?;
         // Fence: the record, before a slot leads to it.
         self.medium().fence();
-        Ok(New { word: record.offset, record: Some(record) })
+        Ok(New { content: record.offset, record: Some(record) })
     }
 
     /// Puts a new entry into a free slot. One fence.
     #[inline(always)]
-    fn fill(&self, lane: &Lane<'_, M>, mut room: Room<'_, M>, hash: Hash, word: u64) {
-        let at = self.store_entry(&mut room, hash, word);
+    fn fill(&self, lane: &Lane<'_, M>, mut room: Room<'_, M>, hash: Hash, content: u64) {
+        let at = self.store_entry(&mut room, hash, content);
         // Flush and fence: the entry is durable before anybody finds it.
         self.medium().persist(at, 2 * WORD_LEN);
         self.show_entry(lane, room, hash);
@@ -323,10 +356,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Stores a new entry in a free slot, and returns the slot's place. The caller flushes.
     #[inline(always)]
-    pub(super) fn store_entry(&self, room: &mut Room<'_, M>, hash: Hash, word: u64) -> u64 {
-        let (slot, is_displaced) = (room.slot, room.other.is_some());
-        let bucket = room.holder().bucket;
-        bucket.store_slot(self.medium(), slot, Self::stamp(hash, is_displaced), word);
+    pub(super) fn store_entry(&self, room: &mut Room<'_, M>, hash: Hash, content: u64) -> u64 {
+        let stamp = Self::stamp(hash, room.other.is_some());
+        let (slot, bucket) = (room.slot, room.holder().bucket);
+        bucket.store_slot(self.medium(), slot, stamp, Self::word_for(stamp, content));
         slot_at(bucket.0, slot)
     }
 
@@ -360,11 +393,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(());
         }
         let record = self.make_record(lane, probe.key, value)?;
-        let old = self.suspect(lane, medium.load(at), probe.key);
+        let old = self.suspect(lane, Self::content(medium.load(at)), probe.key);
         // Fence: the record, before the slot leads to it; the suspect, before the slot stops
         // leading to the old record.
         lane.fence();
-        self.exchange_word(lane, entry.holder(), slot, at, record.offset);
+        let stamp = Self::stamp(probe.hash, entry.other.is_some());
+        let word = Self::word_for(stamp, record.offset);
+        self.exchange_word(lane, entry.holder(), slot, at, word);
         drop(entry);
         if let Some(old) = old {
             lane.retire(old);
@@ -377,7 +412,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn value_at(&self, at: u64) -> Result<u64> {
         match is_inline::<K, V>() {
             true => Ok(at),
-            false => Ok(self.record(self.medium().load(at))?.value_at::<V>()),
+            false => Ok(self.record(Self::content(self.medium().load(at)))?.value_at::<V>()),
         }
     }
 
@@ -449,13 +484,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let (medium, at) = (self.medium(), slot_at(bucket.0, slot));
         let word = bucket.word(medium, slot);
         // Nothing is to be freed where damage leads to no record, or to that of another key.
-        if is_inline::<K, V>() || !self.is_key_of(word, key) {
+        if is_inline::<K, V>() || !self.is_key_of(Self::content(word), key) {
             self.make_void(bucket, slot);
             // Flush: fenced by the caller.
             medium.flush(at, WORD_LEN);
             return None;
         }
-        let old = lane.suspect(word);
+        let old = lane.suspect(Self::content(word));
         medium.store(at + WORD_LEN, gone(word));
         // Flush: fenced by the caller, together with the suspect. If only one of them gets there,
         // recovery finds the entry as it was.
@@ -485,10 +520,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// Makes a slot void. Readers who find words by fingerprints of before find them still.
     #[inline(always)]
-    fn make_void(&self, bucket: Bucket, slot: u32) {
-        let stamp = bucket.stamp(self.medium(), slot);
-        self.medium().store(slot_at(bucket.0, slot), stamp.void().0);
+    pub(super) fn make_void(&self, bucket: Bucket, slot: u32) {
+        let stamp = match is_inline::<K, V>() {
+            true => bucket.stamp(self.medium(), slot).void(),
+            false => Stamp::NONE,
+        };
+        self.medium().store(slot_at(bucket.0, slot), stamp.0);
     }
 
     /// Writes and flushes a record.
@@ -507,7 +546,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let record = Record { offset: 0, key_len, value_len, sum: 0 };
         let len = record.len::<V>();
         let block = lane.allocate(len)?;
-        let sum = if self.is_summed && !is_word::<V>() { record.sum_of(key, value) } else { 0 };
+        // A value that is a word is replaced in its place.
+        let summed = if is_word::<V>() { &[] } else { value };
+        let sum = if self.is_summed { record.sum_of(key, summed) } else { 0 };
         let record = Record { offset: block.offset, sum, ..record };
         record.write_head(medium, self.heap.member());
         medium.write(record.key_at::<V>(), key);

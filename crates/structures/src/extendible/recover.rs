@@ -18,9 +18,11 @@ use super::Core;
 use super::bucket::Shadows;
 use super::directory::Directory;
 use super::layout::{
-    BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED, SUMMED,
-    Target, UNSUMMED, each_slot, is_inline, not_gone, segment_len, slot_at, write_segment_head,
+    ANYTHING, BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED,
+    SEED_INVERTED, SUMMED, Target, UNSUMMED, each_slot, is_inline, not_gone, notes, record_offset,
+    segment_len, write_segment_head,
 };
+use super::nodes::Pointer;
 use crate::Result;
 use crate::batch::Gate;
 use crate::count::Count;
@@ -74,6 +76,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let root = core.root_at();
             medium.store(root, Target::Segment(segment).seal(root));
             medium.store(header + SEED, seed);
+            medium.store(header + SEED_INVERTED, !seed);
             let options = if core.is_summed { SUMMED } else { UNSUMMED };
             medium.store(header + OPTIONS, options);
             medium.store(header + COUNT, COUNT_UNKNOWN);
@@ -115,7 +118,38 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             medium.flush(header + CLEARED, WORD_LEN);
         }
         let seed = medium.load(header + SEED);
-        Ok(Self::new(heap, seed, is_summed))
+        if medium.load(header + SEED_INVERTED) != !seed {
+            return Err(PoolError::corrupt(header + SEED, "the seed of a map has changed"));
+        }
+        let core = Self::new(heap, seed, is_summed);
+        core.flush_unfinished();
+        Ok(core)
+    }
+
+    /// Flushes the segments that were being changed when a process was killed. Until the names of
+    /// these are replaced by others, another kill leaves the same work.
+    fn flush_unfinished(&self) {
+        let medium = self.medium();
+        let flush = |segment| {
+            // Flush: fenced by the heap's recovery, before anybody acts on what is there.
+            // Redundant: unless a process was killed before and the power fails later.
+            medium.flush(segment, segment_len::<K>());
+        };
+        for at in notes(self.heap.header()) {
+            let segment = medium.load(at);
+            if segment == ANYTHING {
+                let mut flush_one = |pointer: Pointer, _| {
+                    flush(pointer.target.offset());
+                    Ok(())
+                };
+                // What damage leads nowhere is not used either.
+                drop(self.for_each_segment(self.root_at(), &mut flush_one));
+            } else if Kind::Segment.is_at(medium, segment, self.heap.member())
+                && segment.checked_add(segment_len::<K>()).is_some_and(|end| end <= medium.len())
+            {
+                flush(segment);
+            }
+        }
     }
 
     /// Takes the number of entries from the header, if a proper close stored it there. Called after
@@ -197,13 +231,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
                 let is_of_hash =
                     stamp.is_valid() && stamp.is_same_as(Self::stamp(hash, is_displaced));
-                if !is_of_hash || not_gone(word) != block.offset {
+                if !is_of_hash || record_offset(word) != block.offset {
                     continue;
                 }
-                match word == block.offset {
+                match word == not_gone(word) {
                     true => is_linked = true,
                     // The removal of the entry is completed.
-                    false => medium.store(slot_at(bucket.0, slot), stamp.void().0),
+                    false => self.make_void(bucket, slot),
                 }
             }
             // Flush: the void slot, and what a killed process may have left in the caches alone;

@@ -5,8 +5,9 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use super::Core;
 use super::bucket::{Bucket, Held};
 use super::layout::{
-    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, Stamp, bucket_count, each_slot, is_inline,
-    is_word, not_gone, segment_len, slot_at, slots_of, write_segment_head,
+    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, READYING, Stamp, bucket_count, each_slot,
+    is_inline, is_sealed, is_word, not_gone, record_offset, seal_record, slot_at, slots_of,
+    write_segment_head,
 };
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -92,25 +93,51 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Finds an entry, for reading. The caller has a pin.
     #[inline(always)]
-    pub(super) fn look(&self, segment: u64, probe: &Probe<'_, K>) -> Option<Payload> {
+    pub(super) fn look(&self, segment: u64, probe: &Probe<'_, K>) -> Result<Option<Payload>> {
         let pair = Self::pair(segment, probe.hash);
         loop {
             let (found, before) = self.look_in(pair.home, false, probe);
             if found.is_some() {
-                return found;
+                return Ok(found);
             }
             if before.has_displaced() {
                 let (found, _) = self.look_in(pair.other, true, probe);
                 if found.is_some() {
-                    return found;
+                    return Ok(found);
                 }
             }
             // Acquire: after all loads of the search. An entry that went from one bucket to the
             // other meanwhile has changed this word; partner of `hide` and `count_displaced`.
             if pair.home.control(self.medium()).is_same_as(before) {
-                return None;
+                return if before.is_damaged() { Err(self.lost_from(segment)) } else { Ok(None) };
             }
         }
+    }
+
+    /// What is said of a key that is not found where entries may be lost.
+    #[cold]
+    pub(super) fn lost_from(&self, segment: u64) -> Error {
+        Error::corrupt(&self.heap, segment, "entries of a segment have changed and may be lost")
+    }
+
+    /// Whether the entry whose slot has this content, and the hash of a key, is of that key.
+    #[inline(always)]
+    fn is_entry_of(&self, content: u64, probe: &Probe<'_, K>) -> bool {
+        is_word::<K>()
+            || self.is_key_of(content, probe.key)
+            || self.is_record_damaged(content, probe.hash)
+    }
+
+    /// Whether a record has another hash than its slot. Then it is damaged, and taken for the one
+    /// that the slot is about.
+    #[cold]
+    fn is_record_damaged(&self, offset: u64, hash: Hash) -> bool {
+        self.record_at(offset).is_none_or(|record| {
+            let found = self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+                K::with_stored(key, |key| self.hash(key))
+            });
+            found != hash
+        })
     }
 
     /// Finds an entry in one of its buckets, for reading. Also returns the control word that was
@@ -131,8 +158,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     continue;
                 }
                 let word = bucket.word(medium, slot);
+                if !is_inline::<K, V>() {
+                    self.prefetch_record(Self::content(word));
+                }
                 let payload = self.payload(word);
-                let is_key = is_word::<K>() || self.is_key_of(payload.word, probe.key);
+                let is_key = self.is_entry_of(payload.word, probe);
                 let payload = self.unreplaced(payload, slot, before);
                 // Acquire: after the loads of the slot and of the shadow, which is another
                 // operation's once the control word has changed; partner of `set_control`.
@@ -147,11 +177,23 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// The value in a slot's second word, or the offset of the record that it leads to.
+    #[inline(always)]
+    pub(super) fn content(word: u64) -> u64 {
+        if is_inline::<K, V>() { word } else { record_offset(word) }
+    }
+
+    /// The second word of a slot with this stamp, for a value or the offset of a record.
+    #[inline(always)]
+    pub(super) fn word_for(stamp: Stamp, content: u64) -> u64 {
+        if is_inline::<K, V>() { content } else { seal_record(stamp, content) }
+    }
+
     /// What a slot says, its second word being `word`.
     #[inline(always)]
     pub(super) fn payload(&self, word: u64) -> Payload {
         // Readers find what is being removed until the removal is durable.
-        let word = if is_inline::<K, V>() { word } else { not_gone(word) };
+        let word = Self::content(word);
         let is_word_in_record = !is_inline::<K, V>() && is_word::<V>();
         let load =
             || self.record_at(word).map_or(0, |record| self.medium().load(record.value_at::<V>()));
@@ -164,10 +206,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn unreplaced(&self, payload: Payload, slot: u32, control: Control) -> Payload {
         match control.shadow_of(slot) {
             None => payload,
-            Some(lane) if !is_inline::<K, V>() && is_word::<V>() => {
-                Payload { value: self.shadows.get(lane), ..payload }
+            Some(shadow) if !is_inline::<K, V>() && is_word::<V>() => {
+                Payload { value: self.shadows.get(shadow), ..payload }
             }
-            Some(lane) => Payload { word: self.shadows.get(lane), ..payload },
+            Some(shadow) => Payload { word: Self::content(self.shadows.get(shadow)), ..payload },
         }
     }
 
@@ -183,8 +225,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let stamp = Self::stamp(probe.hash, is_displaced);
         let matching = bucket.prints(medium).matching(probe.hash.fingerprint());
         each_slot(matching).find(|&slot| {
-            bucket.stamp(medium, slot).is_same_as(stamp)
-                && (is_word::<K>() || self.is_key_of(bucket.word(medium, slot), probe.key))
+            if !bucket.stamp(medium, slot).is_same_as(stamp) {
+                return false;
+            }
+            let content = Self::content(bucket.word(medium, slot));
+            if !is_inline::<K, V>() {
+                self.prefetch_record(content);
+            }
+            self.is_entry_of(content, probe)
         })
     }
 
@@ -283,7 +331,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             let to_slot = free.trailing_zeros();
             let moved = Self::stamp(hash, !stamp.is_displaced());
-            to.bucket.store_slot(medium, to_slot, moved, from.bucket.word(medium, slot));
+            let content = Self::content(from.bucket.word(medium, slot));
+            to.bucket.store_slot(medium, to_slot, moved, Self::word_for(moved, content));
             // Flush and fence: the copy, before what it was copied from is overwritten.
             medium.persist(slot_at(to.bucket.0, to_slot), 2 * WORD_LEN);
             to.show(to_slot, hash.fingerprint());
@@ -325,34 +374,31 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// One thread at a time does this.
     pub(super) fn make_ready(&self, segment: u64, hash: Hash, depth: u32) -> Result<()> {
         let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
-        // Flush: what a killed process left only in the caches, before anything is built on it.
-        // Redundant: unless a process was killed before and the power fails later.
-        medium.flush(segment, segment_len::<K>());
+        // Release: before what is changed here, for the case that this process is killed.
+        medium.store(self.heap.header() + READYING, segment);
         let mut displaced = vec![0_u32; bucket_count::<K>() as usize];
         let mut doubles = Vec::new();
+        let mut is_damaged = false;
         self.keep_unremoved(segment, hash, depth);
         for index in 0..bucket_count::<K>() {
             let bucket = bucket_at(segment, index);
             let mut prints = Prints::default();
             for slot in each_slot(slots_of::<K>(index)) {
                 let stamp = bucket.stamp(medium, slot);
-                if !stamp.is_valid() {
+                if self.is_slot_damaged(bucket, slot) {
+                    is_damaged = true;
                     continue;
-                }
-                if !stamp.is_possible(bits) {
-                    let what = "the first word of a slot is none that an entry has";
-                    return Err(Error::corrupt(&self.heap, slot_at(bucket.0, slot), what));
                 }
                 let entry = stamp.hash(index, bits);
                 // What a split has moved to another segment is left here until it is overwritten.
-                if entry.prefix(depth) != hash.prefix(depth) {
+                if !stamp.is_valid() || entry.prefix(depth) != hash.prefix(depth) {
                     continue;
                 }
                 if stamp.is_displaced() {
                     let home = entry.home(bits);
                     if self.is_at_home(bucket_at(segment, home), home, slot, bucket, entry) {
                         // A crash interrupted the entry on its way from one bucket to the other.
-                        doubles.push((slot_at(bucket.0, slot), stamp.void()));
+                        doubles.push((bucket, slot));
                         continue;
                     }
                     displaced[home as usize] += 1;
@@ -363,14 +409,25 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         self.void_doubles(&doubles);
         for (index, displaced) in displaced.into_iter().enumerate() {
-            let bucket = bucket_at(segment, index as u64);
-            medium.store(bucket.0, Control::new(displaced).0);
+            let control = Control::new(displaced);
+            let control = if is_damaged { control.damaged() } else { control };
+            medium.store(bucket_at(segment, index as u64).0, control.0);
         }
         // Fence: for the flushes, before the entries are shown to anybody.
-        // Redundant: for the flush of the segment, for the same reason as that.
         medium.fence();
         write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
         Ok(())
+    }
+
+    /// Whether the words of a slot are none that an entry has, or had. Slots of words have bits
+    /// that must be zero, and no check.
+    pub(super) fn is_slot_damaged(&self, bucket: Bucket, slot: u32) -> bool {
+        let (stamp, word) = (bucket.stamp(self.medium(), slot), bucket.word(self.medium(), slot));
+        match stamp.is_valid() {
+            true if is_inline::<K, V>() => !stamp.is_possible(K::SEGMENT_BITS),
+            true => !stamp.is_possible(K::SEGMENT_BITS) || !is_sealed(stamp, word),
+            false => !is_inline::<K, V>() && stamp != Stamp::NONE,
+        }
     }
 
     /// Takes back marks of removals that a crash has interrupted before the record was a suspect.
@@ -385,7 +442,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for slot in each_slot(slots_of::<K>(index)) {
                 let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
                 let is_here = stamp.hash(index, bits).prefix(depth) == hash.prefix(depth);
-                if stamp.is_valid() && is_here && word != not_gone(word) {
+                let is_marked = word != not_gone(word) && is_sealed(stamp, word);
+                if stamp.is_valid() && is_here && is_marked {
                     let at = slot_at(bucket.0, slot) + WORD_LEN;
                     medium.store(at, not_gone(word));
                     // Flush: fenced by the caller, before anybody acts on the entry. If the record
@@ -398,7 +456,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Makes slots void whose entries lie in their homes, too. The caller has flushed those, and
     /// fences.
-    fn void_doubles(&self, doubles: &[(u64, Stamp)]) {
+    fn void_doubles(&self, doubles: &[(Bucket, u32)]) {
         let medium = self.medium();
         if !doubles.is_empty() {
             // Fence: what lies at home, before the other copy may be lost.
@@ -406,23 +464,23 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             // fails in the middle of this.
             medium.fence();
         }
-        for (at, stamp) in doubles {
-            medium.store(*at, stamp.0);
+        for &(bucket, slot) in doubles {
+            self.make_void(bucket, slot);
             // Flush: fenced by the caller.
-            medium.flush(*at, WORD_LEN);
+            medium.flush(slot_at(bucket.0, slot), WORD_LEN);
         }
     }
 
     /// Whether the entry in a slot of another bucket also lies in its home.
     fn is_at_home(&self, home: Bucket, index: u64, slot: u32, bucket: Bucket, hash: Hash) -> bool {
         let medium = self.medium();
-        let word = bucket.word(medium, slot);
+        let content = Self::content(bucket.word(medium, slot));
         each_slot(slots_of::<K>(index)).any(|other| {
             let stamp = home.stamp(medium, other);
             stamp.is_valid()
                 && stamp.is_same_as(Self::stamp(hash, false))
                 // Two records of one hash may have different keys.
-                && (is_inline::<K, V>() || home.word(medium, other) == word)
+                && (is_inline::<K, V>() || Self::content(home.word(medium, other)) == content)
         })
     }
 }

@@ -7,7 +7,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use super::bucket::{Held, Shadows};
 use super::directory::Place;
-use super::layout::{is_inline, is_word, slot_at, to_word};
+use super::layout::{ANYTHING, NOTES_PER_LANE, is_inline, is_word, slot_at, to_word};
 use super::ops::Entry;
 use super::segment::{Found, Probe, Room};
 use super::{Core, ExtendibleMap};
@@ -68,6 +68,8 @@ pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     was_present: bool,
 }
 
+const LAST_NOTE: usize = NOTES_PER_LANE - 1;
+
 /// Why an operation cannot be published now.
 struct IsBusy;
 
@@ -103,6 +105,15 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         }
     }
 
+    /// Names the segment that this operation changes, beside those of others.
+    fn note(&self, scope: &mut Scope<'s, M>, segment: u64) {
+        let (index, lane) = (scope.published(), scope.lane(&self.core.heap));
+        match index < LAST_NOTE {
+            true => self.core.note(lane, index, segment),
+            false => self.core.note(lane, LAST_NOTE, ANYTHING),
+        }
+    }
+
     /// Takes the buckets where the entry is or may be. Waits for others only if the step holds
     /// nothing that these may wait for.
     fn hold_entry(
@@ -114,7 +125,9 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             let place = core.place(self.probe.hash)?;
             let home = Core::<K, V, M>::pair(place.segment, self.probe.hash).home;
             let held = home.try_hold(core.medium());
-            if let Some(entry) = held.and_then(|home| core.hold_entry(home, place, &self.probe)) {
+            if let Some(home) = held
+                && let Some(entry) = core.hold_entry(home, place, &self.probe)?
+            {
                 return Ok(Ok((place, entry)));
             }
             if !scope.may_wait() {
@@ -142,10 +155,10 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             // Fence: the record, before a slot leads to it.
             scope.fence_prepared();
         }
-        let word = self.record.map_or_else(|| to_word(value), |record| record.offset);
+        let content = self.record.map_or_else(|| to_word(value), |record| record.offset);
         match core.find_room(place.segment, self.probe.hash, entry.home, entry.other) {
             Found::Room(mut room) => {
-                let at = core.store_entry(&mut room, self.probe.hash, word);
+                let at = core.store_entry(&mut room, self.probe.hash, content);
                 // Flush: fenced by the step, before anybody finds the entry.
                 scope.lane(&core.heap).flush_later(at);
                 let others = [room.other.as_ref(), room.until_durable.as_ref()];
@@ -179,12 +192,14 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
                 return self.replace(scope, entry, slot, value);
             }
             Some(record) => {
-                self.suspect(scope, core.medium().load(at));
+                let record_before = Core::<K, V, M>::content(core.medium().load(at));
+                self.suspect(scope, record_before);
                 // Fence: the record, before the slot leads to it; the suspect, before the slot
                 // stops leading to the old record.
                 scope.fence_prepared();
                 self.record = None;
-                (at, record.offset)
+                let stamp = Core::<K, V, M>::stamp(self.probe.hash, entry.other.is_some());
+                (at, Core::<K, V, M>::word_for(stamp, record.offset))
             }
         };
         let lane = scope.lane(&core.heap).index();
@@ -201,9 +216,9 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         if let Some(slot) = entry.slot {
             let core = self.core;
             let bucket = entry.holder().bucket;
-            let word = bucket.word(core.medium(), slot);
+            let record = Core::<K, V, M>::content(bucket.word(core.medium(), slot));
             let old = core.begin_removal(scope.lane(&core.heap), bucket, slot, self.probe.key);
-            self.old = old.map(|old| (word, old));
+            self.old = old.map(|old| (record, old));
             hold(scope, std::iter::once(&entry.home).chain(entry.other.as_ref()));
             self.state = State::Emptied(entry, slot);
         }
@@ -241,7 +256,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
         let Some(value) = self.value.filter(|_| !is_inline::<K, V>()) else { return Ok(()) };
         let place = self.core.place(self.probe.hash)?;
-        let found = self.core.look(place.segment, &self.probe);
+        let found = self.core.look(place.segment, &self.probe)?;
         if found.is_some() && is_word::<V>() {
             return Ok(());
         }
@@ -255,6 +270,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
     fn publish(&mut self, scope: &mut Scope<'s, M>) -> Result<Progress> {
         loop {
             let Ok((place, entry)) = self.hold_entry(scope)? else { return Ok(Progress::Busy) };
+            self.note(scope, place.segment);
             self.was_present = entry.slot.is_some();
             let Some(value) = self.value else { return Ok(self.remove(scope, entry)) };
             if let Some(progress) = self.put(scope, place, entry, value)? {
@@ -289,6 +305,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
             lane.cancel(unused);
         }
         self.give_record_back(scope);
+        // What is durable now may be more than what the lane could name.
+        self.core.note(scope.lane(&self.core.heap), LAST_NOTE, 0);
     }
 
     fn was_present(&self) -> bool {

@@ -26,7 +26,7 @@ struct Owner<M: Medium> {
     cells: ExtendibleMap<u64, u64, M>,
 }
 
-const HEADER_LEN: u64 = 1344;
+const HEADER_LEN: u64 = 2048;
 
 fn site<M: Medium>(heap: &Arc<Heap<M>>, headers: u64, index: u32) -> Site<M> {
     let member = MemberId::new(index + 1).unwrap();

@@ -34,7 +34,7 @@ pub(super) struct Owner<D: Kind> {
 /// Where the owner remembers the block with the headers.
 const HEADERS: u64 = 0;
 /// Bytes for the header of each structure.
-const HEADER_LEN: u64 = 1344;
+const HEADER_LEN: u64 = 2048;
 const STRUCTURES: u64 = 8;
 
 /// Where a structure lies. Two of the hash maps have numbers that their entries cannot tell apart.
