@@ -4,6 +4,7 @@ mod batch_list;
 pub(crate) mod bench;
 mod berkeley_db;
 mod disk;
+mod effort;
 mod hashmap;
 mod kv;
 mod line_tx;

@@ -8,6 +8,7 @@ mod anova;
 mod progress;
 mod samples;
 mod timing;
+mod windows;
 
 pub(crate) use anova::Anova;
 pub(crate) use progress::Progress;
@@ -15,3 +16,4 @@ pub(crate) use samples::Samples;
 #[cfg(has_berkeley_db)]
 pub(crate) use timing::process_cpu;
 pub(crate) use timing::{mean_ns, sample_ns, timed, turns};
+pub(crate) use windows::{FULL, Windows};

@@ -16,6 +16,7 @@ use anyhow::Result;
 use remanent_pmem::{Emulation, FlushInstruction, Options};
 
 use super::bench::Bench;
+use super::effort::Effort;
 use crate::memory::pool;
 use crate::peers::multi::Kind;
 use crate::report::Report;
@@ -56,33 +57,6 @@ fn run(setup: &Setup) -> Result<Report> {
     urls::run(effort, setup, &mut report)?;
     restart::run(effort, setup, &mut report)?;
     Ok(report)
-}
-
-/// How much is done.
-#[derive(Clone, Copy, Debug)]
-enum Effort {
-    Full,
-    Quick,
-    /// For a test run; the numbers mean nothing.
-    Tiny,
-}
-
-impl Effort {
-    fn of(setup: &Setup) -> Self {
-        match setup {
-            Setup { tiny: true, .. } => Effort::Tiny,
-            Setup { quick: true, .. } => Effort::Quick,
-            _ => Effort::Full,
-        }
-    }
-
-    fn pick<T>(self, full: T, quick: T, tiny: T) -> T {
-        match self {
-            Effort::Full => full,
-            Effort::Quick => quick,
-            Effort::Tiny => tiny,
-        }
-    }
 }
 
 /// One of the paper's structures, with or without flushes.

@@ -14,7 +14,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::{Effort, count_label};
 use crate::cleanup::{Guarded, Scratch};
-use crate::measure::{Progress, Samples};
+use crate::measure::{FULL, Progress, Samples, Windows};
 use crate::memory::pool;
 use crate::report::{Ground, Report, Shape};
 use crate::setup::Setup;
@@ -22,12 +22,6 @@ use crate::workloads::keys::{BenchKey, mix};
 
 /// Length of a window in which throughput is measured.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Lookups between two readings of the clock.
-const LOOKUPS_PER_LOOK: u64 = 64;
-/// Number of last windows that determine the final throughput.
-const FINAL_WINDOWS: usize = 5;
-/// The share of the final throughput that counts as full speed.
-const FULL: f64 = 0.95;
 
 /// How long a process writes before it is killed.
 const WRITING: Duration = Duration::from_millis(50);
@@ -73,24 +67,9 @@ pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
 struct Restart {
     /// Until the first lookup was answered.
     first_ms: f64,
-    /// Million lookups a second, window by window from then on.
-    windows: Vec<f64>,
+    /// Lookups from then on.
+    windows: Windows,
     ground: Ground,
-}
-
-impl Restart {
-    /// The final throughput.
-    fn final_mops(&self) -> f64 {
-        let last = self.windows.iter().rev().take(FINAL_WINDOWS);
-        last.copied().collect::<Samples>().median()
-    }
-
-    /// Number of windows until full speed.
-    fn windows_to_full(&self) -> usize {
-        let full = FULL * self.final_mops();
-        let slow = self.windows.iter().position(|&mops| mops >= full);
-        slow.map_or(self.windows.len(), |slow| slow + 1)
-    }
 }
 
 /// Kills and restarts, and adds rows, the chart and claims.
@@ -145,34 +124,23 @@ fn restart(directory: &Path, entries: u64, windows: usize) -> Result<Restart> {
     look_up(0)?;
     let first_ms = start.elapsed().as_secs_f64() * 1e3;
     ensure!(!pool.was_clean(), "the process that wrote was not killed");
-    let mut turn = 0;
-    let mut throughputs = Vec::new();
-    for _ in 0..windows {
-        let (start, before) = (Instant::now(), turn);
-        while start.elapsed() < WINDOW {
-            for _ in 0..LOOKUPS_PER_LOOK {
-                turn += 1;
-                look_up(turn)?;
-            }
-        }
-        throughputs.push((turn - before) as f64 / 1e6 / start.elapsed().as_secs_f64());
-    }
-    Ok(Restart { first_ms, windows: throughputs, ground: Ground::of_pool(&pool) })
+    let windows = Windows::measure(WINDOW, windows, |turn| look_up(turn + 1))?;
+    Ok(Restart { first_ms, windows, ground: Ground::of_pool(&pool) })
 }
 
 fn add_to(report: &mut Report, restarts: &[Restart], entries: String) {
     let ground = restarts.first().map_or_else(Ground::volatile, |restart| restart.ground.clone());
     let first_ms: Samples = restarts.iter().map(|restart| restart.first_ms).collect();
-    let final_mops: Samples = restarts.iter().map(Restart::final_mops).collect();
+    let final_mops: Samples = restarts.iter().map(|restart| restart.windows.final_mops()).collect();
     let window_ms = WINDOW.as_secs_f64() * 1e3;
-    let full_ms: Samples =
-        restarts.iter().map(|restart| restart.windows_to_full() as f64 * window_ms).collect();
+    let full_ms: Samples = restarts.iter().map(|restart| restart.windows.full_ms()).collect();
     let series = "remanent, restarted";
     report.row(series, &format!("{entries} first lookup"), &ground, "ms", &first_ms);
-    let shown = restarts.iter().map(Restart::windows_to_full).max().unwrap_or(0) + 1;
+    let counts = restarts.iter().map(|restart| restart.windows.count_to_full());
+    let shown = counts.max().unwrap_or(0) + 1;
     let label = format!("{entries} lookups, ms after restart:");
     for window in 0..shown {
-        let mops = restarts.iter().filter_map(|restart| restart.windows.get(window)).copied();
+        let mops = restarts.iter().filter_map(|restart| restart.windows.mops(window));
         let x = format!("{label} {}", (window + 1) as f64 * window_ms);
         report.row(series, &x, &ground, "Mops/s", &mops.collect());
     }
