@@ -8,10 +8,8 @@ fn main() {
     println!("cargo:rerun-if-changed=src/peers/stores");
     println!("cargo:rerun-if-changed=src/peers/shim.h");
     println!("cargo:rustc-check-cfg=cfg(has_tbb, has_pmemobj, has_pmemblk, has_lmdb, has_rocksdb)");
-    println!("cargo:rustc-check-cfg=cfg(has_berkeley_db)");
-    let mut cpp = cc::Build::new();
-    cpp.cpp(true).std("c++17").file("src/peers/cpp/tbb_map.cpp");
-    link("tbb", "tbb_map", "has_tbb", cpp);
+    println!("cargo:rustc-check-cfg=cfg(has_berkeley_db, has_libcuckoo)");
+    link("tbb", "tbb_map", "has_tbb", cpp("cpp/tbb_map.cpp"));
     let pmemobj = c(&["cpp/pmemobj_map.c", "cpp/pmemobj_buffer.c"]);
     link("libpmemobj", "pmemobj_peers", "has_pmemobj", pmemobj);
     link("libpmemblk", "pmemblk_disk", "has_pmemblk", c(&["cpp/pmemblk_disk.c"]));
@@ -21,13 +19,23 @@ fn main() {
     let mut sqlite = c(&["stores/sqlite.c"]);
     let include = std::env::var("DEP_SQLITE3_INCLUDE").expect("the crate builds its own SQLite");
     sqlite.opt_level(3).include(include).compile("sqlite_store");
-    link_berkeley_db(c(&["cpp/berkeley_db.c", "cpp/berkeley_files.c"]));
+    let berkeley_db = c(&["cpp/berkeley_db.c", "cpp/berkeley_files.c"]);
+    link_by_header("db.h", "berkeley_db", "has_berkeley_db", &["db"], berkeley_db);
+    let cuckoo = "libcuckoo/cuckoohash_map.hh";
+    link_by_header(cuckoo, "cuckoo_map", "has_libcuckoo", &[], cpp("cpp/cuckoo_map.cpp"));
 }
 
 /// A shim of these C files, by their paths below `src/peers`.
 fn c(files: &[&str]) -> cc::Build {
     let mut build = cc::Build::new();
     build.std("gnu11").files(files.iter().map(|file| format!("src/peers/{file}")));
+    build
+}
+
+/// A shim of this C++ file, by its path below `src/peers`.
+fn cpp(file: &str) -> cc::Build {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").file(format!("src/peers/{file}"));
     build
 }
 
@@ -53,19 +61,20 @@ fn link(package: &str, shim: &str, cfg: &str, mut build: cc::Build) {
     println!("cargo:rustc-cfg={cfg}");
 }
 
-/// As [`link`], of a package that pkg-config does not know.
-fn link_berkeley_db(mut build: cc::Build) {
-    const SHIM: &str = "berkeley_db";
-    if !std::path::Path::new("/usr/include/db.h").exists() {
+/// As [`link`], of a package that pkg-config does not know: found by one of its headers.
+fn link_by_header(header: &str, shim: &str, cfg: &str, libraries: &[&str], mut build: cc::Build) {
+    if !std::path::Path::new("/usr/include").join(header).exists() {
         look_again_after_installs();
         return;
     }
-    if let Err(error) = build.opt_level(3).warnings(true).try_compile(SHIM) {
-        println!("cargo:warning=db.h is installed but its shim does not build: {error}");
+    if let Err(error) = build.opt_level(3).warnings(true).try_compile(shim) {
+        println!("cargo:warning={header} is installed but its shim does not build: {error}");
         return;
     }
-    println!("cargo:rustc-link-lib=db");
-    println!("cargo:rustc-cfg=has_berkeley_db");
+    for name in libraries {
+        println!("cargo:rustc-link-lib={name}");
+    }
+    println!("cargo:rustc-cfg={cfg}");
 }
 
 /// Has cargo run this again once packages were installed: Debian's record of them changes then.

@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 const EXAMPLES: &str = "\
 Examples:
   remanent-bench primitives --quick          what a fence costs on this machine
-  remanent-bench hashmap --out results       the hash map beside TBB and libpmemobj
+  remanent-bench hashmap --out results       the hash maps beside TBB, libcuckoo and others
   remanent-bench line-tx --with-aspectc      transactions beside libpmemobj and the paper's aspect
   remanent-bench batch-list --disk /var/tmp  durable puts beside LMDB, SQLite, RocksDB and redb
   remanent-bench berkeley-db --on tmpfs=/dev/shm --on disk=/mnt/disk

@@ -1,7 +1,7 @@
 //! Samples of one quantity, and their statistics.
 
 /// The samples of one quantity, one for each round.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
@@ -13,6 +13,11 @@ impl Samples {
     /// Appends the sample of the next round.
     pub(crate) fn push(&mut self, sample: f64) {
         self.0.push(sample);
+    }
+
+    /// Appends the samples of further rounds.
+    pub(crate) fn append(&mut self, other: &Samples) {
+        self.0.extend(&other.0);
     }
 
     /// Number of rounds sampled.
@@ -65,9 +70,19 @@ impl Samples {
         Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours / theirs).collect())
     }
 
+    /// This quantity plus another, round by round.
+    pub(crate) fn plus(&self, other: &Samples) -> Samples {
+        Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours + theirs).collect())
+    }
+
     /// This quantity minus another, round by round.
     pub(crate) fn minus(&self, other: &Samples) -> Samples {
         Samples(self.0.iter().zip(&other.0).map(|(ours, theirs)| ours - theirs).collect())
+    }
+
+    /// This quantity times a factor.
+    pub(crate) fn times(&self, factor: f64) -> Samples {
+        Samples(self.0.iter().map(|sample| sample * factor).collect())
     }
 
     /// The reciprocal of the quantity times `scale`: with 1000, nanoseconds become millions a
@@ -108,6 +123,8 @@ mod tests {
         let (ours, theirs) = (Samples::from_iter([2.0, 8.0]), Samples::from_iter([1.0, 2.0]));
         let ratio = ours.over(&theirs);
         assert_eq!((ratio.min(), ratio.max(), ratio.runs()), (2.0, 4.0, 2));
+        assert_eq!(ours.plus(&theirs), Samples::from_iter([3.0, 10.0]));
+        assert_eq!(ours.times(2.0), Samples::from_iter([4.0, 16.0]));
         let difference = ours.minus(&theirs);
         assert_eq!((difference.min(), difference.max(), difference.runs()), (1.0, 6.0, 2));
     }

@@ -50,6 +50,7 @@ impl FenceCost {
 }
 
 /// The machine's time for the steps that no structure can omit.
+#[derive(Default)]
 pub(crate) struct Floor {
     /// Storing, flushing and fencing a random line.
     pub(crate) fence_ns: Samples,
@@ -69,6 +70,12 @@ impl Floor {
             fence_ns: FenceCost::measure(&area, rounds).samples(Order::Random).clone(),
             load_ns: random_load_ns(len, rounds),
         })
+    }
+
+    /// Appends the samples of another measurement.
+    pub(crate) fn append(&mut self, other: &Floor) {
+        self.fence_ns.append(&other.fence_ns);
+        self.load_ns.append(&other.load_ns);
     }
 
     /// Nanoseconds that a thread needs for so many fences, or for one load if there are none.

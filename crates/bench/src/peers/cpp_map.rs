@@ -1,89 +1,104 @@
-//! `tbb::concurrent_unordered_map`: the volatile split-ordered list from which the paper started.
+//! Volatile maps in C++: TBB's two, and libcuckoo's.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::{Answer, Map, Operation};
-use crate::workloads::keys::{BenchKey, Key40};
+use crate::workloads::keys::BenchKey;
+use crate::workloads::values::BenchValue;
 
 // The functions of cpp/tbb_map.cpp.
+#[cfg(has_tbb)]
 unsafe extern "C" {
-    fn tbb_word_map_new() -> *mut c_void;
-    fn tbb_word_map_free(map: *mut c_void);
-    fn tbb_word_map_run(
-        map: *mut c_void,
-        operation: i32,
-        keys: *const u64,
-        n: usize,
-        sum: *mut u64,
-    ) -> u64;
-    fn tbb_bytes_map_new() -> *mut c_void;
-    fn tbb_bytes_map_free(map: *mut c_void);
-    fn tbb_bytes_map_run(
-        map: *mut c_void,
-        operation: i32,
-        keys: *const Key40,
-        n: usize,
-        sum: *mut u64,
-    ) -> u64;
+    fn tbb_unordered_map_new(key_len: usize, value_len: usize) -> *mut c_void;
+    fn tbb_hash_map_new(key_len: usize, value_len: usize) -> *mut c_void;
+    fn tbb_map_free(map: *mut c_void);
+    fn tbb_map_run(map: *mut c_void, op: i32, keys: *const u8, n: usize, sum: *mut u64) -> u64;
 }
 
-/// The functions for one key type.
-pub(crate) struct Shim<K> {
-    new: unsafe extern "C" fn() -> *mut c_void,
+// The functions of cpp/cuckoo_map.cpp.
+#[cfg(has_libcuckoo)]
+unsafe extern "C" {
+    fn cuckoo_map_new(key_len: usize, value_len: usize) -> *mut c_void;
+    fn cuckoo_map_free(map: *mut c_void);
+    fn cuckoo_map_run(map: *mut c_void, op: i32, keys: *const u8, n: usize, sum: *mut u64) -> u64;
+}
+
+/// The functions of one kind of map.
+pub(crate) struct Shim {
+    /// Makes an empty map for keys and values of these lengths; null if there is none for them.
+    new: unsafe extern "C" fn(usize, usize) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
-    run: unsafe extern "C" fn(*mut c_void, i32, *const K, usize, *mut u64) -> u64,
+    run: unsafe extern "C" fn(*mut c_void, i32, *const u8, usize, *mut u64) -> u64,
+    /// Whether several threads may remove entries.
+    has_concurrent_remove: bool,
 }
 
-/// A key for which there is a shim.
-pub(crate) trait TbbKey: BenchKey {
-    const SHIM: Shim<Self>;
-}
+/// `tbb::concurrent_unordered_map`: the split-ordered list from which the paper started. Its only
+/// erase is `unsafe_erase`.
+#[cfg(has_tbb)]
+pub(crate) static TBB_UNORDERED: Shim = Shim {
+    new: tbb_unordered_map_new,
+    free: tbb_map_free,
+    run: tbb_map_run,
+    has_concurrent_remove: false,
+};
 
-impl TbbKey for u64 {
-    const SHIM: Shim<u64> =
-        Shim { new: tbb_word_map_new, free: tbb_word_map_free, run: tbb_word_map_run };
-}
+/// `tbb::concurrent_hash_map`: a table with a lock for each bucket and each entry.
+#[cfg(has_tbb)]
+pub(crate) static TBB_HASH: Shim = Shim {
+    new: tbb_hash_map_new,
+    free: tbb_map_free,
+    run: tbb_map_run,
+    has_concurrent_remove: true,
+};
 
-impl TbbKey for Key40 {
-    const SHIM: Shim<Key40> =
-        Shim { new: tbb_bytes_map_new, free: tbb_bytes_map_free, run: tbb_bytes_map_run };
-}
+/// `libcuckoo::cuckoohash_map`: two buckets of four slots for a key, and locks for stripes of them.
+#[cfg(has_libcuckoo)]
+pub(crate) static CUCKOO: Shim = Shim {
+    new: cuckoo_map_new,
+    free: cuckoo_map_free,
+    run: cuckoo_map_run,
+    has_concurrent_remove: true,
+};
 
-/// A default-constructed map in the memory of this process (TBB's own allocator).
-pub(crate) struct TbbMap<K: TbbKey> {
+/// A default-constructed map in the memory of this process.
+pub(crate) struct CppMap<K> {
     map: NonNull<c_void>,
+    shim: &'static Shim,
     keys: PhantomData<K>,
 }
 
-// SAFETY: the map is made for concurrent use; `allows` withholds the one operation that is not.
-unsafe impl<K: TbbKey> Sync for TbbMap<K> {}
+// SAFETY: the maps are made for concurrent use; `allows` withholds the one operation that is not.
+unsafe impl<K> Sync for CppMap<K> {}
 
-impl<K: TbbKey> TbbMap<K> {
-    /// An empty map.
-    pub(crate) fn new() -> Self {
-        // SAFETY: the shim's constructor takes nothing.
-        let map = unsafe { (K::SHIM.new)() };
-        TbbMap {
-            map: NonNull::new(map).expect("operator new never returns null"),
-            keys: PhantomData,
-        }
+impl<K: BenchKey> CppMap<K> {
+    /// An empty map with values of type `V`.
+    ///
+    /// # Errors
+    ///
+    /// When the shim has none for keys and values of these lengths.
+    pub(crate) fn new<V: BenchValue>(shim: &'static Shim) -> Result<Self> {
+        // SAFETY: the shim's constructor takes any lengths.
+        let map = unsafe { (shim.new)(size_of::<K>(), size_of::<V>()) };
+        let map = NonNull::new(map).context("the shim has no map for such keys and values")?;
+        Ok(CppMap { map, shim, keys: PhantomData })
     }
 }
 
-impl<K: TbbKey> Map<K> for TbbMap<K> {
+impl<K: BenchKey> Map<K> for CppMap<K> {
     fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer> {
         let mut sum = 0;
-        // SAFETY: the map lives until `drop`; keys and length describe one slice, laid out as the
-        // shim's key type; operations that exclude others run on one thread (`allows`).
+        // SAFETY: the map lives until `drop`; keys are plain bytes, `size_of::<K>()` each as `new`
+        // told the shim; operations that exclude others run on one thread (`allows`).
         let done = unsafe {
-            (K::SHIM.run)(
+            (self.shim.run)(
                 self.map.as_ptr(),
                 operation as i32,
-                keys.as_ptr(),
+                keys.as_ptr().cast(),
                 keys.len(),
                 &raw mut sum,
             )
@@ -92,14 +107,13 @@ impl<K: TbbKey> Map<K> for TbbMap<K> {
     }
 
     fn allows(&self, operation: Operation, threads: usize) -> bool {
-        // Its only erase is `unsafe_erase`.
-        operation != Operation::Remove || threads == 1
+        operation != Operation::Remove || threads == 1 || self.shim.has_concurrent_remove
     }
 }
 
-impl<K: TbbKey> Drop for TbbMap<K> {
+impl<K> Drop for CppMap<K> {
     fn drop(&mut self) {
         // SAFETY: made by `new` of the same shim, and nobody uses it after this.
-        unsafe { (K::SHIM.free)(self.map.as_ptr()) };
+        unsafe { (self.shim.free)(self.map.as_ptr()) };
     }
 }

@@ -10,6 +10,10 @@ pub(crate) mod berkeley_db;
 pub(crate) mod berkeley_files;
 pub(crate) mod block;
 pub(crate) mod buffer;
+#[cfg(any(has_tbb, has_libcuckoo))]
+#[allow(unsafe_code, reason = "calls the C++ shims of foreign libraries")]
+pub(crate) mod cpp_map;
+pub(crate) mod crate_maps;
 #[cfg(has_berkeley_db)]
 pub(crate) mod disk_files;
 #[cfg(has_lmdb)]
@@ -36,20 +40,16 @@ pub(crate) mod server;
 pub(crate) mod shared_tree;
 #[allow(unsafe_code, reason = "reads what the C shims of foreign libraries wrote")]
 mod shim;
+mod single;
 #[allow(unsafe_code, reason = "hands functions of a foreign library to another one")]
 pub(crate) mod sqlite_vfs;
 pub(crate) mod stores;
-#[cfg(has_tbb)]
-#[allow(unsafe_code, reason = "calls the C++ shim of a foreign library")]
-pub(crate) mod tbb;
-/// Without the library any key is possible.
-#[cfg(not(has_tbb))]
-pub(crate) mod tbb {
-    pub(crate) trait TbbKey {}
-    impl<K> TbbKey for K {}
-}
+
+use std::hash::Hash;
 
 use anyhow::{Result, ensure};
+use remanent_pmem::heap::Usage;
+use remanent_structures::Key;
 
 use crate::workloads::keys::BenchKey;
 
@@ -121,6 +121,10 @@ impl Answer {
     }
 }
 
+/// A key of every hash map here.
+pub(crate) trait MapKey: BenchKey + Key + Hash + Eq {}
+impl<K: BenchKey + Key + Hash + Eq> MapKey for K {}
+
 /// A map under test, shared by the threads of a run.
 pub(crate) trait Map<K>: Sync {
     /// Performs one operation on every key of a batch.
@@ -134,6 +138,15 @@ pub(crate) trait Map<K>: Sync {
     fn allows(&self, operation: Operation, threads: usize) -> bool {
         let _ = (operation, threads);
         true
+    }
+
+    /// Space that the map takes in its pool; `None` for a map that has none.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is damaged.
+    fn usage(&self) -> Result<Option<Usage>> {
+        Ok(None)
     }
 }
 
@@ -162,6 +175,7 @@ pub(crate) fn verify<K: BenchKey>(
 mod tests {
     use super::*;
     use crate::workloads::keys::{Key40, distinct};
+    use crate::workloads::values::{BenchValue, Value100};
 
     /// Every rival must pass the verification of its measurements.
     pub(super) fn exercise<K: BenchKey>(map: &dyn Map<K>) {
@@ -218,34 +232,64 @@ mod tests {
         exercise_buffer(&mut *buffer);
     }
 
+    /// A map of each kind of entries must answer correctly: with words, and with values of words
+    /// and records for 40-byte keys.
+    macro_rules! exercise_all {
+        (|$k:ident, $v:ident| $map:expr) => {{
+            fn one<$k: MapKey, $v: BenchValue>() -> Box<dyn Map<$k>> {
+                Box::new($map)
+            }
+            exercise(&*one::<u64, u64>());
+            exercise(&*one::<Key40, u64>());
+            exercise(&*one::<Key40, Value100>());
+        }};
+    }
+
     #[cfg(has_tbb)]
     #[test]
     fn tbb_answers_correctly() {
-        exercise(&tbb::TbbMap::<u64>::new());
-        exercise(&tbb::TbbMap::<Key40>::new());
+        use cpp_map::{CppMap, TBB_HASH, TBB_UNORDERED};
+        exercise_all!(|K, V| CppMap::<K>::new::<V>(&TBB_UNORDERED).expect("the shim has it"));
+        exercise_all!(|K, V| CppMap::<K>::new::<V>(&TBB_HASH).expect("the shim has it"));
+        assert!(CppMap::<u64>::new::<Value100>(&TBB_HASH).is_err(), "there is no such shim");
+    }
+
+    #[cfg(has_libcuckoo)]
+    #[test]
+    fn libcuckoo_answers_correctly() {
+        use cpp_map::{CUCKOO, CppMap};
+        exercise_all!(|K, V| CppMap::<K>::new::<V>(&CUCKOO).expect("the shim has it"));
+    }
+
+    #[test]
+    fn maps_of_crates_answer_correctly() {
+        exercise_all!(|K, V| crate_maps::Dash::<K, V>::default());
+        exercise_all!(|K, V| crate_maps::Papaya::<K, V>::default());
     }
 
     #[cfg(has_pmemobj)]
     #[test]
     fn pmemobj_answers_correctly() {
-        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
-        exercise(
-            &pmemobj::PmemobjMap::<u64>::create(scratch.path(), 4000).expect("there is space"),
-        );
-        exercise(
-            &pmemobj::PmemobjMap::<Key40>::create(scratch.path(), 4000).expect("there is space"),
-        );
+        exercise_all!(|K, V| {
+            let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+            pmemobj::PmemobjMap::<K, V>::create(scratch.path(), 4000).expect("there is space")
+        });
     }
 
     #[test]
     fn remanent_answers_correctly() {
-        use remanent_pmem::Emulation;
-        let scratch = tempfile::tempdir().expect("the temporary directory is writable");
-        let words =
-            remanent_map::RemanentMap::<u64>::create(scratch.path(), 1 << 30, Emulation::None);
-        exercise(&words.expect("there is space"));
-        let bytes =
-            remanent_map::RemanentMap::<Key40>::create(scratch.path(), 1 << 30, Emulation::Nvram);
-        exercise(&bytes.expect("there is space"));
+        use remanent_map::RemanentMap;
+        use remanent_pmem::Emulation::{None, Nvram};
+        use remanent_structures::{ExtendibleMap, HashMap};
+        exercise_all!(|K, V| {
+            let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+            RemanentMap::<HashMap<K, V>, K, V>::create(scratch.path(), 1 << 30, None)
+                .expect("there is space")
+        });
+        exercise_all!(|K, V| {
+            let scratch = tempfile::tempdir().expect("the temporary directory is writable");
+            RemanentMap::<ExtendibleMap<K, V>, K, V>::create(scratch.path(), 1 << 30, Nvram)
+                .expect("there is space")
+        });
     }
 }

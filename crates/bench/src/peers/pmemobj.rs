@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use super::{Answer, Map, Operation};
 use crate::report::Ground;
 use crate::workloads::keys::BenchKey;
+use crate::workloads::values::BenchValue;
 
 // The functions of cpp/pmemobj_map.c.
 unsafe extern "C" {
@@ -19,6 +20,7 @@ unsafe extern "C" {
         pool_len: usize,
         bucket_count: u64,
         key_len: usize,
+        value_len: usize,
     ) -> *mut c_void;
     fn pmemobj_map_free(map: *mut c_void);
     fn pmemobj_map_run(
@@ -33,37 +35,38 @@ unsafe extern "C" {
 
 /// Space for the pool's own logs and lanes.
 const POOL_LEN_BASE: usize = 64 << 20;
-/// A generous bound on what an entry takes beyond its key: object header, links, value, bucket head
-/// and rounding to a size class.
+/// A generous bound on what an entry takes beyond its key and value: object header, links, bucket
+/// head and rounding to a size class.
 const ENTRY_LEN_EXTRA: usize = 160;
 
 /// A map in a pool file of its own, removed when dropped.
-pub(crate) struct PmemobjMap<K: BenchKey> {
+pub(crate) struct PmemobjMap<K, V> {
     map: NonNull<c_void>,
     path: PathBuf,
-    keys: PhantomData<K>,
+    types: PhantomData<(K, V)>,
 }
 
 // SAFETY: the shim takes the lock of a key's stripe around every operation.
-unsafe impl<K: BenchKey> Sync for PmemobjMap<K> {}
+unsafe impl<K, V> Sync for PmemobjMap<K, V> {}
 
-impl<K: BenchKey> PmemobjMap<K> {
+impl<K: BenchKey, V: BenchValue> PmemobjMap<K, V> {
     /// A new pool in `directory` for about `capacity` entries, with as many buckets.
     ///
     /// # Errors
     ///
     /// What libpmemobj says when it cannot make the pool.
     pub(crate) fn create(directory: &Path, capacity: usize) -> Result<Self> {
-        let path = directory.join(format!("pmemobj-{}.pool", K::NAME));
+        let path = directory.join(format!("pmemobj-{}{}.pool", K::NAME, V::SUFFIX));
         let name = CString::new(path.as_os_str().as_bytes())?;
-        let pool_len = POOL_LEN_BASE + capacity * (ENTRY_LEN_EXTRA + size_of::<K>());
+        let (key_len, value_len) = (size_of::<K>(), size_of::<V>());
+        let pool_len = POOL_LEN_BASE + capacity * (ENTRY_LEN_EXTRA + key_len + value_len);
         let buckets = capacity.next_power_of_two() as u64;
         // SAFETY: the name is a C string that outlives the call.
-        let map = unsafe { pmemobj_map_new(name.as_ptr(), pool_len, buckets, size_of::<K>()) };
+        let map = unsafe { pmemobj_map_new(name.as_ptr(), pool_len, buckets, key_len, value_len) };
         let Some(map) = NonNull::new(map) else {
             bail!("libpmemobj cannot make a pool at {}: {}", path.display(), last_error());
         };
-        Ok(PmemobjMap { map, path, keys: PhantomData })
+        Ok(PmemobjMap { map, path, types: PhantomData })
     }
 
     /// What it stands on: the same as a pool of ours opened as NVRAM.
@@ -84,7 +87,7 @@ pub(super) fn last_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-impl<K: BenchKey> Map<K> for PmemobjMap<K> {
+impl<K: BenchKey, V: BenchValue> Map<K> for PmemobjMap<K, V> {
     fn run(&self, operation: Operation, keys: &[K]) -> Result<Answer> {
         let mut sum = 0;
         // SAFETY: the map lives until `drop`; keys are plain bytes, `size_of::<K>()` each as
@@ -102,7 +105,7 @@ impl<K: BenchKey> Map<K> for PmemobjMap<K> {
     }
 }
 
-impl<K: BenchKey> Drop for PmemobjMap<K> {
+impl<K, V> Drop for PmemobjMap<K, V> {
     fn drop(&mut self) {
         // SAFETY: made by `create`, and nobody uses it after this.
         unsafe { pmemobj_map_free(self.map.as_ptr()) };

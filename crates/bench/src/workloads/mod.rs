@@ -3,3 +3,4 @@
 pub(crate) mod entries;
 pub(crate) mod keys;
 pub(crate) mod urls;
+pub(crate) mod values;

@@ -1,7 +1,8 @@
 // A chained hash map over libpmemobj transactions, as its users write one: a fixed array of bucket
 // heads, one transaction an operation, snapshots of just the bytes that change. Batches of keys come
-// in one call. Keys are `key_len` bytes; the hash is the finaliser of MurmurHash3 over their words.
-// Values are the first word of the key, and its complement after an update.
+// in one call. Keys are `key_len` bytes and values `value_len`; the hash is the finaliser of
+// MurmurHash3 over the key's words. A value is made of the key's first word, and of its complement
+// after an update.
 
 #include <libpmemobj.h>
 #include <pthread.h>
@@ -9,13 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "entry.h"
+
 // Stripes are volatile: they order threads, not crashes.
 enum { STRIPES = 1024, TYPE_NODE = 1, TYPE_BUCKETS = 2 };
 
 struct node {
     PMEMoid next;
-    uint64_t value;
-    char key[];
+    // The key, then the value.
+    char entry[];
 };
 
 struct root {
@@ -27,19 +30,14 @@ struct map {
     PMEMoid *buckets;
     uint64_t bucket_mask;
     size_t key_len;
+    size_t value_len;
     pthread_mutex_t stripes[STRIPES];
 };
-
-static uint64_t value_of(const char *key) {
-    uint64_t word;
-    memcpy(&word, key, sizeof word);
-    return word;
-}
 
 static uint64_t hash_of(const char *key, size_t len) {
     uint64_t hash = 0;
     for (size_t at = 0; at < len; at += 8) {
-        hash ^= value_of(key + at);
+        hash ^= word_at(key + at);
         hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdULL;
         hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53ULL;
         hash ^= hash >> 33;
@@ -52,7 +50,7 @@ static PMEMoid *find(const struct map *map, uint64_t hash, const char *key) {
     PMEMoid *link = &map->buckets[hash & map->bucket_mask];
     while (!OID_IS_NULL(*link)) {
         struct node *node = pmemobj_direct(*link);
-        if (memcmp(node->key, key, map->key_len) == 0) break;
+        if (memcmp(node->entry, key, map->key_len) == 0) break;
         link = &node->next;
     }
     return link;
@@ -63,11 +61,11 @@ static uint64_t insert(struct map *map, uint64_t hash, const char *key) {
     PMEMoid *head = &map->buckets[hash & map->bucket_mask];
     volatile uint64_t done = 0;
     TX_BEGIN(map->pool) {
-        PMEMoid oid = pmemobj_tx_alloc(sizeof(struct node) + map->key_len, TYPE_NODE);
+        PMEMoid oid = pmemobj_tx_alloc(sizeof(struct node) + map->key_len + map->value_len, TYPE_NODE);
         struct node *node = pmemobj_direct(oid);
         node->next = *head;
-        node->value = value_of(key);
-        memcpy(node->key, key, map->key_len);
+        memcpy(node->entry, key, map->key_len);
+        write_value(node->entry + map->key_len, map->value_len, word_at(key));
         pmemobj_tx_add_range_direct(head, sizeof *head);
         *head = oid;
     } TX_ONCOMMIT {
@@ -79,18 +77,19 @@ static uint64_t insert(struct map *map, uint64_t hash, const char *key) {
 static uint64_t lookup(const struct map *map, uint64_t hash, const char *key, uint64_t *sum) {
     PMEMoid *link = find(map, hash, key);
     if (OID_IS_NULL(*link)) return 0;
-    *sum += ((struct node *)pmemobj_direct(*link))->value;
+    const struct node *node = pmemobj_direct(*link);
+    *sum += read_value(node->entry + map->key_len, map->value_len);
     return 1;
 }
 
 static uint64_t update(struct map *map, uint64_t hash, const char *key) {
     PMEMoid *link = find(map, hash, key);
     if (OID_IS_NULL(*link)) return 0;
-    struct node *node = pmemobj_direct(*link);
+    char *value = ((struct node *)pmemobj_direct(*link))->entry + map->key_len;
     volatile uint64_t done = 0;
     TX_BEGIN(map->pool) {
-        pmemobj_tx_add_range_direct(&node->value, sizeof node->value);
-        node->value = ~value_of(key);
+        pmemobj_tx_add_range_direct(value, map->value_len);
+        write_value(value, map->value_len, ~word_at(key));
     } TX_ONCOMMIT {
         done = 1;
     } TX_END
@@ -155,15 +154,18 @@ static int allocate_buckets(struct map *map, uint64_t bucket_count) {
     return 0;
 }
 
-// Creates a pool of `pool_len` bytes at `path`, to hold about `bucket_count` keys of `key_len` bytes
-// (a power of two, and a multiple of 8). NULL on failure: pmemobj_errormsg says why.
-struct map *pmemobj_map_new(const char *path, size_t pool_len, uint64_t bucket_count, size_t key_len) {
+// Creates a pool of `pool_len` bytes at `path`, to hold about `bucket_count` entries (a power of two)
+// with keys of `key_len` bytes (a multiple of 8) and values of `value_len`. NULL on failure:
+// pmemobj_errormsg says why.
+struct map *pmemobj_map_new(const char *path, size_t pool_len, uint64_t bucket_count, size_t key_len,
+                            size_t value_len) {
     // DRAM stands in for persistent memory: the library is to flush lines, not to call msync. It
     // reads this when it maps the first pool.
     setenv("PMEM_IS_PMEM_FORCE", "1", 1);
     struct map *map = calloc(1, sizeof *map);
     if (map == NULL) return NULL;
     map->key_len = key_len;
+    map->value_len = value_len;
     for (int i = 0; i < STRIPES; i++) pthread_mutex_init(&map->stripes[i], NULL);
     map->pool = pmemobj_create(path, "remanent-bench", pool_len, 0600);
     if (map->pool == NULL) {

@@ -1,119 +1,90 @@
-// tbb::concurrent_unordered_map behind a C interface that works on whole batches of keys, so that
-// the call across the language border costs nothing per operation.
-//
-// Hashes: the finaliser of MurmurHash3 for words, libstdc++'s hash of a byte string (Murmur) for
-// 40-byte keys. Values are the first word of the key, and its complement after an update.
+// tbb::concurrent_unordered_map and tbb::concurrent_hash_map behind a C interface for batches.
 
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <string_view>
+#include <type_traits>
+
+#include <tbb/concurrent_hash_map.h>
 #include <tbb/concurrent_unordered_map.h>
+
+#include "batches.hpp"
 
 namespace {
 
-using Word = std::uint64_t;
-using Bytes = std::array<char, 40>;
+// The split-ordered list.
+template <class K, class V>
+struct Unordered {
+    using Key = K;
+    using Value = V;
 
-struct WordHash {
-    std::size_t operator()(Word key) const {
-        key = (key ^ (key >> 33)) * 0xff51afd7ed558ccdULL;
-        key = (key ^ (key >> 33)) * 0xc4ceb9fe1a85ec53ULL;
-        return key ^ (key >> 33);
+    tbb::concurrent_unordered_map<Key, Value, Hash> map;
+
+    bool insert(const Key& key, const Value& value) { return map.emplace(key, value).second; }
+
+    bool lookup(const Key& key, Word* sum) const {
+        auto found = map.find(key);
+        if (found == map.end()) return false;
+        *sum += word_of(found->second);
+        return true;
     }
+
+    // Values longer than a word are copied, which is not safe beside readers: the library has nothing for that.
+    bool update(const Key& key, const Value& value) {
+        auto found = map.find(key);
+        if (found == map.end()) return false;
+        if constexpr (std::is_same_v<Value, Word>) {
+            __atomic_store_n(&found->second, value, __ATOMIC_RELEASE);
+        } else {
+            found->second = value;
+        }
+        return true;
+    }
+
+    // Not safe beside other threads: the library has no concurrent erase.
+    bool remove(const Key& key) { return map.unsafe_erase(key) != 0; }
 };
 
-struct BytesHash {
-    std::size_t operator()(const Bytes& key) const {
-        return std::hash<std::string_view>()(std::string_view(key.data(), key.size()));
+// The table with a lock for each bucket and each entry.
+template <class K, class V>
+struct Locked {
+    using Key = K;
+    using Value = V;
+
+    struct Compare {
+        std::size_t hash(const Key& key) const { return Hash()(key); }
+        bool equal(const Key& one, const Key& other) const { return one == other; }
+    };
+    using Map = tbb::concurrent_hash_map<Key, Value, Compare>;
+
+    Map map;
+
+    bool insert(const Key& key, const Value& value) { return map.insert(typename Map::value_type(key, value)); }
+
+    bool lookup(const Key& key, Word* sum) const {
+        typename Map::const_accessor found;
+        if (!map.find(found, key)) return false;
+        *sum += word_of(found->second);
+        return true;
     }
+
+    bool update(const Key& key, const Value& value) {
+        typename Map::accessor found;
+        if (!map.find(found, key)) return false;
+        found->second = value;
+        return true;
+    }
+
+    bool remove(const Key& key) { return map.erase(key); }
 };
-
-using WordMap = tbb::concurrent_unordered_map<Word, Word, WordHash>;
-using BytesMap = tbb::concurrent_unordered_map<Bytes, Word, BytesHash>;
-
-Word value_of(Word key) { return key; }
-
-Word value_of(const Bytes& key) {
-    Word word;
-    std::memcpy(&word, key.data(), sizeof word);
-    return word;
-}
-
-template <class Map>
-Word insert_many(Map& map, const typename Map::key_type* keys, std::size_t n) {
-    Word done = 0;
-    for (std::size_t i = 0; i < n; i++) done += map.emplace(keys[i], value_of(keys[i])).second;
-    return done;
-}
-
-template <class Map>
-Word lookup_many(const Map& map, const typename Map::key_type* keys, std::size_t n, Word* sum) {
-    Word done = 0;
-    for (std::size_t i = 0; i < n; i++) {
-        auto found = map.find(keys[i]);
-        if (found == map.end()) continue;
-        *sum += found->second;
-        done++;
-    }
-    return done;
-}
-
-template <class Map>
-Word update_many(Map& map, const typename Map::key_type* keys, std::size_t n) {
-    Word done = 0;
-    for (std::size_t i = 0; i < n; i++) {
-        auto found = map.find(keys[i]);
-        if (found == map.end()) continue;
-        __atomic_store_n(&found->second, ~value_of(keys[i]), __ATOMIC_RELEASE);
-        done++;
-    }
-    return done;
-}
-
-template <class Map>
-Word mixed_many(Map& map, const typename Map::key_type* keys, std::size_t n, Word* sum) {
-    Word done = 0;
-    for (std::size_t i = 0; i + 1 < n; i += 2) {
-        done += lookup_many(map, keys + i, 1, sum);
-        done += insert_many(map, keys + i + 1, 1);
-    }
-    return done;
-}
-
-// Not safe beside other threads: the library has no concurrent erase.
-template <class Map>
-Word remove_many(Map& map, const typename Map::key_type* keys, std::size_t n) {
-    Word done = 0;
-    for (std::size_t i = 0; i < n; i++) done += map.unsafe_erase(keys[i]);
-    return done;
-}
-
-template <class Map>
-Word run(Map& map, int operation, const typename Map::key_type* keys, std::size_t n, Word* sum) {
-    switch (operation) {
-        case 0: return insert_many(map, keys, n);
-        case 1: return lookup_many(map, keys, n, sum);
-        case 2: return update_many(map, keys, n);
-        case 3: return mixed_many(map, keys, n, sum);
-        case 4: return remove_many(map, keys, n);
-        default: return 0;
-    }
-}
 
 }  // namespace
 
 extern "C" {
 
-void* tbb_word_map_new() { return new WordMap(); }
-void tbb_word_map_free(void* map) { delete static_cast<WordMap*>(map); }
-Word tbb_word_map_run(void* map, int operation, const Word* keys, std::size_t n, Word* sum) {
-    return run(*static_cast<WordMap*>(map), operation, keys, n, sum);
+void* tbb_unordered_map_new(std::size_t key_len, std::size_t value_len) {
+    return make_batches<Unordered>(key_len, value_len);
 }
-
-void* tbb_bytes_map_new() { return new BytesMap(); }
-void tbb_bytes_map_free(void* map) { delete static_cast<BytesMap*>(map); }
-Word tbb_bytes_map_run(void* map, int operation, const Bytes* keys, std::size_t n, Word* sum) {
-    return run(*static_cast<BytesMap*>(map), operation, keys, n, sum);
+void* tbb_hash_map_new(std::size_t key_len, std::size_t value_len) { return make_batches<Locked>(key_len, value_len); }
+void tbb_map_free(void* map) { delete static_cast<Batches*>(map); }
+Word tbb_map_run(void* map, int operation, const void* keys, std::size_t n, Word* sum) {
+    return static_cast<Batches*>(map)->run(operation, keys, n, sum);
 }
 }
