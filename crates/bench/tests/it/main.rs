@@ -4,6 +4,7 @@
 
 mod berkeley_db;
 mod disk;
+mod hashmap;
 mod maps;
 mod sqlite;
 
