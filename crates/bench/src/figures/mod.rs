@@ -6,6 +6,7 @@ mod berkeley_db;
 mod disk;
 mod effort;
 mod hashmap;
+mod killed;
 mod kv;
 mod line_tx;
 mod maps;
@@ -20,6 +21,7 @@ use bench::Bench;
 pub(crate) const BENCHES: &[Bench] = &[
     primitives::BENCH,
     hashmap::BENCH,
+    hashmap::WRITER,
     maps::BENCH,
     maps::WRITER,
     line_tx::BENCH,

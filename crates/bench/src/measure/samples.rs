@@ -15,11 +15,6 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// Appends the samples of further rounds.
-    pub(crate) fn append(&mut self, other: &Samples) {
-        self.0.extend(&other.0);
-    }
-
     /// Number of rounds sampled.
     pub(crate) fn runs(&self) -> usize {
         self.0.len()

@@ -72,12 +72,6 @@ impl Floor {
         })
     }
 
-    /// Appends the samples of another measurement.
-    pub(crate) fn append(&mut self, other: &Floor) {
-        self.fence_ns.append(&other.fence_ns);
-        self.load_ns.append(&other.load_ns);
-    }
-
     /// Nanoseconds that a thread needs for so many fences, or for one load if there are none.
     pub(crate) fn ns(&self, fences: u32) -> f64 {
         match fences {

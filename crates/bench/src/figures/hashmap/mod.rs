@@ -30,6 +30,14 @@ pub(super) const BENCH: Bench = Bench::new(
     run,
 );
 
+/// The process that `hashmap` kills: fills a map in `--dir` and writes to it without end.
+pub(super) const WRITER: Bench = Bench {
+    is_hidden: true,
+    ..Bench::new("hashmap-writer", "Writes until it is killed", |setup| {
+        match reopening::write(setup)? {}
+    })
+};
+
 /// What keys and values are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entries {

@@ -1,18 +1,17 @@
 //! Time to open the bucketed map after its process was killed, and until lookups have their full
 //! speed again.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::convert::Infallible;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use remanent_pmem::Emulation;
 use remanent_structures::ExtendibleMap;
 
-use super::{Effort, label};
+use super::super::killed::{entry_count, kill_a_writer, open_left, write_until_killed};
+use super::{Effort, WRITER, label};
 use crate::cleanup::Scratch;
 use crate::measure::{FULL, Progress, Samples, Windows};
-use crate::memory::pool;
 use crate::report::{Ground, Report, Shape};
 use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, mix};
@@ -37,66 +36,60 @@ struct Opening {
     ground: Ground,
 }
 
+/// The process that is killed.
+///
+/// # Errors
+///
+/// When the map cannot be made or written to.
+pub(super) fn write(setup: &Setup) -> Result<Infallible> {
+    write_until_killed(setup, |pool| ExtendibleMap::open_or_create(pool, ROOT))
+}
+
 /// Opens maps of all sizes.
 ///
 /// # Errors
 ///
 /// When a map cannot be made, or answers wrongly.
 pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<()> {
-    let million = 1_000_000;
-    run_size("", effort.pick(million, million, 2_000), effort, setup, report)?;
-    if let Effort::Full = effort {
-        run_size(".10m", 10 * million, effort, setup, report)?;
+    // The writer takes its size from its effort.
+    match effort {
+        Effort::Full => {
+            run_size("", Effort::Quick, 7, setup, report)?;
+            run_size(".10m", Effort::Full, 5, setup, report)
+        }
+        effort => run_size("", effort, effort.pick(7, 5, 1), setup, report),
     }
-    Ok(())
 }
 
 fn run_size(
     suffix: &str,
-    entries: u64,
-    effort: Effort,
+    size: Effort,
+    rounds: usize,
     setup: &Setup,
     report: &mut Report,
 ) -> Result<()> {
-    let rounds = effort.pick(7, 3, 1);
+    let windows = size.pick(100, 50, 3);
     let scratch = Scratch::new(&setup.dir)?;
-    let progress = Progress::new("hashmap, reopening", 1 + rounds);
-    progress.step("filling");
-    let left = left_open(scratch.path(), entries)?;
+    let progress = Progress::new("hashmap, reopening", 2 * rounds);
     let mut openings = Vec::new();
     for _ in 0..rounds {
+        progress.step("writing until killed");
+        kill_a_writer(&WRITER, size, scratch.path())?;
         progress.step("opening");
-        openings.push(open(scratch.path(), &left, entries, effort.pick(75, 50, 3))?);
+        openings.push(open(scratch.path(), entry_count(size), windows)?);
     }
     drop(progress);
-    add_to(report, suffix, &label::<u64, u64>(entries as usize), &openings);
+    add_to(report, suffix, &label::<u64, u64>(entry_count(size) as usize), &openings);
     Ok(())
 }
 
-/// Fills a map, and copies its pool's file while it is open, as a process leaves it that is killed.
-fn left_open(directory: &Path, entries: u64) -> Result<PathBuf> {
-    let path = directory.join("filled.pool");
-    let pool = pool::options(Emulation::Nvram).create(&path)?;
-    let map: ExtendibleMap<u64, u64> = ExtendibleMap::create(&pool, ROOT)?;
-    for key in (0..entries).map(u64::from_number) {
-        map.insert(&key, &key)?;
-    }
-    let left = directory.join("left.pool");
-    fs::copy(&path, &left)?;
-    drop((map, pool));
-    fs::remove_file(&path)?;
-    Ok(left)
-}
-
-/// Opens a copy of the pool, and looks entries up.
-fn open(directory: &Path, left: &Path, entries: u64, windows: usize) -> Result<Opening> {
-    let path = directory.join("opened.pool");
-    fs::copy(left, &path)?;
+/// Opens the pool that was left, and looks entries up.
+fn open(directory: &Path, entries: u64, windows: usize) -> Result<Opening> {
     let start = Instant::now();
-    let pool = pool::options(Emulation::Nvram).open(&path)?;
+    let pool = open_left(directory)?;
     let map: ExtendibleMap<u64, u64> = ExtendibleMap::open(&pool, ROOT)?;
     let open_ms = start.elapsed().as_secs_f64() * 1e3;
-    ensure!(!pool.was_clean(), "the pool that was left open looks closed");
+    ensure!(!pool.was_clean(), "the process that wrote was not killed");
     let look_up = |turn: u64| -> Result<()> {
         let key = u64::from_number(mix(turn) % entries);
         ensure!(map.get(&key)? == Some(key), "key {key:#x} was inserted and is not found");
@@ -110,10 +103,8 @@ fn open(directory: &Path, left: &Path, entries: u64, windows: usize) -> Result<O
     }
     let touched_ms = start.elapsed().as_secs_f64() * 1e3;
     let windows = Windows::measure(WINDOW, windows, |turn| look_up(TOUCHES + turn))?;
-    let ground = Ground::of_pool(&pool);
-    drop((map, pool));
-    fs::remove_file(&path)?;
-    Ok(Opening { open_ms, touch_ns: touches.median(), touched_ms, windows, ground })
+    let (touch_ns, ground) = (touches.median(), Ground::of_pool(&pool));
+    Ok(Opening { open_ms, touch_ns, touched_ms, windows, ground })
 }
 
 fn add_to(report: &mut Report, suffix: &str, label: &str, openings: &[Opening]) {

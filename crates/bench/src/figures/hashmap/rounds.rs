@@ -15,6 +15,10 @@ use crate::workloads::keys::{BenchKey, distinct, shuffled};
 /// caches.
 const ENTRY_LEN: usize = 64;
 
+/// Measurements of a floor in a round, of which the median counts: each takes only milliseconds, so
+/// that another program can spoil it.
+const REPEATS: usize = 3;
+
 /// The keys of each operation.
 pub(super) struct Workload<K> {
     batches: [Vec<K>; Operation::ALL.len()],
@@ -44,8 +48,10 @@ pub(super) struct Floors {
 impl Floors {
     fn sample(&mut self, stage: &Stage, setup: &Setup) -> Result<()> {
         let len = stage.keys * ENTRY_LEN;
-        self.floor.append(&Floor::measure(&setup.dir, len, 1)?);
-        self.miss_ns.append(&chase_ns(len, 1));
+        let floor = Floor::measure(&setup.dir, len, REPEATS)?;
+        self.floor.fence_ns.push(floor.fence_ns.median());
+        self.floor.load_ns.push(floor.load_ns.median());
+        self.miss_ns.push(chase_ns(len, REPEATS).median());
         Ok(())
     }
 }

@@ -29,12 +29,13 @@ pub(super) const BENCH: Bench = Bench::new(
 );
 
 /// The process that `maps` kills: fills a map in `--dir` and writes to it without end.
-pub(super) const WRITER: Bench = Bench {
-    is_hidden: true,
-    ..Bench::new("maps-writer", "Writes until it is killed", |setup| {
-        match restart::write_until_killed(setup)? {}
-    })
-};
+pub(super) const WRITER: Bench =
+    Bench {
+        is_hidden: true,
+        ..Bench::new("maps-writer", "Writes until it is killed", |setup| {
+            match restart::write(setup)? {}
+        })
+    };
 
 /// Measures all of it.
 ///

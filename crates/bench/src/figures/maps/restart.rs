@@ -2,20 +2,16 @@
 //! speed.
 
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use remanent_pmem::Emulation;
+use anyhow::{Result, ensure};
 use remanent_structures::BlinkTree;
-use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::{Effort, count_label};
-use crate::cleanup::{Guarded, Scratch};
+use super::super::killed::{entry_count, kill_a_writer, open_left, write_until_killed};
+use super::{Effort, WRITER, count_label};
+use crate::cleanup::Scratch;
 use crate::measure::{FULL, Progress, Samples, Windows};
-use crate::memory::pool;
 use crate::report::{Ground, Report, Shape};
 use crate::setup::Setup;
 use crate::workloads::keys::{BenchKey, mix};
@@ -23,44 +19,15 @@ use crate::workloads::keys::{BenchKey, mix};
 /// Length of a window in which throughput is measured.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// How long a process writes before it is killed.
-const WRITING: Duration = Duration::from_millis(50);
-/// Keys that are inserted and removed while the process is killed, apart from the permanent ones.
-const TRANSIENT: u64 = 100_000;
-
-const READY: &str = "filled";
-const FILE: &str = "restart.pool";
 const ROOT: &str = "ordered";
 
-fn entry_count(effort: Effort) -> u64 {
-    effort.pick(10_000_000, 1_000_000, 2_000)
-}
-
-/// The process that is killed: fills the map in `setup.dir` if there is none, reports that on
-/// stdout, and inserts and removes other entries without end.
+/// The process that is killed.
 ///
 /// # Errors
 ///
 /// When the map cannot be made or written to.
-pub(super) fn write_until_killed(setup: &Setup) -> Result<Infallible> {
-    // The process that kills this one may be killed first.
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let entries = entry_count(Effort::of(setup));
-    let pool = pool::options(Emulation::Nvram).open_or_create(setup.dir.join(FILE))?;
-    let map: BlinkTree<u64, u64> = BlinkTree::open_or_create(&pool, ROOT)?;
-    if map.is_empty()? {
-        for key in (0..entries).map(u64::from_number) {
-            map.insert(&key, &key)?;
-        }
-    }
-    println!("{READY}");
-    std::io::stdout().flush()?;
-    for key in (entries..entries + TRANSIENT).map(u64::from_number).cycle() {
-        if !map.insert(&key, &key)? {
-            map.discard(&key)?;
-        }
-    }
-    unreachable!("a cycle does not end")
+pub(super) fn write(setup: &Setup) -> Result<Infallible> {
+    write_until_killed(setup, |pool| BlinkTree::open_or_create(pool, ROOT))
 }
 
 /// Measurements of a restart.
@@ -85,7 +52,7 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     let mut restarts = Vec::new();
     for _ in 0..rounds {
         progress.step("writing until killed");
-        kill_a_writer(effort, scratch.path())?;
+        kill_a_writer(&WRITER, effort, scratch.path())?;
         progress.step("restarting");
         restarts.push(restart(scratch.path(), entry_count(effort), windows)?);
     }
@@ -94,27 +61,10 @@ pub(super) fn run(effort: Effort, setup: &Setup, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Starts a process that writes, and kills it meanwhile.
-fn kill_a_writer(effort: Effort, directory: &Path) -> Result<()> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
-    command.arg("maps-writer").arg("--dir").arg(directory).stdout(Stdio::piped());
-    command.args(effort.pick(None, Some("--quick"), Some("--tiny")));
-    let mut child = command.spawn().context("cannot execute this program again")?;
-    let stdout = child.stdout.take().context("the writer has no stdout")?;
-    // Dropping it kills with SIGKILL.
-    let _child = Guarded::new(child);
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line)?;
-    ensure!(line.trim() == READY, "the process that was to write says {line:?}");
-    std::thread::sleep(WRITING);
-    Ok(())
-}
-
 fn restart(directory: &Path, entries: u64, windows: usize) -> Result<Restart> {
     let draw = |turn: u64| u64::from_number(mix(turn) % entries);
     let start = Instant::now();
-    let pool = pool::options(Emulation::Nvram).open(directory.join(FILE))?;
+    let pool = open_left(directory)?;
     let map: BlinkTree<u64, u64> = BlinkTree::open(&pool, ROOT)?;
     let look_up = |turn: u64| -> Result<()> {
         let key = draw(turn);
