@@ -7,7 +7,8 @@ use clap::Args;
 /// How a bench is to run.
 #[derive(Args)]
 pub(crate) struct Setup {
-    /// End within a minute: fewer rounds and smaller data sets (claims say so in their names).
+    /// End within a minute (`hashmap`: three), with fewer rounds and smaller data sets (claims say
+    /// so in their names).
     #[arg(long)]
     pub(crate) quick: bool,
 

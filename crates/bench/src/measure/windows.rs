@@ -65,7 +65,7 @@ impl Windows {
 
     /// Milliseconds until the end of the first window at full speed.
     pub(crate) fn full_ms(&self) -> f64 {
-        self.count_to_full() as f64 * self.len.as_secs_f64() * 1e3
+        (self.len * self.count_to_full() as u32).as_micros() as f64 / 1e3
     }
 }
 

@@ -176,3 +176,22 @@ fn label<K: MapKey, V: BenchValue>(keys: usize) -> String {
     };
     format!("{}{} {count}", K::NAME, V::SUFFIX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_has_one_stage() {
+        let suffixes = |effort| -> Vec<_> {
+            stages(effort).into_iter().map(|stage| (stage.suffix, stage.entries)).collect()
+        };
+        let full = suffixes(Effort::Full);
+        for (at, (suffix, _)) in full.iter().enumerate() {
+            assert!(full[..at].iter().all(|(other, _)| other != suffix), "{suffix} occurs twice");
+        }
+        for effort in [Effort::Quick, Effort::Tiny] {
+            assert!(suffixes(effort).iter().all(|stage| full.contains(stage)), "{effort:?}");
+        }
+    }
+}
