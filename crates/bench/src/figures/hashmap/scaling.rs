@@ -18,8 +18,10 @@ use crate::workloads::keys::{distinct, mix};
 /// Operations that the claim covers.
 const OPERATIONS: [Operation; 4] =
     [Operation::Insert, Operation::Lookup, Operation::Update, Operation::Remove];
-/// Lines of the floor that each round touches.
-const LINES: usize = 200_000;
+/// Lines of the floor that each round visits, for each key of a sample: about half a second by one
+/// thread. A scheduler may keep two new threads on one busy core for some milliseconds.
+const FENCES_PER_KEY: usize = 2;
+const LOADS_PER_KEY: usize = 10;
 const UNIT: &str = "x";
 
 /// Measures all sizes.
@@ -53,7 +55,7 @@ fn run_stage(stage: &Stage, setup: &Setup, report: &mut Report) -> Result<()> {
     let workload = Workload::<u64>::new(stage);
     let mut contenders = [1, 2].map(extendible::<u64, u64>);
     run_rounds(stage, setup, &workload, &mut contenders)?;
-    let machine = machine(setup, stage.rounds)?;
+    let machine = machine(setup, stage)?;
     let [one, two] = &contenders;
     let label = label::<u64, u64>(stage.keys);
     let series = format!("{}, 2 threads over 1", one.name);
@@ -94,30 +96,33 @@ fn gain(one: &Contender<u64>, two: &Contender<u64>, operation: Operation) -> Sam
 
 /// What a second thread gains where threads have nothing in common: fences of random lines, and
 /// loads from them.
-fn machine(setup: &Setup, rounds: usize) -> Result<[Samples; 2]> {
+fn machine(setup: &Setup, stage: &Stage) -> Result<[Samples; 2]> {
     let area = Area::new(&setup.dir, FLOOR_LEN)?;
     let medium = area.medium();
-    let lines: Vec<u64> = distinct(0, LINES);
-    let mut gains = [const { Samples::new() }; 2];
-    for round in 0..rounds as u64 {
+    let lines: Vec<u64> = distinct(0, LOADS_PER_KEY * stage.sample);
+    let fenced = &lines[..FENCES_PER_KEY * stage.sample];
+    let [mut fence, mut load] = [const { Samples::new() }; 2];
+    for round in 0..stage.rounds as u64 {
         let place = |line: &u64| area.place(LINE_LEN, mix(line ^ round));
-        let wall_s = |threads, has_fence: bool| -> Result<f64> {
-            let (cost, _) = timed(&lines, threads, |share| {
-                let mut sum = 0;
-                for offset in share.iter().map(place) {
-                    sum ^= medium.load(offset);
-                    if has_fence {
-                        medium.store(offset, sum);
-                        medium.persist(offset, 8);
-                    }
-                }
-                Ok(std::hint::black_box(sum))
-            })?;
-            Ok(cost.wall.as_secs_f64())
+        let persist = |share: &[u64]| {
+            for (offset, value) in share.iter().map(place).zip(0..) {
+                medium.store(offset, value);
+                medium.persist(offset, 8);
+            }
+            Ok(())
         };
-        for (gain, has_fence) in gains.iter_mut().zip([true, false]) {
-            gain.push(wall_s(1, has_fence)? / wall_s(2, has_fence)?);
-        }
+        let read = |share: &[u64]| {
+            let sum = share.iter().map(place).fold(0, |sum, offset| sum ^ medium.load(offset));
+            // The sum is used, so that the compiler cannot omit the loads.
+            std::hint::black_box(sum);
+            Ok(())
+        };
+        let wall_s = |lines, threads, work: &(dyn Fn(&[u64]) -> Result<()> + Sync)| {
+            let (cost, _) = timed(lines, threads, work)?;
+            Ok::<_, anyhow::Error>(cost.wall.as_secs_f64())
+        };
+        fence.push(wall_s(fenced, 1, &persist)? / wall_s(fenced, 2, &persist)?);
+        load.push(wall_s(&lines, 1, &read)? / wall_s(&lines, 2, &read)?);
     }
-    Ok(gains)
+    Ok([fence, load])
 }
