@@ -265,6 +265,18 @@ impl<M: Medium> Heap<M> {
         }
     }
 
+    /// Enters the heap for writing, as [`enter`](Heap::enter) and
+    /// [`prepare_to_write`](Lane::prepare_to_write) do, unless that means to wait or to free
+    /// blocks. `None` then.
+    ///
+    /// As it never waits for readers, it may be called by a thread that holds a [`Pin`].
+    #[inline(always)]
+    pub fn try_enter_to_write(&self) -> Option<Lane<'_, M>> {
+        let thread = self.medium().thread();
+        let lane = self.try_enter(thread as usize % LANE_COUNT, thread)?;
+        lane.is_prepared().then_some(lane)
+    }
+
     #[inline(always)]
     fn try_enter(&self, index: usize, thread: u64) -> Option<Lane<'_, M>> {
         let slot = &self.lanes[index];

@@ -109,6 +109,14 @@ impl<'h, M: Medium> Lane<'h, M> {
         self
     }
 
+    /// Whether [`prepare_to_write`](Lane::prepare_to_write) has nothing to do.
+    #[inline(always)]
+    pub(super) fn is_prepared(&self) -> bool {
+        self.state.retired.len() < self.state.attempt_at
+            && self.state.free_slots.len() >= SLOTS_RESERVED
+            && self.state.retired_large == 0
+    }
+
     /// Allocates at least `len` bytes with unspecified content.
     ///
     /// After a crash the block is free unless the structure links it: nothing needs to be undone.

@@ -58,14 +58,28 @@ impl Gate {
     ) -> Result<Lane<'h, M>> {
         loop {
             let lane = heap.enter().prepare_to_write();
-            // SeqCst: after the lane was claimed; partner of the addition in `close`.
-            if self.count.load(Ordering::SeqCst) == 0 || !self.is_closed(heap.medium(), key())? {
+            if self.has_no_keys() || !self.is_closed(heap.medium(), key())? {
                 return Ok(lane);
             }
             drop(lane);
             Nesting::refuse()?;
             heap.medium().pause();
         }
+    }
+
+    /// As [`enter`](Gate::enter), unless that means to wait, to free blocks, or to look the key up.
+    /// `None` then. May be called by a thread that has pinned the heap.
+    #[inline(always)]
+    pub(crate) fn try_enter<'h, M: Medium>(&self, heap: &'h Heap<M>) -> Option<Lane<'h, M>> {
+        let lane = heap.try_enter_to_write()?;
+        self.has_no_keys().then_some(lane)
+    }
+
+    /// Whether no key is closed. Asked after a lane was claimed.
+    #[inline(always)]
+    fn has_no_keys(&self) -> bool {
+        // SeqCst: after the lane was claimed; partner of the addition in `close`.
+        self.count.load(Ordering::SeqCst) == 0
     }
 
     #[cold]
@@ -84,7 +98,8 @@ impl Gate {
             let mut closed = self.closed.lock(medium);
             if !closed.has(key)? && !closed.all {
                 closed.keys.insert(key);
-                // SeqCst: before the batch looks for writers; partner of the load in `enter`.
+                // SeqCst: before the batch looks for writers; partner of the load in
+                // `has_no_keys`.
                 self.count.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
             }
@@ -106,7 +121,8 @@ impl Gate {
     pub(super) fn open<M: Medium>(&self, medium: &M, key: u64) {
         let mut closed = self.closed.lock(medium);
         if closed.keys.remove(&key) {
-            // Release: partner of the load in `enter`; those who waited see what the batch did.
+            // Release: partner of the load in `has_no_keys`; those who waited see what the batch
+            // did.
             self.count.fetch_sub(1, Ordering::Release);
         }
     }

@@ -12,7 +12,7 @@ use super::layout::{
     KEY_LEN_MAX, ORDERED, Record, SLOT_COUNT, Slot, USED, VALUE_LEN_MAX, free_slot, is_inline,
     is_word, is_word_value,
 };
-use super::leaf::{Held, Leaf, Sight};
+use super::leaf::{Held, Leaf, LeafRange, Sight};
 use super::walk::BoundedWalk;
 use crate::nesting::Nesting;
 use crate::stored::{OrderedKey, Stored};
@@ -154,12 +154,16 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         mut decide: impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
         self.probed(key, |probe| match self.try_edit(probe, &mut decide) {
+            // Spelled out, because to pass the whole `Result` on would copy it. The copy's loads
+            // are wider than the stores of an `Ok`. The CPU cannot forward such stores, and waits
+            // until they are in the cache, behind the operation's fence.
+            Ok(done) => Ok(done),
             // Other lanes may hold removed blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
                 self.try_edit(probe, &mut decide)
             }
-            done => done,
+            Err(error) => Err(error),
         })
     }
 
@@ -170,8 +174,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         decide: &mut impl FnMut(Option<&V>) -> (Change<T>, R),
     ) -> Result<R> {
         loop {
-            let mut lane = self.gate.enter(&self.heap, || probe.gate_key::<K>())?;
-            let (held, is_posted) = self.hold_leaf_of(probe)?;
+            // A lane is claimed by a locked instruction, which waits for the fence of this thread's
+            // previous operation. So the thread searches first, under a pin, which needs none.
+            let pin = self.heap.pin();
+            let range = self.range_at(Goal::At(*probe))?;
+            let (mut lane, _pin, range) = match self.gate.try_enter(&self.heap) {
+                Some(lane) => (lane, Some(pin), Some(range)),
+                None => {
+                    // Entering may mean to wait until no other thread is pinned.
+                    drop(pin);
+                    (self.gate.enter(&self.heap, || probe.gate_key::<K>())?, None, None)
+                }
+            };
+            let (held, is_posted) = self.hold_leaf_from(range, probe)?;
             let leaf = held.leaf;
             let found = self.find_slot(leaf, probe);
             let (change, result) = match found {
@@ -214,9 +229,23 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The leaf where a key belongs, held; and whether the inner nodes led there directly.
     #[inline(always)]
     pub(super) fn hold_leaf_of(&self, probe: &Probe<'_>) -> Result<(Held<'_, M>, bool)> {
+        self.hold_leaf_from(None, probe)
+    }
+
+    /// As [`hold_leaf_of`](Core::hold_leaf_of), beginning with the leaf `first` that the inner
+    /// nodes led to.
+    #[inline(always)]
+    fn hold_leaf_from(
+        &self,
+        mut first: Option<LeafRange>,
+        probe: &Probe<'_>,
+    ) -> Result<(Held<'_, M>, bool)> {
         let mut walk = BoundedWalk::default();
         loop {
-            let mut range = self.range_at(Goal::At(*probe))?;
+            let mut range = match first.take() {
+                Some(first) => first,
+                None => self.range_at(Goal::At(*probe))?,
+            };
             let mut is_posted = true;
             while let Some(held) = self.hold(range.leaf)? {
                 match self.right_of_range(range, probe) {
