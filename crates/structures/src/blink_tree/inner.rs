@@ -13,8 +13,8 @@ use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 use super::Core;
 use super::key::{Probe, common, compare_bound, head_word, with_separator};
 use super::layout::{
-    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, head_words, home_line,
-    inner_max, is_word, read_bounds, separator_at, write_bounds,
+    INNER_LEN, LEVEL_MAX, NODE_LOW, NodeHead, ROOT, child_at, head_at, head_words, home, inner_max,
+    is_word, read_bounds, separator_at, write_bounds,
 };
 use super::leaf::{Leaf, LeafRange};
 use crate::Result;
@@ -50,7 +50,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The head of the inner node at `node`; `None` when there is no inner node.
     #[inline(always)]
     pub(super) fn node_head(&self, node: u64) -> Option<NodeHead> {
-        self.tags.node_head::<K, M>(self.medium(), node)
+        self.tags.node_head::<K>(self.medium().load(node))
     }
 
     /// Children of an inner node at the most.
@@ -71,18 +71,27 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut node = medium.load(self.heap.header() + ROOT);
         let mut above = LEVEL_MAX + 1;
         loop {
-            let Some(head) = self.node_head(node).filter(|head| head.level < above) else {
+            let Some(load) = medium.window(node, INNER_LEN) else {
                 return Err(self.no_node(node));
             };
-            let index = self.search(node, head.count, goal);
-            let child = medium.load(child_at::<K>(node, index));
+            let head = self.tags.node_head::<K>(load(0));
+            let Some(head) = head.filter(|head| head.level < above) else {
+                return Err(self.no_node(node));
+            };
+            let index = match goal {
+                Goal::At(probe) if is_word::<K>() => {
+                    search_words::<K>(&load, head.count, probe.word)
+                }
+                goal => self.search(node, head.count, goal),
+            };
+            let child = load(child_at::<K>(0, index));
             if head.level == 1 {
                 medium.prefetch(child);
                 medium.prefetch(child.wrapping_add(LINE_LEN));
                 if let Goal::At(probe) = goal {
-                    medium.prefetch(
-                        child.wrapping_add(home_line(probe.fingerprint, Self::leaf_max())),
-                    );
+                    let home = child.wrapping_add(home(probe.fingerprint, Self::leaf_max()).line());
+                    medium.prefetch(home);
+                    medium.prefetch(home.wrapping_add(LINE_LEN));
                 }
                 let high = match is_word::<K>() {
                     true => 0,
@@ -92,6 +101,18 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 return Ok(LeafRange { leaf: Leaf::linked(child), high });
             }
             (node, above) = (child, head.level);
+            self.prefetch_node(node);
+        }
+    }
+
+    /// Prefetches a node's head and all of its keys at once, for keys that are words: a search
+    /// needs most of these lines.
+    #[inline(always)]
+    fn prefetch_node(&self, node: u64) {
+        if is_word::<K>() {
+            for line in 0..child_at::<K>(0, 0) / LINE_LEN {
+                self.medium().prefetch(node.wrapping_add(line * LINE_LEN));
+            }
         }
     }
 
@@ -132,7 +153,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             Goal::Before(probe) => (probe, true),
             Goal::Last => return count - 1,
         };
-        let prefix = if is_word::<K>() { 0 } else { read_bounds(medium, node).1 };
+        if is_word::<K>() {
+            // If no key can be before the goal, the first child takes it, as it takes a goal before
+            // all keys.
+            let wanted = probe.word.checked_sub(u64::from(is_before));
+            let load = medium.window(node, INNER_LEN);
+            return match (load, wanted) {
+                (Some(load), Some(wanted)) => search_words::<K>(&load, count, wanted),
+                _ => 0,
+            };
+        }
+        let prefix = read_bounds(medium, node).1;
         let wanted = probe.head::<K>(prefix);
         // The first child takes every goal that leads to this node, so its own least key is not
         // compared.
@@ -140,15 +171,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         while len > 1 {
             let half = len / 2;
             let at = base + half;
-            let is_below = {
-                let found = medium.load(head_at::<K>(node, at, 0));
-                if is_word::<K>() {
-                    if is_before { found < wanted } else { found <= wanted }
-                } else if found == wanted {
-                    self.is_behind(node, at, &probe, prefix, is_before)
-                } else {
-                    found < wanted
-                }
+            let found = medium.load(head_at::<K>(node, at, 0));
+            let is_below = if found == wanted {
+                self.is_behind(node, at, &probe, prefix, is_before)
+            } else {
+                found < wanted
             };
             base = if is_below { at } else { base };
             len -= half;
@@ -240,6 +267,34 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
         Ok(node)
     }
+}
+
+/// The index of the last child of a node whose least key is at most `wanted`, or 0. For keys that
+/// are words. `load` loads the node's words.
+///
+/// Compares the first key of every line, and then the keys of one line. A binary search would wait
+/// for one line after the other. These loads do not wait for each other, and no branch depends on
+/// them.
+#[inline(always)]
+fn search_words<K: OrderedKey + ?Sized>(
+    load: &impl Fn(u64) -> u64,
+    count: usize,
+    wanted: u64,
+) -> usize {
+    const GROUP: usize = (LINE_LEN / WORD_LEN) as usize;
+    let is_greater = |index: usize| u32::from(load(head_at::<K>(0, index, 0)) > wanted);
+    // Words behind the last key are garbage. The keys before are sorted, so only the least index
+    // counts whose key is greater.
+    let mut greater_groups = !0;
+    for group in (1..inner_max::<K>().div_ceil(GROUP)).rev() {
+        greater_groups = greater_groups << 1 | is_greater(group * GROUP);
+    }
+    let first = (greater_groups.trailing_zeros() as usize).min((count - 1) / GROUP) * GROUP;
+    let mut greater = !0u32;
+    for index in (1..GROUP).rev() {
+        greater = greater << 1 | is_greater(first + index);
+    }
+    (first + greater.trailing_zeros() as usize).min(count - 1)
 }
 
 /// Nodes that were made for a change of the tree's shape, and nodes that it replaces.

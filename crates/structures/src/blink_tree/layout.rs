@@ -172,7 +172,10 @@ impl Slot {
     /// Offset of the slot's key in the leaf.
     #[inline(always)]
     pub(super) fn key(self) -> u64 {
-        self.line() + u64::from(self.0) % SLOTS_A_LINE as u64 * WORD_LEN
+        // As `line`, but the remainder of the division is not needed.
+        const OTHERS: u64 = LINE_LEN - SLOTS_A_LINE as u64 * WORD_LEN;
+        let slot = u64::from(self.0);
+        SLOTS + slot * WORD_LEN + slot / SLOTS_A_LINE as u64 * OTHERS
     }
 
     /// Offset in the leaf of the slot's value, or of the word that leads to its record.
@@ -194,26 +197,24 @@ impl Slot {
     }
 }
 
-/// Offset of the *home* line of a fingerprint, in a leaf of `leaf_max` slots. An entry lies in its
-/// home line unless that line was full.
-#[inline(always)]
-pub(super) fn home_line(fingerprint: u8, leaf_max: usize) -> u64 {
-    SLOTS + home(fingerprint, leaf_max) * LINE_LEN
-}
+/// Number of slots in the home of a fingerprint.
+pub(super) const HOME_SLOTS: usize = 2 * SLOTS_A_LINE;
 
+/// The first slot of the *home* of a fingerprint, in a leaf of `leaf_max` slots. The home is two
+/// neighbouring lines. An entry lies there unless all of these slots were taken.
 #[inline(always)]
-fn home(fingerprint: u8, leaf_max: usize) -> u64 {
+pub(super) fn home(fingerprint: u8, leaf_max: usize) -> Slot {
     let lines = leaf_max.div_ceil(SLOTS_A_LINE) as u64;
-    (u64::from(fingerprint) * lines) >> 8
+    let line = ((u64::from(fingerprint) * lines) >> 8) & !1;
+    Slot((line.min(LINE_COUNT - 2) * SLOTS_A_LINE as u64) as u32)
 }
 
-/// The slot for a new entry, in a leaf where the slots `used` are taken: in its home line if that
-/// has room, else the first free one.
+/// The slot for a new entry, in a leaf where the slots `used` are taken: in its home if that has
+/// room, else the first free one.
 #[inline(always)]
 pub(super) fn free_slot(used: u64, fingerprint: u8, leaf_max: usize) -> Option<Slot> {
     let free = !used & (ALL_SLOTS >> (SLOT_COUNT - leaf_max));
-    let first = home(fingerprint, leaf_max) * SLOTS_A_LINE as u64;
-    let at_home = free & (((1 << SLOTS_A_LINE) - 1) << first);
+    let at_home = free & (((1 << HOME_SLOTS) - 1) << home(fingerprint, leaf_max).0);
     let free = if at_home != 0 { at_home } else { free };
     (free != 0).then_some(Slot(free.trailing_zeros()))
 }
@@ -285,14 +286,10 @@ pub(super) struct NodeHead {
 }
 
 impl Tags {
-    /// The head of the inner node at `node`; `None` when there is no inner node.
+    /// The head of the inner node whose first word is `word`; `None` when no inner node begins with
+    /// that word.
     #[inline(always)]
-    pub(super) fn node_head<K: OrderedKey + ?Sized, M: Medium>(
-        self,
-        medium: &M,
-        node: u64,
-    ) -> Option<NodeHead> {
-        let word = medium.load(node);
+    pub(super) fn node_head<K: OrderedKey + ?Sized>(self, word: u64) -> Option<NodeHead> {
         let (level, count) = (word >> 16 & 0xffff, (word & 0xffff) as usize);
         let is_node = word >> 32 == self.inner
             && (1..=LEVEL_MAX).contains(&level)

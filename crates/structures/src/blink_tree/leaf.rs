@@ -9,7 +9,7 @@
 //! - *Epoch*: the opening of the pool in which the leaf was last touched. If that was an earlier
 //!   one, all volatile fields have to be rebuilt first.
 
-use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::key::{
@@ -17,8 +17,8 @@ use super::key::{
     with_bytes, with_separator,
 };
 use super::layout::{
-    DOUBTFUL, FAR, FINGERPRINTS, HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX, Slot, USED,
-    is_word, lines_of, slots_of, valid_at, valid_slots,
+    DOUBTFUL, FAR, FINGERPRINTS, HIGH, HOME_SLOTS, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX,
+    Slot, USED, home, is_word, lines_of, slots_of, valid_at, valid_slots,
 };
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -459,15 +459,38 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The slot of a key. The leaf is held, or read by [`stable`](Core::stable).
     #[inline(always)]
     pub(super) fn find_slot(&self, leaf: Leaf, probe: &Probe<'_>) -> Option<Slot> {
-        let mut candidates = self.slots_with(leaf, probe.fingerprint) & self.used(leaf);
+        let load = self.medium().window(leaf.0, LEAF_LEN)?;
+        let used = load(USED);
+        if is_word::<K>()
+            && let Some(slot) = self.find_at_home(leaf, used, probe)
+        {
+            return Some(slot);
+        }
+        let mut candidates = candidates(&load, probe.fingerprint);
         while candidates != 0 {
-            let slot = Slot(candidates.trailing_zeros());
-            if self.is_key_of(leaf, slot, probe) {
+            let bit = candidates.trailing_zeros();
+            let slot = Slot(bit % 8 * 8 + bit / 8);
+            if used & 1 << slot.0 != 0 && self.is_key_of(leaf, slot, probe) {
                 return Some(slot);
             }
             candidates &= candidates - 1;
         }
         None
+    }
+
+    /// The slot of a key that is a word, if it lies in its home. Most entries do, and comparing
+    /// these keys takes less than comparing all fingerprints.
+    #[inline(always)]
+    fn find_at_home(&self, leaf: Leaf, used: u64, probe: &Probe<'_>) -> Option<Slot> {
+        let first = home(probe.fingerprint, Self::leaf_max());
+        let load = self.medium().window(leaf.0 + first.line(), 2 * LINE_LEN)?;
+        let mut equal = 0;
+        for index in 0..HOME_SLOTS as u32 {
+            let at = Slot(index).key() - Slot(0).line();
+            equal |= u64::from(load(at) == probe.word) << index;
+        }
+        let found = equal & used >> first.0;
+        (found != 0).then(|| Slot(first.0 + found.trailing_zeros()))
     }
 
     #[inline(always)]
@@ -490,22 +513,22 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 && medium.equals(record.key_at(), probe.bytes)
         })
     }
+}
 
-    /// The slots that have this fingerprint, as bits, including slots that are not used.
-    #[inline(always)]
-    fn slots_with(&self, leaf: Leaf, fingerprint: u8) -> u64 {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-        /// Gathers the lowest bits of eight bytes in the topmost byte.
-        const GATHER: u64 = 0x0102_0408_1020_4080;
-        let pattern = ONES * u64::from(fingerprint);
-        let mut slots = 0;
-        for index in 0..8 {
-            let differ = self.medium().load(leaf.0 + FINGERPRINTS + index * 8) ^ pattern;
-            // The top bit of each byte that is zero, and no other bit.
-            let zeros = !(((differ & LOW_BITS) + LOW_BITS) | differ | LOW_BITS);
-            slots |= ((zeros >> 7).wrapping_mul(GATHER) >> 56) << (index * 8);
-        }
-        slots
+/// The slots of a leaf that may have this fingerprint. Some are not used, and a few have another
+/// one. `load` loads the leaf's words. The bit 8·b + w stands for byte b of word w, which is slot
+/// 8·w + b.
+#[inline(always)]
+fn candidates(load: &impl Fn(u64) -> u64, fingerprint: u8) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+    let pattern = ONES * u64::from(fingerprint);
+    let mut slots = 0;
+    for word in 0..8 {
+        let differ = load(FINGERPRINTS + word * 8) ^ pattern;
+        // The top bit of each byte that is zero. A byte of 1 above such a byte may get it, too.
+        let zeros = differ.wrapping_sub(ONES) & !differ & HIGH_BITS;
+        slots |= zeros >> (7 - word);
     }
+    slots
 }

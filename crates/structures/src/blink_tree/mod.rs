@@ -2,7 +2,7 @@
 //!
 //! A leaf holds its entries in no order, with one byte of a hash (a *fingerprint*) for each, so
 //! that a search compares one key (Oukid and others, *FPTree*, SIGMOD 2016). The fingerprint also
-//! selects the entry's preferred line in the leaf, so that a search can fetch that line together
+//! selects two preferred lines for the entry in the leaf, so that a search can fetch these together
 //! with the leaf's head. Each leaf links to its right neighbour, so that a leaf can be split before
 //! the nodes above know of the new one (Lehman and Yao, TODS 1981). An entry shares a cache line
 //! with the bits that make it valid. Stores to one line become durable in order, so one flush and
