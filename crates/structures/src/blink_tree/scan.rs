@@ -9,7 +9,8 @@ use super::Core;
 use super::inner::Goal;
 use super::key::{Probe, compare_bound, with_separator};
 use super::layout::{
-    HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, is_word, slots_of,
+    HIGH, LEAF_LEN, LEAF_LOW, NEXT, ORDER, ORDERED, Record, SLOT_COUNT, Slot, USED, is_inline,
+    is_word, is_word_value, slots_of,
 };
 use super::leaf::Leaf;
 use super::ops::Payload;
@@ -22,7 +23,10 @@ const LEAVES_A_PIN: usize = 64;
 
 /// A copy of a leaf's state at one moment.
 struct Snapshot {
-    entries: [(u64, Payload); SLOT_COUNT],
+    /// Head of the key, and the value or the offset of the record.
+    entries: [(u64, u64); SLOT_COUNT],
+    /// Values of one word that lie in records.
+    values: [u64; SLOT_COUNT],
     slots: [Slot; SLOT_COUNT],
     len: usize,
     is_ordered: bool,
@@ -111,16 +115,21 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // A damaged key would be sorted to a wrong place.
         self.certain_miss(leaf)?;
         if !snapshot.is_ordered {
-            let Snapshot { entries, slots, len, .. } = snapshot;
+            let Snapshot { entries, values, slots, len, .. } = snapshot;
             let mut order: [u8; SLOT_COUNT] = std::array::from_fn(|index| index as u8);
             order[..*len].sort_unstable_by(|&one, &other| {
-                let entry = |index: u8| (entries[index as usize].0, entries[index as usize].1.word);
-                self.compare(entry(one), entry(other))
+                self.compare(entries[one as usize], entries[other as usize])
             });
             let (unordered, unordered_slots) = (*entries, *slots);
             for (to, &from) in order[..*len].iter().enumerate() {
                 entries[to] = unordered[from as usize];
                 slots[to] = unordered_slots[from as usize];
+            }
+            if Self::has_word_records() {
+                let unordered = *values;
+                for (to, &from) in order[..*len].iter().enumerate() {
+                    values[to] = unordered[from as usize];
+                }
             }
             // Stores the order for the next reader, unless a writer is at work here.
             if let Some(held) = self.try_hold(leaf)
@@ -141,17 +150,20 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     fn copy(&self, leaf: Leaf, snapshot: &mut Snapshot) {
-        let medium = self.medium();
-        let used = self.used(leaf);
+        let Some(load) = self.medium().window(leaf.0, LEAF_LEN) else {
+            snapshot.len = 0;
+            return;
+        };
+        let used = load(USED);
         snapshot.len = used.count_ones() as usize;
-        snapshot.next = Leaf::linked(medium.load(leaf.0 + NEXT));
-        snapshot.high = medium.load(leaf.0 + HIGH);
+        snapshot.next = Leaf::linked(load(NEXT));
+        snapshot.high = load(HIGH);
         // Acquire: the order is loaded after the flag. Partner of the Release in `snapshot`.
-        snapshot.is_ordered = medium.load(leaf.0 + ORDERED) != 0;
+        snapshot.is_ordered = load(ORDERED) != 0;
         if snapshot.is_ordered {
             let len = snapshot.len.min(SLOT_COUNT);
             for start in (0..len).step_by(8) {
-                let mut word = medium.load(leaf.0 + ORDER + start as u64);
+                let mut word = load(ORDER + start as u64);
                 for index in start..len.min(start + 8) {
                     let slot = Slot((word as u32 & 0xff).min(SLOT_COUNT as u32 - 1));
                     // If the leaf changes meanwhile, `stable_at` reads it again. But the order may
@@ -159,23 +171,41 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     // a record that was freed before this thread entered the heap, so it is
                     // skipped.
                     if used & 1 << slot.0 != 0 {
-                        self.copy_entry(leaf, slot, index, snapshot);
+                        self.copy_entry(leaf, &load, slot, index, snapshot);
                     }
                     word >>= 8;
                 }
             }
         } else {
             for (index, slot) in slots_of(used).enumerate() {
-                self.copy_entry(leaf, slot, index, snapshot);
+                self.copy_entry(leaf, &load, slot, index, snapshot);
+                snapshot.slots[index] = slot;
             }
         }
     }
 
     #[inline(always)]
-    fn copy_entry(&self, leaf: Leaf, slot: Slot, index: usize, snapshot: &mut Snapshot) {
-        let head = self.medium().load(leaf.0 + slot.key());
-        snapshot.entries[index] = (head, self.payload(leaf, slot));
-        snapshot.slots[index] = slot;
+    fn copy_entry(
+        &self,
+        leaf: Leaf,
+        load: &impl Fn(u64) -> u64,
+        slot: Slot,
+        index: usize,
+        snapshot: &mut Snapshot,
+    ) {
+        let head = load(slot.key());
+        if Self::has_word_records() {
+            let payload = self.payload(leaf, slot);
+            snapshot.entries[index] = (head, payload.word);
+            snapshot.values[index] = payload.value;
+        } else {
+            snapshot.entries[index] = (head, load(slot.value()));
+        }
+    }
+
+    /// Whether values are words that lie in records.
+    const fn has_word_records() -> bool {
+        !is_inline::<K, V>() && is_word_value::<V>()
     }
 
     /// Prefetches all lines of a leaf at once, since its entries are read in key order and not line
@@ -217,6 +247,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     start = Bound::Included(self.bound_bytes(low));
                     continue 'pinned;
                 }
+                // If the range certainly goes on, both leaves are fetched at the same time.
+                let goes_on = self.goes_on_behind(leaf, &end);
+                if goes_on {
+                    self.prefetch_leaf(Leaf::linked(self.medium().load(leaf.0 + NEXT)));
+                }
                 if !self.snapshot(leaf, &mut snapshot)? {
                     match rest.map(|low| self.bound_bytes(low)) {
                         // A restart counts as vain unless the scan came nearer to the end of the
@@ -232,10 +267,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 let entries = &snapshot.entries[..snapshot.len];
                 let from = if is_first { self.start_in(entries, &probe, is_excluded) } else { 0 };
                 let to = self.end_in(entries, &end);
-                if to == entries.len() {
+                if to == entries.len() && !goes_on {
                     self.prefetch_leaf(snapshot.next);
                 }
-                for &(head, payload) in entries.get(from..to).unwrap_or_default() {
+                for index in from..to {
+                    let (head, payload) = snapshot.entry(index);
                     let flow = self.with_key(head, payload, |key| {
                         self.with_value(payload, |value| visit(key, value))
                     })??;
@@ -259,30 +295,38 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// Whether a range with this end certainly goes on behind a leaf. Only a hint, as the leaf may
+    /// change. Does not fetch a separator to find out.
+    #[inline(always)]
+    fn goes_on_behind(&self, leaf: Leaf, end: &Position) -> bool {
+        match end {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                is_word::<K>() && Probe::new::<K>(key).word > self.medium().load(leaf.0 + HIGH)
+            }
+        }
+    }
+
     /// The number of a leaf's entries before the beginning of a range.
     #[inline(always)]
-    fn start_in(&self, entries: &[(u64, Payload)], probe: &Probe<'_>, is_excluded: bool) -> usize {
-        entries.partition_point(|&(head, payload)| {
-            match self.compare_entry((head, payload.word), probe) {
-                Compared::Less => true,
-                Compared::Equal => is_excluded,
-                Compared::Greater => false,
-            }
+    fn start_in(&self, entries: &[(u64, u64)], probe: &Probe<'_>, is_excluded: bool) -> usize {
+        entries.partition_point(|&entry| match self.compare_entry(entry, probe) {
+            Compared::Less => true,
+            Compared::Equal => is_excluded,
+            Compared::Greater => false,
         })
     }
 
     /// The number of a leaf's entries before the end of a range.
     #[inline(always)]
-    fn end_in(&self, entries: &[(u64, Payload)], end: &Position) -> usize {
+    fn end_in(&self, entries: &[(u64, u64)], end: &Position) -> usize {
         let (bytes, is_excluded) = match end {
             Bound::Unbounded => return entries.len(),
             Bound::Included(key) => (key, false),
             Bound::Excluded(key) => (key, true),
         };
         let probe = Probe::new::<K>(bytes);
-        let is_inside = |&(head, payload): &(u64, Payload)| match self
-            .compare_entry((head, payload.word), &probe)
-        {
+        let is_inside = |&entry: &(u64, u64)| match self.compare_entry(entry, &probe) {
             Compared::Less => true,
             Compared::Equal => !is_excluded,
             Compared::Greater => false,
@@ -311,7 +355,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             walk = BoundedWalk::default();
             let entries = &snapshot.entries[..snapshot.len];
             let to = self.end_in(entries, &end);
-            for &(head, payload) in entries[..to].iter().rev() {
+            for index in (0..to).rev() {
+                let (head, payload) = snapshot.entry(index);
                 let is_before = match &start {
                     Bound::Unbounded => false,
                     Bound::Included(key) => {
@@ -404,9 +449,17 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 }
 
 impl Snapshot {
+    /// The head of an entry's key, and the entry's value part.
+    #[inline(always)]
+    fn entry(&self, index: usize) -> (u64, Payload) {
+        let (head, word) = self.entries[index];
+        (head, Payload { word, value: self.values[index] })
+    }
+
     fn empty() -> Snapshot {
         Snapshot {
-            entries: [(0, Payload { word: 0, value: 0 }); SLOT_COUNT],
+            entries: [(0, 0); SLOT_COUNT],
+            values: [0; SLOT_COUNT],
             slots: [Slot(0); SLOT_COUNT],
             len: 0,
             is_ordered: false,
