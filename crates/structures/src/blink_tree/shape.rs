@@ -11,7 +11,7 @@ use remanent_pmem::pool::layout::CHUNK_LEN;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
-use super::inner::{Entry, Goal};
+use super::inner::{Entry, Goal, Step};
 use super::key::{Probe, shortest_between, with_separator, word_bytes};
 use super::layout::{
     HIGH, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, SLOTS, Slot, USED, child_at, free_slot,
@@ -207,24 +207,23 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     fn try_merge(&self, lane: &mut Lane<'_, M>, probe: &Probe<'_>) -> Result<()> {
         let medium = self.medium();
+        // Most attempts end here, without a lock: a neighbour has too many entries.
+        let path = self.path(Goal::At(*probe))?;
+        let Some((_, left, right)) = self.siblings(path[path.len() - 1])? else { return Ok(()) };
+        let used = |leaf| self.stable(leaf, || self.used(leaf));
+        let (Some(left), Some(right)) = (used(left)?, used(right)?) else { return Ok(()) };
+        if !Self::fits_one_leaf(left, right) {
+            return Ok(());
+        }
         let _shape = self.shape.lock(medium);
         let path = self.path(Goal::At(*probe))?;
-        let last = path[path.len() - 1];
-        let entries = self.entries(last.node);
-        // The first child of a node is never the right one of the two: its least key is also a
-        // bound in the nodes above.
-        let right_index = last.index.max(1);
-        let Some(&Entry { child: right, .. }) = entries.get(right_index) else { return Ok(()) };
-        let left = Leaf::linked(entries[right_index - 1].child);
-        if left.0 == right {
-            return Err(PoolError::corrupt(last.node, "a node leads to one leaf twice").into());
-        }
+        let siblings = self.siblings(path[path.len() - 1])?;
+        let Some((right_index, left, right)) = siblings else { return Ok(()) };
         let Some(left) = self.hold(left)? else { return Ok(()) };
-        let Some(right) = self.hold(Leaf::linked(right))? else { return Ok(()) };
-        let count = |leaf: &Held<'_, M>| self.used(leaf.leaf).count_ones() as usize;
+        let Some(right) = self.hold(right)? else { return Ok(()) };
         // Between the two may be a leaf that the nodes above do not know yet.
         let are_neighbours = medium.load(left.leaf.0 + NEXT) == right.leaf.0;
-        if !are_neighbours || count(&left) + count(&right) > Self::leaf_max() * 7 / 8 {
+        if !are_neighbours || !Self::fits_one_leaf(self.used(left.leaf), self.used(right.leaf)) {
             return Ok(());
         }
         // First the nodes above stop leading to the right leaf, so that no node ever leads to a
@@ -232,6 +231,30 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.reshape(lane, &path, right_index..right_index + 1, Vec::new())?;
         self.join(lane, left, right);
         Ok(())
+    }
+
+    /// The leaf that a step on the lowest level leads to, and a neighbour of it under the same
+    /// node: the index of the right one of the two, the left one, the right one. `None` for the
+    /// only leaf of a node.
+    fn siblings(&self, step: Step) -> Result<Option<(usize, Leaf, Leaf)>> {
+        // The first child of a node is never the right one of the two: its least key is also a
+        // bound in the nodes above.
+        let right_index = step.index.max(1);
+        let count = self.node_head(step.node).map_or(0, |head| head.count);
+        if right_index >= count {
+            return Ok(None);
+        }
+        let leaf = |index| Leaf::linked(self.medium().load(child_at::<K>(step.node, index)));
+        let (left, right) = (leaf(right_index - 1), leaf(right_index));
+        if left == right {
+            return Err(PoolError::corrupt(step.node, "a node leads to one leaf twice").into());
+        }
+        Ok(Some((right_index, left, right)))
+    }
+
+    /// Whether two leaves with these used slots should be joined.
+    fn fits_one_leaf(left: u64, right: u64) -> bool {
+        (left.count_ones() + right.count_ones()) as usize <= Self::leaf_max() * 7 / 8
     }
 
     /// Moves all entries of a leaf to its left neighbour. Two fences.
