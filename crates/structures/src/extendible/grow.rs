@@ -88,7 +88,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if entry.bit(depth) == 0 {
                     continue;
                 }
-                to.store_slot(medium, slot, stamp, from.word(medium, slot));
+                let content = Self::content(from.word(medium, slot));
+                let word = Self::word_for(to, slot, stamp, content);
+                to.store_slot(medium, slot, stamp, word);
                 prints = prints.with(slot, entry.fingerprint());
                 moved[index] |= 1 << slot;
                 displaced[entry.home(bits) as usize] += u32::from(stamp.is_displaced());

@@ -658,10 +658,10 @@ impl Record {
 const GONE: u64 = 1;
 const OFFSET_BITS: u32 = 48;
 
-/// The word of a slot with this stamp that leads to the record at `offset`.
+/// The word of the slot at `at`, which has this stamp, that leads to the record at `offset`.
 #[inline(always)]
-pub(super) const fn seal_record(stamp: Stamp, offset: u64) -> u64 {
-    offset | slot_check(stamp, offset) << OFFSET_BITS
+pub(super) const fn seal_record(at: u64, stamp: Stamp, offset: u64) -> u64 {
+    offset | slot_check(at, stamp, offset) << OFFSET_BITS
 }
 
 /// Where the word of a slot leads, whether the record is to be freed or not.
@@ -670,15 +670,16 @@ pub(super) const fn record_offset(word: u64) -> u64 {
     word & ((1 << OFFSET_BITS) - 1) & !GONE
 }
 
-/// Whether the two words of a slot belong together.
-pub(super) const fn is_sealed(stamp: Stamp, word: u64) -> bool {
-    word >> OFFSET_BITS == slot_check(stamp, record_offset(word))
+/// Whether the two words of the slot at `at` belong together, and there.
+pub(super) const fn is_sealed(at: u64, stamp: Stamp, word: u64) -> bool {
+    word >> OFFSET_BITS == slot_check(at, stamp, record_offset(word))
 }
 
 /// Detects every change of a single bit, and all but one in 65,536 of other changes.
 #[inline(always)]
-const fn slot_check(stamp: Stamp, offset: u64) -> u64 {
-    ((stamp.0 ^ offset.rotate_left(16)).wrapping_mul(FACTOR) >> 48) ^ 0x51c3
+const fn slot_check(at: u64, stamp: Stamp, offset: u64) -> u64 {
+    let mixed = stamp.0 ^ offset.rotate_left(16) ^ at.rotate_left(32);
+    (mixed.wrapping_mul(FACTOR) >> 48) ^ 0x51c3
 }
 
 /// The word of a slot whose record is to be freed.
@@ -768,12 +769,14 @@ mod tests {
     fn every_single_bit_of_a_slot_with_a_record_counts() {
         let stamp = Stamp::new(Hash(0x1234_5678_9abc_def0), 7, true);
         for offset in [0x4_0020, 0x7fff_ffff_fff8] {
-            let word = seal_record(stamp, offset);
+            let at = 0x12_3430;
+            let word = seal_record(at, stamp, offset);
             assert_eq!((record_offset(word), record_offset(gone(word))), (offset, offset));
-            assert!(is_sealed(stamp, word) && is_sealed(stamp, gone(word)));
+            assert!(is_sealed(at, stamp, word) && is_sealed(at, stamp, gone(word)));
+            assert!(!is_sealed(at + 0x40, stamp, word) && !is_sealed(at + 0x4000, stamp, word));
             // The lowest bit is the mark of a removal.
-            assert!((1..64).all(|bit| !is_sealed(stamp, word ^ 1 << bit)));
-            assert!((0..64).all(|bit| !is_sealed(Stamp(stamp.0 ^ 1 << bit), word)));
+            assert!((1..64).all(|bit| !is_sealed(at, stamp, word ^ 1 << bit)));
+            assert!((0..64).all(|bit| !is_sealed(at, Stamp(stamp.0 ^ 1 << bit), word)));
         }
     }
 

@@ -234,18 +234,21 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<R> {
         let probe = Probe { key, hash: self.hash(key) };
         self.prefetch(probe.hash);
-        let done = match self.try_edit(&probe, &mut decide) {
+        // The result is taken out at once, because copying a whole `Result` waits for the fence; see
+        // `BlinkTree`.
+        let result = match self.try_edit(&probe, &mut decide) {
+            Ok(result) => result,
             // Other lanes may hold removed blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
-                self.try_edit(&probe, &mut decide)
+                self.try_edit(&probe, &mut decide)?
             }
-            done => done,
+            Err(error) => return Err(error),
         };
         if self.has_cleared() {
             self.help_to_clear();
         }
-        done
+        Ok(result)
     }
 
     #[inline(always)]
@@ -359,7 +362,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn store_entry(&self, room: &mut Room<'_, M>, hash: Hash, content: u64) -> u64 {
         let stamp = Self::stamp(hash, room.other.is_some());
         let (slot, bucket) = (room.slot, room.holder().bucket);
-        bucket.store_slot(self.medium(), slot, stamp, Self::word_for(stamp, content));
+        let word = Self::word_for(bucket, slot, stamp, content);
+        bucket.store_slot(self.medium(), slot, stamp, word);
         slot_at(bucket.0, slot)
     }
 
@@ -398,7 +402,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // leading to the old record.
         lane.fence();
         let stamp = Self::stamp(probe.hash, entry.other.is_some());
-        let word = Self::word_for(stamp, record.offset);
+        let word = Self::word_for(entry.holder().bucket, slot, stamp, record.offset);
         self.exchange_word(lane, entry.holder(), slot, at, word);
         drop(entry);
         if let Some(old) = old {

@@ -183,10 +183,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if is_inline::<K, V>() { word } else { record_offset(word) }
     }
 
-    /// The second word of a slot with this stamp, for a value or the offset of a record.
+    /// The second word of a slot that gets this stamp, for a value or the offset of a record.
     #[inline(always)]
-    pub(super) fn word_for(stamp: Stamp, content: u64) -> u64 {
-        if is_inline::<K, V>() { content } else { seal_record(stamp, content) }
+    pub(super) fn word_for(bucket: Bucket, slot: u32, stamp: Stamp, content: u64) -> u64 {
+        match is_inline::<K, V>() {
+            true => content,
+            false => seal_record(slot_at(bucket.0, slot), stamp, content),
+        }
     }
 
     /// What a slot says, its second word being `word`.
@@ -332,7 +335,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let to_slot = free.trailing_zeros();
             let moved = Self::stamp(hash, !stamp.is_displaced());
             let content = Self::content(from.bucket.word(medium, slot));
-            to.bucket.store_slot(medium, to_slot, moved, Self::word_for(moved, content));
+            let word = Self::word_for(to.bucket, to_slot, moved, content);
+            to.bucket.store_slot(medium, to_slot, moved, word);
             // Flush and fence: the copy, before what it was copied from is overwritten.
             medium.persist(slot_at(to.bucket.0, to_slot), 2 * WORD_LEN);
             to.show(to_slot, hash.fingerprint());
@@ -425,7 +429,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let (stamp, word) = (bucket.stamp(self.medium(), slot), bucket.word(self.medium(), slot));
         match stamp.is_valid() {
             true if is_inline::<K, V>() => !stamp.is_possible(K::SEGMENT_BITS),
-            true => !stamp.is_possible(K::SEGMENT_BITS) || !is_sealed(stamp, word),
+            true => {
+                !stamp.is_possible(K::SEGMENT_BITS)
+                    || !is_sealed(slot_at(bucket.0, slot), stamp, word)
+            }
             false => !is_inline::<K, V>() && stamp != Stamp::NONE,
         }
     }
@@ -442,9 +449,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             for slot in each_slot(slots_of::<K>(index)) {
                 let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
                 let is_here = stamp.hash(index, bits).prefix(depth) == hash.prefix(depth);
-                let is_marked = word != not_gone(word) && is_sealed(stamp, word);
+                let at = slot_at(bucket.0, slot);
+                let is_marked = word != not_gone(word) && is_sealed(at, stamp, word);
                 if stamp.is_valid() && is_here && is_marked {
-                    let at = slot_at(bucket.0, slot) + WORD_LEN;
+                    let at = at + WORD_LEN;
                     medium.store(at, not_gone(word));
                     // Flush: fenced by the caller, before anybody acts on the entry. If the record
                     // became a suspect with the mark still there, recovery would remove the entry.

@@ -199,7 +199,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
                 scope.fence_prepared();
                 self.record = None;
                 let stamp = Core::<K, V, M>::stamp(self.probe.hash, entry.other.is_some());
-                (at, Core::<K, V, M>::word_for(stamp, record.offset))
+                let bucket = entry.holder().bucket;
+                (at, Core::<K, V, M>::word_for(bucket, slot, stamp, record.offset))
             }
         };
         let lane = scope.lane(&core.heap).index();

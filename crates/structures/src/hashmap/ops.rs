@@ -142,11 +142,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     #[inline]
     pub(super) fn twice_when_full<R>(&self, mut attempt: impl FnMut() -> Result<R>) -> Result<R> {
         match attempt() {
+            // Spelled out, because copying a whole `Result` waits for the fence; see `BlinkTree`.
+            Ok(done) => Ok(done),
             Err(error) if error.is_full() => {
                 self.heap.relieve();
                 attempt()
             }
-            done => done,
+            Err(error) => Err(error),
         }
     }
 
