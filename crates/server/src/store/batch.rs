@@ -41,7 +41,7 @@ impl<M: Medium> BatchStore<M> {
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
         if !pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)? {
             // Refused, for its type.
-            drop(BatchMap::<[u8], [u8], M>::open(pool, TABLE_ROOT, options.clone())?);
+            drop(BatchMap::<[u8], [u8], M>::open(pool, TABLE_ROOT, options)?);
         }
         Ok(BatchStore {
             map: BatchMap::open_or_create(pool, ROOT, options)?,

@@ -74,7 +74,7 @@ where
     M: Medium,
     T: Target<K, V, M> + 'static,
 {
-    Box::new(Edit { map, key, value, types: PhantomData::<(fn(&K, &V), fn(&M))> })
+    Box::new(Edit::<K, V, M, T> { map, key, value, medium: PhantomData })
 }
 
 /// Putting an entry, or removing one.
@@ -82,7 +82,7 @@ struct Edit<K: Key + ?Sized, V: Stored + ?Sized, M, T> {
     map: T,
     key: K::Owned,
     value: Option<V::Owned>,
-    types: PhantomData<(fn(&K, &V), fn(&M))>,
+    medium: PhantomData<fn(&M)>,
 }
 
 impl<K, V, M, T> Change<M> for Edit<K, V, M, T>

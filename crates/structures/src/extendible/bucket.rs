@@ -162,26 +162,25 @@ pub(super) struct Shadows {
 #[repr(align(128))]
 struct Shadow(AtomicU64);
 
-const LANES: usize = LANE_COUNT as usize;
 /// Shadows of a lane behind the first.
 const MORE: usize = Step::<Mapped>::OPERATIONS_MAX - 1;
-const _: () = assert!(LANES * (MORE + 1) <= SHADOWS_MAX);
+const _: () = assert!(LANE_COUNT * (MORE + 1) <= SHADOWS_MAX);
 
 impl Shadows {
     pub(super) fn new() -> Self {
         Shadows {
-            of_lanes: (0..LANES).map(|_| Shadow::default()).collect(),
-            of_steps: (0..LANES).map(|_| OnceLock::new()).collect(),
+            of_lanes: (0..LANE_COUNT).map(|_| Shadow::default()).collect(),
+            of_steps: (0..LANE_COUNT).map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// The number of a lane's shadow for one of the operations that it does at once.
     pub(super) fn of_operation(lane: usize, operation: usize) -> usize {
-        lane + operation * LANES
+        lane + operation * LANE_COUNT
     }
 
     fn word(&self, shadow: usize) -> Option<&AtomicU64> {
-        let (lane, operation) = (shadow % LANES, shadow / LANES);
+        let (lane, operation) = (shadow % LANE_COUNT, shadow / LANE_COUNT);
         match operation.checked_sub(1) {
             None => Some(&self.of_lanes[lane].0),
             Some(index) => {
