@@ -59,3 +59,65 @@ impl OrderedKey for TestKey {
         u64::from_ordered(bytes, |key| use_key(&TestKey(*key)))
     }
 }
+
+/// A key for tests, made of a number.
+pub(crate) trait NumberedKey: Key + Copy + Send + Sync + 'static {
+    fn new(number: u64) -> Self;
+
+    fn number(self) -> u64;
+}
+
+impl NumberedKey for TestKey {
+    fn new(number: u64) -> Self {
+        TestKey(number)
+    }
+
+    fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A [`TestKey`] that is too long for a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WideKey(TestKey);
+
+impl NumberedKey for WideKey {
+    fn new(number: u64) -> Self {
+        WideKey(TestKey(number))
+    }
+
+    fn number(self) -> u64 {
+        self.0.0
+    }
+}
+
+impl Stored for WideKey {
+    const LEN: Option<u32> = Some(16);
+
+    fn type_name() -> String {
+        "WideKey".to_owned()
+    }
+
+    fn with_bytes<R>(&self, use_bytes: impl FnOnce(&[u8]) -> R) -> R {
+        let number = u128::from(self.number());
+        use_bytes(&number.to_le_bytes())
+    }
+
+    fn with_stored<R>(bytes: &[u8], use_value: impl FnOnce(&Self) -> R) -> R {
+        u64::with_stored(&bytes[..8], |number| use_value(&WideKey::new(*number)))
+    }
+}
+
+impl Key for WideKey {
+    const BUCKET_BITS: u32 = TestKey::BUCKET_BITS;
+    const SEGMENT_BITS: u32 = TestKey::SEGMENT_BITS;
+    const BUCKET_SLOTS: u32 = TestKey::BUCKET_SLOTS;
+
+    fn hash(&self, seed: u64) -> u64 {
+        self.0.hash(seed)
+    }
+
+    fn matches<M: Medium>(&self, medium: &M, offset: u64) -> bool {
+        self.0.matches(medium, offset)
+    }
+}

@@ -328,12 +328,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Names a segment that the lane is going to change, or
-    /// [`ANYTHING`](super::layout::ANYTHING), in one of its places for that. Nothing flushes this.
+    /// Says in one of the lane's places for that what it is going to change: a segment, a value in a
+    /// record, or [`ANYTHING`](super::layout::ANYTHING). Nothing flushes this.
     #[inline(always)]
-    pub(super) fn note(&self, lane: &Lane<'_, M>, index: usize, segment: u64) {
+    pub(super) fn note(&self, lane: &Lane<'_, M>, index: usize, offset: u64) {
         // Release: before the stores of the change, for the case that this process is killed.
-        self.medium().store(note_at(self.heap.header(), lane.index(), index), segment);
+        self.medium().store(note_at(self.heap.header(), lane.index(), index), offset);
     }
 
     /// What a new entry's slot is to say. One fence if it leads to a record.
@@ -393,6 +393,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
         if is_word::<V>() {
             let at = self.value_at(at)?;
+            if !is_inline::<K, V>() {
+                self.note(lane, 0, at);
+            }
             self.exchange_word(lane, entry.holder(), slot, at, to_word(value));
             return Ok(());
         }

@@ -19,10 +19,10 @@ use super::bucket::Shadows;
 use super::directory::Directory;
 use super::layout::{
     ANYTHING, BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED,
-    SEED_INVERTED, SUMMED, Target, UNSUMMED, each_slot, is_inline, not_gone, notes, record_offset,
-    segment_len, write_segment_head,
+    SEED_INVERTED, SUMMED, Target, UNSUMMED, bucket_count, each_slot, is_inline, is_word, not_gone,
+    notes, record_offset, segment_len, slots_of, write_segment_head,
 };
-use super::nodes::Pointer;
+use super::segment::bucket_at;
 use crate::Result;
 use crate::batch::Gate;
 use crate::count::Count;
@@ -126,28 +126,48 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(core)
     }
 
-    /// Flushes the segments that were being changed when a process was killed. Until the names of
-    /// these are replaced by others, another kill leaves the same work.
+    /// Flushes what was being changed when a process was killed. Until the notes of it are replaced
+    /// by others, another kill leaves the same work.
     fn flush_unfinished(&self) {
         let medium = self.medium();
-        let flush = |segment| {
-            // Flush: fenced by the heap's recovery, before anybody acts on what is there.
-            // Redundant: unless a process was killed before and the power fails later.
-            medium.flush(segment, segment_len::<K>());
-        };
         for at in notes(self.heap.header()) {
-            let segment = medium.load(at);
-            if segment == ANYTHING {
-                let mut flush_one = |pointer: Pointer, _| {
-                    flush(pointer.target.offset());
-                    Ok(())
-                };
+            let offset = medium.load(at);
+            if offset == ANYTHING {
                 // What damage leads nowhere is not used either.
-                drop(self.for_each_segment(self.root_at(), &mut flush_one));
-            } else if Kind::Segment.is_at(medium, segment, self.heap.member())
-                && segment.checked_add(segment_len::<K>()).is_some_and(|end| end <= medium.len())
+                drop(self.for_each_segment(self.root_at(), &mut |pointer, _| {
+                    self.flush_segment(pointer.target.offset());
+                    Ok(())
+                }));
+            } else if Kind::Segment.is_at(medium, offset, self.heap.member())
+                && offset.checked_add(segment_len::<K>()).is_some_and(|end| end <= medium.len())
             {
-                flush(segment);
+                self.flush_segment(offset);
+            } else if offset.is_multiple_of(WORD_LEN) && offset < medium.len() {
+                // Flush: a value in a record; the rest as for segments.
+                // Redundant: as for segments.
+                medium.flush(offset, WORD_LEN);
+            }
+        }
+    }
+
+    /// Flushes a segment, and values of its records that are words.
+    fn flush_segment(&self, segment: u64) {
+        let medium = self.medium();
+        // Flush: fenced by the heap's recovery, before anybody acts on what is there.
+        // Redundant: unless a process was killed before and the power fails later.
+        medium.flush(segment, segment_len::<K>());
+        if is_inline::<K, V>() || !is_word::<V>() {
+            return;
+        }
+        for index in 0..bucket_count::<K>() {
+            let bucket = bucket_at(segment, index);
+            for slot in each_slot(slots_of::<K>(index)) {
+                let record = self.record_at(Self::content(bucket.word(medium, slot)));
+                if let Some(record) = record.filter(|_| bucket.stamp(medium, slot).is_valid()) {
+                    // Flush: as above.
+                    // Redundant: as above.
+                    medium.flush(record.value_at::<V>(), WORD_LEN);
+                }
             }
         }
     }

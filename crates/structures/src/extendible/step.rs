@@ -105,11 +105,11 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         }
     }
 
-    /// Names the segment that this operation changes, beside those of others.
-    fn note(&self, scope: &mut Scope<'s, M>, segment: u64) {
+    /// Says what this operation changes, beside what others of the step do.
+    fn note(&self, scope: &mut Scope<'s, M>, offset: u64) {
         let (index, lane) = (scope.published(), scope.lane(&self.core.heap));
         match index < LAST_NOTE {
-            true => self.core.note(lane, index, segment),
+            true => self.core.note(lane, index, offset),
             false => self.core.note(lane, LAST_NOTE, ANYTHING),
         }
     }
@@ -186,7 +186,12 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         let core = self.core;
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
         let (at, word) = match self.record {
-            _ if is_word::<V>() => (core.value_at(at)?, to_word(value)),
+            _ if is_inline::<K, V>() => (at, to_word(value)),
+            _ if is_word::<V>() => {
+                let at = core.value_at(at)?;
+                self.note(scope, at);
+                (at, to_word(value))
+            }
             None => {
                 self.make_record(scope, value)?;
                 return self.replace(scope, entry, slot, value);

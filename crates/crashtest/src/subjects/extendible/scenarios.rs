@@ -6,7 +6,7 @@ use std::sync::Arc;
 use remanent_crashsim::{Class, Config, Faults, Nested, Points, Sim};
 use remanent_structures::{ExtendibleMap, Key};
 
-use crate::keys::TestKey;
+use crate::keys::{TestKey, WideKey};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, interleaved, killed, pages,
     prepared, refusing, together, without_room,
@@ -16,17 +16,23 @@ use crate::subjects::hashmap::records::Records;
 use crate::subjects::hashmap::subject::{Map, Mix};
 
 type Words = Map<ExtendibleMap<TestKey, u64, Arc<Sim>>>;
+/// Values of one word in records.
+type Counts = Map<ExtendibleMap<WideKey, u64, Arc<Sim>>, WideKey>;
 type Texts<K> = Records<K, ExtendibleMap<K, [u8], Arc<Sim>>>;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [words(), words_by_threads(), contended_words(), growth(), records()]
+    [words(), words_by_threads(), contended_words(), growth(), counts(), records()]
         .into_iter()
         .flatten()
         .collect()
 }
 
 fn map(mix: Mix) -> Words {
+    map_of(mix)
+}
+
+fn map_of<T, K>(mix: Mix) -> Map<T, K> {
     Map {
         keys: 0..6,
         base: 0,
@@ -226,6 +232,31 @@ fn growth() -> Vec<Scenario> {
             interleaved(3, 1, 3, 800),
         )
         .with_weight(2400),
+    ]
+}
+
+fn counts() -> Vec<Scenario> {
+    let counts = |mix| -> Counts { map_of(mix) };
+    vec![
+        Scenario::new(
+            "extendible/counts",
+            "values of one word in records",
+            counts(Mix::All),
+            alone(3, 6),
+        ),
+        Scenario::new(
+            "extendible/counts-killed",
+            "killed, then power lost",
+            counts(Mix::All),
+            killed(alone(3, 6)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "extendible/counts-threads",
+            "two threads, mostly reading",
+            Map { keys: 0..3, counts: false, ..counts(Mix::Reads) },
+            together(2, 3, 4),
+        ),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! Hash maps of words to words.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::{ControlFlow, Range};
@@ -9,7 +10,7 @@ use remanent_crashsim::{Outcome, Rng, Sim, Subject};
 use remanent_structures::{Change, HashMap};
 
 use crate::answer::{Answer, answer, is_refused};
-use crate::keys::TestKey;
+use crate::keys::{NumberedKey, TestKey};
 use crate::maps::{TestedMap, entries};
 use crate::pools::{Open, must_be_empty};
 
@@ -21,7 +22,7 @@ const LIMIT: u64 = 2;
 
 /// A map with few keys that collide, and its preparation.
 #[derive(Clone, Debug)]
-pub(in crate::subjects) struct Map<T = HashMap<TestKey, u64, Arc<Sim>>> {
+pub(in crate::subjects) struct Map<T = HashMap<TestKey, u64, Arc<Sim>>, K = TestKey> {
     /// Keys in operations.
     pub(in crate::subjects) keys: Range<u64>,
     /// Number of other keys with entries that exist from the start.
@@ -37,7 +38,7 @@ pub(in crate::subjects) struct Map<T = HashMap<TestKey, u64, Arc<Sim>>> {
     pub(in crate::subjects) reopened: bool,
     /// Whether `clear` answers the number of entries; not while others add and remove.
     pub(in crate::subjects) counts: bool,
-    pub(in crate::subjects) map: PhantomData<fn() -> T>,
+    pub(in crate::subjects) map: PhantomData<fn() -> (T, K)>,
 }
 
 /// The operations that occur.
@@ -90,7 +91,7 @@ pub(in crate::subjects) struct Entries {
     base_is_gone: bool,
 }
 
-impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
+impl<T: TestedMap<K, u64>, K: NumberedKey> Subject for Map<T, K> {
     type Op = Op;
     type Ret = Answer<u64>;
     type State = Entries;
@@ -102,14 +103,14 @@ impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
 
     fn prepare(&self, medium: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
         for index in 0..self.base {
-            open.object.insert(&TestKey(BASE_FIRST + index), &index)?;
+            open.object.insert(&K::new(BASE_FIRST + index), &index)?;
         }
         let (threads, entries) = self.churn;
         for thread in 0..threads {
             let churned = open.pool.medium().as_thread(thread, |_| -> Outcome {
                 for index in 0..entries {
-                    open.object.insert(&TestKey(2 * BASE_FIRST + index), &index)?;
-                    open.object.remove(&TestKey(2 * BASE_FIRST + index))?;
+                    open.object.insert(&K::new(2 * BASE_FIRST + index), &index)?;
+                    open.object.remove(&K::new(2 * BASE_FIRST + index))?;
                 }
                 Ok(())
             });
@@ -130,27 +131,26 @@ impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
         let map = &open.object;
         let found = |value: Option<u64>| value.map_or(Answer::None, Answer::Value);
         match *op {
-            Op::Insert(key, value) => answer(map.insert(&TestKey(key), &value), Answer::Bool),
-            Op::Put(key, value) => answer(map.put(&TestKey(key), &value), Answer::Bool),
-            Op::Update(key, value) => answer(map.update(&TestKey(key), &value), Answer::Bool),
-            Op::Remove(key) => answer(map.remove(&TestKey(key)), found),
-            Op::Discard(key) => answer(map.discard(&TestKey(key)), Answer::Bool),
-            Op::Count(key) => answer(map.modify(&TestKey(key), count), Answer::Value),
-            Op::Swap(key, value) => answer(map.swap(&TestKey(key), &value), found),
+            Op::Insert(key, value) => answer(map.insert(&K::new(key), &value), Answer::Bool),
+            Op::Put(key, value) => answer(map.put(&K::new(key), &value), Answer::Bool),
+            Op::Update(key, value) => answer(map.update(&K::new(key), &value), Answer::Bool),
+            Op::Remove(key) => answer(map.remove(&K::new(key)), found),
+            Op::Discard(key) => answer(map.discard(&K::new(key)), Answer::Bool),
+            Op::Count(key) => answer(map.modify(&K::new(key), count), Answer::Value),
+            Op::Swap(key, value) => answer(map.swap(&K::new(key), &value), found),
             Op::Exchange(key, expected, new) => {
-                let exchanged =
-                    map.compare_exchange(&TestKey(key), expected.as_ref(), new.as_ref());
+                let exchanged = map.compare_exchange(&K::new(key), expected.as_ref(), new.as_ref());
                 answer(exchanged, exchange_answer)
             }
             Op::GetOrInsert(key, value) => {
-                answer(map.get_or_insert_with(&TestKey(key), || value), Answer::Value)
+                answer(map.get_or_insert_with(&K::new(key), || value), Answer::Value)
             }
-            Op::Limited(key) => answer(map.try_modify(&TestKey(key), add_limited), limited_answer),
-            Op::Get(key) => answer(map.get(&TestKey(key)), found),
+            Op::Limited(key) => answer(map.try_modify(&K::new(key), add_limited), limited_answer),
+            Op::Get(key) => answer(map.get(&K::new(key)), found),
             Op::Find(key) => {
                 let mut value = None;
                 let scanned = map.for_each(|visited, word| {
-                    if visited.0 == key {
+                    if visited.number() == key {
                         value = Some(*word);
                     }
                     ControlFlow::Continue(())
@@ -216,7 +216,8 @@ impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
     fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
         let mut state = Entries { base_is_gone: self.base > 0, ..Entries::default() };
         let mut base = 0;
-        for (TestKey(key), value) in entries(&open.object)? {
+        for (key, value) in entries(&open.object)? {
+            let key = key.borrow().number();
             if key >= BASE_FIRST {
                 if key - BASE_FIRST != value || value >= self.base {
                     return Err(format!("entry {key} → {value} was never there").into());
@@ -225,7 +226,7 @@ impl<T: TestedMap<TestKey, u64>> Subject for Map<T> {
             } else if state.entries.insert(key, value).is_some() {
                 return Err(format!("key {key} is there twice").into());
             }
-            if open.object.get(&TestKey(key))? != Some(value) {
+            if open.object.get(&K::new(key))? != Some(value) {
                 return Err(format!("key {key} is visited but not found").into());
             }
         }
