@@ -1,5 +1,6 @@
 //! Removing all entries, and freeing what they took.
 
+use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
 use remanent_pmem::heap::{Lane, Suspect};
@@ -12,10 +13,10 @@ use super::layout::{
 };
 use super::nodes::Pointer;
 use super::segment::bucket_at;
-use crate::Result;
 use crate::nesting::Nesting;
 use crate::shared::SUSPECTS;
 use crate::stored::{Key, Stored};
+use crate::{Change, Error, Result};
 
 /// Records that are freed with the same fences.
 const FREED_AT_ONCE: usize = 100;
@@ -29,7 +30,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.free_cleared()?;
             // Counted before writers have to wait: it may take long.
             self.len()?;
-            let count = self.clear_all()?;
+            let mut cleared = self.clear_all();
+            if cleared.as_ref().is_err_and(Error::is_full) {
+                self.heap.relieve();
+                cleared = self.clear_all();
+            }
+            let count = match cleared {
+                Err(error) if error.is_full() => self.remove_all()?,
+                cleared => cleared?,
+            };
             self.free_cleared()?;
             Ok(count)
         })
@@ -62,6 +71,23 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.has_cleared.store(true, Ordering::Release);
             Ok(before)
         })
+    }
+
+    /// Removes all entries, one after the other: there is no room for an empty segment.
+    #[cold]
+    fn remove_all(&self) -> Result<u64> {
+        let (mut cursor, mut count) = (0, 0);
+        loop {
+            let mut keys: Vec<K::Owned> = Vec::with_capacity(FREED_AT_ONCE);
+            cursor = self.scan(cursor, FREED_AT_ONCE, |key, _| keys.push(key.to_owned()))?;
+            for key in keys {
+                let remove = |is_present| (Change::<&V>::Remove, u64::from(is_present));
+                count += self.edit_unread(key.borrow(), remove)?;
+            }
+            if cursor == 0 {
+                return Ok(count);
+            }
+        }
     }
 
     /// Whether there is anything that `clear` has left.

@@ -311,9 +311,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
     /// Changing one word removes the entries; writers wait meanwhile. Their space is freed before
     /// the call returns, while other threads go on.
     ///
+    /// If the pool has no room for an empty segment (16 KiB), entries are removed one by one instead:
+    /// then a crash, or another thread, may see some of them gone.
+    ///
     /// # Errors
     ///
-    /// When the pool has no room for an empty segment, or the medium met a fault.
+    /// When the medium met a fault.
     pub fn clear(&self) -> Result<u64> {
         self.core.clear()
     }

@@ -154,7 +154,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             if is_word::<V>() && self.is_summed {
                 self.compare_sums(record, record.sum_of(key, &[]))?;
             }
-            Ok(K::with_stored(key, use_key))
+            K::with_stored(key, |key| match self.hash(key) == hash {
+                true => Ok(use_key(key)),
+                false => {
+                    let what = "a record has another key than the slot that leads to it";
+                    Err(Error::corrupt(&self.heap, record.offset, what))
+                }
+            })
         })
     }
 
@@ -269,7 +275,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             };
             let payload = entry.slot.map(|slot| {
                 let bucket = entry.holder().bucket;
-                self.payload(bucket.word(self.medium(), slot))
+                self.payload_for(bucket.word(self.medium(), slot), probe)
             });
             let (change, result) = decide(payload)?;
             match (change, entry.slot) {

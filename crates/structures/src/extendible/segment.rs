@@ -123,13 +123,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether the entry whose slot has this content, and the hash of a key, is of that key.
     #[inline(always)]
     fn is_entry_of(&self, content: u64, probe: &Probe<'_, K>) -> bool {
-        is_word::<K>()
+        is_inline::<K, V>()
             || self.is_key_of(content, probe.key)
             || self.is_record_damaged(content, probe.hash)
     }
 
-    /// Whether a record has another hash than its slot. Then it is damaged, and taken for the one
-    /// that the slot is about.
+    /// Whether a record has another hash than its slot. Then one of them is damaged, or from another
+    /// time, and the key's value is not known.
     #[cold]
     fn is_record_damaged(&self, offset: u64, hash: Hash) -> bool {
         self.record_at(offset).is_none_or(|record| {
@@ -161,8 +161,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if !is_inline::<K, V>() {
                     self.prefetch_record(Self::content(word));
                 }
-                let payload = self.payload(word);
-                let is_key = self.is_entry_of(payload.word, probe);
+                let payload = self.payload_for(word, probe);
+                let is_key = self.is_entry_of(Self::content(word), probe);
                 let payload = self.unreplaced(payload, slot, before);
                 // Acquire: after the loads of the slot and of the shadow, which is another
                 // operation's once the control word has changed; partner of `set_control`.
@@ -202,6 +202,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             || self.record_at(word).map_or(0, |record| self.medium().load(record.value_at::<V>()));
         // Where the word leads to no record, `with_value` says so.
         Payload { word, value: if is_word_in_record { load() } else { 0 } }
+    }
+
+    /// As [`payload`](Core::payload), of a slot that was found for this key. If the record is of
+    /// another key, the payload leads to none.
+    #[inline(always)]
+    pub(super) fn payload_for(&self, word: u64, probe: &Probe<'_, K>) -> Payload {
+        let payload = self.payload(word);
+        match is_inline::<K, V>() || self.is_key_of(payload.word, probe.key) {
+            true => payload,
+            // No record begins at an odd offset.
+            false => Payload { word: payload.word | 1, ..payload },
+        }
     }
 
     /// The payload with the old value, if that is being replaced.
