@@ -166,7 +166,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     pub(super) fn record_at(&self, offset: u64) -> Option<Record> {
-        Record::read(self.medium(), offset, self.heap.member())
+        let record = Record::read(self.medium(), offset, self.heap.member())?;
+        // Types of one length need not expect bytes of another.
+        let fits = |len: Option<u32>, found: u64| len.is_none_or(|len| u64::from(len) == found);
+        (fits(K::LEN, record.key_len) && fits(V::LEN, record.value_len)).then_some(record)
     }
 
     #[inline(always)]
