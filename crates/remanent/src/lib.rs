@@ -145,8 +145,8 @@
 //! index may have entries that lead nowhere: write to the index first and remove from it last. Then
 //! each entry of the map is in the index after any crash. A reader of the index looks the entry up
 //! in the map and passes over what is gone or has changed; whoever cleans up removes such entries
-//! with [`modify`](ExtendibleMap::modify) on the map, which sees the present value, and then from the
-//! index.
+//! with [`modify`](ExtendibleMap::modify) on the map, which sees the present value, and then from
+//! the index.
 //!
 //! # Beside the structures
 //!

@@ -76,10 +76,11 @@ use crate::{Error, Result};
 /// # A full pool
 ///
 /// What 128 operations need is allocated before a batch is committed, but for leaves of trees and
-/// segments of extendible maps that have to be divided. If the pool has no room for these, or for the operations beyond 128,
-/// [`commit`](Batch::commit) returns [`Error::Unfinished`]: the batch is committed, and a part of
-/// it is done. Its keys can be read, and not changed ([`Error::Abandoned`]), until their map is
-/// opened again and has room for the rest: all handles are dropped, or the pool is opened again.
+/// segments of extendible maps that have to be divided. If the pool has no room for these, or for
+/// the operations beyond 128, [`commit`](Batch::commit) returns [`Error::Unfinished`]: the batch is
+/// committed, and a part of it is done. Its keys can be read, and not changed
+/// ([`Error::Abandoned`]), until their map is opened again and has room for the rest: all handles
+/// are dropped, or the pool is opened again.
 pub struct Batch<M: Medium = Mapped> {
     pool: Pool<M>,
     intents: Arc<Intents<M>>,

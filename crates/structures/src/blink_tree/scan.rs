@@ -42,6 +42,15 @@ fn position<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
     bound.map(|key| key.with_ordered(<[u8]>::to_vec))
 }
 
+/// The first key of a range, and whether it is left out.
+fn beginning(start: &Bound<Vec<u8>>) -> (&[u8], bool) {
+    match start {
+        Bound::Unbounded => (&[], false),
+        Bound::Included(key) => (key, false),
+        Bound::Excluded(key) => (key, true),
+    }
+}
+
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The used slots, divided by their keys: first the `count` slots of the least keys, then all
     /// others, beginning with the least of these. `count` is less than the number of entries. The
@@ -229,11 +238,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let mut walk = BoundedWalk::default();
         'pinned: loop {
             let _pin = self.heap.pin();
-            let (bytes, is_excluded) = match &start {
-                Bound::Unbounded => (&[][..], false),
-                Bound::Included(key) => (&key[..], false),
-                Bound::Excluded(key) => (&key[..], true),
-            };
+            let (bytes, is_excluded) = beginning(&start);
             let probe = Probe::new::<K>(bytes);
             let mut leaf = self.first_leaf(&probe)?;
             // Whether the range may begin in this leaf.
@@ -270,16 +275,8 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if to == entries.len() && !goes_on {
                     self.prefetch_leaf(snapshot.next);
                 }
-                for index in from..to {
-                    let (head, payload) = snapshot.entry(index);
-                    let flow = self.with_key(head, payload, |key| {
-                        self.with_value(payload, |value| visit(key, value))
-                    })??;
-                    if flow.is_break() {
-                        return Ok(self.heap.verify()?);
-                    }
-                }
-                if to < entries.len() || snapshot.next.0 == 0 {
+                let is_ended = to < entries.len() || snapshot.next.0 == 0;
+                if self.visit_entries(&snapshot, from..to, &mut visit)?.is_break() || is_ended {
                     return Ok(self.heap.verify()?);
                 }
                 if low.is_some_and(|low| !self.is_ascending(low, snapshot.high)) {
@@ -293,6 +290,26 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 leaf = snapshot.next;
             }
         }
+    }
+
+    /// Passes entries of a leaf to `visit`, until that breaks.
+    #[inline(always)]
+    fn visit_entries(
+        &self,
+        snapshot: &Snapshot,
+        indices: std::ops::Range<usize>,
+        visit: &mut impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        for index in indices {
+            let (head, payload) = snapshot.entry(index);
+            let flow = self.with_key(head, payload, |key| {
+                self.with_value(payload, |value| visit(key, value))
+            })??;
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Whether a range with this end certainly goes on behind a leaf. Only a hint, as the leaf may

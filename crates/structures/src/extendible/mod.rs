@@ -12,9 +12,9 @@
 //!
 //! - **Fences.** A search needs none. If keys and values have at most eight bytes, an insert, an
 //!   update or a removal needs one. Longer entries lie in records: an insert or an update needs two
-//!   then, but one if only a value of at most eight bytes is updated, and a removal one. Where both buckets of a new entry are
-//!   full, one more moves another entry out of the way. Splitting a segment takes two, about every
-//!   400 entries.
+//!   then, but one if only a value of at most eight bytes is updated, and a removal one. Where both
+//!   buckets of a new entry are full, one more moves another entry out of the way. Splitting a
+//!   segment takes two, about every 400 entries.
 //! - **Threads.** Readers take no lock, write nothing, and never wait, but for the first touch of a
 //!   segment after opening. They see nothing that a crash can undo. Writers lock one bucket or two.
 //!   A split makes writers of its segment wait, and nobody else. `modify` calls its closure while
@@ -31,6 +31,7 @@ mod batch;
 mod bucket;
 mod check;
 mod clear;
+mod control;
 mod directory;
 mod grow;
 mod iterate;
@@ -311,8 +312,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
     /// Changing one word removes the entries; writers wait meanwhile. Their space is freed before
     /// the call returns, while other threads go on.
     ///
-    /// If the pool has no room for an empty segment (16 KiB), entries are removed one by one instead:
-    /// then a crash, or another thread, may see some of them gone.
+    /// If the pool has no room for an empty segment (16 KiB), entries are removed one by one
+    /// instead: then a crash, or another thread, may see some of them gone.
     ///
     /// # Errors
     ///

@@ -243,8 +243,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<R> {
         let probe = Probe { key, hash: self.hash(key) };
         self.prefetch(probe.hash);
-        // The result is taken out at once, because copying a whole `Result` waits for the fence; see
-        // `BlinkTree`.
+        // The result is taken out at once, because copying a whole `Result` waits for the fence;
+        // see `BlinkTree`.
         let result = match self.try_edit(&probe, &mut decide) {
             Ok(result) => result,
             // Other lanes may hold removed blocks that are not freed yet.
@@ -337,8 +337,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Says in one of the lane's places for that what it is going to change: a segment, a value in a
-    /// record, or [`ANYTHING`](super::layout::ANYTHING). Nothing flushes this.
+    /// Says in one of the lane's places for that what it is going to change: a segment, a value in
+    /// a record, or [`ANYTHING`](super::layout::ANYTHING). Nothing flushes this.
     #[inline(always)]
     pub(super) fn note(&self, lane: &Lane<'_, M>, index: usize, offset: u64) {
         // Release: before the stores of the change, for the case that this process is killed.

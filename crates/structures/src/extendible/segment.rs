@@ -128,8 +128,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             || self.is_record_damaged(content, probe.hash)
     }
 
-    /// Whether a record has another hash than its slot. Then one of them is damaged, or from another
-    /// time, and the key's value is not known.
+    /// Whether a record has another hash than its slot. Then one of them is damaged, or from
+    /// another time, and the key's value is not known.
     #[cold]
     fn is_record_damaged(&self, offset: u64, hash: Hash) -> bool {
         self.record_at(offset).is_none_or(|record| {
