@@ -26,6 +26,7 @@ impl<M: Medium> Heap<M> {
     /// damaged state are [set aside](crate::Pool::set_aside).
     pub fn recover(&self, mut is_linked: impl FnMut(Block) -> bool) -> Result<()> {
         let mut any = false;
+        self.flush_suspects();
         // Flush and fence: the header, before anything is decided by it. Also after a proper close:
         // this root may not have been opened since the crash.
         // Redundant: but where a process was killed before, and the power fails later.
@@ -43,6 +44,21 @@ impl<M: Medium> Heap<M> {
             self.forget();
         }
         Ok(())
+    }
+
+    /// Flushes what the lanes have in doubt. `recover` fences before it changes anything: until it
+    /// has ended, another crash has to find the same suspects.
+    fn flush_suspects(&self) {
+        let medium = self.medium();
+        let of_lane = |index| {
+            let lane = layout::lane(self.chunk, index);
+            (0..SUSPECT_COUNT).map(move |slot| layout::suspect(lane, slot))
+        };
+        for at in (0..LANE_COUNT).flat_map(of_lane).filter(|&at| medium.load(at) != 0) {
+            // Flush: fenced by the caller.
+            // Redundant: but where a process was killed before, and the power fails later.
+            medium.flush(at, WORD_LEN);
+        }
     }
 
     fn recover_active(&self, lane: u64, is_linked: &mut impl FnMut(Block) -> bool) -> bool {
