@@ -1,13 +1,13 @@
 //! Giving the entries of an older pool the map that new pools have.
 //!
-//! The two maps have roots of different names. As long as there is the former, it has the entries,
-//! and the latter is a copy that a crash may have left incomplete. Removing the former root is one
-//! step.
+//! The two maps have roots of different names. As long as there is the former, it has the entries.
+//! A third root says that the latter is a copy, which a crash may have left incomplete. Removing
+//! the former root is one step.
 
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{ExtendibleMap, HashMap, Result};
 
-use super::{Form, ROOT, TABLE_ROOT};
+use super::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT};
 
 /// Entries that are copied between two calls of `progress`.
 const PART: usize = 1024;
@@ -24,22 +24,34 @@ const PART: usize = 1024;
 ///
 /// When the pool has no room for both maps, which take about as much as they did before: the
 /// entries stay where they are. [`RootInUse`](remanent_pmem::Error::RootInUse) when somebody has
-/// opened the entries.
+/// opened the entries. [`RootExists`](remanent_pmem::Error::RootExists) when the pool has entries
+/// in maps of both types, because an older version has served a pool of a newer one: nothing is
+/// removed.
 pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Result<Option<u64>> {
     if Form::of(pool)? != Some(Form::HashMap) {
+        remove(pool, CONVERSION_ROOT)?;
         return Ok(None);
     }
-    remove(pool, TABLE_ROOT)?;
+    if pool.has_root(CONVERSION_ROOT)? {
+        remove(pool, TABLE_ROOT)?;
+    } else if !pool.has_root(TABLE_ROOT)? {
+        drop(HashMap::<[u8], [u8], M>::create(pool, CONVERSION_ROOT)?);
+    }
     // Completes what a batch has left undone.
     let former: HashMap<[u8], [u8], M> = HashMap::open(pool, ROOT)?;
-    let copied = copy(&former, &ExtendibleMap::create(pool, TABLE_ROOT)?, &mut progress);
+    // Refused if it is there: then it is no copy.
+    let table = ExtendibleMap::create(pool, TABLE_ROOT)?;
+    let copied = copy(&former, &table, &mut progress);
+    drop(table);
     drop(former);
     if copied.is_err() {
         // Nothing leads there, but it takes space.
         remove(pool, TABLE_ROOT)?;
+        remove(pool, CONVERSION_ROOT)?;
     }
     let count = copied?;
     pool.remove_root(ROOT)?;
+    remove(pool, CONVERSION_ROOT)?;
     Ok(Some(count))
 }
 

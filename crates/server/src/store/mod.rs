@@ -29,6 +29,8 @@ pub const ROOT: &str = "redis";
 /// Name of the root under which a server keeps its entries, if they are in an `ExtendibleMap` and
 /// there is no [`ROOT`].
 pub const TABLE_ROOT: &str = "redis entries";
+/// Name of an empty root that is there while [`convert`] copies entries to [`TABLE_ROOT`].
+pub const CONVERSION_ROOT: &str = "redis conversion";
 /// Name of the root under which a server keeps its ordered map. The map has the entries of all
 /// collections; the name is from the time when these were sorted sets alone.
 pub const TREE_ROOT: &str = "redis sorted sets";

@@ -1,7 +1,7 @@
 //! Pools of older versions, whose entries are in another map.
 
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_server::store::{Form, ROOT, TABLE_ROOT, convert};
+use remanent_server::store::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT, convert};
 use remanent_server::{BatchStore, Keyspace, MapStore};
 use remanent_structures::{BatchOptions, Error, ExtendibleMap, HashMap};
 
@@ -46,6 +46,7 @@ fn a_pool_of_an_older_version_is_served_as_it_is_and_converted() {
     assert_eq!(Form::of(&pool).unwrap(), Some(Form::HashMap));
     assert_filled(&pool, COUNT);
     // What a conversion has left that was killed is not what is served.
+    drop(HashMap::<[u8], [u8]>::create(&pool, CONVERSION_ROOT).unwrap());
     let left: ExtendibleMap<[u8], [u8]> = ExtendibleMap::create(&pool, TABLE_ROOT).unwrap();
     left.insert(b"key0", b"garbage").unwrap();
     left.insert(b"more", b"garbage").unwrap();
@@ -59,6 +60,21 @@ fn a_pool_of_an_older_version_is_served_as_it_is_and_converted() {
     assert_filled(&pool, COUNT);
     assert_eq!(convert(&pool, |_| ()).unwrap(), None);
     assert_eq!(pool.check().unwrap().violations, []);
+    assert!(!pool.has_root(CONVERSION_ROOT).unwrap());
+}
+
+/// An older version knows nothing of entries in an `ExtendibleMap`, and begins with none.
+#[test]
+fn entries_beside_those_of_an_older_version_are_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let pool = Pool::options().size_max(64 << 20).create(path).unwrap();
+    fill(&pool, 10);
+    drop(HashMap::<[u8], [u8]>::create(&pool, ROOT).unwrap());
+    let error = convert(&pool, |_| ()).unwrap_err();
+    assert!(matches!(error, Error::Pool(PoolError::RootExists { .. })), "{error}");
+    pool.remove_root(ROOT).unwrap();
+    assert_filled(&pool, 10);
 }
 
 #[test]
