@@ -132,12 +132,47 @@ where
     }
 }
 
-/// Makes a map, whose clones are handles, one that batches can change.
+/// Makes a map, whose clones are handles, one that batches can change. `$hash` is what stands for
+/// `$key` at the gate of the map's core.
 macro_rules! batched {
-    ($map:ident, $key:ident) => {
+    ($map:ident, $bound:ident, |$core:ident, $key:ident| $hash:expr) => {
+        impl<K, V, M> $crate::batch::edit::Target<K, V, M> for $map<K, V, M>
+        where
+            K: $crate::$bound + ?Sized,
+            V: $crate::Stored + ?Sized,
+            M: ::remanent_pmem::Medium,
+        {
+            fn site(&self) -> &$crate::shared::Site<M> {
+                &self.core.heap
+            }
+
+            fn gate(&self) -> &$crate::batch::Gate {
+                &self.core.gate
+            }
+
+            fn gate_key(&self, $key: &K) -> u64 {
+                let $core = &*self.core;
+                $hash
+            }
+
+            fn intents(
+                &self,
+            ) -> &::std::sync::OnceLock<::std::sync::Arc<$crate::batch::intents::Intents<M>>> {
+                &self.core.intents
+            }
+
+            fn edit<'s>(
+                &'s self,
+                key: &'s K,
+                value: Option<&'s V>,
+            ) -> impl $crate::shared::Operation<'s, M> + 's {
+                Edit::new(&self.core, key, value)
+            }
+        }
+
         impl<K, V, M> $crate::batch::Batched<K, V, M> for $map<K, V, M>
         where
-            K: $crate::stored::$key + ?Sized + 'static,
+            K: $crate::$bound + ?Sized + 'static,
             V: $crate::Stored + ?Sized + 'static,
             K::Owned: Send,
             V::Owned: Send,

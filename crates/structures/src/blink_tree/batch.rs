@@ -1,42 +1,7 @@
 //! What batches need of a tree.
 
-use std::sync::{Arc, OnceLock};
-
-use remanent_pmem::Medium;
-
 use super::BlinkTree;
 use super::step::Edit;
-use crate::batch::Gate;
-use crate::batch::edit::{Target, batched};
-use crate::batch::intents::Intents;
-use crate::shared::{Operation, Site};
-use crate::stored::{OrderedKey, Stored};
+use crate::batch::edit::batched;
 
-impl<K, V, M> Target<K, V, M> for BlinkTree<K, V, M>
-where
-    K: OrderedKey + ?Sized,
-    V: Stored + ?Sized,
-    M: Medium,
-{
-    fn site(&self) -> &Site<M> {
-        &self.core.heap
-    }
-
-    fn gate(&self) -> &Gate {
-        &self.core.gate
-    }
-
-    fn gate_key(&self, key: &K) -> u64 {
-        self.core.probed(key, |probe| probe.gate_key::<K>())
-    }
-
-    fn intents(&self) -> &OnceLock<Arc<Intents<M>>> {
-        &self.core.intents
-    }
-
-    fn edit<'s>(&'s self, key: &'s K, value: Option<&'s V>) -> impl Operation<'s, M> + 's {
-        Edit::new(&self.core, key, value)
-    }
-}
-
-batched!(BlinkTree, OrderedKey);
+batched!(BlinkTree, OrderedKey, |core, key| core.probed(key, |probe| probe.gate_key::<K>()));
