@@ -239,7 +239,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Node, Kind::Segment, Kind::Record];
+    /// A segment comes last: where it has its tag, a record has any bytes of a key. Its first word
+    /// is a control word, which is below the tags of the others.
+    const ALL: [Kind; 3] = [Kind::Node, Kind::Record, Kind::Segment];
 
     /// The tag in a heap that belongs to one map alone. The first letter tells the kind.
     const fn letters(self) -> u32 {
@@ -262,13 +264,22 @@ impl Kind {
         u64::from(self.letters() ^ member.get()) << 32
     }
 
-    /// The kind of the block at `offset`, and the map that it belongs to, by its tag. The block's
-    /// content may be garbage.
-    pub(super) fn read<M: Medium>(medium: &M, offset: u64) -> Option<(Kind, MemberId)> {
+    /// The map that the block at `offset` belongs to, by its tag. Its content may be garbage.
+    pub(super) fn member<M: Medium>(medium: &M, offset: u64) -> Option<MemberId> {
         Kind::ALL.into_iter().find_map(|kind| {
             let tag = (medium.load(offset + kind.tag_at()) >> 32) as u32 ^ kind.letters();
-            (tag >> 24 == 0).then(|| MemberId::from_block(tag).map(|member| (kind, member)))?
+            MemberId::from_block(tag)
         })
+    }
+
+    /// What the block at `offset` may be, if it belongs to `member`. Its content may be garbage, or
+    /// look like that of two kinds.
+    pub(super) fn candidates<M: Medium>(
+        medium: &M,
+        offset: u64,
+        member: MemberId,
+    ) -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(move |kind| kind.is_at(medium, offset, member))
     }
 
     /// Whether the block at `offset` is one of this kind that belongs to `member`.

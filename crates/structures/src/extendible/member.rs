@@ -9,7 +9,7 @@ use super::layout::{HEADER_LEN, Kind};
 use super::{Core, ExtendibleMap};
 use crate::Result;
 use crate::options::MapOptions;
-use crate::shared::{Inspection, Member, Route, Shareable, Site};
+use crate::shared::{Inspection, Member, MemberId, Route, Shareable, Site};
 use crate::stored::{Key, Stored};
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Member<M> for Core<K, V, M> {
@@ -18,7 +18,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Member<M> for Core<K, V, M>
     }
 
     fn route(&self) -> Option<Route<M>> {
-        let read = |medium: &M, at: u64| Kind::read(medium, at).map(|(_, member)| member.get());
+        let read = |medium: &M, at: u64| Kind::member(medium, at).map(MemberId::get);
         Some(Route { kind: "block of an extendible map", read, key: self.heap.member().get() })
     }
 

@@ -23,12 +23,12 @@ use super::layout::{
     notes, record_offset, segment_len, slots_of, write_segment_head,
 };
 use super::segment::bucket_at;
-use crate::Result;
 use crate::batch::Gate;
 use crate::count::Count;
 use crate::options::MapOptions;
 use crate::shared::Site;
 use crate::stored::{Key, Stored};
+use crate::{Error, Result};
 
 impl<K, V, M> RootObject<M> for Core<K, V, M>
 where
@@ -126,12 +126,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(core)
     }
 
-    /// Flushes what was being changed when a process was killed. Until the notes of it are replaced
-    /// by others, another kill leaves the same work.
+    /// Flushes what was being changed when a process was killed. Another kill leaves the same work,
+    /// until recovery has fenced and the notes are [forgotten](Core::take_count).
     fn flush_unfinished(&self) {
         let medium = self.medium();
         for at in notes(self.heap.header()) {
             let offset = medium.load(at);
+            if offset == 0 {
+                continue;
+            }
             if offset == ANYTHING {
                 // What damage leads nowhere is not used either.
                 drop(self.for_each_segment(self.root_at(), &mut |pointer, _| {
@@ -172,10 +175,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Takes the number of entries from the header, if a proper close stored it there. Called after
-    /// recovery, before others use the map.
+    /// Takes the number of entries from the header, if a proper close stored it there, and forgets
+    /// the notes of former openings. Called after recovery, before others use the map.
     pub(super) fn take_count(&self) -> Result<(), PoolError> {
         let (medium, at) = (self.medium(), self.heap.header() + COUNT);
+        for note in notes(self.heap.header()) {
+            if medium.load(note) != 0 {
+                medium.store(note, 0);
+            }
+        }
         let count = medium.load(at);
         if count != COUNT_UNKNOWN {
             self.count.set(count);
@@ -212,19 +220,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether the map leads to `block`, whose content may be garbage.
     pub(super) fn is_linked(&self, block: Block) -> Result<bool> {
-        let found = Kind::read(self.medium(), block.offset);
-        let Some((kind, _)) = found.filter(|&(_, member)| member == self.heap.member()) else {
-            return Ok(false);
-        };
-        if self.is_linked_from(self.root_at(), block, kind)? {
-            return Ok(true);
+        for kind in Kind::candidates(self.medium(), block.offset, self.heap.member()) {
+            if self.is_linked_from(self.root_at(), block, kind)?
+                || self.has_cleared() && self.is_linked_cleared(block, kind)?
+            {
+                return Ok(true);
+            }
         }
-        if !self.has_cleared() {
-            return Ok(false);
-        }
+        Ok(false)
+    }
+
+    /// Whether what was cleared still leads to `block`.
+    fn is_linked_cleared(&self, block: Block, kind: Kind) -> Result<bool> {
         match self.is_linked_from(self.cleared_at(), block, kind) {
-            // What was cleared is being taken apart: what led there may be gone.
-            Err(error) if error.is_damage() => Ok(false),
+            // It is being taken apart: what led there is gone.
+            Err(Error::Corrupt { offset, .. }) => {
+                // Flush: a pointer that a killed process may have removed in the caches alone;
+                // fenced by the heap before it forgets that the block was suspect.
+                self.medium().flush(offset, WORD_LEN);
+                Ok(false)
+            }
             found => found,
         }
     }

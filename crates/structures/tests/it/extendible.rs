@@ -357,3 +357,34 @@ fn clears_of_several_threads_leak_nothing() {
     });
     assert_eq!(map.check().unwrap(), []);
 }
+
+/// Recovery tells blocks apart by their tags. A key or a value lies where a segment has its tag,
+/// and may have the same bytes.
+#[test]
+fn records_that_look_like_segments_survive_a_crash() {
+    let directory = scratch();
+    let (path, copy) = (directory.path().join("a.pool"), directory.path().join("copy.pool"));
+    let pool = options().create(&path).unwrap();
+    let texts: ExtendibleMap<str, str> = ExtendibleMap::create(&pool, "texts").unwrap();
+    let counts: ExtendibleMap<str, u64> = ExtendibleMap::create(&pool, "counts").unwrap();
+    let keys: Vec<String> = ["TNMG", "xyzG", "TNME", "RTNE", "DOND"]
+        .into_iter()
+        .flat_map(|tag| (0..5).map(move |number| format!("key:{tag}{number}")))
+        .collect();
+    for key in &keys {
+        texts.insert(key, key).unwrap();
+        let word = u64::from_le_bytes(key.as_bytes()[..8].try_into().unwrap());
+        counts.insert(key, &word).unwrap();
+    }
+    // As a process leaves it that is killed now.
+    std::fs::copy(&path, &copy).unwrap();
+    drop((texts, counts, pool));
+    let pool = options().open(&copy).unwrap();
+    let texts: ExtendibleMap<str, str> = ExtendibleMap::open(&pool, "texts").unwrap();
+    let counts: ExtendibleMap<str, u64> = ExtendibleMap::open(&pool, "counts").unwrap();
+    assert_eq!((texts.check().unwrap(), counts.check().unwrap()), (vec![], vec![]));
+    for key in &keys {
+        assert_eq!(texts.get(key).unwrap().as_ref(), Some(key));
+        assert!(counts.contains(key).unwrap());
+    }
+}
