@@ -28,8 +28,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.gate.without_batches(self.medium(), || {
             // The header has room for one directory that is to be freed.
             self.free_cleared()?;
-            // Counted before writers have to wait: it may take long.
-            self.len()?;
+            // Counted before writers have to wait: it may take long. Damage does not matter to it.
+            match self.len() {
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
+            }
             let mut cleared = self.clear_all();
             if cleared.as_ref().is_err_and(Error::is_full) {
                 self.heap.relieve();
@@ -164,6 +167,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<bool> {
         let medium = self.medium();
         if !is_ready(medium, segment, self.epoch) {
+            let _shape = self.shape.lock(medium);
             self.make_ready(segment, hash, depth)?;
         }
         let buckets = (0..bucket_count::<K>()).map(|index| bucket_at(segment, index));

@@ -16,9 +16,9 @@
 //!   buckets of a new entry are full, one more moves another entry out of the way. Splitting a
 //!   segment takes two, about every 400 entries.
 //! - **Threads.** Readers take no lock, write nothing, and never wait, but for the first touch of a
-//!   segment after opening. They see nothing that a crash can undo. Writers lock one bucket or two.
-//!   A split makes writers of its segment wait, and nobody else. `modify` calls its closure while
-//!   it holds the bucket, so that closure must not use the map.
+//!   segment after opening. They see nothing that a crash can undo. Writers lock up to three
+//!   buckets. A split makes writers of its segment wait, and nobody else. `modify` calls its closure
+//!   while it holds the bucket, so that closure must not use the map.
 //! - **Recovery** looks only at what was in flight. The volatile parts of a segment are rebuilt
 //!   when it is touched first.
 //!
@@ -312,8 +312,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
     /// Changing one word removes the entries; writers wait meanwhile. Their space is freed before
     /// the call returns, while other threads go on.
     ///
-    /// If the pool has no room for an empty segment (16 KiB), entries are removed one by one
-    /// instead: then a crash, or another thread, may see some of them gone.
+    /// If the pool is full, entries are removed one by one instead: then a crash, or another
+    /// thread, may see some of them gone.
     ///
     /// # Errors
     ///

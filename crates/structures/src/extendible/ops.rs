@@ -11,7 +11,7 @@ use super::directory::Place;
 use super::layout::{
     Hash, LEN_MAX, Record, Stamp, gone, is_inline, is_word, note_at, slot_at, to_word, with_word,
 };
-use super::segment::{Found, Payload, Probe, Room};
+use super::segment::{Fit, Found, NOT_WHOLE, Payload, Probe, Room};
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
@@ -24,6 +24,8 @@ pub(super) struct Entry<'m, M: Medium> {
     /// The other bucket, if the entry may be there.
     pub(super) other: Option<Held<'m, M>>,
     pub(super) slot: Option<u32>,
+    /// Whether the entry's record is the key's. If not, nothing is known of it, and nothing freed.
+    pub(super) is_whole: bool,
 }
 
 impl<'m, M: Medium> Entry<'m, M> {
@@ -86,7 +88,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Has the home of an entry fetched while its lane is entered. It takes longer than that.
+    /// Has the home of an entry fetched. That takes longer than entering a lane, or a pin, which
+    /// the caller does next.
     #[inline(always)]
     fn prefetch(&self, hash: Hash) {
         // Nothing is read, so no pin or lane is needed.
@@ -174,8 +177,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     pub(super) fn record(&self, offset: u64) -> Result<Record> {
-        self.record_at(offset)
-            .ok_or_else(|| Error::corrupt(&self.heap, offset, "no record is where an entry leads"))
+        self.record_at(offset).ok_or_else(|| {
+            let what = "an entry leads to no record, or to that of another key";
+            Error::corrupt(&self.heap, offset & !NOT_WHOLE, what)
+        })
     }
 
     /// Has the first lines of a record fetched at once.
@@ -277,8 +282,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 continue;
             };
             let payload = entry.slot.map(|slot| {
-                let bucket = entry.holder().bucket;
-                self.payload_for(bucket.word(self.medium(), slot), probe)
+                let payload = self.payload(entry.holder().bucket.word(self.medium(), slot));
+                if entry.is_whole { payload } else { Fit::Damaged.mark(payload) }
             });
             let (change, result) = decide(payload)?;
             match (change, entry.slot) {
@@ -304,7 +309,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                         }
                     }
                 }
-                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot, probe.key),
+                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot),
                 (Change::Keep, _) | (Change::Remove, None) => drop(entry),
             }
             self.heap.verify()?;
@@ -325,16 +330,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if !self.directory.leads_to(place, probe.hash) {
             return Ok(None);
         }
-        let mut entry = Entry { home, other: None, slot: self.find_slot(pair.home, false, probe) };
-        if entry.slot.is_none() && entry.home.control().has_displaced() {
-            let Some(other) = pair.other.try_hold(self.medium()) else { return Ok(None) };
-            entry.other = Some(other);
-            entry.slot = self.find_slot(pair.other, true, probe);
+        let mut found = self.find_slot(pair.home, false, probe);
+        let mut other = None;
+        if found.is_none() && home.control().has_displaced() {
+            let Some(held) = pair.other.try_hold(self.medium()) else { return Ok(None) };
+            other = Some(held);
+            found = self.find_slot(pair.other, true, probe);
         }
-        match entry.slot {
-            None if entry.home.control().is_damaged() => Err(self.lost_from(place.segment)),
-            _ => Ok(Some(entry)),
+        if found.is_none() && home.control().is_damaged() {
+            return Err(self.lost_from(place.segment));
         }
+        let is_whole = found.is_some_and(|(_, fit)| fit == Fit::Whole);
+        Ok(Some(Entry { home, other, slot: found.map(|(slot, _)| slot), is_whole }))
     }
 
     /// Says in one of the lane's places for that what it is going to change: a segment, a value in
@@ -401,7 +408,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let medium = self.medium();
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
         if is_word::<V>() {
-            let at = self.value_at(at)?;
+            let at = self.value_at(at, entry.is_whole)?;
             if !is_inline::<K, V>() {
                 self.note(lane, 0, at);
             }
@@ -409,7 +416,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(());
         }
         let record = self.make_record(lane, probe.key, value)?;
-        let old = self.suspect(lane, Self::content(medium.load(at)), probe.key);
+        let old = entry.is_whole.then(|| lane.suspect(Self::content(medium.load(at))));
         // Fence: the record, before the slot leads to it; the suspect, before the slot stops
         // leading to the old record.
         lane.fence();
@@ -423,19 +430,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Ok(())
     }
 
-    /// Where the value of an entry is that is a word, if the slot's second word is at `at`.
+    /// Where the value of an entry is that is a word, if the slot's second word is at `at`. An
+    /// error if the entry's record is damaged or another key's: the entry can only be removed.
     #[inline(always)]
-    pub(super) fn value_at(&self, at: u64) -> Result<u64> {
-        match is_inline::<K, V>() {
-            true => Ok(at),
-            false => Ok(self.record(Self::content(self.medium().load(at)))?.value_at::<V>()),
+    pub(super) fn value_at(&self, at: u64, is_whole: bool) -> Result<u64> {
+        if is_inline::<K, V>() {
+            return Ok(at);
         }
-    }
-
-    /// Notes that nothing will lead to the record of a key any more. Where damage leads to none, or
-    /// to that of another key, nothing is to be freed.
-    pub(super) fn suspect(&self, lane: &mut Lane<'_, M>, record: u64, key: &K) -> Option<Suspect> {
-        self.is_key_of(record, key).then(|| lane.suspect(record))
+        let mark = if is_whole { 0 } else { NOT_WHOLE };
+        let record = self.record(Self::content(self.medium().load(at)) | mark)?;
+        Ok(record.value_at::<V>())
     }
 
     /// Stores a word of an entry that readers take from this lane's shadow until it is durable.
@@ -476,10 +480,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Removes an entry. One fence.
     #[inline(always)]
-    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32, key: &K) {
-        let bucket: Bucket = entry.holder().bucket;
+    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32) {
         // Readers find the entry as before, by its fingerprint, until the removal is durable.
-        let old = self.begin_removal(lane, bucket, slot, key);
+        let old = self.begin_removal(lane, &mut entry, slot);
         // Fence: the removal is durable before anybody misses the entry.
         lane.fence();
         self.end_removal(lane, &mut entry, slot, old);
@@ -493,14 +496,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn begin_removal(
         &self,
         lane: &mut Lane<'_, M>,
-        bucket: Bucket,
+        entry: &mut Entry<'_, M>,
         slot: u32,
-        key: &K,
     ) -> Option<Suspect> {
+        let bucket: Bucket = entry.holder().bucket;
         let (medium, at) = (self.medium(), slot_at(bucket.0, slot));
         let word = bucket.word(medium, slot);
-        // Nothing is to be freed where damage leads to no record, or to that of another key.
-        if is_inline::<K, V>() || !self.is_key_of(Self::content(word), key) {
+        if is_inline::<K, V>() || !entry.is_whole {
             self.make_void(bucket, slot);
             // Flush: fenced by the caller.
             medium.flush(at, WORD_LEN);

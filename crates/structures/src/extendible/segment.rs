@@ -21,6 +21,31 @@ pub(super) struct Payload {
     pub(super) value: u64,
 }
 
+/// How an entry whose slot has the hash of a key fits the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is the key's.
+    Whole,
+    /// It was the key's, and its record is damaged or another's.
+    Damaged,
+    /// It is of another key with the same hash.
+    Other,
+}
+
+impl Fit {
+    /// What is said of the value: nothing if it is not known.
+    #[inline(always)]
+    pub(super) fn mark(self, payload: Payload) -> Payload {
+        match self {
+            Fit::Damaged => Payload { word: payload.word | NOT_WHOLE, ..payload },
+            Fit::Whole | Fit::Other => payload,
+        }
+    }
+}
+
+/// In the offset of a payload's record, which is even: the record is damaged or another's.
+pub(super) const NOT_WHOLE: u64 = 1;
+
 /// A key to look for.
 pub(super) struct Probe<'k, K: ?Sized> {
     pub(super) key: &'k K,
@@ -120,12 +145,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Error::corrupt(&self.heap, segment, "entries of a segment have changed and may be lost")
     }
 
-    /// Whether the entry whose slot has this content, and the hash of a key, is of that key.
+    /// How the entry whose slot has this content, and the hash of a key, fits the key.
     #[inline(always)]
-    fn is_entry_of(&self, content: u64, probe: &Probe<'_, K>) -> bool {
-        is_inline::<K, V>()
-            || self.is_key_of(content, probe.key)
-            || self.is_record_damaged(content, probe.hash)
+    fn fit(&self, content: u64, probe: &Probe<'_, K>) -> Fit {
+        if is_inline::<K, V>() || self.is_key_of(content, probe.key) {
+            Fit::Whole
+        } else if self.is_record_damaged(content, probe.hash) {
+            Fit::Damaged
+        } else {
+            Fit::Other
+        }
     }
 
     /// Whether a record has another hash than its slot. Then one of them is damaged, or from
@@ -161,15 +190,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if !is_inline::<K, V>() {
                     self.prefetch_record(Self::content(word));
                 }
-                let payload = self.payload_for(word, probe);
-                let is_key = self.is_entry_of(Self::content(word), probe);
-                let payload = self.unreplaced(payload, slot, before);
+                let fit = self.fit(Self::content(word), probe);
+                let payload = self.unreplaced(fit.mark(self.payload(word)), slot, before);
                 // Acquire: after the loads of the slot and of the shadow, which is another
                 // operation's once the control word has changed; partner of `set_control`.
                 if !bucket.control(medium).is_same_as(before) {
                     continue 'again;
                 }
-                if is_key {
+                if fit != Fit::Other {
                     return (Some(payload), before);
                 }
             }
@@ -204,18 +232,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         Payload { word, value: if is_word_in_record { load() } else { 0 } }
     }
 
-    /// As [`payload`](Core::payload), of a slot that was found for this key. If the record is of
-    /// another key, the payload leads to none.
-    #[inline(always)]
-    pub(super) fn payload_for(&self, word: u64, probe: &Probe<'_, K>) -> Payload {
-        let payload = self.payload(word);
-        match is_inline::<K, V>() || self.is_key_of(payload.word, probe.key) {
-            true => payload,
-            // No record begins at an odd offset.
-            false => Payload { word: payload.word | 1, ..payload },
-        }
-    }
-
     /// The payload with the old value, if that is being replaced.
     #[inline(always)]
     pub(super) fn unreplaced(&self, payload: Payload, slot: u32, control: Control) -> Payload {
@@ -228,26 +244,27 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
-    /// Finds the slot of an entry in a bucket that this thread has.
+    /// Finds the slot of an entry in a bucket that this thread has, and how it fits.
     #[inline(always)]
     pub(super) fn find_slot(
         &self,
         bucket: Bucket,
         is_displaced: bool,
         probe: &Probe<'_, K>,
-    ) -> Option<u32> {
+    ) -> Option<(u32, Fit)> {
         let medium = self.medium();
         let stamp = Self::stamp(probe.hash, is_displaced);
         let matching = bucket.prints(medium).matching(probe.hash.fingerprint());
-        each_slot(matching).find(|&slot| {
+        each_slot(matching).find_map(|slot| {
             if !bucket.stamp(medium, slot).is_same_as(stamp) {
-                return false;
+                return None;
             }
             let content = Self::content(bucket.word(medium, slot));
             if !is_inline::<K, V>() {
                 self.prefetch_record(content);
             }
-            self.is_entry_of(content, probe)
+            let fit = self.fit(content, probe);
+            (fit != Fit::Other).then_some((slot, fit))
         })
     }
 

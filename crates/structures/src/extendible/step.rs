@@ -9,7 +9,7 @@ use super::bucket::{Held, Shadows};
 use super::directory::Place;
 use super::layout::{ANYTHING, NOTES_PER_LANE, is_inline, is_word, slot_at, to_word};
 use super::ops::Entry;
-use super::segment::{Found, Probe, Room};
+use super::segment::{Found, NOT_WHOLE, Probe, Room};
 use super::{Core, ExtendibleMap};
 use crate::Result;
 use crate::shared::{Operation, Progress, Scope, Step};
@@ -90,17 +90,17 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         Ok(())
     }
 
-    /// Makes the record that is to be replaced a suspect, and no other.
-    fn suspect(&mut self, scope: &mut Scope<'s, M>, record: u64) {
-        if self.old.as_ref().is_some_and(|(suspected, _)| *suspected == record) {
+    /// Makes the record that is to be replaced a suspect, and no other; `None`: it is not known.
+    fn suspect(&mut self, scope: &mut Scope<'s, M>, record: Option<u64>) {
+        if self.old.as_ref().map(|(suspected, _)| *suspected) == record {
             return;
         }
         let lane = scope.lane(&self.core.heap);
         if let Some((_, other)) = self.old.take() {
             lane.cancel(other);
         }
-        if let Some(suspect) = self.core.suspect(lane, record, self.probe.key) {
-            self.old = Some((record, suspect));
+        if let Some(record) = record {
+            self.old = Some((record, lane.suspect(record)));
             scope.has_prepared();
         }
     }
@@ -188,7 +188,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         let (at, word) = match self.record {
             _ if is_inline::<K, V>() => (at, to_word(value)),
             _ if is_word::<V>() => {
-                let at = core.value_at(at)?;
+                let at = core.value_at(at, entry.is_whole)?;
                 self.note(scope, at);
                 (at, to_word(value))
             }
@@ -197,8 +197,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
                 return self.replace(scope, entry, slot, value);
             }
             Some(record) => {
-                let record_before = Core::<K, V, M>::content(core.medium().load(at));
-                self.suspect(scope, record_before);
+                let before = Core::<K, V, M>::content(core.medium().load(at));
+                self.suspect(scope, entry.is_whole.then_some(before));
                 // Fence: the record, before the slot leads to it; the suspect, before the slot
                 // stops leading to the old record.
                 scope.fence_prepared();
@@ -223,7 +223,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             let core = self.core;
             let bucket = entry.holder().bucket;
             let record = Core::<K, V, M>::content(bucket.word(core.medium(), slot));
-            let old = core.begin_removal(scope.lane(&core.heap), bucket, slot, self.probe.key);
+            let old = core.begin_removal(scope.lane(&core.heap), &mut entry, slot);
             self.old = old.map(|old| (record, old));
             hold(scope, std::iter::once(&entry.home).chain(entry.other.as_ref()));
             self.state = State::Emptied(entry, slot);
@@ -268,7 +268,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
         }
         self.make_record(scope, value)?;
         if let Some(found) = found {
-            self.suspect(scope, found.word);
+            self.suspect(scope, (found.word & NOT_WHOLE == 0).then_some(found.word));
         }
         Ok(())
     }

@@ -27,8 +27,9 @@ const PUBLISHING: usize = 20;
 ///
 /// | operation | fences alone |
 /// |---|---|
-/// | hash map: put a new key; replace a value of more than 8 bytes | 2 |
-/// | hash map: replace a value of at most 8 bytes; remove | 1 |
+/// | hash maps: put a new key; replace a value of more than 8 bytes | 2 |
+/// | `ExtendibleMap`: put a new key and its value, of at most 8 bytes each | 1 |
+/// | hash maps: replace a value of at most 8 bytes; remove | 1 |
 /// | tree: put or remove words; with records | 1; 2 |
 /// | vector: add elements of up to 64 KiB, replace one | 1 |
 /// | log: add records | 1 |
