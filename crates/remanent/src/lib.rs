@@ -1,4 +1,4 @@
-//! Lock-free data structures in one memory-mapped file that is consistent the moment it is opened,
+//! Concurrent data structures in one memory-mapped file that is consistent the moment it is opened,
 //! whatever killed the process that wrote it.
 //!
 //! ```

@@ -127,6 +127,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Heap::has_passed", "called by the B+-tree"),
     ("Heap::large_len", "called by segments when they are opened"),
     ("Heap::owner", TELLS),
+    ("Heap::try_enter_to_write", "called by the B-link tree"),
     ("Heap::wait_for_lanes", "called by batches"),
     ("Lane::allocate_zeroed", "called by the hash map, disks and files"),
     ("Lane::fence_with", "called by the hash map"),

@@ -169,6 +169,7 @@ fn of_extendible_maps() -> Vec<Scenario> {
     let full =
         Batches { size_max: (OVERHEAD + 20) << 16, keys: 200, ..of_maps::<ExtendibleMaps>() };
     let long = Batches { keys: 100, changes_max: 250, is_mixed: false, ..maps() };
+    let wide = Batches { keys: 24, changes_max: 14, is_mixed: false, ..maps() };
     let few = Batches { keys: 3, changes_max: 3, ..maps() };
     vec![
         Scenario::new(
@@ -189,6 +190,12 @@ fn of_extendible_maps() -> Vec<Scenario> {
             "killed, then power lost",
             maps(),
             few_images(killed(alone(3, 5))),
+        ),
+        Scenario::new(
+            "batch/extendible-long-killed",
+            "batches of more segments than a lane names; killed, then power lost",
+            wide,
+            few_images(killed(prepared(alone(2, 3)))),
         ),
         Scenario::new(
             "batch/extendible-parts",

@@ -198,6 +198,13 @@ fn growth() -> Vec<Scenario> {
             prepared(alone(2, 4)),
         ),
         Scenario::new(
+            "extendible/growth-cleared-killed",
+            "the same; killed, then power lost",
+            growing(20, Mix::Clears),
+            killed(alone(2, 4)),
+        )
+        .with_weight(2),
+        Scenario::new(
             "extendible/growth-killed",
             "segments are split; killed, then power lost",
             growing(5, Mix::Entries),
@@ -260,10 +267,11 @@ fn counts() -> Vec<Scenario> {
     ]
 }
 
+fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Texts<K> {
+    Records { keys, lens, size_max: SIZE_MAX, types: PhantomData }
+}
+
 fn records() -> Vec<Scenario> {
-    fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Texts<K> {
-        Records { keys, lens, size_max: SIZE_MAX, types: PhantomData }
-    }
     let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![
         Scenario::new(
@@ -278,6 +286,13 @@ fn records() -> Vec<Scenario> {
             of::<TestKey>(12, &[8, 40]),
             prepared(alone(6, 6)),
         ),
+        Scenario::new(
+            "extendible/records-growth-killed",
+            "the same; killed, then power lost",
+            of::<TestKey>(12, &[8, 40]),
+            killed(alone(6, 6)),
+        )
+        .with_weight(2),
         Scenario::new(
             "extendible/records-large",
             "values of several chunks",
