@@ -14,7 +14,7 @@ use remanent_structures::batch_list::{self, BatchList, List, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
     AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, ExtendibleMap, HashMap,
-    HashMultiMap, Key, Log, Map, OrderedKey, Stored, Vector,
+    HashMultiMap, Key, Log, Map, OrderedKey, RowIndex, Stored, Vector,
 };
 
 use crate::Disk;
@@ -168,6 +168,7 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_extendible_map::<u64, u64>,
         check_extendible_map::<u64, [u8]>,
         check_extendible_map::<u64, str>,
+        check_row_index,
         check_map::<[u8], [u8]>,
         check_map::<[u8], u64>,
         check_map::<str, str>,
@@ -224,6 +225,10 @@ fn check_extendible_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>
     root: &RootInfo,
 ) -> Found {
     of_structure(ExtendibleMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
+}
+
+fn check_row_index(pool: &Pool, root: &RootInfo) -> Found {
+    of_structure(RowIndex::open(pool, &root.name).and_then(|index| index.check()))
 }
 
 fn check_multimap<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(

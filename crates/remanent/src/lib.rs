@@ -26,6 +26,7 @@
 //! | [`ExtendibleMap`] | entries that are looked up by key; any number of threads |
 //! | [`HashMap`] | the same without locks, slower: a thread that is stopped stops no other |
 //! | [`HashMultiMap`] | an index: several values for one key |
+//! | [`RowIndex`] | an index of rows that lie elsewhere: 8 bytes and no fence a row |
 //! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
 //! | [`Batch`] | changes of several entries, also of several maps, atomically |
 //! | [`BatchMap`] | many writes that may become durable milliseconds later, within a set bound |
@@ -173,7 +174,7 @@ pub use remanent_structures::papers;
 pub use remanent_structures::{
     AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, ExtendibleMap, HashMap,
     HashMultiMap, Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result,
-    SharedTx, Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
+    RowId, RowIndex, SharedTx, Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
 };
 #[cfg(feature = "serde")]
 pub use remanent_structures::{Encoded, EncodingError};

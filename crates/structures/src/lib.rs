@@ -3,6 +3,7 @@
 //! - [`HashMap`] and [`HashMultiMap`]: a lock-free hash map, after the NVC-Hashmap of HYRISE-NV.
 //! - [`ExtendibleMap`]: a hash map with buckets of two lines, whose changes of words take one
 //!   fence.
+//! - [`RowIndex`]: rows by the hash of a key, without a fence of its own.
 //! - [`line_tx`]: small objects that change atomically, after the cache-line transactions of PLOS
 //!   2019; [`transactional`] makes a struct such an object.
 //! - [`batch_list`]: a list whose operations are acknowledged at once and made safe in batches,
@@ -57,6 +58,7 @@ pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
 pub use extendible::ExtendibleMap;
+pub use extendible::rows::{RowId, RowIndex};
 pub use hashmap::{HashMap, HashMultiMap};
 pub use iterate::Iter;
 pub use key_range::{KeyRange, PrefixKey};
@@ -146,6 +148,10 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/extendible/nodes.rs", include_str!("extendible/nodes.rs")),
     ("src/extendible/ops.rs", include_str!("extendible/ops.rs")),
     ("src/extendible/recover.rs", include_str!("extendible/recover.rs")),
+    ("src/extendible/rows/chain.rs", include_str!("extendible/rows/chain.rs")),
+    ("src/extendible/rows/grow.rs", include_str!("extendible/rows/grow.rs")),
+    ("src/extendible/rows/ops.rs", include_str!("extendible/rows/ops.rs")),
+    ("src/extendible/rows/recover.rs", include_str!("extendible/rows/recover.rs")),
     ("src/extendible/segment.rs", include_str!("extendible/segment.rs")),
     ("src/hashmap/buckets.rs", include_str!("hashmap/buckets.rs")),
     ("src/hashmap/entry.rs", include_str!("hashmap/entry.rs")),

@@ -15,6 +15,7 @@ mod log;
 mod multimap;
 mod nvramdisk;
 mod pool;
+mod row_index;
 mod shapes;
 mod shared;
 mod sorted_sets;
@@ -30,6 +31,7 @@ pub const SUBJECTS: &[Subject] = &[
     hashmap::SUBJECT,
     multimap::SUBJECT,
     extendible::SUBJECT,
+    row_index::SUBJECT,
     line_tx::SUBJECT,
     batch_list::SUBJECT,
     batch_map::SUBJECT,

@@ -80,7 +80,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     fn check_pointer(&self, at: u64, depth: u32, hash: Hash, walk: &mut Walk) -> Result<()> {
-        let pointer = match self.pointer(at, depth) {
+        let pointer = match self.nodes().pointer(at, depth) {
             Ok(pointer) => pointer,
             Err(error) => return walk.torn(error),
         };

@@ -54,7 +54,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let before = self.count.get().unwrap_or(0);
             // Readers that meet a segment for the first time use what is changed here.
             let _shape = self.shape.lock(medium);
-            let old = self.pointer(self.root_at(), 0)?.target;
+            let old = self.nodes().pointer(self.root_at(), 0)?.target;
             let block = lane.allocate(segment_len::<K>())?;
             self.write_empty_segment(block.offset);
             // Fence: the segment, before the root leads to it.
@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             return Ok(false);
         }
         let mut lane = self.heap.enter().prepare_for(SUSPECTS);
-        let mut pointer = self.pointer(self.cleared_at(), 0)?;
+        let mut pointer = self.nodes().pointer(self.cleared_at(), 0)?;
         let mut hash = Hash(0);
         while let Target::Node(node) = pointer.target {
             let medium = self.medium();
@@ -145,7 +145,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 break;
             };
             hash.0 |= bit << (63 - pointer.depth);
-            pointer = self.pointer(child_at(node, bit), pointer.depth + 1)?;
+            pointer = self.nodes().pointer(child_at(node, bit), pointer.depth + 1)?;
         }
         if let Target::Segment(segment) = pointer.target
             && !is_inline::<K, V>()

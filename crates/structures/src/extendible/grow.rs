@@ -7,9 +7,9 @@ use super::Core;
 use super::bucket::Held;
 use super::directory::Place;
 use super::layout::{
-    Control, DEPTH_MAX, Hash, NODE_LEN, Prints, Target, bucket_count, child_at, each_slot,
-    segment_len, write_node, write_segment_head,
+    Control, DEPTH_MAX, Hash, Prints, bucket_count, each_slot, segment_len, write_segment_head,
 };
+use super::nodes::Halves;
 use super::segment::bucket_at;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -26,7 +26,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if !self.directory.leads_to(place, hash) {
             return Ok(());
         }
-        let pointer = self.segment_pointer(hash)?;
+        let pointer = self.nodes().segment_pointer(hash)?;
         let (segment, depth) = (pointer.target.offset(), pointer.depth);
         if segment != place.segment {
             let what = "the directory in memory leads elsewhere than the pool's";
@@ -36,32 +36,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let what = "more entries have one hash than a segment has slots";
             return Err(Error::corrupt(&self.heap, segment, what));
         }
-        let block = lane.allocate(segment_len::<K>())?;
-        let node = match lane.allocate(NODE_LEN) {
-            Ok(node) => node,
-            Err(error) => {
-                lane.give_back(block);
-                return Err(error.into());
-            }
-        };
-        let medium = self.medium();
-        let left_hash = hash.first(depth);
-        let right_hash = Hash(left_hash.0 | 1 << (63 - depth));
-        let moved = self.copy_right_half(&buckets, block.offset, right_hash, depth);
-        write_node(medium, node.offset, self.heap.member(), left_hash, depth);
-        for (bit, target) in [(0, segment), (1, block.offset)] {
-            let at = child_at(node.offset, bit);
-            medium.store(at, Target::Segment(target).seal(at));
-        }
-        // Flush: fenced below.
-        medium.flush(node.offset, NODE_LEN);
-        // Fence: the new segment and the node, before a pointer leads to them.
-        lane.fence();
-        medium.store(pointer.at, Target::Node(node.offset).seal(pointer.at));
-        // Flush and fence: before anybody changes an entry in its new place.
-        medium.persist(pointer.at, remanent_pmem::WORD_LEN);
+        let halves = Halves::allocate(lane, pointer, hash, segment_len::<K>())?;
+        let Halves { left_hash, right_hash, right, .. } = halves;
+        let moved = self.copy_right_half(&buckets, right.offset, right_hash, depth);
+        self.nodes().divide(lane, pointer, &halves);
         self.heap.verify()?;
-        self.directory.set(right_hash, depth + 1, block.offset);
+        self.directory.set(right_hash, depth + 1, right.offset);
         self.directory.set(left_hash, depth + 1, segment);
         self.hide_moved(&mut buckets, &moved);
         Ok(())

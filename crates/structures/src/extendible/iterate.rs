@@ -6,7 +6,6 @@ use super::Core;
 use super::bucket::Bucket;
 use super::directory::Place;
 use super::layout::{Control, Hash, Target, bucket_count, each_slot, is_ready};
-use super::nodes::Pointer;
 use super::segment::{Payload, bucket_at};
 use crate::Result;
 use crate::nesting::Nesting;
@@ -82,7 +81,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // The pool's directory is not changed meanwhile.
         let _shape = self.shape.lock(self.medium());
         let is_present = self.directory.leads_to(place, hash);
-        let pointer = self.segment_pointer(hash)?;
+        let pointer = self.nodes().segment_pointer(hash)?;
         let is_there = is_present && pointer.target == Target::Segment(place.segment);
         Ok(is_there.then_some(pointer.depth))
     }
@@ -147,7 +146,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.heap.quiesced(|_, _| {
             let _shape = self.shape.lock(self.medium());
             let mut count = 0;
-            self.for_each_segment(self.root_at(), &mut |pointer, hash| {
+            self.nodes().for_each_segment(self.root_at(), &mut |pointer, hash| {
                 let segment = pointer.target.offset();
                 if !is_ready(self.medium(), segment, self.epoch) {
                     self.make_ready(segment, hash, pointer.depth)?;
@@ -163,22 +162,5 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.count.set(count);
             Ok(count)
         })
-    }
-
-    /// Passes the pointer to each segment below the pointer at `root`, with the least hash of it.
-    pub(super) fn for_each_segment(
-        &self,
-        root: u64,
-        visit: &mut impl FnMut(Pointer, Hash) -> Result<()>,
-    ) -> Result<()> {
-        let mut hash = Hash(0);
-        loop {
-            let pointer = self.walk(root, hash, |_| false)?;
-            visit(pointer, hash.first(pointer.depth))?;
-            match hash.first_behind(pointer.depth) {
-                Some(next) => hash = next,
-                None => return Ok(()),
-            }
-        }
     }
 }

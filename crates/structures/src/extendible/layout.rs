@@ -260,7 +260,7 @@ impl Kind {
         }
     }
 
-    fn tag(self, member: MemberId) -> u64 {
+    pub(super) fn tag(self, member: MemberId) -> u64 {
         u64::from(self.letters() ^ member.get()) << 32
     }
 

@@ -41,6 +41,7 @@ mod methods;
 mod nodes;
 mod ops;
 mod recover;
+pub mod rows;
 mod segment;
 mod step;
 

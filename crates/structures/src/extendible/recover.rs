@@ -137,7 +137,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             if offset == ANYTHING {
                 // What damage leads nowhere is not used either.
-                drop(self.for_each_segment(self.root_at(), &mut |pointer, _| {
+                drop(self.nodes().for_each_segment(self.root_at(), &mut |pointer, _| {
                     self.flush_segment(pointer.target.offset());
                     Ok(())
                 }));
@@ -248,7 +248,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         match kind {
             Kind::Record => self.is_linked_record(root, block),
             Kind::Segment if block.len < segment_len::<K>() => Ok(false),
-            Kind::Segment | Kind::Node => self.leads_to(root, block, kind),
+            Kind::Segment | Kind::Node => self.nodes().leads_to(root, block, kind),
         }
     }
 
@@ -258,7 +258,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let hash = self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
             K::with_stored(key, |key| self.hash(key))
         });
-        let pair = Self::pair(self.walk(root, hash, |_| false)?.target.offset(), hash);
+        let pair = Self::pair(self.nodes().walk(root, hash, |_| false)?.target.offset(), hash);
         let medium = self.medium();
         let mut is_linked = false;
         for (bucket, slots, is_displaced) in pair.slots::<K>() {

@@ -1,0 +1,111 @@
+//! Checking an index.
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::Violation;
+
+use super::super::layout::{Hash, Target, child_at, each_slot, node_hash, segment_hash};
+use super::Core;
+use super::layout::Word;
+use crate::shared::Inspection;
+use crate::{Error, Result};
+
+/// The walk gives up after this many violations.
+const COLLECTED_MAX: usize = 100;
+
+/// The findings of a walk over the index.
+#[derive(Default)]
+struct Walk {
+    blocks: Vec<u64>,
+    violations: Vec<Violation>,
+    /// Whether something that leads to blocks could not be read.
+    is_torn: bool,
+}
+
+impl Walk {
+    fn wrong(&mut self, offset: u64, what: impl Into<String>) {
+        if self.violations.len() < COLLECTED_MAX {
+            self.violations.push(Violation::new(offset, what.into()));
+        }
+    }
+
+    /// Notes damage that keeps the walk from going on there.
+    fn torn<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::Corrupt { offset, what, .. }) => {
+                self.wrong(offset, what);
+                self.is_torn = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<M: Medium> Core<M> {
+    pub(super) fn check(&self) -> Result<Vec<Violation>> {
+        let Inspection { mut violations, blocks } = self.inspect()?;
+        if let Some(blocks) = blocks {
+            violations.extend(self.heap.check(blocks.into_iter())?);
+        }
+        self.heap.verify()?;
+        Ok(violations)
+    }
+
+    pub(super) fn inspect(&self) -> Result<Inspection> {
+        self.heap.quiesce()?;
+        let mut walk = Walk::default();
+        self.check_pointer(self.nodes().root_at(), 0, Hash(0), &mut walk)?;
+        self.heap.verify()?;
+        let blocks = (!walk.is_torn).then_some(walk.blocks);
+        Ok(Inspection { violations: walk.violations, blocks })
+    }
+
+    fn check_pointer(&self, at: u64, depth: u32, hash: Hash, walk: &mut Walk) -> Result<()> {
+        let Some(pointer) = walk.torn(self.nodes().pointer(at, depth))? else { return Ok(()) };
+        walk.blocks.push(pointer.target.offset());
+        match pointer.target {
+            Target::Segment(segment) => self.check_segment(segment, depth, hash, walk),
+            Target::Node(node) => {
+                if node_hash(self.medium(), node).prefix(depth) != hash.prefix(depth) {
+                    walk.wrong(node, "a node has the hash of another place in the directory");
+                }
+                for bit in 0..2 {
+                    let hash = Hash(hash.0 | bit << (63 - depth));
+                    self.check_pointer(child_at(node, bit), depth + 1, hash, walk)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn check_segment(&self, segment: u64, depth: u32, hash: Hash, walk: &mut Walk) -> Result<()> {
+        if segment_hash(self.medium(), segment).prefix(depth) != hash.prefix(depth) {
+            walk.wrong(segment, "a segment has the hash of another place in the directory");
+        }
+        for bucket in self.buckets.of(segment) {
+            for slot in each_slot(bucket.slots()) {
+                let word = self.word(bucket, slot);
+                // What a split has moved elsewhere is of no use here.
+                if word != Word::NONE && word.is_below(hash, depth) {
+                    self.check_chain(word, walk)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_chain(&self, word: Word, walk: &mut Walk) -> Result<()> {
+        let mut next = walk.torn(self.first_block(word))?.flatten();
+        while let Some(block) = next {
+            walk.blocks.push(block.offset);
+            for at in block.words() {
+                if let Err(Error::Corrupt { offset, what, .. }) = self.row_at(block, at) {
+                    walk.wrong(offset, what);
+                }
+            }
+            next = walk.torn(self.next_block(block))?.flatten();
+        }
+        Ok(())
+    }
+}
