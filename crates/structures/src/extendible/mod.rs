@@ -17,8 +17,8 @@
 //!   segment takes two, about every 400 entries.
 //! - **Threads.** Readers take no lock, write nothing, and never wait, but for the first touch of a
 //!   segment after opening. They see nothing that a crash can undo. Writers lock up to three
-//!   buckets. A split makes writers of its segment wait, and nobody else. `modify` calls its closure
-//!   while it holds the bucket, so that closure must not use the map.
+//!   buckets. A split makes writers of its segment wait, and nobody else. `modify` calls its
+//!   closure while it holds the bucket, so that closure must not use the map.
 //! - **Recovery** looks only at what was in flight. The volatile parts of a segment are rebuilt
 //!   when it is touched first.
 //!

@@ -2,8 +2,8 @@
 //!
 //! An index leads from the hash of a key to the numbers of rows. It has no keys: whoever finds a
 //! row looks at the row itself, and so learns whether it is the one. So a word that leads to a row
-//! that does not exist, or has another key, does no harm, and need not be ordered against the row by
-//! a fence.
+//! that does not exist, or has another key, does no harm, and needs no fence that orders it against
+//! the row.
 //!
 //! - **Fences.** None: what [`insert`](RowIndex::insert) and [`remove`](RowIndex::remove) change is
 //!   flushed, and durable with the caller's next fence, which it needs for the row anyway. Only
