@@ -13,6 +13,7 @@ mod maps;
 mod opening;
 mod primitives;
 mod restart;
+mod row_index;
 mod sqlite;
 
 use bench::Bench;
@@ -31,6 +32,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     berkeley_db::BENCH,
     restart::BENCH,
     opening::BENCH,
+    row_index::BENCH,
     kv::BENCH,
 ];
 

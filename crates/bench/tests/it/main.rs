@@ -6,6 +6,7 @@ mod berkeley_db;
 mod disk;
 mod hashmap;
 mod maps;
+mod row_index;
 mod sqlite;
 
 use std::path::Path;
