@@ -106,7 +106,8 @@ pub(crate) use self::step::{Operation, Progress, SUSPECTS, Scope};
 /// A structure that can lie in a heap with others: [`ExtendibleMap`](crate::ExtendibleMap),
 /// [`HashMap`](crate::HashMap), [`HashMultiMap`](crate::HashMultiMap),
 /// [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector),
-/// [`AppendVector`](crate::AppendVector), [`Log`](crate::Log) and [`SharedTx`](crate::SharedTx).
+/// [`AppendVector`](crate::AppendVector), [`Log`](crate::Log), [`RowIndex`](crate::RowIndex) and
+/// [`SharedTx`](crate::SharedTx).
 pub trait Shareable<M: Medium>: Sized {
     /// What of a structure is known before its heap has recovered.
     #[doc(hidden)]

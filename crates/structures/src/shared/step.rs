@@ -31,6 +31,7 @@ const PUBLISHING: usize = 20;
 /// | `ExtendibleMap`: put a new key and its value, of at most 8 bytes each | 1 |
 /// | hash maps: replace a value of at most 8 bytes; remove | 1 |
 /// | tree: put or remove words; with records | 1; 2 |
+/// | index of rows: add or remove a row | 0 |
 /// | vector: add elements of up to 64 KiB, replace one | 1 |
 /// | log: add records | 1 |
 /// | object of a line transaction: set | 1; 2 if it has more than 31 bytes |
@@ -42,8 +43,8 @@ const PUBLISHING: usize = 20;
 /// operations done and others not, each as a whole, and other threads may see some before others.
 /// [`Batch`](crate::Batch) is a step that is atomic in a crash.
 ///
-/// No operation is visible, to this thread either, before `commit`. A step that is dropped does
-/// nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
+/// No operation is visible, to this thread either, before `commit`, but for rows that are added to
+/// a [`RowIndex`](crate::RowIndex). A step that is dropped does nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
 /// a step should be short. While a thread holds a step, it changes structures of that heap through
 /// the step alone, and no map that a batch may be changing ([`Error::Nested`]).
 ///

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::thread;
 
 use remanent_crashsim::Sim;
-use remanent_pmem::pool::Guarantee;
-use remanent_pmem::{Medium, Pool};
-use remanent_structures::{RowId, RowIndex};
+use remanent_pmem::heap::Heap;
+use remanent_pmem::pool::{Guarantee, RootObject, RootType};
+use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
+use remanent_structures::{ExtendibleMap, RowId, RowIndex};
 
 use crate::support::{fences, options, scratch, sim_pool};
 
@@ -148,4 +150,89 @@ fn threads_lose_no_row_while_segments_are_split() {
     let expected = (0..4 * EACH).filter(|number| number % 3 != 0).collect();
     assert_eq!(found, expected);
     assert_eq!(index.check().unwrap(), []);
+}
+
+/// The owner of a heap with an index and a map beside it.
+struct Table {
+    index: RowIndex<M>,
+    names: ExtendibleMap<u64, str, M>,
+    heap: Arc<Heap<M>>,
+}
+
+fn sites(heap: &Arc<Heap<M>>) -> [Site<M>; 2] {
+    let site =
+        |offset, number| Site::shared(heap, heap.header() + offset, MemberId::new(number).unwrap());
+    let len = <RowIndex<M> as Shareable<M>>::header_len();
+    // The map's header does not fit beside another one's: it is a block of its own.
+    let block = heap.medium().load(heap.header() + len) - heap.header();
+    [site(0, 1), site(block, 2)]
+}
+
+impl RootObject<M> for Table {
+    fn root_type() -> RootType {
+        RootType { name: "Table".to_owned(), layout: 1 }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let len = <ExtendibleMap<u64, str, M> as Shareable<M>>::header_len();
+        let medium = heap.medium();
+        {
+            let mut lane = heap.enter().prepare_to_write();
+            let block = lane.allocate(len)?.offset;
+            medium.write_zeros(block, len);
+            medium.store(heap.header() + 64, block);
+            medium.flush(block, len);
+            medium.flush(heap.header(), 128);
+            lane.fence();
+        }
+        let [index, names] = sites(&heap);
+        let (index, names) = (RowIndex::create_in(index)?, ExtendibleMap::create_in(names)?);
+        Ok(Table { index, names, heap })
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let [index, names] = sites(&heap);
+        let block = names.header();
+        let mut recovery = Recovery::new();
+        let index = recovery.find::<RowIndex<M>>(index)?;
+        let names = recovery.find::<ExtendibleMap<u64, str, M>>(names)?;
+        recovery.run(&heap, |found| found.offset == block)?;
+        Ok(Table { index: index.finish()?, names: names.finish()?, heap })
+    }
+}
+
+#[test]
+fn rows_share_a_heap_and_the_fences_of_a_step() {
+    let pool = sim_pool(Guarantee::default());
+    let table: Arc<Table> = pool.create_root("table").unwrap();
+    let name = "a name of more than eight bytes";
+    let fences = fences(&pool, || {
+        for number in 0..20 {
+            let mut step = Step::enter(&table.heap);
+            table.names.put_in(&mut step, &number, name).unwrap();
+            table.index.insert_in(&mut step, 7, row(number)).unwrap();
+            step.commit().unwrap();
+        }
+    });
+    // Two for each record; the chain of rows takes some.
+    assert!(fences <= 20 * 2 + 8, "{fences}");
+    let mut step = Step::enter(&table.heap);
+    table.index.insert_in(&mut step, 7, row(99)).unwrap();
+    assert!(rows(&table.index, 7).contains(&99));
+    drop(step);
+    assert_eq!(rows(&table.index, 7), (0..20).collect::<Vec<_>>());
+    let mut step = Step::enter(&table.heap);
+    for number in 0..15 {
+        table.index.remove_in(&mut step, 7, row(number)).unwrap();
+    }
+    step.commit().unwrap();
+    assert_eq!(rows(&table.index, 7), (15..20).collect::<Vec<_>>());
+    let (index, names) = (table.index.inspect().unwrap(), table.names.inspect().unwrap());
+    assert_eq!((index.violations, names.violations), (vec![], vec![]));
+    drop(table);
+    let table: Arc<Table> = pool.open_root("table").unwrap();
+    assert_eq!(rows(&table.index, 7), (15..20).collect::<Vec<_>>());
+    assert_eq!(table.names.len().unwrap(), 20);
 }

@@ -28,6 +28,7 @@ mod layout;
 mod member;
 mod ops;
 mod recover;
+mod step;
 
 use std::fmt;
 use std::ops::ControlFlow;

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use remanent_pmem::heap::Lane;
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Medium, WORD_LEN};
 
@@ -164,13 +165,18 @@ impl<M: Medium> Core<M> {
 
     #[inline(always)]
     fn insert_fetched(&self, hash: Hash, row: RowId) -> Result<()> {
-        let mut held = self.hold(hash)?;
-        if self.put(&mut held, Word::of_row(hash, row)) {
-            drop(held);
-            return Ok(self.heap.verify()?);
+        match self.insert_quickly(hash, row)? {
+            true => Ok(()),
+            false => self.insert_slowly(hash, row),
         }
-        drop(held);
-        self.insert_slowly(hash, row)
+    }
+
+    /// Adds a word where there is room. Returns whether it did.
+    #[inline(always)]
+    pub(super) fn insert_quickly(&self, hash: Hash, row: RowId) -> Result<bool> {
+        let is_put = self.put(&mut self.hold(hash)?, Word::of_row(hash, row));
+        self.heap.verify()?;
+        Ok(is_put)
     }
 
     /// Adds a word unless it is there; flushed in both cases.
@@ -285,27 +291,33 @@ impl<M: Medium> Core<M> {
     /// Adds a word where there may have to be room first.
     #[cold]
     fn insert_slowly(&self, hash: Hash, row: RowId) -> Result<()> {
-        match self.try_insert_slowly(hash, row) {
+        let insert = || self.insert_in_lane(&mut self.heap.enter().prepare_to_write(), hash, row);
+        match insert() {
             // Other lanes may hold blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
-                self.try_insert_slowly(hash, row)
+                insert()
             }
             result => result,
         }
     }
 
-    fn try_insert_slowly(&self, hash: Hash, row: RowId) -> Result<()> {
+    /// Adds a word, and makes room for it.
+    pub(super) fn insert_in_lane(
+        &self,
+        lane: &mut Lane<'_, M>,
+        hash: Hash,
+        row: RowId,
+    ) -> Result<()> {
         loop {
-            let mut lane = self.heap.enter().prepare_to_write();
             let mut held = self.hold_both(hash)?;
             if !self.put(&mut held, Word::of_row(hash, row)) {
                 match self.place_in_chain(held.pair, hash) {
-                    Some(at) => self.insert_in_chain(&mut lane, at, hash, row)?,
+                    Some(at) => self.insert_in_chain(lane, at, hash, row)?,
                     None => {
                         let place = held.place;
                         drop(held);
-                        self.split(&mut lane, place, hash)?;
+                        self.split(lane, place, hash)?;
                         continue;
                     }
                 }
@@ -334,15 +346,14 @@ impl<M: Medium> Core<M> {
     /// Removes a word. Returns whether it was there.
     pub(super) fn remove(&self, hash: Hash, row: RowId) -> Result<bool> {
         self.prefetch(hash);
-        let held = self.hold_both(hash)?;
-        let is_found = self.remove_from_buckets(&held, hash, row);
-        drop(held);
-        let is_found = match is_found {
-            Some(is_found) => is_found,
-            None => self.remove_from_chains(hash, row)?,
-        };
-        self.heap.verify()?;
-        Ok(is_found)
+        let is_found = self.remove_from_buckets(&self.hold_both(hash)?, hash, row);
+        match is_found {
+            Some(is_found) => {
+                self.heap.verify()?;
+                Ok(is_found)
+            }
+            None => self.remove_in_lane(&mut self.heap.enter().prepare_to_write(), hash, row),
+        }
     }
 
     /// `None` when the word may be in a chain.
@@ -358,22 +369,25 @@ impl<M: Medium> Core<M> {
         (!may_be_in_chain).then_some(false)
     }
 
-    #[cold]
-    fn remove_from_chains(&self, hash: Hash, row: RowId) -> Result<bool> {
-        let mut lane = self.heap.enter().prepare_to_write();
+    /// Removes a word, wherever it is.
+    pub(super) fn remove_in_lane(
+        &self,
+        lane: &mut Lane<'_, M>,
+        hash: Hash,
+        row: RowId,
+    ) -> Result<bool> {
         let held = self.hold_both(hash)?;
-        // It may have gone there meanwhile.
-        if let Some(is_found) = self.remove_from_buckets(&held, hash, row) {
-            return Ok(is_found);
-        }
-        let alike: Vec<(u64, Word)> = self.alike(held.pair, hash).collect();
-        for (at, word) in alike {
-            if matches!(word.entry(), Some(Entry::Chain(_)))
-                && self.remove_from_chain(&mut lane, at, word, row)?
-            {
-                return Ok(true);
+        let mut is_found = self.remove_from_buckets(&held, hash, row);
+        if is_found.is_none() {
+            let alike: Vec<(u64, Word)> = self.alike(held.pair, hash).collect();
+            for (at, word) in alike {
+                if self.remove_from_chain(lane, at, word, row)? {
+                    is_found = Some(true);
+                    break;
+                }
             }
         }
-        Ok(false)
+        self.heap.verify()?;
+        Ok(is_found == Some(true))
     }
 }
