@@ -355,7 +355,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         held.begin_change();
         let used = self.used(leaf) & !(1 << slot.0);
         medium.store(leaf.0 + USED, used);
-        medium.store(leaf.0 + ORDERED, 0);
+        self.remove_from_order(leaf, slot);
         drop(held);
         if let Some(old) = old {
             lane.retire(old);

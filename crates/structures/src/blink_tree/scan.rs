@@ -3,7 +3,7 @@
 use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
-use remanent_pmem::{LINE_LEN, Medium};
+use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::inner::Goal;
@@ -155,6 +155,29 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         Ok(true)
+    }
+
+    /// Takes a slot out of a leaf's order, if it is known. The caller holds the leaf, and readers
+    /// wait.
+    #[inline]
+    pub(super) fn remove_from_order(&self, leaf: Leaf, slot: Slot) {
+        let medium = self.medium();
+        if medium.load(leaf.0 + ORDERED) == 0 {
+            return;
+        }
+        let word_at = |index: usize| leaf.0 + ORDER + index as u64 * WORD_LEN;
+        let mut order = [0; SLOT_COUNT + 1];
+        for (index, slots) in order.chunks_exact_mut(8).enumerate() {
+            slots.copy_from_slice(&medium.load(word_at(index)).to_le_bytes());
+        }
+        let Some(at) = order.iter().position(|other| u32::from(*other) == slot.0) else {
+            return medium.store(leaf.0 + ORDERED, 0);
+        };
+        order.copy_within(at + 1.., at);
+        for (index, slots) in order.chunks_exact(8).enumerate().skip(at / 8) {
+            let word = slots.iter().rev().fold(0, |word, slot| word << 8 | u64::from(*slot));
+            medium.store(word_at(index), word);
+        }
     }
 
     #[inline(always)]

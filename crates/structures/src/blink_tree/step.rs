@@ -242,7 +242,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         core.store_valid(leaf, slot, false);
         let used = core.used(leaf) & !(1 << slot.0);
         medium.store(leaf.0 + USED, used);
-        medium.store(leaf.0 + ORDERED, 0);
+        core.remove_from_order(leaf, slot);
         let lane = scope.lane(&core.heap);
         // Flush: fenced by the step, before anybody misses the entry and before its record may be
         // freed.

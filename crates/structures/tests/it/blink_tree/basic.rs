@@ -166,6 +166,35 @@ fn sorted_entries_are_loaded_and_others_put() {
 }
 
 #[test]
+fn a_leaf_stays_ordered_while_entries_go_and_come() {
+    let dir = scratch();
+    let pool = options().create(dir.path().join("a.pool")).unwrap();
+    let words: BlinkTree<u64, u64> = BlinkTree::create(&pool, "words").unwrap();
+    let texts: BlinkTree<str, u64> = BlinkTree::create(&pool, "texts").unwrap();
+    let text = |key: u64| format!("a key of some length {key:04}");
+    let mut model = BTreeMap::new();
+    // Full leaves, and then ones that are joined, down to none.
+    for round in 0..1_500_u64 {
+        let key = scatter(round, 8);
+        let is_put = round % 3 == 0 || (300..700).contains(&round);
+        let key = if round % 5 == 0 { *model.keys().next().unwrap_or(&key) } else { key };
+        if is_put && round < 1_000 {
+            model.insert(key, round);
+            words.put(&key, &round).unwrap();
+            texts.put(&text(key), &round).unwrap();
+        } else {
+            let found = model.remove(&key);
+            assert_eq!(words.remove(&key).unwrap(), found);
+            assert_eq!(texts.remove(&text(key)).unwrap(), found);
+        }
+        let expected: Vec<_> = model.iter().map(|(key, value)| (*key, *value)).collect();
+        assert_eq!(ascending(&words, ..), expected, "round {round}");
+        let expected: Vec<_> = model.iter().map(|(key, value)| (text(*key), *value)).collect();
+        assert_eq!(ascending(&texts, ..), expected, "round {round}");
+    }
+}
+
+#[test]
 fn a_range_is_taken_from_either_end() {
     let dir = scratch();
     let pool = options().create(dir.path().join("a.pool")).unwrap();
