@@ -4,6 +4,7 @@ use std::cmp::Ordering as Compared;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
+use smallvec::SmallVec;
 
 use super::Core;
 use super::inner::Goal;
@@ -35,15 +36,18 @@ struct Snapshot {
     high: u64,
 }
 
-/// The position where a scan goes on, or ends: a key in its ordered form.
-type Position = Bound<Vec<u8>>;
+/// A key in its ordered form. Short ones need no allocation.
+type KeyBytes = SmallVec<[u8; 64]>;
+
+/// The position where a scan goes on, or ends.
+type Position = Bound<KeyBytes>;
 
 fn position<K: OrderedKey + ?Sized>(bound: Bound<&K>) -> Position {
-    bound.map(|key| key.with_ordered(<[u8]>::to_vec))
+    bound.map(|key| key.with_ordered(KeyBytes::from_slice))
 }
 
 /// The first key of a range, and whether it is left out.
-fn beginning(start: &Bound<Vec<u8>>) -> (&[u8], bool) {
+fn beginning(start: &Position) -> (&[u8], bool) {
     match start {
         Bound::Unbounded => (&[], false),
         Bound::Included(key) => (key, false),
@@ -325,14 +329,30 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<ControlFlow<()>> {
         for index in indices {
             let (head, payload) = snapshot.entry(index);
-            let flow = self.with_key(head, payload, |key| {
-                self.with_value(payload, |value| visit(key, value))
-            })??;
-            if flow.is_break() {
-                return Ok(flow);
+            if self.visit_entry(head, payload, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    #[inline(always)]
+    fn visit_entry(
+        &self,
+        head: u64,
+        payload: Payload,
+        visit: &mut impl FnMut(&K, &V) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>> {
+        let (mut flow, mut failure) = (ControlFlow::Continue(()), None);
+        // Not returned through `with_key`: to copy a `Result` within a `Result` takes as long as
+        // the rest of a visit, because its loads are wider than the stores of an `Ok`.
+        self.with_key(head, payload, |key| {
+            match self.with_value(payload, |value| visit(key, value)) {
+                Ok(visited) => flow = visited,
+                Err(error) => failure = Some(error),
+            }
+        })?;
+        failure.map_or(Ok(flow), Err)
     }
 
     /// Whether a range with this end certainly goes on behind a leaf. Only a hint, as the leaf may
@@ -350,11 +370,16 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The number of a leaf's entries before the beginning of a range.
     #[inline(always)]
     fn start_in(&self, entries: &[(u64, u64)], probe: &Probe<'_>, is_excluded: bool) -> usize {
-        entries.partition_point(|&entry| match self.compare_entry(entry, probe) {
+        let is_before = |&entry: &(u64, u64)| match self.compare_entry(entry, probe) {
             Compared::Less => true,
             Compared::Equal => is_excluded,
             Compared::Greater => false,
-        })
+        };
+        // Many ranges begin before the first entry of a leaf.
+        match entries.first() {
+            Some(first) if is_before(first) => entries.partition_point(is_before),
+            _ => 0,
+        }
     }
 
     /// The number of a leaf's entries before the end of a range.
@@ -409,10 +434,7 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if is_before {
                     return Ok(self.heap.verify()?);
                 }
-                let flow = self.with_key(head, payload, |key| {
-                    self.with_value(payload, |value| visit(key, value))
-                })??;
-                if flow.is_break() {
+                if self.visit_entry(head, payload, &mut visit)?.is_break() {
                     return Ok(self.heap.verify()?);
                 }
             }
@@ -480,11 +502,11 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     /// The lower bound of a leaf, in its ordered form.
-    fn bound_bytes(&self, bound: u64) -> Vec<u8> {
+    fn bound_bytes(&self, bound: u64) -> KeyBytes {
         if is_word::<K>() {
-            return self.with_bound(bound, |probe| probe.bytes.to_vec());
+            return self.with_bound(bound, |probe| KeyBytes::from_slice(probe.bytes));
         }
-        with_separator(self.medium(), bound, <[u8]>::to_vec)
+        with_separator(self.medium(), bound, KeyBytes::from_slice)
     }
 }
 
