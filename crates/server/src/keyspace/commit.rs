@@ -23,7 +23,7 @@ use super::intent::{Direction, Intent};
 use super::layout::{CollectionId, intent_key};
 use super::shard::{Shard, Unfinished};
 use super::tree::{put_unless_same, span};
-use super::types::{CollectionType, Reference};
+use super::types::{Caches, CollectionType, Reference};
 use crate::store::{Change, Store, StoreError};
 
 /// What became of a change.
@@ -73,7 +73,7 @@ impl<S: Store> Keyspace<S> {
         let (tree, key) = (self.tree()?, intent_key(shard.index));
         // This commits: the intent is durable before anything of it is applied.
         tree.put(&key, &intent.encode())?;
-        let (applied, result) = match self.apply(&intent, Direction::Forward) {
+        let (applied, result) = match self.apply(&intent, Direction::Forward, &shard.caches) {
             Ok(Applied::Done) => {
                 intent.changes.update_caches(intent.id, &mut shard.caches, tree);
                 (intent, Ok(()))
@@ -81,7 +81,7 @@ impl<S: Store> Keyspace<S> {
             Ok(Applied::Superseded) => (intent.reversed(), Err(KeyError::WrongType)),
             Err(error) => {
                 let back = intent.reversed();
-                if self.apply(&back, Direction::Back).is_err() {
+                if self.apply(&back, Direction::Back, &shard.caches).is_err() {
                     shard.caches.forget(back.id);
                     // The intent in the tree still says forward: an opening tries that first.
                     shard.unfinished =
@@ -102,7 +102,7 @@ impl<S: Store> Keyspace<S> {
     /// Applies the unfinished change of a shard, if it has one, and removes its intent.
     pub(super) fn finish(&self, shard: &mut Shard) -> Result<(), StoreError> {
         if let Some(Unfinished { intent, direction }) = &shard.unfinished {
-            self.apply(intent, *direction)?;
+            self.apply(intent, *direction, &shard.caches)?;
             self.tree()?.discard(&intent_key(shard.index))?;
             shard.unfinished = None;
         }
@@ -117,7 +117,15 @@ impl<S: Store> Keyspace<S> {
     ///
     /// The store refers to a new collection only when its entries are there, and has ceased to
     /// refer to one that ends before its name entry is removed.
-    fn apply(&self, intent: &Intent, direction: Direction) -> Result<Applied, StoreError> {
+    ///
+    /// `caches` are those of the shard. They know the collection as it was before the intent was
+    /// applied, or after.
+    fn apply(
+        &self,
+        intent: &Intent,
+        direction: Direction,
+        caches: &Caches,
+    ) -> Result<Applied, StoreError> {
         let Intent { id, ref name, is_new, ref changes } = *intent;
         let tree = self.tree()?;
         if is_new {
@@ -139,7 +147,7 @@ impl<S: Store> Keyspace<S> {
         if direction == Direction::Forward {
             changes.remove_old(id, tree)?;
         }
-        if changes.removes_any() && self.is_empty(id)? {
+        if changes.removes_any() && !changes.leave_any(id, caches) && self.is_empty(id)? {
             self.release_name(name, id)?;
             self.sweep_unnamed(id)?;
         }
@@ -166,7 +174,9 @@ impl<S: Store> Keyspace<S> {
     /// Whether a collection has nothing but its name.
     fn is_empty(&self, id: CollectionId) -> Result<bool, StoreError> {
         let mut is_empty = true;
-        self.tree()?.ascend(span(&id.content_start(), &id.end()), |_, _| {
+        // From the end: the leaf with the first entries may be that of the intents, too. Those come
+        // and go all the time, so its order is seldom known.
+        self.tree()?.descend(span(&id.content_start(), &id.end()), |_, _| {
             is_empty = false;
             ControlFlow::Break(())
         })?;

@@ -38,7 +38,9 @@ impl Intent {
 
     /// The value of the intent's entry.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![self.changes.form()];
+        // Enough for a change of one member with a name of usual length.
+        let mut bytes = Vec::with_capacity(128);
+        bytes.push(self.changes.form());
         bytes.extend_from_slice(&self.id.0.to_le_bytes());
         bytes.push(self.is_new.into());
         push_text(&mut bytes, &self.name);

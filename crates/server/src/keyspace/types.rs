@@ -174,6 +174,13 @@ impl Changes {
         }
     }
 
+    /// Whether it is known without a search that the collection has entries afterwards.
+    pub(super) fn leave_any(&self, id: CollectionId, caches: &Caches) -> bool {
+        match self {
+            Changes::SortedSet(changes) => changes.leave_any(id, &caches.sorted_sets),
+        }
+    }
+
     /// First part of applying, which may need room: puts the new entries.
     pub(super) fn put_new(
         &self,

@@ -67,6 +67,12 @@ impl Changes {
         self.0.iter().any(|change| change.new.is_none())
     }
 
+    /// Whether the set is known to have more members than the changes can remove. That the changes
+    /// are counted already does not matter.
+    pub(in crate::keyspace) fn leave_any(&self, id: CollectionId, cache: &RankCache) -> bool {
+        cache.get(SetId(id)).is_some_and(|ranks| ranks.len() > self.0.len() as u64)
+    }
+
     pub(in crate::keyspace) fn put_new(
         &self,
         id: CollectionId,
