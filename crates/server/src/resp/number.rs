@@ -228,7 +228,11 @@ pub fn format_f64(value: f64) -> String {
         return if value > 0.0 { "inf".to_owned() } else { "-inf".to_owned() };
     }
     if value == value.trunc() && value.abs() <= INTEGER_MAX {
-        return format!("{value:.0}");
+        // As an integer, −0 has no sign.
+        return match value == 0.0 && value.is_sign_negative() {
+            true => "-0".to_owned(),
+            false => itoa::Buffer::new().format(value as i64).to_owned(),
+        };
     }
     let shortest = format!("{:e}", value.abs());
     let (mantissa, exponent) = shortest.split_once('e').expect("this notation has an exponent");

@@ -258,25 +258,25 @@ impl Output {
     /// Makes an array of the `len` answers that were written since the output was `start` bytes
     /// long. For arrays whose length is not known before.
     pub(crate) fn close_array(&mut self, start: usize, len: usize) {
-        let mut number = itoa::Buffer::new();
-        self.insert(start, &[b"*", number.format(len).as_bytes(), END].concat());
+        let end = self.len();
+        self.array(len);
+        self.move_to(start, end);
     }
 
     /// The same for the answer to a scan: a cursor, and the array of answers.
     pub(crate) fn close_scan(&mut self, start: usize, cursor: u64, len: usize) {
         self.close_array(start, len);
-        let mut number = itoa::Buffer::new();
-        let cursor = number.format(cursor).as_bytes();
-        let mut head = Output::new(usize::MAX);
-        head.array(2);
-        head.bulk(cursor);
-        self.insert(start, head.as_bytes());
+        let end = self.len();
+        self.array(2);
+        self.bulk(itoa::Buffer::new().format(cursor).as_bytes());
+        self.move_to(start, end);
     }
 
-    fn insert(&mut self, at: usize, bytes: &[u8]) {
-        if self.failure.is_none() && self.make_room(bytes.len()) {
-            self.bytes.splice(at..at, bytes.iter().copied());
-        }
+    /// Moves what was written since the output was `end` bytes long before what was written since
+    /// it was `start` bytes long.
+    fn move_to(&mut self, start: usize, end: usize) {
+        let len = self.len() - end;
+        self.bytes[start..].rotate_right(len);
     }
 
     fn header(&mut self, kind: u8, len: usize) {

@@ -44,10 +44,11 @@ struct Block {
 }
 
 /// Where the member of a given rank is.
-pub(super) struct Place {
-    /// Start and end of its block.
-    pub(super) start: Vec<u8>,
-    pub(super) end: Vec<u8>,
+pub(super) struct Place<'r> {
+    /// Start of its block.
+    pub(super) start: &'r [u8],
+    /// Start of the next block; `None` if its block is the last one.
+    pub(super) next: Option<&'r [u8]>,
     /// Members of the block that come before it.
     pub(super) before: u64,
     /// Members of the block from it on.
@@ -198,14 +199,14 @@ impl Ranks {
     }
 
     /// The place of the member with that rank; `None` when the set has no more than `rank` members.
-    pub(super) fn find(&self, rank: u64, set: SetId) -> Option<Place> {
+    pub(super) fn find(&self, rank: u64) -> Option<Place<'_>> {
         let mut before = rank;
         for (index, block) in self.blocks.iter().enumerate() {
             let count = u64::from(block.count);
             if before < count {
                 return Some(Place {
-                    start: block.low.clone(),
-                    end: self.end_of(index, set),
+                    start: &block.low,
+                    next: self.blocks.get(index + 1).map(|next| next.low.as_slice()),
                     before,
                     from: count - before,
                 });

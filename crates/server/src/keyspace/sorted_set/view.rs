@@ -235,15 +235,17 @@ impl<T: OrderedMap<[u8], [u8]>> View<'_, T> {
             return Ok(());
         }
         let rank = if backwards { self.len() - 1 - start } else { start };
-        let place = self.counted().find(rank, self.set);
-        let Place { start, end, before, from } =
+        let place = self.counted().find(rank);
+        let Place { start, next, before, from } =
             place.ok_or_else(|| damaged("members were counted that are not there"))?;
+        let set_end = self.set.scores_end();
         if backwards {
             let selection = Selection { backwards, skip: from - 1, limit };
-            return self.visit_keys(&self.set.scores_start(), &end, selection, visit);
+            let end = next.unwrap_or(&set_end);
+            return self.visit_keys(&self.set.scores_start(), end, selection, visit);
         }
         let selection = Selection { backwards, skip: before, limit };
-        self.visit_keys(&start, &self.set.scores_end(), selection, visit)
+        self.visit_keys(start, &set_end, selection, visit)
     }
 
     /// Visits the members that are selected of those between two keys by score.
