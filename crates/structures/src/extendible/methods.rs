@@ -11,6 +11,33 @@ use crate::stored::{Key, Stored};
 use crate::{Change, Result};
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
+    /// Begins to fetch the entries of some keys into the CPU's caches. No fence.
+    ///
+    /// Calls for several keys wait for memory one after the other. If the keys are known before,
+    /// this lets the waits overlap: some ten keys at a time, whose entries are read or written soon
+    /// after. It is a hint, which changes nothing and fails never.
+    ///
+    /// ```
+    /// # use remanent_pmem::Pool;
+    /// # use remanent_structures::ExtendibleMap;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let ages: ExtendibleMap<str, u64> = ExtendibleMap::create(&pool, "ages")?;
+    /// ages.extend([("Ada", 36), ("Grace", 85)])?;
+    /// let names = ["Ada", "Grace", "Alan"];
+    /// ages.prefetch(names.into_iter());
+    /// let found = names.map(|name| ages.get(name)).into_iter().collect::<Result<Vec<_>, _>>()?;
+    /// assert_eq!(found, [Some(36), Some(85), None]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k K> + Clone)
+    where
+        K: 'k,
+    {
+        self.core.prefetch_all(keys);
+    }
+
     /// As [`modify`](ExtendibleMap::modify), with a `decide` that may fail. Its error is returned
     /// as the inner result, and changes nothing.
     ///

@@ -98,6 +98,25 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.medium().prefetch(home + LINE_LEN);
     }
 
+    /// Has fetched what the entries of some keys need: first all homes, then all records, so that
+    /// the CPU waits for several of them at a time.
+    pub(super) fn prefetch_all<'k>(&self, keys: impl Iterator<Item = &'k K> + Clone)
+    where
+        K: 'k,
+    {
+        keys.clone().for_each(|key| self.prefetch(self.hash(key)));
+        if is_inline::<K, V>() {
+            return;
+        }
+        let _pin = self.heap.pin();
+        for hash in keys.map(|key| self.hash(key)) {
+            let place = self.directory.find(hash);
+            if place.segment != 0 {
+                self.prefetch_records(place.segment, hash);
+            }
+        }
+    }
+
     /// The segment of a hash.
     #[inline(always)]
     pub(super) fn place(&self, hash: Hash) -> Result<Place<'_>> {

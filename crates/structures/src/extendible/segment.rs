@@ -205,6 +205,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         }
     }
 
+    /// Has the records fetched that an entry in its home may lead to.
+    #[inline(always)]
+    pub(super) fn prefetch_records(&self, segment: u64, hash: Hash) {
+        let (medium, home) = (self.medium(), Self::pair(segment, hash).home);
+        for slot in each_slot(home.prints(medium).matching(hash.fingerprint())) {
+            self.prefetch_record(Self::content(home.word(medium, slot)));
+        }
+    }
+
     /// The value in a slot's second word, or the offset of the record that it leads to.
     #[inline(always)]
     pub(super) fn content(word: u64) -> u64 {
