@@ -7,10 +7,12 @@ mod inline;
 mod number;
 mod output;
 mod parser;
+mod peek;
 
 pub use number::{format_f64, parse_cursor, parse_f64, parse_f64_limit, parse_i64, parse_u64};
 pub use output::{Output, OutputFailure, Protocol};
 pub use parser::{Limits, Parser, Request, Span};
+pub(crate) use peek::peek;
 
 use std::io::Write;
 

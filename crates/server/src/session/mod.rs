@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::clients::{Record, Totals};
 use crate::command::{Call, Command, NO_MEMORY_FOR_REQUEST, TABLE};
 use crate::memory::Share;
-use crate::resp::{Output, Parser, ProtocolError};
+use crate::resp::{Output, Parser, ProtocolError, peek};
 use crate::statistics::{Ended, Unreported};
 use crate::syncs::Ticket;
 use crate::{Shared, Store};
@@ -22,6 +22,8 @@ pub(crate) use self::client::{Client, Replies};
 const FLUSH_LEN: usize = 32 << 10;
 /// Requests that are run before other connections get a turn.
 const TURN_REQUESTS: usize = 1024;
+/// Requests whose entries are fetched from memory at a time, before the first of them is run.
+const REQUESTS_AHEAD: usize = 16;
 /// Least room for a read, in bytes.
 const READ_LEN: usize = 16 << 10;
 /// Most bytes of buffer that an idle connection keeps for each direction.
@@ -244,10 +246,15 @@ impl<S: Store> Session<S> {
         if let Some(end) = self.client.end {
             return end;
         }
+        let mut fetched = 0;
         for _ in 0..TURN_REQUESTS {
             if self.output.len() >= FLUSH_LEN {
                 return Progress::Yield;
             }
+            if fetched == 0 {
+                fetched = self.fetch_ahead();
+            }
+            fetched = fetched.saturating_sub(1);
             let rest = &mut self.input[self.done..];
             let len = match self.parser.parse(rest) {
                 Ok(Some(len)) => len,
@@ -280,6 +287,26 @@ impl<S: Store> Session<S> {
             }
         }
         Progress::Yield
+    }
+
+    /// Has the entries fetched that the next requests name, so that the CPU waits for several of
+    /// them at a time. Returns for how many requests.
+    fn fetch_ahead(&self) -> usize {
+        let rest = &self.input[self.done..];
+        let mut keys = [&rest[..0]; REQUESTS_AHEAD];
+        let (mut count, mut start) = (0, 0);
+        while count < keys.len()
+            && let Some((len, key)) = peek(&rest[start..])
+        {
+            keys[count] = &rest[start..][key];
+            (count, start) = (count + 1, start + len);
+        }
+        // A single request fetches what it needs itself.
+        if count > 1 {
+            let keys = keys[..count].iter().filter(|key| !key.is_empty());
+            self.shared.keys.store().prefetch(keys.copied());
+        }
+        count
     }
 
     /// Runs the request of `len` bytes that the parser has found, and goes on behind it.

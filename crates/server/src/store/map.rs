@@ -75,6 +75,12 @@ impl<M: Medium> Store for MapStore<M> {
         Ok(with_map!(self, map => map.get_with(key, read))?)
     }
 
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        if let Entries::Extendible(map) = &self.entries {
+            map.prefetch(keys);
+        }
+    }
+
     fn modify<R, T: Borrow<[u8]>>(
         &self,
         key: &[u8],

@@ -151,6 +151,12 @@ pub trait Store: Send + Sync + 'static {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, StoreError>;
 
+    /// Begins to fetch the entries of some keys into the CPU's caches, which are read or written
+    /// soon. It is a hint, which changes nothing.
+    fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) {
+        let _ = keys;
+    }
+
     /// Replaces the value of `key` by a function of it, as one step. `change` may be called several
     /// times, of which the last call counts.
     ///
