@@ -8,10 +8,14 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use super::Ending;
+use super::polling::Polling;
 use crate::{Progress, Session, Store};
 
 /// How often to look whether a peer has closed its side, while bytes that it has sent are not read.
 const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
+/// Most bytes of requests that are answered before the system is asked for other connections with
+/// requests, if this client was alone at work before.
+const ALONE_LEN: usize = 512;
 
 /// Serves a connection until the client or the server ends it.
 ///
@@ -21,11 +25,13 @@ pub(super) async fn serve<S: Store>(
     mut socket: TcpStream,
     mut session: Session<S>,
     mut ending: Ending,
+    polling: &Polling,
 ) -> io::Result<()> {
     let record = session.record();
     let closing = || record.closing();
     let mut progress = Progress::Read;
     let mut abandoned = None;
+    let mut is_alone = false;
     loop {
         if let Progress::Wait(delay) = progress {
             tokio::select! {
@@ -37,7 +43,7 @@ pub(super) async fn serve<S: Store>(
             progress = Progress::Yield;
         }
         if !session.output().is_empty() {
-            if progress == Progress::Read {
+            if progress == Progress::Read && !is_alone {
                 // Other connections with requests to read go first. The answers of all are then
                 // sent together, and a peer with several connections is woken once and not for
                 // each.
@@ -63,6 +69,7 @@ pub(super) async fn serve<S: Store>(
                 if received == 0 {
                     break;
                 }
+                is_alone = !polling.note_read(record.id) && received <= ALONE_LEN;
                 session.run()
             }
             // `Wait`: the delay is over, see above.

@@ -1,6 +1,7 @@
 //! The server on sockets: one thread accepts connections, the workers serve them.
 
 mod connection;
+mod polling;
 mod worker;
 
 use std::future::Future;

@@ -12,6 +12,7 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinSet;
 
+use super::polling::Polling;
 use super::{Ending, connection};
 use crate::{Session, Shared, Store};
 
@@ -82,6 +83,10 @@ async fn serve<S: Store>(
     open: Arc<AtomicUsize>,
     ending: Ending,
 ) {
+    let polling = Arc::new(Polling::default());
+    let poller = Arc::clone(&polling);
+    // It ends with the runtime.
+    tokio::spawn(async move { poller.run().await });
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
@@ -89,7 +94,8 @@ async fn serve<S: Store>(
                 let Some((socket, address)) = arrival else { break };
                 let shared = Arc::clone(&shared);
                 let ending = ending.clone();
-                tasks.spawn(connect(shared, socket, address, ending, Open(Arc::clone(&open))));
+                let (polling, open) = (Arc::clone(&polling), Open(Arc::clone(&open)));
+                tasks.spawn(connect(shared, socket, address, ending, polling, open));
             }
             Some(ended) = tasks.join_next() => {
                 // A panic ends the task of one connection, which is closed. The others go on.
@@ -120,13 +126,14 @@ async fn connect<S: Store>(
     socket: TcpStream,
     address: SocketAddr,
     ending: Ending,
+    polling: Arc<Polling>,
     _open: Open,
 ) {
     let served = async {
         let socket = tokio::net::TcpStream::from_std(socket)?;
         let mut session = Session::new(shared, address, socket.local_addr()?);
         session.set_descriptor(socket.as_raw_fd());
-        connection::serve(socket, session, ending).await
+        connection::serve(socket, session, ending, &polling).await
     };
     if let Err(error) = served.await {
         // Peers that disconnect in the middle are common, so this is no warning.
