@@ -18,7 +18,7 @@ use super::key::{
 };
 use super::layout::{
     DOUBTFUL, FAR, FINGERPRINTS, HIGH, HOME_SLOTS, LEAF_LEN, LEAF_LOW, LOCK, NEXT, ORDERED, PREFIX,
-    Slot, USED, home, is_word, lines_of, slots_of, valid_at, valid_slots,
+    Record, Slot, USED, home, is_word, lines_of, slots_of, valid_at, valid_slots,
 };
 use crate::stored::{OrderedKey, Stored};
 use crate::{Error, Result};
@@ -311,6 +311,10 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 with_separator(medium, medium.load(leaf.0 + HIGH), |high| common(low, high))
             }),
         };
+        for slot in slots_of(self.used(leaf)) {
+            // All at once: the loop below would fetch them one by one.
+            Record::prefetch(medium, medium.load(leaf.0 + slot.value()));
+        }
         let mut is_doubtful = false;
         for slot in slots_of(self.used(leaf)) {
             let record = medium.load(leaf.0 + slot.value());
