@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use remanent_structures::{OrderedMap, Result};
 
-use super::super::layout::CollectionId;
+use super::super::layout::{CollectionId, PREFIX_LEN};
 use super::super::tree::span;
 use super::layout::SetId;
 
@@ -40,7 +40,26 @@ pub(super) struct Ranks {
 struct Block {
     /// The keys of the block are not below this one, and below that of the next block.
     low: Vec<u8>,
+    /// The [`head`] of `low`, so that a search seldom has to fetch it.
+    head: u64,
     count: u32,
+}
+
+impl Block {
+    fn new(low: Vec<u8>, count: u32) -> Self {
+        Block { head: head(&low), low, count }
+    }
+}
+
+/// The bytes of a key behind the collection and the kind, as a number: of a longer key the first
+/// eight, of a shorter one with zeros behind. Keys of one set have the order of their heads, if
+/// these differ.
+fn head(key: &[u8]) -> u64 {
+    let rest = key.get(PREFIX_LEN..).unwrap_or_default();
+    let mut bytes = [0; 8];
+    let len = rest.len().min(bytes.len());
+    bytes[..len].copy_from_slice(&rest[..len]);
+    u64::from_be_bytes(bytes)
 }
 
 /// Where the member of a given rank is.
@@ -92,10 +111,10 @@ impl Ranks {
         let mut ranks = Ranks { blocks: Vec::new(), len: 0, is_long: false };
         let (start, end) = (set.scores_start(), set.scores_end());
         let mut count = 0;
-        ranks.blocks.push(Block { low: start.clone(), count: 0 });
+        ranks.blocks.push(Block::new(start.clone(), 0));
         tree.ascend(span(&start, &end), |key, _| {
             if count == BLOCK {
-                ranks.blocks.push(Block { low: key.to_vec(), count: 0 });
+                ranks.blocks.push(Block::new(key.to_vec(), 0));
                 count = 0;
             }
             count += 1;
@@ -112,7 +131,9 @@ impl Ranks {
     }
 
     fn block_of(&self, key: &[u8]) -> usize {
-        self.blocks.partition_point(|block| block.low.as_slice() <= key).saturating_sub(1)
+        let head = head(key);
+        let begins = |block: &Block| (block.head, block.low.as_slice()) <= (head, key);
+        self.blocks.partition_point(begins).saturating_sub(1)
     }
 
     fn end_of(&self, block: usize, set: SetId) -> Vec<u8> {
@@ -151,10 +172,10 @@ impl Ranks {
         self.len -= 1;
         self.blocks[index].count -= 1;
         if self.blocks[index].count == 0 && self.blocks.len() > 1 {
-            let Block { low, .. } = self.blocks.remove(index);
+            let Block { low, head, .. } = self.blocks.remove(index);
             if index == 0 {
                 // The first block begins where the entries by score do.
-                self.blocks[0].low = low;
+                (self.blocks[0].low, self.blocks[0].head) = (low, head);
             }
         }
     }
@@ -180,7 +201,7 @@ impl Ranks {
         let Some(low) = low else { return Ok(false) };
         let count = self.blocks[index].count - half;
         self.blocks[index].count = half;
-        self.blocks.insert(index + 1, Block { low, count });
+        self.blocks.insert(index + 1, Block::new(low, count));
         Ok(true)
     }
 
@@ -214,5 +235,29 @@ impl Ranks {
             before -= count;
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_a_set_have_the_order_of_their_heads() {
+        let key = |rest: &[u8]| [&[7; PREFIX_LEN], rest].concat();
+        let rests: [&[u8]; 8] = [
+            b"",
+            b"\0",
+            b"\0\0\0\0\0\0\0\0",
+            b"\0\0\0\0\0\0\0\0a",
+            b"\0\0\0\0\0\0\0\x01",
+            b"a",
+            b"aaaaaaaaa",
+            b"b",
+        ];
+        let keys = rests.map(key);
+        for pair in keys.windows(2) {
+            assert!((head(&pair[0]), &pair[0]) < (head(&pair[1]), &pair[1]));
+        }
     }
 }
