@@ -77,9 +77,7 @@ fn stage(
         one_ns.push(rebuild_ns(&rows, 1)?);
         two_ns.push(rebuild_ns(&rows, 2)?);
         let scratch = Scratch::new(&setup.dir)?;
-        let create = |name| {
-            Pool::options().size_max(SIZE_MAX).create(scratch.path().join(name))
-        };
+        let create = |name| Pool::options().size_max(SIZE_MAX).create(scratch.path().join(name));
         let pool = create("index.pool")?;
         ground = Some(Ground::of_pool(&pool));
         measure_index(&pool, &rows, &searched, &mut ours)?;
