@@ -169,7 +169,6 @@ fn measure_multimap(pool: &Pool, rows: &Rows, searched: &Rows, times: &mut Times
     times.insert_ns.push(each_ns(rows, |rows| {
         Ok(rows.iter().try_for_each(|(key, row)| map.insert(key, &row.get()))?)
     })?);
-    times.row_len.push(map.usage()?.chunk_bytes as f64 / rows.len() as f64);
     times.find_ns.push(each_ns(searched, |rows| {
         for (key, row) in rows {
             ensure!(black_box(map.get_all(key)?).contains(&row.get()), "a row is not found");

@@ -44,9 +44,10 @@ const PUBLISHING: usize = 20;
 /// [`Batch`](crate::Batch) is a step that is atomic in a crash.
 ///
 /// No operation is visible, to this thread either, before `commit`, but for rows that are added to
-/// a [`RowIndex`](crate::RowIndex). A step that is dropped does nothing. Until then it holds one of the heap's lanes, so memory that others remove is not freed:
-/// a step should be short. While a thread holds a step, it changes structures of that heap through
-/// the step alone, and no map that a batch may be changing ([`Error::Nested`]).
+/// a [`RowIndex`](crate::RowIndex). A step that is dropped does nothing. Until then it holds one of
+/// the heap's lanes, so memory that others remove is not freed: a step should be short. While a
+/// thread holds a step, it changes structures of that heap through the step alone, and no map that
+/// a batch may be changing ([`Error::Nested`]).
 ///
 /// It has 128 operations at most, fewer with values of more than 21 KiB, each of which takes two
 /// fences more; and [`Error::TooMany`] says that it has no room for another.

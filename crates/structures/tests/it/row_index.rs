@@ -82,7 +82,7 @@ fn every_row_of_a_key_is_found_until_it_is_removed() {
     assert_eq!(index.check().unwrap(), []);
     let removed = index.retain(|row| row.get() < COUNT).unwrap();
     assert_eq!(removed, COUNT);
-    let left = (0..COUNT).filter(|number| (COUNT - 1 - number) % 3 != 0).count();
+    let left = (0..COUNT).filter(|number| !(COUNT - 1 - number).is_multiple_of(3)).count();
     assert_eq!(count(&index), left);
     assert_eq!(index.retain(|_| false).unwrap(), left as u64);
     assert_eq!(count(&index), 0);

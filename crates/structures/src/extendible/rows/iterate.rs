@@ -16,6 +16,8 @@ enum Found {
     Chain(Hash),
 }
 
+type Rows = Vec<(Found, RowId)>;
+
 impl<M: Medium> Core<M> {
     /// Calls `visit` with every row.
     pub(super) fn for_each(&self, mut visit: impl FnMut(RowId)) -> Result<()> {
@@ -40,7 +42,7 @@ impl<M: Medium> Core<M> {
     }
 
     /// Calls `visit` with the rows of each segment, as they are at one moment.
-    fn by_segment(&self, mut visit: impl FnMut(Vec<(Found, RowId)>) -> Result<()>) -> Result<()> {
+    fn by_segment(&self, mut visit: impl FnMut(Rows) -> Result<()>) -> Result<()> {
         let mut from = Hash(0);
         loop {
             let (rows, next) = self.rows_from(from)?;
@@ -54,7 +56,7 @@ impl<M: Medium> Core<M> {
     }
 
     /// The rows of the segment of `from`, and the first hash behind the segment.
-    fn rows_from(&self, from: Hash) -> Result<(Vec<(Found, RowId)>, Option<Hash>)> {
+    fn rows_from(&self, from: Hash) -> Result<(Rows, Option<Hash>)> {
         loop {
             let place = self.place(from)?;
             let buckets = self.lock_segment(place.segment);
@@ -79,13 +81,7 @@ impl<M: Medium> Core<M> {
         }
     }
 
-    fn rows_of(
-        &self,
-        bucket: Bucket,
-        slot: u32,
-        word: Word,
-        rows: &mut Vec<(Found, RowId)>,
-    ) -> Result<()> {
+    fn rows_of(&self, bucket: Bucket, slot: u32, word: Word, rows: &mut Rows) -> Result<()> {
         if let Some(Entry::Row(row)) = word.entry() {
             rows.push((Found::Slot { index: bucket.index, slot, word }, row));
         }
