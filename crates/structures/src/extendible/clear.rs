@@ -12,6 +12,7 @@ use super::layout::{
     Hash, Target, bucket_count, child_at, is_inline, is_ready, segment_len, slot_at,
 };
 use super::nodes::Pointer;
+use super::observe::Changed;
 use super::segment::bucket_at;
 use crate::nesting::Nesting;
 use crate::shared::SUSPECTS;
@@ -59,6 +60,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.write_empty_segment(block.offset);
             // Fence: the segment, before the root leads to it.
             lane.fence();
+            self.observer.tell(Changed::Cleared);
             let (root, cleared) = (self.root_at(), self.cleared_at());
             medium.store(cleared, old.seal(cleared));
             // Release: after the other word in the line's order of stores, so that what was there

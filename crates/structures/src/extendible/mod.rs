@@ -39,6 +39,7 @@ mod layout;
 mod member;
 mod methods;
 mod nodes;
+mod observe;
 mod ops;
 mod recover;
 pub mod rows;
@@ -57,6 +58,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::bucket::Shadows;
 use self::directory::Directory;
+pub use self::observe::Changed;
+use self::observe::Observer;
 use crate::batch::Gate;
 use crate::batch::edit::completed;
 use crate::batch::intents::Intents;
@@ -116,6 +119,7 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     freeing: PauseMutex<()>,
     /// Keys that batches are changing.
     gate: Gate,
+    observer: Observer<K, V>,
     /// Keeps the pool's intents open.
     intents: OnceLock<Arc<Intents<M>>>,
     types: PhantomData<fn(&K, &V)>,

@@ -11,6 +11,7 @@ use super::directory::Place;
 use super::layout::{
     Hash, LEN_MAX, Record, Stamp, gone, is_inline, is_word, note_at, slot_at, to_word, with_word,
 };
+use super::observe::Changed;
 use super::segment::{Fit, Found, NOT_WHOLE, Payload, Probe, Room};
 use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
@@ -313,7 +314,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     // First: once an entry has made room, its former slot is to be overwritten.
                     let new = self.prepare(&mut lane, probe.key, value.borrow())?;
                     match self.find_room(place.segment, probe.hash, entry.home, entry.other) {
-                        Found::Room(room) => self.fill(&lane, room, probe.hash, new.content),
+                        Found::Room(room) => {
+                            self.observer.tell(Changed::Put(probe.key, value.borrow()));
+                            self.fill(&lane, room, probe.hash, new.content);
+                        }
                         Found::Busy => {
                             new.give_back(&mut lane);
                             drop(lane);
@@ -328,7 +332,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                         }
                     }
                 }
-                (Change::Remove, Some(slot)) => self.empty(&mut lane, entry, slot),
+                (Change::Remove, Some(slot)) => {
+                    self.observer.tell(Changed::Removed(probe.key));
+                    self.empty(&mut lane, entry, slot);
+                }
                 (Change::Keep, _) | (Change::Remove, None) => drop(entry),
             }
             self.heap.verify()?;
@@ -431,11 +438,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             if !is_inline::<K, V>() {
                 self.note(lane, 0, at);
             }
+            self.observer.tell(Changed::Put(probe.key, value));
             self.exchange_word(lane, entry.holder(), slot, at, to_word(value));
             return Ok(());
         }
         let record = self.make_record(lane, probe.key, value)?;
         let old = entry.is_whole.then(|| lane.suspect(Self::content(medium.load(at))));
+        self.observer.tell(Changed::Put(probe.key, value));
         // Fence: the record, before the slot leads to it; the suspect, before the slot stops
         // leading to the old record.
         lane.fence();

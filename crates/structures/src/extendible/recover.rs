@@ -22,6 +22,7 @@ use super::layout::{
     SEED_INVERTED, SUMMED, Target, UNSUMMED, bucket_count, each_slot, is_inline, is_word, not_gone,
     notes, record_offset, segment_len, slots_of, write_segment_head,
 };
+use super::observe::Observer;
 use super::segment::bucket_at;
 use crate::batch::Gate;
 use crate::count::Count;
@@ -212,6 +213,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             freeing: PauseMutex::new(()),
             has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),
             gate: Gate::default(),
+            observer: Observer::nobody(),
             intents: OnceLock::new(),
             types: PhantomData,
             heap,

@@ -8,6 +8,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use super::bucket::{Held, Shadows};
 use super::directory::Place;
 use super::layout::{ANYTHING, NOTES_PER_LANE, is_inline, is_word, slot_at, to_word};
+use super::observe::Changed;
 use super::ops::Entry;
 use super::segment::{Found, NOT_WHOLE, Probe, Room};
 use super::{Core, ExtendibleMap};
@@ -158,6 +159,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         let content = self.record.map_or_else(|| to_word(value), |record| record.offset);
         match core.find_room(place.segment, self.probe.hash, entry.home, entry.other) {
             Found::Room(mut room) => {
+                core.observer.tell(Changed::Put(self.probe.key, value));
                 let at = core.store_entry(&mut room, self.probe.hash, content);
                 // Flush: fenced by the step, before anybody finds the entry.
                 scope.lane(&core.heap).flush_later(at);
@@ -208,6 +210,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
                 (at, Core::<K, V, M>::word_for(bucket, slot, stamp, record.offset))
             }
         };
+        core.observer.tell(Changed::Put(self.probe.key, value));
         let lane = scope.lane(&core.heap).index();
         let shadow = Shadows::of_operation(lane, scope.published());
         core.store_word(entry.holder(), slot, shadow, at, word);
@@ -223,6 +226,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             let core = self.core;
             let bucket = entry.holder().bucket;
             let record = Core::<K, V, M>::content(bucket.word(core.medium(), slot));
+            core.observer.tell(Changed::Removed(self.probe.key));
             let old = core.begin_removal(scope.lane(&core.heap), &mut entry, slot);
             self.old = old.map(|old| (record, old));
             hold(scope, std::iter::once(&entry.home).chain(entry.other.as_ref()));

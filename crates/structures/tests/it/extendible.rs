@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use remanent_crashsim::Sim;
 use remanent_pmem::pool::Guarantee;
 use remanent_pmem::{Emulation, Pool};
-use remanent_structures::{Change, ExtendibleMap, Map, Stored};
+use remanent_structures::extendible::Changed;
+use remanent_structures::{Batch, Change, ExtendibleMap, Map, Stored};
 
 use crate::support::{fences, options, scratch, sim_pool};
 
@@ -387,4 +388,80 @@ fn records_that_look_like_segments_survive_a_crash() {
         assert_eq!(texts.get(key).unwrap().as_ref(), Some(key));
         assert!(counts.contains(key).unwrap());
     }
+}
+
+/// A copy that is made of what an observer was told.
+fn copy_of(changes: &[(u64, Option<String>)]) -> BTreeMap<u64, String> {
+    let mut copy = BTreeMap::new();
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(copy.insert(*key, value.clone())),
+            None => drop(copy.remove(key)),
+        }
+    }
+    copy
+}
+
+#[test]
+fn an_observer_learns_every_change_in_its_order() {
+    let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
+    let map: ExtendibleMap<u64, str> = ExtendibleMap::create(&pool, "map").unwrap();
+    map.put(&1, "not told").unwrap();
+    let told: Arc<Mutex<Vec<(u64, Option<String>)>>> = Arc::default();
+    let log = Arc::clone(&told);
+    assert!(map.observe(move |change| {
+        let mut log = log.lock().unwrap();
+        match change {
+            Changed::Put(key, value) => log.push((*key, Some(value.to_owned()))),
+            Changed::Removed(key) => log.push((*key, None)),
+            Changed::Cleared => log.clear(),
+        }
+    }));
+    assert!(!map.observe(|_| ()), "there is one");
+    assert_eq!(map.clear().unwrap(), 1);
+    thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let map = &map;
+            scope.spawn(move || {
+                // The same keys in all threads, and enough of them to split segments.
+                for turn in 0..6_000 {
+                    let key = number(turn * 3 + thread) % 2_000;
+                    match turn % 5 {
+                        0 => drop(map.remove(&key).unwrap()),
+                        1 => drop(map.insert(&key, "inserted").unwrap()),
+                        2 => map
+                            .modify(&key, |found| match found {
+                                Some("inserted") => (Change::Put("modified"), ()),
+                                Some(_) => (Change::Remove, ()),
+                                None => (Change::Keep, ()),
+                            })
+                            .unwrap(),
+                        _ => drop(map.put(&key, &format!("{thread} {turn}")).unwrap()),
+                    }
+                }
+            });
+        }
+    });
+    let mut batch = Batch::new(&pool).unwrap();
+    batch.put(&map, &5_000, "by a batch").unwrap();
+    batch.remove(&map, &5_001).unwrap();
+    batch.commit().unwrap();
+    let found: BTreeMap<u64, String> = map.iter().map(|entry| entry.unwrap()).collect();
+    assert_eq!(copy_of(&told.lock().unwrap()), found);
+    assert_eq!(found[&5_000], "by a batch");
+    assert_eq!(map.check().unwrap(), []);
+}
+
+#[test]
+fn an_observer_takes_no_fence() {
+    let pool = sim_pool(Guarantee::default());
+    let map: ExtendibleMap<u64, u64, M> = ExtendibleMap::create(&pool, "map").unwrap();
+    let told = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&told);
+    map.observe(move |_| _ = count.fetch_add(1, Ordering::Relaxed));
+    assert_eq!(fences(&pool, || _ = map.put(&1, &1).unwrap()), 1);
+    assert_eq!(fences(&pool, || _ = map.put(&1, &2).unwrap()), 1);
+    assert_eq!(fences(&pool, || _ = map.remove(&1).unwrap()), 1);
+    assert_eq!(fences(&pool, || _ = map.remove(&1).unwrap()), 0);
+    assert_eq!(told.load(Ordering::Relaxed), 3);
 }
