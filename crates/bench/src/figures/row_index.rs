@@ -103,8 +103,12 @@ fn stage(
         ("find_vs_multimap", &other.find_ns, &ours.find_ns),
         ("remove_vs_multimap", &other.remove_ns, &ours.remove_ns),
     ] {
-        let against =
-            format!("ns a row: HashMultiMap {:.0}, RowIndex {:.0}", other.median(), ours.median());
+        let against = format!(
+            "ns a row: HashMultiMap {:.0}, with fences of its own; RowIndex {:.0}, with one \
+                     for {ROWS_PER_FENCE} rows",
+            other.median(),
+            ours.median()
+        );
         report.claim(&id(name), &other.over(ours), "x", against, Some(1.0));
     }
     let against = "the row's word".to_owned();

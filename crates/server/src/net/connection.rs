@@ -13,8 +13,9 @@ use crate::{Progress, Session, Store};
 
 /// How often to look whether a peer has closed its side, while bytes that it has sent are not read.
 const CLOSED_INTERVAL: Duration = Duration::from_millis(100);
-/// Most bytes of requests that are answered before the system is asked for other connections with
-/// requests, if this client was alone at work before.
+/// Most bytes of requests, in one read, that are answered before the system is asked for other
+/// connections with requests, if this client was alone at work before. The runtime asks at the
+/// latest after some tens of reads.
 const ALONE_LEN: usize = 512;
 
 /// Serves a connection until the client or the server ends it.

@@ -56,12 +56,14 @@ impl Polling {
         self.is_awake.store(true, Ordering::Relaxed);
         let mut seen = self.reads.load(Ordering::Relaxed);
         while last.elapsed() < PAUSE_MAX {
-            // Other threads that wait for this core go first.
-            std::thread::yield_now();
             // The runtime looks for events, and runs the connections that have some.
             tokio::task::yield_now().await;
             let reads = self.reads.load(Ordering::Relaxed);
-            if reads != seen {
+            if reads == seen {
+                // Other threads that wait for this core go first. Not while there are requests:
+                // a thread that computes would have the core for milliseconds after each.
+                std::thread::yield_now();
+            } else {
                 (seen, last) = (reads, Instant::now());
             }
         }

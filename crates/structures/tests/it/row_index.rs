@@ -8,7 +8,7 @@ use std::thread;
 use remanent_crashsim::Sim;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
-use remanent_pmem::{Error as PoolError, Medium, Pool};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
 use remanent_structures::{ExtendibleMap, RowId, RowIndex};
 
@@ -153,29 +153,29 @@ fn threads_lose_no_row_while_segments_are_split() {
 }
 
 /// The owner of a heap with an index and a map beside it.
-struct Table {
-    index: RowIndex<M>,
-    names: ExtendibleMap<u64, str, M>,
-    heap: Arc<Heap<M>>,
+struct Table<N: Medium> {
+    index: RowIndex<N>,
+    names: ExtendibleMap<u64, str, N>,
+    heap: Arc<Heap<N>>,
 }
 
-fn sites(heap: &Arc<Heap<M>>) -> [Site<M>; 2] {
+fn sites<N: Medium>(heap: &Arc<Heap<N>>) -> [Site<N>; 2] {
     let site =
         |offset, number| Site::shared(heap, heap.header() + offset, MemberId::new(number).unwrap());
-    let len = <RowIndex<M> as Shareable<M>>::header_len();
+    let len = <RowIndex<N> as Shareable<N>>::header_len();
     // The map's header does not fit beside another one's: it is a block of its own.
     let block = heap.medium().load(heap.header() + len) - heap.header();
     [site(0, 1), site(block, 2)]
 }
 
-impl RootObject<M> for Table {
+impl<N: Medium> RootObject<N> for Table<N> {
     fn root_type() -> RootType {
         RootType { name: "Table".to_owned(), layout: 1 }
     }
 
-    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+    fn create(heap: Heap<N>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let len = <ExtendibleMap<u64, str, M> as Shareable<M>>::header_len();
+        let len = <ExtendibleMap<u64, str, N> as Shareable<N>>::header_len();
         let medium = heap.medium();
         {
             let mut lane = heap.enter().prepare_to_write();
@@ -191,13 +191,13 @@ impl RootObject<M> for Table {
         Ok(Table { index, names, heap })
     }
 
-    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+    fn open(heap: Heap<N>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
         let [index, names] = sites(&heap);
         let block = names.header();
         let mut recovery = Recovery::new();
-        let index = recovery.find::<RowIndex<M>>(index)?;
-        let names = recovery.find::<ExtendibleMap<u64, str, M>>(names)?;
+        let index = recovery.find::<RowIndex<N>>(index)?;
+        let names = recovery.find::<ExtendibleMap<u64, str, N>>(names)?;
         recovery.run(&heap, |found| found.offset == block)?;
         Ok(Table { index: index.finish()?, names: names.finish()?, heap })
     }
@@ -206,7 +206,7 @@ impl RootObject<M> for Table {
 #[test]
 fn rows_share_a_heap_and_the_fences_of_a_step() {
     let pool = sim_pool(Guarantee::default());
-    let table: Arc<Table> = pool.create_root("table").unwrap();
+    let table: Arc<Table<M>> = pool.create_root("table").unwrap();
     let name = "a name of more than eight bytes";
     let fences = fences(&pool, || {
         for number in 0..20 {
@@ -232,7 +232,33 @@ fn rows_share_a_heap_and_the_fences_of_a_step() {
     let (index, names) = (table.index.inspect().unwrap(), table.names.inspect().unwrap());
     assert_eq!((index.violations, names.violations), (vec![], vec![]));
     drop(table);
-    let table: Arc<Table> = pool.open_root("table").unwrap();
+    let table: Arc<Table<M>> = pool.open_root("table").unwrap();
     assert_eq!(rows(&table.index, 7), (15..20).collect::<Vec<_>>());
     assert_eq!(table.names.len().unwrap(), 20);
+}
+
+/// What recovery takes for a block of another kind is freed, and with it all rows of a segment.
+#[test]
+fn no_segment_of_a_shared_heap_is_lost_in_a_crash() {
+    const COUNT: u64 = 40_000;
+    let directory = scratch();
+    let (path, copy) = (directory.path().join("a.pool"), directory.path().join("copy.pool"));
+    let pool = options().create(&path).unwrap();
+    let table: Arc<Table<Mapped>> = pool.create_root("table").unwrap();
+    let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for number in 0..COUNT {
+        table.index.insert(key(number), row(number)).unwrap();
+    }
+    pool.medium().fence();
+    // As a process leaves it that is killed now.
+    std::fs::copy(&path, &copy).unwrap();
+    drop((table, pool));
+    let pool = options().open(&copy).unwrap();
+    let table: Arc<Table<Mapped>> = pool.open_root("table").unwrap();
+    for number in COUNT..2 * COUNT {
+        table.index.insert(key(number), row(number)).unwrap();
+    }
+    for number in 0..2 * COUNT {
+        assert!(rows(&table.index, key(number)).contains(&number), "row {number}");
+    }
 }

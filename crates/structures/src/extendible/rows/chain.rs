@@ -26,6 +26,8 @@ pub(super) struct Block {
     next: Option<u64>,
     /// A word of the chain.
     word: Word,
+    /// Of the rows.
+    pub(super) hash: Hash,
 }
 
 impl Block {
@@ -58,13 +60,17 @@ impl<M: Medium> Core<M> {
         let medium = self.medium();
         let wrong = |what| Err(Error::corrupt(&self.heap, offset, what));
         if !Kind::Record.is_at(medium, offset, self.heap.member())
-            || offset.saturating_add(BLOCK_LEN_MAX) > medium.len()
+            || offset.saturating_add(BLOCK_WORDS) > medium.len()
         {
             return wrong("a chain of rows leads to no block");
         }
         let capacity = medium.load(offset) & u64::from(u32::MAX);
         let (number, hash) = (medium.load(offset + BLOCK_NUMBER), medium.load(offset + BLOCK_HASH));
-        if capacity > self::capacity(BLOCK_LEN_MAX) || number >= below || !word.is_of(Hash(hash)) {
+        if capacity > self::capacity(BLOCK_LEN_MAX)
+            || offset + BLOCK_WORDS + capacity * WORD_LEN > medium.len()
+            || number >= below
+            || !word.is_of(Hash(hash))
+        {
             return wrong("a block does not belong to the chain that leads to it");
         }
         let at = offset + BLOCK_NEXT;
@@ -73,7 +79,7 @@ impl<M: Medium> Core<M> {
             (_, Some(Target::Segment(next))) => Some(next),
             _ => return wrong("a block of rows leads to no other"),
         };
-        Ok(Block { offset, capacity, number, next, word })
+        Ok(Block { offset, capacity, number, next, word, hash: Hash(hash) })
     }
 
     /// Calls `visit` with all rows of a chain, until it breaks.
@@ -93,11 +99,13 @@ impl<M: Medium> Core<M> {
             }
             next = self.next_block(block)?;
         }
+        // A faulty medium reads as zeros.
+        self.heap.verify()?;
         Ok(ControlFlow::Continue(()))
     }
 
     /// Where the row is in the chain to which `word` leads, if it leads to one.
-    pub(super) fn place_of(&self, word: Word, row: RowId) -> Result<Option<u64>> {
+    pub(super) fn place_in_blocks(&self, word: Word, row: RowId) -> Result<Option<u64>> {
         let mut next = self.first_block(word)?;
         while let Some(block) = next {
             for at in block.words() {

@@ -5,7 +5,7 @@ use remanent_pmem::heap::Violation;
 
 use super::super::layout::{Hash, Target, child_at, each_slot, node_hash, segment_hash};
 use super::Core;
-use super::layout::Word;
+use super::layout::{Bucket, Word};
 use crate::shared::Inspection;
 use crate::{Error, Result};
 
@@ -88,17 +88,20 @@ impl<M: Medium> Core<M> {
                 let word = self.word(bucket, slot);
                 // What a split has moved elsewhere is of no use here.
                 if word != Word::NONE && word.is_below(hash, depth) {
-                    self.check_chain(word, walk)?;
+                    self.check_chain(bucket, word, walk)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn check_chain(&self, word: Word, walk: &mut Walk) -> Result<()> {
+    fn check_chain(&self, bucket: Bucket, word: Word, walk: &mut Walk) -> Result<()> {
         let mut next = walk.torn(self.first_block(word))?.flatten();
         while let Some(block) = next {
             walk.blocks.push(block.offset);
+            if !self.buckets.pair(bucket.segment(), block.hash).buckets().contains(&bucket) {
+                walk.wrong(block.offset, "a block has the hash of another bucket than leads to it");
+            }
             for at in block.words() {
                 if let Err(Error::Corrupt { offset, what, .. }) = self.row_at(block, at) {
                     walk.wrong(offset, what);

@@ -3,9 +3,9 @@
 use remanent_pmem::Medium;
 
 use super::super::layout::{Hash, Target, each_slot};
-use super::layout::{BLOCK_HASH, Bucket, Entry, Word};
+use super::layout::{Bucket, Entry, Word};
 use super::{Core, RowId};
-use crate::Result;
+use crate::{Error, Result};
 
 /// Where a row was found.
 #[derive(Clone, Copy)]
@@ -65,6 +65,11 @@ impl<M: Medium> Core<M> {
                 self.nodes().segment_pointer(from)?
             };
             if pointer.target != Target::Segment(place.segment) {
+                if self.directory.leads_to(place, from) {
+                    self.heap.verify()?;
+                    let what = "the directory in memory leads elsewhere than the pool's";
+                    return Err(Error::corrupt(&self.heap, pointer.at, what));
+                }
                 continue;
             }
             let mut rows = Vec::new();
@@ -87,9 +92,8 @@ impl<M: Medium> Core<M> {
         }
         let mut next = self.first_block(word)?;
         while let Some(block) = next {
-            let hash = Hash(self.medium().load(block.offset + BLOCK_HASH));
             for at in block.words() {
-                rows.extend(self.row_at(block, at)?.map(|row| (Found::Chain(hash), row)));
+                rows.extend(self.row_at(block, at)?.map(|row| (Found::Chain(block.hash), row)));
             }
             next = self.next_block(block)?;
         }
@@ -105,15 +109,19 @@ impl<M: Medium> Core<M> {
         loop {
             let place = self.place(word.hash())?;
             let bucket = Bucket::new(place.segment, index);
-            let _lock = self.locks.lock(self.medium(), bucket);
+            let lock = self.locks.lock(self.medium(), bucket);
             if !self.directory.leads_to(place, word.hash()) {
                 continue;
             }
-            let is_there = self.word(bucket, slot) == word;
-            if is_there {
+            let present = self.word(bucket, slot);
+            if present == word {
                 self.change(bucket.slot_at(slot), Word::NONE);
+                return Ok(true);
             }
-            return Ok(is_there);
+            // A chain may have begun with the row.
+            let chain = self.first_block(present)?.filter(|block| word.is_of(block.hash));
+            drop(lock);
+            return chain.map_or(Ok(false), |block| self.remove(block.hash, row));
         }
     }
 }

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Words 2 and 3 of bucket 0 have the segment's tag, and a hash that leads to the segment, as in a
-//! map. A word that is 0 is free. The word marked `*` is volatile, and may have any value.
+//! map, and word 0 is always 0. A word that is 0 is free. The word marked `*` is volatile, and may have any value.
 //!
 //! Each change is one word, so that there is nothing to rebuild after a crash, and nothing to be
 //! kept in order: a word is there or not, and its row tells what it is worth. What a split has
@@ -83,8 +83,9 @@ impl Buckets {
 const BUCKET_LEN: u64 = LINE_LEN;
 /// Slots of a bucket.
 pub(super) const SLOT_COUNT: usize = (BUCKET_LEN / WORD_LEN) as usize;
-/// Slots of the first bucket that have the segment's head.
-const HEAD_SLOTS: u32 = 0b1100;
+/// Slots of the first bucket that have the segment's head, and the one where nodes and blocks have
+/// their tag: a word there might look like one.
+const HEAD_SLOTS: u32 = 0b1101;
 /// Slots that are used in a word's home before its other bucket is considered.
 pub(super) const HOME_FIRST: u32 = 5;
 /// Words of one hash in its buckets, from which on there is a chain for more.
@@ -101,6 +102,10 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn new(segment: u64, index: u64) -> Self {
         Bucket { offset: segment + index * BUCKET_LEN, index }
+    }
+
+    pub(super) fn segment(self) -> u64 {
+        self.offset - self.index * BUCKET_LEN
     }
 
     /// Slots that words may have, as bits.

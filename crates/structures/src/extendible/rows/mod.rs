@@ -11,14 +11,16 @@
 //! - **Space.** A word is 8 bytes. Segments are about nine tenths full before they are split. More
 //!   than about four rows of one key go to a chain of blocks, which has room for any number.
 //! - **Threads.** Readers take no lock and write nothing. Writers lock one line or two. A split
-//!   makes writers of its segment wait, and nobody else.
+//!   makes writers of its segment wait, and one in 32 of the others, which share locks with it.
 //! - **Recovery.** There is nothing to rebuild; opening looks at blocks in flight alone.
 //!
 //! # Weak points
 //!
 //! Words have no checksum: of one that has changed, the row is not found, or another one is looked
-//! at in vain. An index can be made anew from the rows. Removing one of many rows of one key looks
-//! through all of them. Segments are not joined again.
+//! at in vain, or it seems to lead to a chain, which is an error. An index can be made anew from the
+//! rows. Removing one of many rows of one key looks through all of them, so removing all of them one
+//! by one takes time in the square of their number. Room in blocks of a chain behind the first is
+//! used again only once they are empty. Segments are not joined again.
 
 mod chain;
 mod check;
@@ -76,7 +78,8 @@ impl RowId {
 ///   valid yet. It survives a crash from the next fence of the thread that inserted it.
 /// - What is removed may come back in a crash before that. So a row is removed when nobody needs
 ///   it any more, and whoever finds it can tell that.
-/// - A row that was inserted twice is found twice, and has to be removed twice.
+/// - A row that was inserted twice is found twice, and has to be removed twice. So is one that was
+///   being removed when the process was killed, and was inserted again before the power failed.
 ///
 /// The same index in a pool [in anonymous memory](remanent_pmem::Options::create_in_memory) is one
 /// that is made anew after each start, without flushes.
@@ -182,7 +185,8 @@ impl<M: Medium> RowIndex<M> {
     }
 
     /// Calls `visit` with the rows of a key, and perhaps with others, in no particular order, until
-    /// it breaks. No fence.
+    /// it breaks. No fence. A row that is there all the time is visited; one that is added or
+    /// removed meanwhile may be.
     ///
     /// `visit` should be quick, because no block of the index is freed meanwhile, and must not
     /// change the index.
@@ -220,7 +224,8 @@ impl<M: Medium> RowIndex<M> {
     }
 
     /// Removes the rows for which `keep` is false, and returns how many: those that a crash has
-    /// left without their row, say. Durable with the caller's next fence.
+    /// left without their row, say. Durable with the caller's next fence. One that is removed and
+    /// inserted again meanwhile may be removed.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Medium, WORD_LEN};
 
 use super::super::directory::Place;
-use super::super::layout::{Hash, each_slot};
+use super::super::layout::{FACTOR, Hash, each_slot};
 use super::layout::{Bucket, CHAINED_FROM, Entry, HOME_FIRST, Pair, SLOT_COUNT, Word};
 use super::{Core, RowId};
 use crate::Result;
@@ -15,7 +15,8 @@ use crate::Result;
 /// Rows that are added at once: for so many, lines are fetched ahead.
 const TOGETHER: usize = 16;
 
-/// Locks of buckets. Buckets of one segment have different ones.
+/// Locks of buckets. Buckets of one segment have different ones, and other segments share some of
+/// them.
 pub(super) struct Locks(Box<[Lock]>);
 
 #[derive(Default)]
@@ -23,14 +24,16 @@ pub(super) struct Locks(Box<[Lock]>);
 struct Lock(PauseMutex<()>);
 
 impl Locks {
-    const COUNT: u64 = 1024;
+    /// A segment takes one in 32 when it is split.
+    const COUNT: u64 = 8192;
 
     pub(super) fn new() -> Self {
         Locks((0..Self::COUNT).map(|_| Lock::default()).collect())
     }
 
     fn index(bucket: Bucket) -> usize {
-        (bucket.offset / remanent_pmem::LINE_LEN % Self::COUNT) as usize
+        let first = bucket.segment().wrapping_mul(FACTOR) >> 32;
+        ((first + bucket.index) % Self::COUNT) as usize
     }
 
     #[inline(always)]
@@ -139,8 +142,8 @@ impl<M: Medium> Core<M> {
         Ok(None)
     }
 
-    /// The words of the buckets of a hash as they were at one moment, and which of them have its
-    /// bits.
+    /// The words of the buckets of a hash while they were led to, and which of them have its bits.
+    /// One that was there all the time is among them.
     #[inline(always)]
     fn look(&self, hash: Hash) -> Result<[([Word; SLOT_COUNT], u32); 2]> {
         loop {
@@ -181,24 +184,35 @@ impl<M: Medium> Core<M> {
 
     /// Adds a word unless it is there; flushed in both cases.
     pub(super) fn ensure(&self, hash: Hash, row: RowId) -> Result<()> {
-        {
-            // No block is freed while this thread holds the lane.
-            let _lane = self.heap.enter();
-            let held = self.hold_both(hash)?;
-            let alike: Vec<(u64, Word)> = self.alike(held.pair, hash).collect();
-            for (at, word) in alike {
-                let at = match word == Word::of_row(hash, row) {
-                    true => Some(at),
-                    false => self.place_of(word, row)?,
-                };
-                if let Some(at) = at {
-                    // Flush: fenced by the caller; it may have been stored by a killed process.
-                    self.medium().flush(at, WORD_LEN);
-                    return Ok(self.heap.verify()?);
-                }
+        let mut lane = self.heap.enter().prepare_to_write();
+        loop {
+            let mut held = self.hold_both(hash)?;
+            if let Some(at) = self.place_of_row(held.pair, hash, row)? {
+                // Flush: fenced by the caller; it may have been stored by a killed process.
+                self.medium().flush(at, WORD_LEN);
+                return Ok(self.heap.verify()?);
+            }
+            if self.add(&mut lane, &mut held, hash, row)? {
+                return Ok(self.heap.verify()?);
+            }
+            let place = held.place;
+            drop(held);
+            self.split(&mut lane, place, hash)?;
+        }
+    }
+
+    /// Where the word of a row is.
+    fn place_of_row(&self, pair: Pair, hash: Hash, row: RowId) -> Result<Option<u64>> {
+        for (at, word) in self.alike(pair, hash) {
+            let at = match word == Word::of_row(hash, row) {
+                true => Some(at),
+                false => self.place_in_blocks(word, row)?,
+            };
+            if at.is_some() {
+                return Ok(at);
             }
         }
-        self.insert(hash, row)
+        Ok(None)
     }
 
     /// Adds words, whose lines are fetched while others are added.
@@ -311,26 +325,37 @@ impl<M: Medium> Core<M> {
     ) -> Result<()> {
         loop {
             let mut held = self.hold_both(hash)?;
-            if !self.put(&mut held, Word::of_row(hash, row)) {
-                match self.place_in_chain(held.pair, hash) {
-                    Some(at) => self.insert_in_chain(lane, at, hash, row)?,
-                    None => {
-                        let place = held.place;
-                        drop(held);
-                        self.split(lane, place, hash)?;
-                        continue;
-                    }
-                }
+            if self.add(lane, &mut held, hash, row)? {
+                return Ok(self.heap.verify()?);
             }
-            return Ok(self.heap.verify()?);
+            let place = held.place;
+            drop(held);
+            self.split(lane, place, hash)?;
         }
+    }
+
+    /// Adds a word to its buckets, or to a chain. False when neither has room.
+    fn add<'c>(
+        &'c self,
+        lane: &mut Lane<'_, M>,
+        held: &mut Held<'c>,
+        hash: Hash,
+        row: RowId,
+    ) -> Result<bool> {
+        if self.put(held, Word::of_row(hash, row)) {
+            return Ok(true);
+        }
+        let Some(at) = self.place_in_chain(held.pair, hash) else { return Ok(false) };
+        self.insert_in_chain(lane, at, hash, row)?;
+        Ok(true)
     }
 
     /// The slot of a word that leads to a chain of this hash, or will.
     fn place_in_chain(&self, pair: Pair, hash: Hash) -> Option<u64> {
         let alike: Vec<(u64, Word)> = self.alike(pair, hash).collect();
         let chain = alike.iter().find(|(_, word)| matches!(word.entry(), Some(Entry::Chain(_))));
-        let first = alike.first().filter(|_| alike.len() >= CHAINED_FROM);
+        let is_row = |(_, word): &&(u64, Word)| matches!(word.entry(), Some(Entry::Row(_)));
+        let first = alike.iter().find(is_row).filter(|_| alike.len() >= CHAINED_FROM);
         chain.or(first).map(|(at, _)| *at)
     }
 

@@ -120,17 +120,18 @@ impl<M: Medium> Core<M> {
             // Redundant: unless a process was killed before and the power fails later.
             medium.flush(bucket.offset, LINE_LEN);
         }
-        let mut is_linked = false;
         for (_, word) in self.alike(pair, hash) {
             let mut next = self.first_block(word)?;
             while let Some(found) = next {
                 // Flush: as above.
                 // Redundant: as above.
                 medium.flush(found.offset, LINE_LEN);
-                is_linked |= found.offset == block.offset;
+                if found.offset == block.offset {
+                    return Ok(true);
+                }
                 next = self.next_block(found)?;
             }
         }
-        Ok(is_linked)
+        Ok(false)
     }
 }

@@ -14,7 +14,8 @@ impl<M: Medium> RowIndex<M> {
     ///
     /// # Errors
     ///
-    /// When the pool is full: the step is as it was.
+    /// When the pool is full, or the step has the largest number of operations: the step is as it
+    /// was.
     ///
     /// # Panics
     ///
