@@ -24,6 +24,12 @@ fn chains(mix: Mix) -> Index {
     Index { keys: 2, prepared: 7, ..index(mix) }
 }
 
+/// A key whose rows fill both lines, 13 words, and a first block of 11, one of which was a word of
+/// the lines.
+fn emptied() -> Index {
+    Index { keys: 1, prepared: 13 - 1 + 11, ..index(Mix::All) }
+}
+
 fn by_one_thread() -> Vec<Scenario> {
     let recovery = Nested { depth: 2, one_in: 2, samples: 4 };
     vec![
@@ -66,6 +72,20 @@ fn by_one_thread() -> Vec<Scenario> {
             chains(Mix::All),
             Config { nested: recovery, after: 6, ..alone(4, 5) },
         ),
+        Scenario::new(
+            "row_index/chains-emptied",
+            "blocks come before a full one, and are taken out again",
+            emptied(),
+            alone(1, 8),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "row_index/chains-emptied-stores",
+            "the same; between any two stores",
+            emptied(),
+            at_stores(alone(1, 6)),
+        )
+        .with_weight(2),
         Scenario::new(
             "row_index/chains-long",
             "chains of several blocks",

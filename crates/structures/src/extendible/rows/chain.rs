@@ -197,7 +197,8 @@ impl<M: Medium> Core<M> {
         // Fence: the block, before the slot leads to it.
         lane.fence();
         medium.store(at, word.0);
-        // Flush and fence: before the lane forgets that the block may be free.
+        // Flush and fence: before another thread adds a row to the block, and fences that.
+        // Redundant fence: for this thread alone, which will fence.
         medium.persist(at, WORD_LEN);
         Ok(())
     }
