@@ -97,7 +97,7 @@ pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
 pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
 
 /// Mixes words whose single bits are to change the top bits of the product.
-pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A hash of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,7 +240,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// A segment comes last: where it has its tag, a record has any bytes of a key. Its first word
-    /// is a control word, which is below the tags of the others, or 0 in an index of rows.
+    /// is a control word, which is below the tags of the others.
     const ALL: [Kind; 3] = [Kind::Node, Kind::Record, Kind::Segment];
 
     /// The tag in a heap that belongs to one map alone. The first letter tells the kind.

@@ -22,9 +22,8 @@ type Texts<K> = Records<K, ExtendibleMap<K, [u8], Arc<Sim>>>;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [words(), words_by_threads(), contended_words(), growth(), shrinking(), counts()]
+    [words(), words_by_threads(), contended_words(), growth(), counts(), records()]
         .into_iter()
-        .chain([records(), records_of_all_lengths()])
         .flatten()
         .collect()
 }
@@ -243,61 +242,6 @@ fn growth() -> Vec<Scenario> {
     ]
 }
 
-fn shrinking() -> Vec<Scenario> {
-    let shrinking = || Map { keys: 0..12, ..map(Mix::Shrinks) };
-    vec![
-        Scenario::new(
-            "extendible/shrinking",
-            "segments are split, and joined again",
-            shrinking(),
-            alone(16, 8),
-        )
-        .with_weight(20),
-        Scenario::new(
-            "extendible/shrinking-stores",
-            "the same, between any two stores",
-            shrinking(),
-            at_stores(prepared(alone(16, 6))),
-        )
-        .with_weight(8),
-        Scenario::new(
-            "extendible/shrinking-recovery",
-            "the same; crashes inside recovery and after it",
-            shrinking(),
-            Config { nested: Nested { depth: 2, one_in: 4, samples: 4 }, ..alone(16, 4) },
-        )
-        .with_weight(2),
-        Scenario::new(
-            "extendible/shrinking-killed",
-            "the same; killed, then power lost",
-            shrinking(),
-            killed(alone(16, 6)),
-        )
-        .with_weight(8),
-        Scenario::new(
-            "extendible/threads-shrinking",
-            "two threads join segments",
-            Map { counts: false, ..shrinking() },
-            together(2, 16, 4),
-        )
-        .with_weight(4),
-        Scenario::new(
-            "extendible/contention-shrinking",
-            "threads join segments that others use",
-            Map { counts: false, keys: 0..9, ..shrinking() },
-            briefly(3, 12, 3),
-        )
-        .with_weight(200),
-        Scenario::new(
-            "extendible/visitors-shrinking",
-            "threads visit all entries while others join segments",
-            Map { counts: false, keys: 0..9, mix: Mix::Scans, ..shrinking() },
-            interleaved(3, 12, 3, 800),
-        )
-        .with_weight(600),
-    ]
-}
-
 fn counts() -> Vec<Scenario> {
     let counts = |mix| -> Counts { map_of(mix) };
     vec![
@@ -328,6 +272,7 @@ fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Texts<K> {
 }
 
 fn records() -> Vec<Scenario> {
+    let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![
         Scenario::new(
             "extendible/records",
@@ -348,19 +293,6 @@ fn records() -> Vec<Scenario> {
             killed(alone(6, 6)),
         )
         .with_weight(2),
-        Scenario::new(
-            "extendible/records-shrinking",
-            "segments of records are joined",
-            of::<TestKey>(12, &[8, 40]),
-            killed(alone(16, 8)),
-        )
-        .with_weight(4),
-    ]
-}
-
-fn records_of_all_lengths() -> Vec<Scenario> {
-    let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
-    vec![
         Scenario::new(
             "extendible/records-large",
             "values of several chunks",

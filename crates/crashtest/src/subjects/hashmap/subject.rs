@@ -52,8 +52,6 @@ pub(in crate::subjects) enum Mix {
     Reads,
     /// Visits of all entries beside writes.
     Scans,
-    /// As many removals as insertions: what has grown shrinks again.
-    Shrinks,
     /// Many calls of `clear`, and reads.
     Clears,
     /// What reads a value and changes it by what it is, beside insertions and removals.
@@ -250,7 +248,6 @@ impl<T: TestedMap<K, u64>, K: NumberedKey> Subject for Map<T, K> {
             Mix::Entries => &[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
             Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
             Mix::Scans => &[0, 1, 3, 8, 8, 8],
-            Mix::Shrinks => &[0, 0, 0, 1, 3, 3, 4, 4, 6],
             Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
             Mix::Exchanges => &[0, 3, 10, 10, 11, 11, 11, 12, 12, 13, 13],
         };
