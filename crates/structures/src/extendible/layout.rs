@@ -97,7 +97,7 @@ pub(super) const SUMMED: u64 = 0x7375_6d6d_6564;
 pub(super) const UNSUMMED: u64 = 0x756e_7375_6d6d_6564;
 
 /// Mixes words whose single bits are to change the top bits of the product.
-const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A hash of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

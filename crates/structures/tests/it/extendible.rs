@@ -390,6 +390,9 @@ fn records_that_look_like_segments_survive_a_crash() {
     }
 }
 
+/// What an observer was told: keys with their new values, or none.
+type Told = Vec<(u64, Option<String>)>;
+
 /// A copy that is made of what an observer was told.
 fn copy_of(changes: &[(u64, Option<String>)]) -> BTreeMap<u64, String> {
     let mut copy = BTreeMap::new();
@@ -407,7 +410,7 @@ fn an_observer_learns_every_change_in_its_order() {
     let pool = Pool::options().size_max(64 << 20).create_in_memory().unwrap();
     let map: ExtendibleMap<u64, str> = ExtendibleMap::create(&pool, "map").unwrap();
     map.put(&1, "not told").unwrap();
-    let told: Arc<Mutex<Vec<(u64, Option<String>)>>> = Arc::default();
+    let told: Arc<Mutex<Told>> = Arc::default();
     let log = Arc::clone(&told);
     assert!(map.observe(move |change| {
         let mut log = log.lock().unwrap();

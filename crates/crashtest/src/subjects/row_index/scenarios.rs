@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), chained(), in_trouble(), by_threads()].into_iter().flatten().collect()
 }
 
 /// Segments of two lines, which a few rows fill.
@@ -53,6 +53,12 @@ fn by_one_thread() -> Vec<Scenario> {
             index(Mix::All),
             Config { nested: recovery, after: 6, ..alone(13, 4) },
         ),
+    ]
+}
+
+fn chained() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 2, samples: 4 };
+    vec![
         Scenario::new(
             "row_index/chains",
             "more rows of a key than its buckets have room for",

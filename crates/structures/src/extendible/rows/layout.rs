@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Words 2 and 3 of bucket 0 have the segment's tag, and a hash that leads to the segment, as in a
-//! map, and word 0 is always 0. A word that is 0 is free. The word marked `*` is volatile, and may have any value.
+//! map, and word 0 is always 0. A word that is 0 is free. The word marked `*` is volatile, and may
+//! have any value.
 //!
 //! Each change is one word, so that there is nothing to rebuild after a crash, and nothing to be
 //! kept in order: a word is there or not, and its row tells what it is worth. What a split has

@@ -17,10 +17,10 @@
 //! # Weak points
 //!
 //! Words have no checksum: of one that has changed, the row is not found, or another one is looked
-//! at in vain, or it seems to lead to a chain, which is an error. An index can be made anew from the
-//! rows. Removing one of many rows of one key looks through all of them, so removing all of them one
-//! by one takes time in the square of their number. Room in blocks of a chain behind the first is
-//! used again only once they are empty. Segments are not joined again.
+//! at in vain, or it seems to lead to a chain, which is an error. An index can be made anew from
+//! the rows. Removing one of many rows of one key looks through all of them, so removing all of
+//! them one by one takes time in the square of their number. Room in blocks of a chain behind the
+//! first is used again only once they are empty. Segments are not joined again.
 
 mod chain;
 mod check;
