@@ -240,7 +240,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// A segment comes last: where it has its tag, a record has any bytes of a key. Its first word
-    /// is a control word, which is below the tags of the others.
+    /// is a control word, which is below the tags of the others, or 0 in an index of rows.
     const ALL: [Kind; 3] = [Kind::Node, Kind::Record, Kind::Segment];
 
     /// The tag in a heap that belongs to one map alone. The first letter tells the kind.

@@ -15,7 +15,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMap<K, V, M> {
     ///
     /// Calls for several keys wait for memory one after the other. If the keys are known before,
     /// this lets the waits overlap: some ten keys at a time, whose entries are read or written soon
-    /// after. It is a hint, which changes nothing and fails never.
+    /// after. It changes nothing and fails never, but waits where [`get`](ExtendibleMap::get) does.
     ///
     /// ```
     /// # use remanent_pmem::Pool;
