@@ -1,7 +1,7 @@
 //! Checking a map.
 
 use remanent_pmem::Medium;
-use remanent_pmem::heap::Violation;
+use remanent_pmem::heap::{Heap, Violation};
 
 use super::Core;
 use super::bucket::Bucket;
@@ -18,10 +18,10 @@ use crate::{Error, Result};
 /// The walk gives up after this many violations.
 const COLLECTED_MAX: usize = 100;
 
-/// The findings of a walk over the map.
+/// The findings of a walk over a map, or an index of rows.
 #[derive(Default)]
-struct Walk {
-    blocks: Vec<u64>,
+pub(super) struct Walk {
+    pub(super) blocks: Vec<u64>,
     violations: Vec<Violation>,
     entries: u64,
     /// Whether something that leads to blocks could not be read.
@@ -31,13 +31,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn wrong(&mut self, offset: u64, what: impl Into<String>) {
+    pub(super) fn wrong(&mut self, offset: u64, what: impl Into<String>) {
         if self.violations.len() < COLLECTED_MAX {
             self.violations.push(Violation::new(offset, what.into()));
         }
     }
 
-    fn torn(&mut self, error: Error) -> Result<()> {
+    /// Notes damage that keeps the walk from going on there.
+    pub(super) fn torn(&mut self, error: Error) -> Result<()> {
         match error {
             Error::Corrupt { offset, what, .. } => {
                 self.wrong(offset, what);
@@ -47,16 +48,27 @@ impl Walk {
             error => Err(error),
         }
     }
+
+    pub(super) fn found(self) -> Inspection {
+        let blocks = (!self.is_torn).then_some(self.blocks);
+        Inspection { violations: self.violations, blocks }
+    }
+}
+
+/// What is wrong with a structure that has its heap alone: what it has found, and what the heap
+/// finds of its blocks.
+pub(super) fn check_alone<M: Medium>(heap: &Heap<M>, found: Inspection) -> Result<Vec<Violation>> {
+    let Inspection { mut violations, blocks } = found;
+    if let Some(blocks) = blocks {
+        violations.extend(heap.check(blocks.into_iter())?);
+    }
+    heap.verify()?;
+    Ok(violations)
 }
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        let Inspection { mut violations, blocks } = self.inspect()?;
-        if let Some(blocks) = blocks {
-            violations.extend(self.heap.check(blocks.into_iter())?);
-        }
-        self.heap.verify()?;
-        Ok(violations)
+        check_alone(&self.heap, self.inspect()?)
     }
 
     pub(super) fn inspect(&self) -> Result<Inspection> {
@@ -75,8 +87,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             self.check_pointer(self.cleared_at(), 0, Hash(0), &mut walk)?;
         }
         self.heap.verify()?;
-        let blocks = (!walk.is_torn).then_some(walk.blocks);
-        Ok(Inspection { violations: walk.violations, blocks })
+        Ok(walk.found())
     }
 
     fn check_pointer(&self, at: u64, depth: u32, hash: Hash, walk: &mut Walk) -> Result<()> {

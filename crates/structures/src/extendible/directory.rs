@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::layout::Hash;
+use crate::Result;
 
 /// One state of the directory. It is replaced when it grows, and when the map is cleared.
 pub(super) struct Table {
@@ -64,6 +65,22 @@ impl Directory {
         let table = self.table();
         // Acquire: partner of the stores in `set` and `fill`; the segment was made ready before.
         Place { table, segment: table.word(hash).load(Ordering::Acquire) }
+    }
+
+    /// As `find`, where `touch` enters a segment that nobody has asked for.
+    #[inline(always)]
+    pub(super) fn place(
+        &self,
+        hash: Hash,
+        touch: impl Fn(Hash) -> Result<()>,
+    ) -> Result<Place<'_>> {
+        loop {
+            let place = self.find(hash);
+            if place.segment != 0 {
+                return Ok(place);
+            }
+            touch(hash)?;
+        }
     }
 
     /// Whether the directory would lead to the same place again.

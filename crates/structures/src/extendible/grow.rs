@@ -26,12 +26,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         if !self.directory.leads_to(place, hash) {
             return Ok(());
         }
-        let pointer = self.nodes().segment_pointer(hash)?;
-        let (segment, depth) = (pointer.target.offset(), pointer.depth);
-        if segment != place.segment {
-            let what = "the directory in memory leads elsewhere than the pool's";
-            return Err(Error::corrupt(&self.heap, pointer.at, what));
-        }
+        let segment = place.segment;
+        let pointer = self.nodes().pointer_to(segment, hash)?;
+        let depth = pointer.depth;
         if depth == DEPTH_MAX {
             let what = "more entries have one hash than a segment has slots";
             return Err(Error::corrupt(&self.heap, segment, what));

@@ -109,6 +109,18 @@ impl<M: Medium> Nodes<'_, M> {
         self.walk(self.root_at(), hash, |_| false)
     }
 
+    /// The pointer to the segment of a hash, to which the directory in memory leads, too.
+    pub(super) fn pointer_to(&self, segment: u64, hash: Hash) -> Result<Pointer> {
+        let pointer = self.segment_pointer(hash)?;
+        match pointer.target == Target::Segment(segment) {
+            true => Ok(pointer),
+            false => {
+                let what = "the directory in memory leads elsewhere than the pool's";
+                Err(Error::corrupt(self.heap, pointer.at, what))
+            }
+        }
+    }
+
     /// Whether the pointer at `at` leads to the node or the segment in `block`, whose content may
     /// be garbage.
     pub(super) fn leads_to(&self, at: u64, block: Block, kind: Kind) -> Result<bool> {

@@ -121,13 +121,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The segment of a hash.
     #[inline(always)]
     pub(super) fn place(&self, hash: Hash) -> Result<Place<'_>> {
-        loop {
-            let place = self.directory.find(hash);
-            if place.segment != 0 {
-                return Ok(place);
-            }
-            self.touch(hash)?;
-        }
+        self.directory.place(hash, |hash| self.touch(hash))
     }
 
     #[inline(always)]

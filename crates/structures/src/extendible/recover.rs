@@ -27,7 +27,7 @@ use super::segment::bucket_at;
 use crate::batch::Gate;
 use crate::count::Count;
 use crate::options::MapOptions;
-use crate::shared::Site;
+use crate::shared::{Site, recover};
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
@@ -48,17 +48,7 @@ where
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let core = Self::load(Site::alone(heap))?;
-        let mut failed = None;
-        core.heap.recover(|block| {
-            core.is_linked(block).unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                // A block that is not known to be free is kept.
-                true
-            })
-        })?;
-        if let Some(error) = failed {
-            return Err(error.into_pool());
-        }
+        recover(&core.heap, |block| core.is_linked(block))?;
         core.take_count()?;
         Ok(core)
     }

@@ -98,6 +98,7 @@ use std::sync::Arc;
 use remanent_pmem::heap::{Block, Violation};
 use remanent_pmem::{Error as PoolError, Medium};
 
+pub(crate) use self::recovery::recover;
 pub use self::recovery::{Found, Recovery};
 pub use self::site::{MemberId, Site};
 pub use self::step::Step;

@@ -98,16 +98,7 @@ impl<M: Medium> Recovery<M> {
         heap: &Heap<M>,
         mut is_own: impl FnMut(Block) -> bool,
     ) -> Result<(), PoolError> {
-        let mut failed = None;
-        heap.recover(|block| {
-            is_own(block)
-                || self.is_linked(heap.medium(), block).unwrap_or_else(|error| {
-                    failed.get_or_insert(error);
-                    // What is not known to be free is kept.
-                    true
-                })
-        })?;
-        failed.map_or(Ok(()), |error| Err(error.into_pool()))
+        recover(heap, |block| Ok(is_own(block) || self.is_linked(heap.medium(), block)?))
     }
 
     fn is_linked(&self, medium: &M, block: Block) -> Result<bool, Error> {
@@ -125,6 +116,22 @@ impl<M: Medium> Recovery<M> {
         }
         Ok(false)
     }
+}
+
+/// Has a heap recover, and tells the first error of `is_linked`, after which a block is kept: it is
+/// not known to be free.
+pub(crate) fn recover<M: Medium>(
+    heap: &Heap<M>,
+    mut is_linked: impl FnMut(Block) -> Result<bool, Error>,
+) -> Result<(), PoolError> {
+    let mut failed = None;
+    heap.recover(|block| {
+        is_linked(block).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            true
+        })
+    })?;
+    failed.map_or(Ok(()), |error| Err(error.into_pool()))
 }
 
 impl<M: Medium> Default for Recovery<M> {

@@ -3,53 +3,16 @@
 use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
 
+use super::super::check::{Walk, check_alone};
 use super::super::layout::{Hash, Target, child_at, each_slot, node_hash, segment_hash};
 use super::Core;
 use super::layout::{Bucket, Word};
 use crate::shared::Inspection;
 use crate::{Error, Result};
 
-/// The walk gives up after this many violations.
-const COLLECTED_MAX: usize = 100;
-
-/// The findings of a walk over the index.
-#[derive(Default)]
-struct Walk {
-    blocks: Vec<u64>,
-    violations: Vec<Violation>,
-    /// Whether something that leads to blocks could not be read.
-    is_torn: bool,
-}
-
-impl Walk {
-    fn wrong(&mut self, offset: u64, what: impl Into<String>) {
-        if self.violations.len() < COLLECTED_MAX {
-            self.violations.push(Violation::new(offset, what.into()));
-        }
-    }
-
-    /// Notes damage that keeps the walk from going on there.
-    fn torn<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Ok(found) => Ok(Some(found)),
-            Err(Error::Corrupt { offset, what, .. }) => {
-                self.wrong(offset, what);
-                self.is_torn = true;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-}
-
 impl<M: Medium> Core<M> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
-        let Inspection { mut violations, blocks } = self.inspect()?;
-        if let Some(blocks) = blocks {
-            violations.extend(self.heap.check(blocks.into_iter())?);
-        }
-        self.heap.verify()?;
-        Ok(violations)
+        check_alone(&self.heap, self.inspect()?)
     }
 
     pub(super) fn inspect(&self) -> Result<Inspection> {
@@ -57,12 +20,14 @@ impl<M: Medium> Core<M> {
         let mut walk = Walk::default();
         self.check_pointer(self.nodes().root_at(), 0, Hash(0), &mut walk)?;
         self.heap.verify()?;
-        let blocks = (!walk.is_torn).then_some(walk.blocks);
-        Ok(Inspection { violations: walk.violations, blocks })
+        Ok(walk.found())
     }
 
     fn check_pointer(&self, at: u64, depth: u32, hash: Hash, walk: &mut Walk) -> Result<()> {
-        let Some(pointer) = walk.torn(self.nodes().pointer(at, depth))? else { return Ok(()) };
+        let pointer = match self.nodes().pointer(at, depth) {
+            Ok(pointer) => pointer,
+            Err(error) => return walk.torn(error),
+        };
         walk.blocks.push(pointer.target.offset());
         match pointer.target {
             Target::Segment(segment) => self.check_segment(segment, depth, hash, walk),
@@ -96,7 +61,14 @@ impl<M: Medium> Core<M> {
     }
 
     fn check_chain(&self, bucket: Bucket, word: Word, walk: &mut Walk) -> Result<()> {
-        let mut next = walk.torn(self.first_block(word))?.flatten();
+        match self.check_blocks(bucket, word, walk) {
+            Err(error) => walk.torn(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn check_blocks(&self, bucket: Bucket, word: Word, walk: &mut Walk) -> Result<()> {
+        let mut next = self.first_block(word)?;
         while let Some(block) = next {
             walk.blocks.push(block.offset);
             if !self.buckets.pair(bucket.segment(), block.hash).buckets().contains(&bucket) {
@@ -107,7 +79,7 @@ impl<M: Medium> Core<M> {
                     walk.wrong(offset, what);
                 }
             }
-            next = walk.torn(self.next_block(block))?.flatten();
+            next = self.next_block(block)?;
         }
         Ok(())
     }

@@ -22,12 +22,9 @@ impl<M: Medium> Core<M> {
         if !self.directory.leads_to(place, hash) {
             return Ok(());
         }
-        let pointer = self.nodes().segment_pointer(hash)?;
-        let (segment, depth) = (pointer.target.offset(), pointer.depth);
-        if segment != place.segment {
-            let what = "the directory in memory leads elsewhere than the pool's";
-            return Err(Error::corrupt(&self.heap, pointer.at, what));
-        }
+        let segment = place.segment;
+        let pointer = self.nodes().pointer_to(segment, hash)?;
+        let depth = pointer.depth;
         let is_elsewhere = |word: Word| !word.is_below(hash, depth);
         if self.remove_words(segment, &self.find_words(segment, is_elsewhere)) != 0 {
             return Ok(());

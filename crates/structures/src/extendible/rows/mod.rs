@@ -7,9 +7,10 @@
 //!
 //! - **Fences.** None: what [`insert`](RowIndex::insert) and [`remove`](RowIndex::remove) change is
 //!   flushed, and durable with the caller's next fence, which it needs for the row anyway. Only
-//!   splitting a segment takes two, about every 800 rows, and so does a block for rows of one key.
-//! - **Space.** A word is 8 bytes. Segments are about nine tenths full before they are split. More
-//!   than about four rows of one key go to a chain of blocks, which has room for any number.
+//!   splitting a segment takes two, about every 700 rows, and so does a block for rows of one key.
+//! - **Space.** A word is 8 bytes. Segments are about seven tenths full before they are split, so a
+//!   row takes 12 to 19 bytes of the pool. Rows of a key for which its two lines have no room go to
+//!   a chain of blocks, which has room for any number.
 //! - **Threads.** Readers take no lock and write nothing. Writers lock one line or two. A split
 //!   makes writers of its segment wait, and one in 32 of the others, which share locks with it.
 //! - **Recovery.** There is nothing to rebuild; opening looks at blocks in flight alone.

@@ -87,13 +87,7 @@ impl<M: Medium> Core<M> {
     /// The segment of a hash.
     #[inline(always)]
     pub(super) fn place(&self, hash: Hash) -> Result<Place<'_>> {
-        loop {
-            let place = self.directory.find(hash);
-            if place.segment != 0 {
-                return Ok(place);
-            }
-            self.touch(hash)?;
-        }
+        self.directory.place(hash, |hash| self.touch(hash))
     }
 
     /// Finds the segment of a hash, and enters it in the volatile directory.

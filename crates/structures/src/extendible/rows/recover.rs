@@ -14,7 +14,7 @@ use super::Core;
 use super::layout::{BLOCK_HASH, Buckets, HEADER_LEN, LAYOUT};
 use super::ops::Locks;
 use crate::Result;
-use crate::shared::Site;
+use crate::shared::{Site, recover};
 
 impl<M: Medium> RootObject<M> for Core<M> {
     fn root_type() -> RootType {
@@ -27,18 +27,8 @@ impl<M: Medium> RootObject<M> for Core<M> {
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let core = Self::load(Site::alone(heap))?;
-        let mut failed = None;
-        core.heap.recover(|block| {
-            core.is_linked(block).unwrap_or_else(|error| {
-                failed.get_or_insert(error);
-                // A block that is not known to be free is kept.
-                true
-            })
-        })?;
-        match failed {
-            Some(error) => Err(error.into_pool()),
-            None => Ok(core),
-        }
+        recover(&core.heap, |block| core.is_linked(block))?;
+        Ok(core)
     }
 }
 
