@@ -88,9 +88,11 @@ pub(crate) fn pages(config: Config) -> Config {
     Config { sim: SimOptions { granularity: Granularity::Page, ..config.sim }, ..config }
 }
 
-/// Like `config`, with few images of each crash point, because there are many points.
+/// Like `config`, with few images of each crash point, because there are many points. Of a killed
+/// run, where only nested crash points have images, more points are chosen.
 pub(crate) fn few_images(config: Config) -> Config {
-    let nested = Nested { depth: 1, one_in: 32, samples: 2 };
+    let one_in = if config.killed { 8 } else { 32 };
+    let nested = Nested { depth: 1, one_in, samples: 2 };
     Config { full_max: 4, samples: 4, nested, ..config }
 }
 

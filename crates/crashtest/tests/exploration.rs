@@ -24,6 +24,7 @@ mod coverage;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use remanent_crashsim::{Config, Mutation};
@@ -33,21 +34,31 @@ use remanent_crashtest::{
 
 fn main() {
     let mut trials: Vec<Trial> = SUBJECTS.iter().flat_map(trials_of).collect();
-    let any = Trial::test("structures::a_missing_flush_or_fence_is_noticed", miss_any);
+    let any = timed("structures::a_missing_flush_or_fence_is_noticed".into(), miss_any);
     trials.push(any.with_ignored_flag(is_quick()));
     trials.push(Trial::test("coverage::calls_are_found", coverage::find_calls));
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// A trial that says how long it took: this program is half of what every change waits for.
+fn timed(name: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    Trial::test(name.clone(), move || {
+        let start = Instant::now();
+        let result = test();
+        println!("{name} took {} s", start.elapsed().as_secs());
+        result
+    })
 }
 
 fn trials_of(subject: &'static Subject) -> Vec<Trial> {
     let name = subject.name;
     let quick = is_quick();
     let test = move || if quick { explore_quickly(subject) } else { explore(subject) };
-    let mut trials = vec![Trial::test(format!("{name}::survives_every_crash"), test)];
+    let mut trials = vec![timed(format!("{name}::survives_every_crash"), test)];
     if let Some(sample) = subject.mutation {
         let test = move || miss(subject, sample);
         let name = format!("{name}::a_missing_flush_or_fence_is_noticed");
-        trials.push(Trial::test(name, test).with_ignored_flag(quick));
+        trials.push(timed(name, test).with_ignored_flag(quick));
     }
     trials
 }
