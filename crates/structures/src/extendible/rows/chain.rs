@@ -253,7 +253,7 @@ impl<M: Medium> Core<M> {
         // Fence: the block is a suspect, and its words are removed, before nothing leads to it.
         lane.fence();
         medium.store(at, word);
-        // Flush and fence: before the block is free, which may be while another thread has the lane.
+        // Flush and fence: before the block is free, perhaps while another thread has the lane.
         // Redundant fence: for this thread alone, which will fence.
         medium.persist(at, WORD_LEN);
         lane.retire(suspect);
