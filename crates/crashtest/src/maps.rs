@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use remanent_crashsim::Sim;
 use remanent_pmem::Pool;
-use remanent_structures::batch::Batched;
+use remanent_structures::batch::{Batch, Batched};
 use remanent_structures::shared::{Shareable, Step};
 use remanent_structures::{ExtendibleMap, HashMap, Key, Map, Result, Stored};
 
@@ -24,6 +24,9 @@ pub(crate) trait TestedMap<K: Key + ?Sized, V: Stored + ?Sized>:
     fn open(pool: &Pool<M>, name: &str) -> Result<Self>
     where
         Self: Sized;
+
+    /// Removes entries in a batch, which does not look whether the map could become smaller.
+    fn remove_together(&self, pool: &Pool<M>, keys: &[&K]) -> Result<()>;
 }
 
 /// A map that steps and batches change, too.
@@ -79,6 +82,8 @@ macro_rules! tested {
         where
             K: Key + ?Sized + 'static,
             V: Stored + ?Sized + 'static,
+            K::Owned: Send,
+            V::Owned: Send,
         {
             fn create(pool: &Pool<M>, name: &str) -> Result<Self> {
                 $map::create(pool, name)
@@ -86,6 +91,14 @@ macro_rules! tested {
 
             fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
                 $map::open(pool, name)
+            }
+
+            fn remove_together(&self, pool: &Pool<M>, keys: &[&K]) -> Result<()> {
+                let mut batch = Batch::new(pool)?;
+                for key in keys {
+                    batch.remove(self, key)?;
+                }
+                batch.commit().map(drop)
             }
         }
 

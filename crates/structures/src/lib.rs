@@ -145,6 +145,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/blink_tree/step.rs", include_str!("blink_tree/step.rs")),
     ("src/extendible/clear.rs", include_str!("extendible/clear.rs")),
     ("src/extendible/grow.rs", include_str!("extendible/grow.rs")),
+    ("src/extendible/join.rs", include_str!("extendible/join.rs")),
     ("src/extendible/nodes.rs", include_str!("extendible/nodes.rs")),
     ("src/extendible/ops.rs", include_str!("extendible/ops.rs")),
     ("src/extendible/recover.rs", include_str!("extendible/recover.rs")),

@@ -14,18 +14,18 @@
 //!   update or a removal needs one. Longer entries lie in records: an insert or an update needs two
 //!   then, but one if only a value of at most eight bytes is updated, and a removal one. Where both
 //!   buckets of a new entry are full, one more moves another entry out of the way. Splitting a
-//!   segment takes two, about every 400 entries.
+//!   segment takes two, about every 400 entries, and so does joining two of them.
 //! - **Threads.** Readers take no lock, write nothing, and never wait, but for the first touch of a
 //!   segment after opening. They see nothing that a crash can undo. Writers lock up to three
-//!   buckets. A split makes writers of its segment wait, and nobody else. `modify` calls its
-//!   closure while it holds the bucket, so that closure must not use the map.
+//!   buckets. A split or a join makes writers of its segments wait, and nobody else. `modify` calls
+//!   its closure while it holds the bucket, so that closure must not use the map.
 //! - **Recovery** looks only at what was in flight. The volatile parts of a segment are rebuilt
 //!   when it is touched first.
 //!
 //! # Weak points
 //!
-//! Entries whose keys and values are words have no checksum. A segment is split, but not yet joined
-//! to another when its entries go. Memory with write disturbance is refused.
+//! Entries whose keys and values are words have no checksum. Memory with write disturbance is
+//! refused.
 
 mod batch;
 mod bucket;
@@ -35,6 +35,7 @@ mod control;
 mod directory;
 mod grow;
 mod iterate;
+mod join;
 mod layout;
 mod member;
 mod methods;

@@ -17,7 +17,7 @@ use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
 /// A pointer on the way to a segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
     /// Offset of the pointer.
     pub(super) at: u64,

@@ -264,15 +264,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         self.prefetch(probe.hash);
         // The result is taken out at once, because copying a whole `Result` waits for the fence;
         // see `BlinkTree`.
-        let result = match self.try_edit(&probe, &mut decide) {
+        let mut has_emptied = false;
+        let result = match self.try_edit(&probe, &mut decide, &mut has_emptied) {
             Ok(result) => result,
             // Other lanes may hold removed blocks that are not freed yet.
             Err(error) if error.is_full() => {
                 self.heap.relieve();
-                self.try_edit(&probe, &mut decide)?
+                self.try_edit(&probe, &mut decide, &mut has_emptied)?
             }
             Err(error) => return Err(error),
         };
+        if has_emptied && Self::is_join_due(probe.hash) {
+            // What is damaged, or in a pool that has failed, is left as it is.
+            drop(self.try_join(probe.hash));
+        }
         if self.has_cleared() {
             self.help_to_clear();
         }
@@ -284,6 +289,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         &self,
         probe: &Probe<'_, K>,
         decide: &mut impl FnMut(Option<Payload>) -> Result<(Change<T>, R)>,
+        has_emptied: &mut bool,
     ) -> Result<R> {
         loop {
             let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
@@ -328,7 +334,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 (Change::Remove, Some(slot)) => {
                     self.observer.tell(Changed::Removed(probe.key));
-                    self.empty(&mut lane, entry, slot);
+                    *has_emptied = self.empty(&mut lane, entry, slot);
                 }
                 (Change::Keep, _) | (Change::Remove, None) => drop(entry),
             }
@@ -500,16 +506,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         medium.store(at, word);
     }
 
-    /// Removes an entry. One fence.
+    /// Removes an entry, and returns whether none is left in its bucket. One fence.
     #[inline(always)]
-    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32) {
+    fn empty(&self, lane: &mut Lane<'_, M>, mut entry: Entry<'_, M>, slot: u32) -> bool {
         // Readers find the entry as before, by its fingerprint, until the removal is durable.
         let old = self.begin_removal(lane, &mut entry, slot);
         // Fence: the removal is durable before anybody misses the entry.
         lane.fence();
         self.end_removal(lane, &mut entry, slot, old);
+        let is_empty = entry.holder().used() == 0;
         drop(entry);
         self.count.add(lane.index(), -1);
+        is_empty
     }
 
     /// Removes an entry with the next fence of the lane, and does not yet hide it. Returns its

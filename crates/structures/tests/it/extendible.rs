@@ -1,5 +1,6 @@
 //! The extendible map.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
@@ -467,4 +468,48 @@ fn an_observer_takes_no_fence() {
     assert_eq!(fences(&pool, || _ = map.remove(&1).unwrap()), 1);
     assert_eq!(fences(&pool, || _ = map.remove(&1).unwrap()), 0);
     assert_eq!(told.load(Ordering::Relaxed), 3);
+}
+
+/// Removes all but one of `keep` keys, which leaves a small part of the segments.
+fn shrinks<V: Stored + ?Sized + 'static>(name: &str, value: impl Fn(u64) -> V::Owned)
+where
+    V::Owned: PartialEq + fmt::Debug,
+{
+    const COUNT: u64 = 30_000;
+    const KEPT: u64 = 100;
+    let directory = scratch();
+    let path = directory.path().join("a.pool");
+    let pool = options().create(&path).unwrap();
+    let map: ExtendibleMap<u64, V> = ExtendibleMap::create(&pool, name).unwrap();
+    let bytes = |map: &ExtendibleMap<u64, V>| map.usage().unwrap().block_bytes;
+    let mut filled = 0;
+    // Again and again: what is freed is used again.
+    for round in 0..3 {
+        for key in 0..COUNT {
+            map.put(&key, value(key + round).borrow()).unwrap();
+        }
+        filled = bytes(&map).max(filled);
+        for key in (0..COUNT).filter(|key| !key.is_multiple_of(KEPT)) {
+            assert!(map.discard(&key).unwrap());
+        }
+        assert_eq!(map.len().unwrap(), COUNT / KEPT);
+        // Frees what no thread can see any more.
+        assert_eq!(map.check().unwrap(), []);
+        assert!(bytes(&map) < filled / 4, "{} of {filled} bytes", bytes(&map));
+    }
+    drop((map, pool));
+    let pool = options().open(&path).unwrap();
+    let map: ExtendibleMap<u64, V> = ExtendibleMap::open(&pool, name).unwrap();
+    assert_eq!(map.iter().count() as u64, COUNT / KEPT);
+    for key in 0..COUNT {
+        let expected = key.is_multiple_of(KEPT).then(|| value(key + 2));
+        assert_eq!(map.get(&key).unwrap(), expected);
+    }
+    assert_eq!(map.check().unwrap(), []);
+}
+
+#[test]
+fn segments_with_few_entries_are_joined() {
+    shrinks::<u64>("words", |number| number);
+    shrinks::<str>("texts", |number| format!("a value of some length {number}"));
 }

@@ -200,13 +200,10 @@ where
     let calls: Vec<Call> = thread::scope(|scope| {
         scope.spawn(|| {
             begin.wait();
-            for number in 1_000.. {
-                if is_over.load(Ordering::Relaxed) && number > 6_000 {
-                    break;
-                }
-                // Added, and removed later: segments are split, and slots used again.
-                Op::Put(number).on::<K, V>(map, number);
-                Op::Remove.on::<K, V>(map, number / 2 + 500);
+            while !is_over.load(Ordering::Relaxed) {
+                // Segments are split, and joined again.
+                (1_000..4_000).for_each(|key| _ = Op::Put(key).on::<K, V>(map, key));
+                (1_000..4_000).for_each(|key| _ = Op::Remove.on::<K, V>(map, key));
             }
         });
         let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || run(thread))).collect();

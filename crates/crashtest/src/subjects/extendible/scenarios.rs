@@ -8,8 +8,8 @@ use remanent_structures::{ExtendibleMap, Key};
 
 use crate::keys::{TestKey, WideKey};
 use crate::presets::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, interleaved, killed, pages,
-    prepared, refusing, together, without_room,
+    OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, interleaved,
+    killed, pages, prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 use crate::subjects::hashmap::records::Records;
@@ -22,8 +22,9 @@ type Texts<K> = Records<K, ExtendibleMap<K, [u8], Arc<Sim>>>;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [words(), words_by_threads(), contended_words(), growth(), counts(), records()]
+    [words(), words_by_threads(), contended_words(), growth(), shrinking(), counts()]
         .into_iter()
+        .chain([records(), records_of_all_lengths()])
         .flatten()
         .collect()
 }
@@ -37,6 +38,7 @@ fn map_of<T, K>(mix: Mix) -> Map<T, K> {
         keys: 0..6,
         base: 0,
         churn: (1, 0),
+        removed: 0,
         mix,
         size_max: SIZE_MAX,
         reopened: false,
@@ -242,6 +244,68 @@ fn growth() -> Vec<Scenario> {
     ]
 }
 
+fn shrinking() -> Vec<Scenario> {
+    let shrinking = || Map { removed: 20, ..map(Mix::Shrinks) };
+    vec![
+        Scenario::new(
+            "extendible/shrinking",
+            "segments are split, and joined again",
+            shrinking(),
+            Config { creation: false, ..alone(4, 6) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "extendible/shrinking-stores",
+            "the same, between any two stores",
+            shrinking(),
+            at_stores(prepared(alone(4, 6))),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "extendible/shrinking-recovery",
+            "the same; crashes inside recovery and after it",
+            shrinking(),
+            Config { nested: Nested { depth: 2, one_in: 16, samples: 4 }, ..prepared(alone(4, 4)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "extendible/shrinking-killed",
+            "the same; killed, then power lost",
+            shrinking(),
+            killed(alone(4, 6)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "extendible/threads-shrinking",
+            "two threads join segments",
+            Map { counts: false, ..shrinking() },
+            prepared(together(2, 4, 4)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "extendible/contention-shrinking",
+            "threads join segments that others use",
+            Map { counts: false, ..shrinking() },
+            briefly(3, 4, 3),
+        )
+        .with_weight(200),
+        Scenario::new(
+            "extendible/contention-shapes",
+            "threads split segments that others are about to join",
+            Map { counts: false, keys: 0..40, removed: 30, ..map(Mix::Entries) },
+            interleaved(3, 0, 24, 8000),
+        )
+        .with_weight(400),
+        Scenario::new(
+            "extendible/visitors-shrinking",
+            "threads visit all entries while others join segments",
+            Map { counts: false, mix: Mix::Scans, ..shrinking() },
+            interleaved(3, 4, 3, 800),
+        )
+        .with_weight(600),
+    ]
+}
+
 fn counts() -> Vec<Scenario> {
     let counts = |mix| -> Counts { map_of(mix) };
     vec![
@@ -268,11 +332,10 @@ fn counts() -> Vec<Scenario> {
 }
 
 fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Texts<K> {
-    Records { keys, lens, size_max: SIZE_MAX, types: PhantomData }
+    Records { keys, lens, removed: 0, size_max: SIZE_MAX, types: PhantomData }
 }
 
 fn records() -> Vec<Scenario> {
-    let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![
         Scenario::new(
             "extendible/records",
@@ -293,6 +356,19 @@ fn records() -> Vec<Scenario> {
             killed(alone(6, 6)),
         )
         .with_weight(2),
+        Scenario::new(
+            "extendible/records-shrinking",
+            "segments of records are joined",
+            Records { removed: 20, ..of::<TestKey>(7, &[8, 40]) },
+            few_images(killed(alone(4, 6))),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn records_of_all_lengths() -> Vec<Scenario> {
+    let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
+    vec![
         Scenario::new(
             "extendible/records-large",
             "values of several chunks",

@@ -1,5 +1,6 @@
 //! Hash maps with values of many lengths: each change replaces the node, or the record.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ impl Numbered for [u8] {
 pub(in crate::subjects) struct Records<K: Key + ?Sized, T = HashMap<K, [u8], Arc<Sim>>> {
     /// Number of keys in operations.
     pub(in crate::subjects) keys: u64,
+    /// Number of other keys whose entries were added before the start, and removed in a batch.
+    pub(in crate::subjects) removed: u64,
     /// Lengths of values.
     pub(in crate::subjects) lens: &'static [u64],
     /// Size beyond which the pool does not grow.
@@ -82,6 +85,8 @@ fn content(value: &[u8], stamps: u64) -> Result<Content, String> {
 
 /// Number of stamps, which distinguish values of one length.
 const STAMPS: u64 = 4;
+/// The first key of those whose entries are removed before the start.
+const REMOVED_FIRST: u64 = 1000;
 /// Bytes that `Append` adds, and the length from which on it removes.
 const APPENDED: u64 = 40;
 const LONG: u64 = 200;
@@ -99,6 +104,20 @@ where
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
         Open::create(medium, self.size_max, T::create)
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
+        let removed = REMOVED_FIRST..REMOVED_FIRST + self.removed;
+        let removed: Vec<K::Owned> =
+            removed.map(|number| K::with_number(number, K::to_owned)).collect();
+        for key in &removed {
+            open.object.insert(key.borrow(), b"removed")?;
+        }
+        if !removed.is_empty() {
+            let keys: Vec<&K> = removed.iter().map(K::Owned::borrow).collect();
+            open.object.remove_together(&open.pool, &keys)?;
+        }
+        Ok(open)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {

@@ -27,6 +27,7 @@ fn map(mix: Mix) -> Map {
         keys: 0..6,
         base: 0,
         churn: (1, 0),
+        removed: 0,
         mix,
         size_max: SIZE_MAX,
         reopened: false,
@@ -243,7 +244,7 @@ fn growing_hash_maps() -> Vec<Scenario> {
 
 fn records() -> Vec<Scenario> {
     fn of<K: Key + ?Sized>(keys: u64, lens: &'static [u64]) -> Records<K> {
-        Records { keys, lens, size_max: SIZE_MAX, types: PhantomData }
+        Records { keys, lens, removed: 0, size_max: SIZE_MAX, types: PhantomData }
     }
     let full = Records { size_max: (OVERHEAD + 6) << 16, ..of::<TestKey>(7, &[21_500, 9_000]) };
     vec![

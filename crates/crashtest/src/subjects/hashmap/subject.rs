@@ -30,6 +30,9 @@ pub(in crate::subjects) struct Map<T = HashMap<TestKey, u64, Arc<Sim>>, K = Test
     /// Number of threads, and of the entries that each of them added and removed before the start:
     /// removed entries are freed in batches of 32, and this brings the next batch closer.
     pub(in crate::subjects) churn: (u64, u64),
+    /// Number of other keys whose entries were added before the start, and removed in a batch: the
+    /// map keeps the size that it had with them.
+    pub(in crate::subjects) removed: u64,
     /// The operations to draw from.
     pub(in crate::subjects) mix: Mix,
     /// Size beyond which the pool does not grow.
@@ -52,6 +55,8 @@ pub(in crate::subjects) enum Mix {
     Reads,
     /// Visits of all entries beside writes.
     Scans,
+    /// As many removals as insertions: what has grown shrinks again.
+    Shrinks,
     /// Many calls of `clear`, and reads.
     Clears,
     /// What reads a value and changes it by what it is, beside insertions and removals.
@@ -115,6 +120,14 @@ impl<T: TestedMap<K, u64>, K: NumberedKey> Subject for Map<T, K> {
                 Ok(())
             });
             churned?;
+        }
+        let removed: Vec<K> =
+            (0..self.removed).map(|index| K::new(3 * BASE_FIRST + index)).collect();
+        for key in &removed {
+            open.object.insert(key, &0)?;
+        }
+        if !removed.is_empty() {
+            open.object.remove_together(&open.pool, &removed.iter().collect::<Vec<_>>())?;
         }
         if self.reopened {
             drop(open);
@@ -248,6 +261,7 @@ impl<T: TestedMap<K, u64>, K: NumberedKey> Subject for Map<T, K> {
             Mix::Entries => &[0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5],
             Mix::Reads => &[0, 1, 2, 3, 5, 6, 6, 6, 6, 8, 8],
             Mix::Scans => &[0, 1, 3, 8, 8, 8],
+            Mix::Shrinks => &[0, 0, 1, 3, 3, 4, 4, 6],
             Mix::Clears => &[0, 0, 1, 3, 5, 6, 6, 7, 7, 7],
             Mix::Exchanges => &[0, 3, 10, 10, 11, 11, 11, 12, 12, 13, 13],
         };
