@@ -139,8 +139,6 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Lane::prepare_for", "called by steps, of which batches are made"),
     ("Lane::suspects_left", TELLS),
     ("RowIndex::create", "calls what create_small calls"),
-    ("RowIndex::insert_in", "calls what insert calls"),
-    ("RowIndex::remove_in", "calls what remove calls"),
     ("RowIndex::retain", "removes rows one by one, each of which may stay"),
     ("RowIndex::usage", COUNTS),
     ("TxValue::create", "called by open_or_create"),

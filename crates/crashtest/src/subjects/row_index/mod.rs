@@ -2,6 +2,7 @@
 
 mod scenarios;
 mod subject;
+mod table;
 
 use super::{Chosen, MutationSample, Subject};
 

@@ -3,15 +3,19 @@
 use remanent_crashsim::{Config, Nested};
 
 use super::subject::{Index, Mix};
+use super::table::Indexed;
 use crate::presets::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, killed, pages, prepared, refusing, together,
-    without_room,
+    OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, killed, pages, prepared,
+    refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), chained(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), chained(), of_tables(), in_trouble(), by_threads()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Segments of two lines, which a few rows fill.
@@ -105,6 +109,43 @@ fn chained() -> Vec<Scenario> {
             index(Mix::All),
             pages(alone(12, 4)),
         ),
+    ]
+}
+
+fn of_tables() -> Vec<Scenario> {
+    let table = Indexed { keys: 3, prepared: 3, ensures: false, size_max: SIZE_MAX };
+    let chained = Indexed { keys: 1, prepared: 13 - 1 + 9, ..table.clone() };
+    let killed_table = Indexed { ensures: true, ..table.clone() };
+    let again = Nested { depth: 2, one_in: 32, samples: 2 };
+    vec![
+        Scenario::new(
+            "row_index/table",
+            "steps on an index and its rows in one heap",
+            table.clone(),
+            prepared(alone(3, 8)),
+        )
+        .with_weight(12),
+        Scenario::new(
+            "row_index/table-chains",
+            "the same, with more rows of a key than its buckets have room for",
+            chained,
+            prepared(alone(2, 8)),
+        )
+        .with_weight(12),
+        Scenario::new(
+            "row_index/table-recovery",
+            "the same; crashes inside recovery and after it",
+            table,
+            Config { nested: again, after: 4, ..prepared(alone(3, 4)) },
+        )
+        .with_weight(8),
+        Scenario::new(
+            "row_index/table-killed",
+            "the same; killed, then power lost",
+            killed_table,
+            few_images(killed(alone(3, 6))),
+        )
+        .with_weight(12),
     ]
 }
 

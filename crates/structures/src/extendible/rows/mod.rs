@@ -146,6 +146,17 @@ impl<M: Medium> RowIndex<M> {
         Ok(RowIndex { core })
     }
 
+    /// As [`create_small`](RowIndex::create_small), in a heap that the index shares with others.
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full.
+    #[doc(hidden)]
+    pub fn create_small_in(site: Site<M>, bits: u64) -> Result<Self, remanent_pmem::Error> {
+        let buckets = Buckets::new(bits).expect("1 to 8 bits");
+        Ok(RowIndex { core: Arc::new(Core::create_at(site, buckets)?) })
+    }
+
     /// Opens an existing index, whatever state a crash left it in.
     ///
     /// # Errors
@@ -206,6 +217,9 @@ impl<M: Medium> RowIndex<M> {
 
     /// Removes a row of a key, once if it is there several times. Returns whether it was there.
     /// Durable with the caller's next fence.
+    ///
+    /// If the row was added to a key that led to it before, fence between that and the removal:
+    /// what is removed may be the word that was durable.
     ///
     /// # Errors
     ///

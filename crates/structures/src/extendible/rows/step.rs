@@ -101,8 +101,11 @@ impl<'s, M: Medium> Operation<'s, M> for Edit<'s, M> {
 
     fn give_up(&mut self, scope: &mut Scope<'s, M>) {
         if self.is_pending {
-            // What cannot be removed leads to a row that is not there, which does no harm.
             let lane = scope.lane(&self.core.heap);
+            // Fence: the row is durable where it was added: if the key led to it before, it may be
+            // the older word that is removed.
+            lane.fence();
+            // What cannot be removed leads to a row that is not there, which does no harm.
             drop(self.core.remove_in_lane(lane, self.hash, self.row));
         }
     }
