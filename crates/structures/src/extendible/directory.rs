@@ -34,6 +34,8 @@ pub(super) struct Place<'d> {
     pub(super) table: &'d Table,
     /// Offset of the segment; 0 when it is not known.
     pub(super) segment: u64,
+    /// Number of joins before.
+    joins: u64,
 }
 
 /// The present table, and all that there were: readers may still be in those. They grow by the
@@ -41,6 +43,9 @@ pub(super) struct Place<'d> {
 /// `clear` leaves one until the map is closed: 8 bytes for each segment that there was.
 pub(super) struct Directory {
     present: AtomicPtr<Table>,
+    /// Number of joins. After a split and a join a hash leads to the segment that it led to before,
+    /// and whoever has looked there in between must notice.
+    joins: AtomicU64,
     tables: Mutex<Vec<Arc<Table>>>,
 }
 
@@ -48,7 +53,7 @@ impl Directory {
     pub(super) fn new() -> Self {
         let table = Arc::new(Table::new(0));
         let present = AtomicPtr::new(Arc::as_ptr(&table).cast_mut());
-        Directory { present, tables: Mutex::new(vec![table]) }
+        Directory { present, joins: AtomicU64::new(0), tables: Mutex::new(vec![table]) }
     }
 
     #[inline(always)]
@@ -62,9 +67,11 @@ impl Directory {
 
     #[inline(always)]
     pub(super) fn find(&self, hash: Hash) -> Place<'_> {
+        // Acquire: before the load of the segment; partner of the addition in `join`.
+        let joins = self.joins.load(Ordering::Acquire);
         let table = self.table();
         // Acquire: partner of the stores in `set` and `fill`; the segment was made ready before.
-        Place { table, segment: table.word(hash).load(Ordering::Acquire) }
+        Place { table, segment: table.word(hash).load(Ordering::Acquire), joins }
     }
 
     /// As `find`, where `touch` enters a segment that nobody has asked for.
@@ -83,12 +90,13 @@ impl Directory {
         }
     }
 
-    /// Whether the directory would lead to the same place again.
+    /// Whether the directory leads to the same place again, and has done so all the time.
     #[inline(always)]
     pub(super) fn leads_to(&self, place: Place<'_>, hash: Hash) -> bool {
         std::ptr::eq(self.table(), place.table)
-            // Acquire: as in `find`.
+            // Acquire: as in `find`, and before the load of the number.
             && place.table.word(hash).load(Ordering::Acquire) == place.segment
+            && self.joins.load(Ordering::Acquire) == place.joins
     }
 
     /// Enters a segment where none is known, if the table has not changed.
@@ -109,6 +117,14 @@ impl Directory {
             // Release: partner of the loads in `find`.
             table.segments[index as usize].store(segment, Ordering::Release);
         }
+    }
+
+    /// As `set`, for a segment that has now what two had.
+    pub(super) fn join(&self, hash: Hash, depth: u32, segment: u64) {
+        // Release: before the stores of `set`, so that who sees one of those sees this; partner of
+        // the loads in `find` and `leads_to`.
+        self.joins.fetch_add(1, Ordering::Release);
+        self.set(hash, depth, segment);
     }
 
     /// Makes the table so deep that segments of this depth have entries of their own.

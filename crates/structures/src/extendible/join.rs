@@ -46,10 +46,11 @@ struct Moved {
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Whether to look for a join after an entry of this hash has left a bucket empty. That takes
-    /// some microseconds, so it is done for few.
+    /// some microseconds, so it is done for few: it depends on bits of the hash that say nothing of
+    /// where the entry lies, so that each segment has such entries.
     #[inline]
     pub(super) fn is_join_due(hash: Hash) -> bool {
-        (hash.0 >> 40).is_multiple_of(bucket_count::<K>() / 4)
+        (hash.0 >> 24).is_multiple_of(bucket_count::<K>() / 4)
     }
 
     /// Joins the segment of a hash with its sibling, if both have few entries. Two fences.
@@ -79,7 +80,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let suspects = self.replace_node(&mut lane, &found)?;
         self.show_moved(&mut left, &moved);
         // The segments are entered in the volatile directory before others change them.
-        self.directory.set(found.hash, found.parent.depth, found.left);
+        self.directory.join(found.hash, found.parent.depth, found.left);
         for held in &mut right {
             let used = held.prints().used();
             if used != 0 {

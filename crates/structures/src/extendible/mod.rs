@@ -24,8 +24,8 @@
 //!
 //! # Weak points
 //!
-//! Entries whose keys and values are words have no checksum. Memory with write disturbance is
-//! refused.
+//! Entries whose keys and values are words have no checksum. Removals in steps and batches do not
+//! join segments. Memory with write disturbance is refused.
 
 mod batch;
 mod bucket;

@@ -470,7 +470,7 @@ fn an_observer_takes_no_fence() {
     assert_eq!(told.load(Ordering::Relaxed), 3);
 }
 
-/// Removes all but one of `keep` keys, which leaves a small part of the segments.
+/// Removes all but one of `KEPT` keys, which leaves a small part of the segments.
 fn shrinks<V: Stored + ?Sized + 'static>(name: &str, value: impl Fn(u64) -> V::Owned)
 where
     V::Owned: PartialEq + fmt::Debug,

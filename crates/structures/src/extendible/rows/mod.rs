@@ -197,8 +197,9 @@ impl<M: Medium> RowIndex<M> {
     }
 
     /// Calls `visit` with the rows of a key, and perhaps with others, in no particular order, until
-    /// it breaks. No fence. A row that is there all the time is visited; one that is added or
-    /// removed meanwhile may be.
+    /// it breaks. No fence. A row that is there all the time, and once, is visited; one that is
+    /// added or removed meanwhile may be. Rows are not seen as of one moment: if one is added, and
+    /// then another removed, both may be missed.
     ///
     /// `visit` should be quick, because no block of the index is freed meanwhile, and must not
     /// change the index.
@@ -218,8 +219,8 @@ impl<M: Medium> RowIndex<M> {
     /// Removes a row of a key, once if it is there several times. Returns whether it was there.
     /// Durable with the caller's next fence.
     ///
-    /// If the row was added to a key that led to it before, fence between that and the removal:
-    /// what is removed may be the word that was durable.
+    /// If a row was added to a key that led to it before, the thread that added it has to fence
+    /// before anybody removes one of both: what is removed may be the word that was durable.
     ///
     /// # Errors
     ///
