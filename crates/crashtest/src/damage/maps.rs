@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use remanent_pmem::Pool;
+use remanent_pmem::{Medium, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, HashMap, HashMultiMap, Map, Result,
+    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, HashMap, HashMultiMap, Map, Result, RowId,
+    RowIndex,
 };
 
 use super::content::{Answer, Content, Step, Values};
@@ -101,7 +102,17 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
             open: |pool| Ok(Box::new(Bytes(BatchMap::open(pool, ROOT, batches())?))),
         },
     ];
-    maps.into_iter().map(|map| Box::new(map) as Box<dyn Subject>).collect()
+    maps.into_iter().chain([rows()]).map(|map| Box::new(map) as Box<dyn Subject>).collect()
+}
+
+fn rows() -> MapSubject {
+    MapSubject {
+        name: "row-index",
+        content: WORDS,
+        unprotected: Some("words of rows"),
+        create: |pool| Ok(Box::new(Rows(RowIndex::create(pool, ROOT)?, pool.clone()))),
+        open: |pool| Ok(Box::new(Rows(RowIndex::open(pool, ROOT)?, pool.clone()))),
+    }
 }
 
 fn batches() -> BatchOptions {
@@ -254,6 +265,65 @@ impl Entries for Multi {
                 return Ok(());
             }
         }
+    }
+}
+
+/// Rows that tell the number and the version of an entry.
+struct Rows(RowIndex, Pool);
+
+/// Keys of rows: each has so many that they are in a chain.
+const ROW_KEYS: u64 = 12;
+const VERSIONS: u64 = 2;
+
+/// The row of a value, if that was ever stored.
+fn row_of(number: u64, value: &[u8]) -> Option<RowId> {
+    let version = (0..VERSIONS).find(|&version| WORDS.value(number, version) == value)?;
+    RowId::new(number * VERSIONS + version)
+}
+
+/// The number and the value that a row stands for.
+fn entry_of(row: RowId) -> (u64, Vec<u8>) {
+    let number = row.get() / VERSIONS;
+    (number, WORDS.value(number, row.get() % VERSIONS))
+}
+
+impl Entries for Rows {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let mut found = Vec::new();
+        self.0.find(number % ROW_KEYS, |row| {
+            let (of, value) = entry_of(row);
+            if of == number {
+                found.push(value);
+            }
+            ControlFlow::<()>::Continue(())
+        })?;
+        // Two values are as wrong as another value: neither was stored.
+        Ok(if found.len() > 1 { Some(found.concat()) } else { found.pop() })
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        self.remove(number)?;
+        let row = row_of(number, value).expect("a value of this number");
+        self.0.insert(number % ROW_KEYS, row)?;
+        self.1.medium().fence();
+        Ok(())
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        for version in 0..VERSIONS {
+            let row = row_of(number, &WORDS.value(number, version)).expect("a value of the number");
+            self.0.remove(number % ROW_KEYS, row)?;
+        }
+        self.1.medium().fence();
+        Ok(())
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        let mut goes_on = true;
+        self.0.for_each(|row| {
+            let (number, value) = entry_of(row);
+            goes_on = goes_on && visit(Some(number), &value);
+        })
     }
 }
 

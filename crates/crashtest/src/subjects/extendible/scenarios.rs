@@ -297,6 +297,13 @@ fn shrinking() -> Vec<Scenario> {
         )
         .with_weight(400),
         Scenario::new(
+            "extendible/readers-shapes",
+            "threads read and visit entries while others split segments and join them",
+            Map { counts: false, keys: 0..40, removed: 30, ..map(Mix::Reads) },
+            interleaved(3, 0, 24, 2000),
+        )
+        .with_weight(400),
+        Scenario::new(
             "extendible/visitors-shrinking",
             "threads visit all entries while others join segments",
             Map { counts: false, mix: Mix::Scans, ..shrinking() },

@@ -5,8 +5,8 @@ use remanent_crashsim::{Config, Nested};
 use super::subject::{Index, Mix};
 use super::table::Indexed;
 use crate::presets::{
-    OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, killed, pages, prepared,
-    refusing, together, without_room,
+    OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed, pages,
+    prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 
@@ -196,5 +196,13 @@ fn by_threads() -> Vec<Scenario> {
             chains(Mix::Blind),
             together(3, 3, 3),
         ),
+        // Crashed at their end alone: what a thread has found is durable by then.
+        Scenario::new(
+            "row_index/readers-growth",
+            "threads look up rows while others split segments",
+            index(Mix::Reads),
+            interleaved(3, 12, 6, 1200),
+        )
+        .with_weight(600),
     ]
 }
