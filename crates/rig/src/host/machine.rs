@@ -1,6 +1,8 @@
 //! One machine with persistent memory, from power-on to power cut.
 
+use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -176,7 +178,7 @@ impl Machine {
             .with_context(|| format!("the machine takes no message{}", self.last_words()))
     }
 
-    /// The next message. An error if the deadline passes or the machine ends.
+    /// The next message. [`Silent`] if the deadline passes, another error if the machine ends.
     pub(crate) fn receive(&mut self, deadline: &Deadline) -> Result<Message> {
         loop {
             if interrupted() {
@@ -191,12 +193,14 @@ impl Machine {
                         self.last_words()
                     )
                 }
-                Err(RecvTimeoutError::Timeout) if deadline.is_over() => bail!(
-                    "no message from the machine for {} s while {}{}",
-                    deadline.allowed.as_secs(),
-                    deadline.doing,
-                    self.last_words()
-                ),
+                Err(RecvTimeoutError::Timeout) if deadline.is_over() => {
+                    return Err(Silent {
+                        allowed: deadline.allowed,
+                        doing: deadline.doing,
+                        last_words: self.last_words(),
+                    }
+                    .into());
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
@@ -237,6 +241,24 @@ impl Drop for Machine {
         let _ = self.child.wait();
     }
 }
+
+/// The error of a machine that sent no message before its deadline.
+#[derive(Debug)]
+pub(crate) struct Silent {
+    allowed: Duration,
+    doing: &'static str,
+    last_words: String,
+}
+
+impl fmt::Display for Silent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Silent { allowed, doing, last_words } = self;
+        let seconds = allowed.as_secs();
+        write!(f, "no message from the machine for {seconds} s while {doing}{last_words}")
+    }
+}
+
+impl Error for Silent {}
 
 /// A time limit, and a name for what it limits.
 pub(crate) struct Deadline {
