@@ -13,8 +13,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Options, Persistent, Poo
 use remanent_structures::batch_list::{self, BatchList, List, Variant};
 use remanent_structures::papers::{Append, BpTree, FlushAlways, Table};
 use remanent_structures::{
-    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, ExtendibleMap, HashMap,
-    HashMultiMap, Key, Log, Map, OrderedKey, RowIndex, Stored, Vector,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Error, ExtendibleMap,
+    ExtendibleMultiMap, HashMap, HashMultiMap, Key, Log, Map, OrderedKey, RowIndex, Stored, Vector,
 };
 
 use crate::Disk;
@@ -168,6 +168,14 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_extendible_map::<u64, u64>,
         check_extendible_map::<u64, [u8]>,
         check_extendible_map::<u64, str>,
+        check_extendible_multimap::<[u8], [u8]>,
+        check_extendible_multimap::<[u8], u64>,
+        check_extendible_multimap::<str, str>,
+        check_extendible_multimap::<str, [u8]>,
+        check_extendible_multimap::<str, u64>,
+        check_extendible_multimap::<u64, u64>,
+        check_extendible_multimap::<u64, [u8]>,
+        check_extendible_multimap::<u64, str>,
         check_row_index,
         check_map::<[u8], [u8]>,
         check_map::<[u8], u64>,
@@ -225,6 +233,13 @@ fn check_extendible_map<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>
     root: &RootInfo,
 ) -> Found {
     of_structure(ExtendibleMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
+}
+
+fn check_extendible_multimap<K: Key + ?Sized + 'static, V: Stored + ?Sized + 'static>(
+    pool: &Pool,
+    root: &RootInfo,
+) -> Found {
+    of_structure(ExtendibleMultiMap::<K, V>::open(pool, &root.name).and_then(|map| map.check()))
 }
 
 fn check_row_index(pool: &Pool, root: &RootInfo) -> Found {

@@ -24,8 +24,9 @@
 //! | structure | use it for |
 //! |---|---|
 //! | [`ExtendibleMap`] | entries that are looked up by key; any number of threads |
+//! | [`ExtendibleMultiMap`] | the same, with several values for one key |
 //! | [`HashMap`] | the same without locks, slower: a thread that is stopped stops no other |
-//! | [`HashMultiMap`] | an index: several values for one key |
+//! | [`HashMultiMap`] | several values for one key, without locks |
 //! | [`RowIndex`] | an index of rows that lie elsewhere: 8 bytes and no fence a row |
 //! | [`BlinkTree`] | entries in the order of their keys: ranges, the first, the next |
 //! | [`Batch`] | changes of several entries, also of several maps, atomically |
@@ -172,9 +173,10 @@ pub use remanent_pmem::{Backing, Durability, Emulation, Latency, Options, Pool, 
 pub use remanent_structures::batch_list;
 pub use remanent_structures::papers;
 pub use remanent_structures::{
-    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, ExtendibleMap, HashMap,
-    HashMultiMap, Iter, Key, KeyRange, Log, Map, OrderedKey, OrderedMap, PrefixKey, Range, Result,
-    RowId, RowIndex, SharedTx, Stored, Transactional, Tx, TxArray, TxValue, Vector, transactional,
+    AppendVector, Batch, BatchMap, BatchOptions, BlinkTree, Change, Error, ExtendibleMap,
+    ExtendibleMultiMap, HashMap, HashMultiMap, Iter, Key, KeyRange, Log, Map, OrderedKey,
+    OrderedMap, PrefixKey, Range, Result, RowId, RowIndex, SharedTx, Stored, Transactional, Tx,
+    TxArray, TxValue, Vector, transactional,
 };
 #[cfg(feature = "serde")]
 pub use remanent_structures::{Encoded, EncodingError};

@@ -57,8 +57,8 @@ pub use batch::Batch;
 pub use batch_map::{BatchMap, Space};
 pub use blink_tree::BlinkTree;
 pub use error::{Error, Result};
-pub use extendible::ExtendibleMap;
 pub use extendible::rows::{RowId, RowIndex};
+pub use extendible::{ExtendibleMap, ExtendibleMultiMap};
 pub use hashmap::{HashMap, HashMultiMap};
 pub use iterate::Iter;
 pub use key_range::{KeyRange, PrefixKey};
@@ -146,6 +146,9 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/extendible/clear.rs", include_str!("extendible/clear.rs")),
     ("src/extendible/grow.rs", include_str!("extendible/grow.rs")),
     ("src/extendible/join.rs", include_str!("extendible/join.rs")),
+    ("src/extendible/multi/chain.rs", include_str!("extendible/multi/chain.rs")),
+    ("src/extendible/multi/ops.rs", include_str!("extendible/multi/ops.rs")),
+    ("src/extendible/multi/recover.rs", include_str!("extendible/multi/recover.rs")),
     ("src/extendible/nodes.rs", include_str!("extendible/nodes.rs")),
     ("src/extendible/ops.rs", include_str!("extendible/ops.rs")),
     ("src/extendible/recover.rs", include_str!("extendible/recover.rs")),

@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use remanent_pmem::{Medium, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, HashMap, HashMultiMap, Map, Result, RowId,
-    RowIndex,
+    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, ExtendibleMultiMap, HashMap, HashMultiMap,
+    Map, Result, RowId, RowIndex,
 };
 
 use super::content::{Answer, Content, Step, Values};
@@ -102,7 +102,20 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
             open: |pool| Ok(Box::new(Bytes(BatchMap::open(pool, ROOT, batches())?))),
         },
     ];
-    maps.into_iter().chain([rows()]).map(|map| Box::new(map) as Box<dyn Subject>).collect()
+    maps.into_iter()
+        .chain([chains(), rows()])
+        .map(|map| Box::new(map) as Box<dyn Subject>)
+        .collect()
+}
+
+fn chains() -> MapSubject {
+    MapSubject {
+        name: "multimap-extendible",
+        content: BYTES,
+        unprotected: None,
+        create: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::create(pool, ROOT)?))),
+        open: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::open(pool, ROOT)?))),
+    }
 }
 
 fn rows() -> MapSubject {
@@ -260,6 +273,61 @@ impl Entries for Multi {
         loop {
             cursor = self.0.scan(cursor, 64, |key, value| {
                 goes_on = goes_on && visit(number_of(key), value);
+            })?;
+            if cursor == 0 || !goes_on {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Values that begin with the number of their entry, and many for each key.
+struct Chains(ExtendibleMultiMap<[u8], [u8]>);
+
+const CHAIN_KEYS: u64 = 12;
+
+impl Chains {
+    fn key_of(number: u64) -> Vec<u8> {
+        key_of(number % CHAIN_KEYS)
+    }
+
+    /// The values of a number, each with the number before it.
+    fn values_of(&self, number: u64) -> Result<Vec<Vec<u8>>> {
+        let mut found = Vec::new();
+        self.0.for_each(&Self::key_of(number), |value| {
+            if value.starts_with(&number.to_le_bytes()) {
+                found.push(value.to_vec());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+}
+
+impl Entries for Chains {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let mut found = self.values_of(number)?;
+        // Two values are as wrong as another value: neither was stored.
+        let found = if found.len() > 1 { Some(found.concat()) } else { found.pop() };
+        Ok(found.map(|value| value[size_of::<u64>()..].to_vec()))
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        self.remove(number)?;
+        self.0.insert(&Self::key_of(number), &[&number.to_le_bytes(), value].concat())
+    }
+
+    fn remove(&self, number: u64) -> Result<()> {
+        let remove = |value: Vec<u8>| self.0.remove_one(&Self::key_of(number), &value).map(|_| ());
+        self.values_of(number)?.into_iter().try_for_each(remove)
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        let (mut cursor, mut goes_on) = (0, true);
+        loop {
+            cursor = self.0.scan(cursor, 64, |_, value| {
+                let (number, value) = value.split_first_chunk().unwrap_or((&[0xff; 8], value));
+                goes_on = goes_on && visit(Some(u64::from_le_bytes(*number)), value);
             })?;
             if cursor == 0 || !goes_on {
                 return Ok(());

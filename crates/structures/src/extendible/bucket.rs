@@ -160,7 +160,7 @@ pub(super) struct Shadows {
 /// Aligned to two lines, because the adjacent-line prefetcher fetches pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shadow(AtomicU64);
+pub(super) struct Shadow(pub(super) AtomicU64);
 
 /// Shadows of a lane behind the first.
 const MORE: usize = Step::<Mapped>::OPERATIONS_MAX - 1;

@@ -6,11 +6,11 @@ use remanent_pmem::heap::{Heap, Violation};
 use super::Core;
 use super::bucket::Bucket;
 use super::layout::{
-    Control, Hash, Target, bucket_count, child_at, each_slot, is_inline, is_ready, node_hash,
-    segment_hash, slot_at, slots_of,
+    Control, Hash, Target, bucket_count, child_at, each_slot, is_ready, node_hash, segment_hash,
+    slot_at, slots_of,
 };
 use super::nodes::Pointer;
-use super::segment::bucket_at;
+use super::segment::{Payload, bucket_at};
 use crate::shared::Inspection;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -66,7 +66,7 @@ pub(super) fn check_alone<M: Medium>(heap: &Heap<M>, found: Inspection) -> Resul
     Ok(violations)
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     pub(super) fn check(&self) -> Result<Vec<Violation>> {
         check_alone(&self.heap, self.inspect()?)
     }
@@ -154,7 +154,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                         walk.wrong(at, "a slot has another fingerprint than its hash");
                     }
                     displaced[entry.home(bits) as usize] += u32::from(stamp.is_displaced());
-                    walk.entries += 1;
                     self.check_entry(segment, bucket, slot, entry, walk)?;
                 }
             }
@@ -194,9 +193,26 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
             }
         }
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
+            walk.entries += 1;
             return Ok(());
         }
+        if !MULTI {
+            return self.check_record(hash, payload, walk);
+        }
+        for linked in self.chain(payload.word) {
+            match linked {
+                // What is removed, and was not freed before a crash, is no entry.
+                Ok(linked) if linked.link.is_dead => walk.blocks.push(linked.record.offset),
+                Ok(linked) => self.check_record(hash, linked.payload(), walk)?,
+                Err(error) => return walk.torn(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_record(&self, hash: Hash, payload: Payload, walk: &mut Walk) -> Result<()> {
+        walk.entries += 1;
         let read = self.record(payload.word).and_then(|record| {
             walk.blocks.push(record.offset);
             self.with_key(hash, payload, |_| ())?;
@@ -214,12 +230,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     /// Whether two entries of one hash have one key.
     fn has_key_of(&self, word: u64, other: u64) -> bool {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return true;
         }
         let key_of = |word: u64| {
             let record = self.record_at(word)?;
-            Some(self.with_bytes(record.key_at::<V>(), record.key_len, <[u8]>::to_vec))
+            Some(self.with_bytes(record.key_at(Self::FORM), record.key_len, <[u8]>::to_vec))
         };
         key_of(word) == key_of(other)
     }

@@ -8,9 +8,7 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::bucket::Bucket;
-use super::layout::{
-    Hash, Target, bucket_count, child_at, is_inline, is_ready, segment_len, slot_at,
-};
+use super::layout::{Hash, Target, bucket_count, child_at, is_ready, segment_len, slot_at};
 use super::nodes::Pointer;
 use super::observe::Changed;
 use super::segment::bucket_at;
@@ -20,10 +18,10 @@ use crate::stored::{Key, Stored};
 use crate::{Change, Error, Result};
 
 /// Records that are freed with the same fences.
-const FREED_AT_ONCE: usize = 100;
+pub(super) const FREED_AT_ONCE: usize = 100;
 const _: () = assert!(FREED_AT_ONCE + 2 < SUSPECTS);
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Removes every entry by one word, and then frees them.
     pub(super) fn clear(&self) -> Result<u64> {
         self.gate.without_batches(self.medium(), || {
@@ -86,8 +84,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             let mut keys: Vec<K::Owned> = Vec::with_capacity(FREED_AT_ONCE);
             cursor = self.scan(cursor, FREED_AT_ONCE, |key, _| keys.push(key.to_owned()))?;
             for key in keys {
+                let key = key.borrow();
                 let remove = |is_present| (Change::<&V>::Remove, u64::from(is_present));
-                count += self.edit_unread(key.borrow(), remove)?;
+                count +=
+                    if MULTI { self.remove_all_of(key)? } else { self.edit_unread(key, remove)? };
             }
             if cursor == 0 {
                 return Ok(count);
@@ -150,7 +150,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             pointer = self.nodes().pointer(child_at(node, bit), pointer.depth + 1)?;
         }
         if let Target::Segment(segment) = pointer.target
-            && !is_inline::<K, V>()
+            && !Self::IS_INLINE
             && self.free_records(&mut lane, segment, hash, pointer.depth)?
         {
             return Ok(true);
@@ -183,6 +183,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             .collect();
         if slots.is_empty() {
             return Ok(false);
+        }
+        if MULTI {
+            self.free_chains(lane, &slots);
+            return Ok(true);
         }
         let words = slots.iter().map(|(bucket, slot)| Self::content(bucket.word(medium, *slot)));
         // A damaged word leads to no record, and nothing is freed.

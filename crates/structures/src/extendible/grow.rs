@@ -14,7 +14,7 @@ use super::segment::bucket_at;
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Splits a segment, if no other thread has. Its entries with a 1 as the next bit of the hash
     /// go to a new segment, each to the place that it had. Two fences.
     ///

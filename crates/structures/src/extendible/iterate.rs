@@ -14,7 +14,7 @@ use crate::stored::{Key, Stored};
 /// How often a segment is read without a lock before a visitor takes it.
 const ATTEMPTS: u32 = 8;
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Visits about `limit` entries from the hash `cursor` on, and returns the cursor for the next
     /// call; 0 when done.
     pub(super) fn scan(
@@ -38,17 +38,38 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 next = last.0.wrapping_add(1);
             }
             for &(hash, payload) in &entries {
-                self.with_key(hash, payload, |key| {
-                    self.with_value(payload, |value| visit(key, value))
-                })??;
+                visited += self.visit_entry(hash, payload, &mut visit)?;
             }
             self.heap.verify()?;
-            visited += entries.len();
             if next == 0 || visited >= limit {
                 return Ok(next);
             }
             from = Hash(next);
         }
+    }
+
+    /// Visits an entry, or all of its key. Returns how many there are.
+    fn visit_entry(
+        &self,
+        hash: Hash,
+        payload: Payload,
+        visit: &mut impl FnMut(&K, &V),
+    ) -> Result<usize> {
+        let mut visit_one = |payload| {
+            self.with_key(hash, payload, |key| self.with_value(payload, |value| visit(key, value)))?
+        };
+        if !MULTI {
+            return visit_one(payload).map(|()| 1);
+        }
+        let mut count = 0;
+        for linked in self.chain(payload.word) {
+            let linked = linked?;
+            if self.is_alive(linked) {
+                visit_one(linked.payload())?;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     /// The entries of the segment of `from`, from that hash on, as they are at one moment; and the
@@ -153,8 +174,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 }
                 self.refuse_damaged(segment)?;
                 for index in 0..bucket_count::<K>() {
-                    let prints = bucket_at(segment, index).prints(self.medium());
-                    count += u64::from(prints.used().count_ones());
+                    let bucket = bucket_at(segment, index);
+                    let used = bucket.prints(self.medium()).used();
+                    count += match MULTI {
+                        true => self.count_values(bucket, used)?,
+                        false => u64::from(used.count_ones()),
+                    };
                 }
                 Ok(())
             })?;

@@ -44,7 +44,7 @@ struct Moved {
     content: u64,
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Whether to look for a join after an entry of this hash has left a bucket empty. That takes
     /// some microseconds, so it is done for few: it depends on bits of the hash that say nothing of
     /// where the entry lies, so that each segment has such entries.

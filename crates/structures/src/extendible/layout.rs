@@ -23,6 +23,11 @@
 //!
 //! record    0  tag, checksum                        16  value, if all values are words
 //!           8  lengths of key and value              …  key, padded to words; other values
+//!
+//!           of a map with several values of a key, before the key:
+//!          16  check (16 bits), offset of the        24  number, greater than the next one's
+//!              record of an older value of the key,
+//!              whether this one is removed (bit 1)
 //! ```
 //!
 //! Words marked `*` are volatile: nothing flushes them, and whoever touches a segment first after
@@ -441,6 +446,31 @@ pub(super) const LEN_MAX: u64 = (512 << 20) + 64;
 const LENGTHS: u64 = 8;
 const CONTENT: u64 = 16;
 
+/// What records of a map have between head and key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Form {
+    /// Nothing.
+    Plain,
+    /// The value, which is a word, and replaced in its place.
+    ValueWord,
+    /// A link to another record of the key.
+    Linked,
+}
+
+impl Form {
+    #[inline(always)]
+    const fn key_at(self) -> u64 {
+        match self {
+            Form::Plain => CONTENT,
+            Form::ValueWord => CONTENT + WORD_LEN,
+            Form::Linked => CONTENT + LINK_LEN,
+        }
+    }
+}
+
+/// Bytes of a record's link.
+pub(super) const LINK_LEN: u64 = 2 * WORD_LEN;
+
 /// Offset, lengths and checksum of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
@@ -476,31 +506,39 @@ impl Record {
         self.key_len << 32 | self.value_len
     }
 
+    /// Where a record that has a link has it.
     #[inline(always)]
-    pub(super) fn key_at<V: Stored + ?Sized>(self) -> u64 {
-        self.offset + if is_word::<V>() { CONTENT + WORD_LEN } else { CONTENT }
+    pub(super) fn link_at(self) -> u64 {
+        self.offset + CONTENT
     }
 
     #[inline(always)]
-    pub(super) fn value_at<V: Stored + ?Sized>(self) -> u64 {
-        match is_word::<V>() {
-            true => self.offset + CONTENT,
-            false => self.offset + CONTENT + self.key_len.next_multiple_of(WORD_LEN),
+    pub(super) fn key_at(self, form: Form) -> u64 {
+        self.offset + form.key_at()
+    }
+
+    #[inline(always)]
+    pub(super) fn value_at(self, form: Form) -> u64 {
+        match form {
+            Form::ValueWord => self.offset + CONTENT,
+            Form::Plain | Form::Linked => {
+                self.key_at(form) + self.key_len.next_multiple_of(WORD_LEN)
+            }
         }
     }
 
     #[inline(always)]
-    pub(super) fn len<V: Stored + ?Sized>(self) -> u64 {
-        let end = match is_word::<V>() {
-            true => self.key_at::<V>() + self.key_len,
-            false => self.value_at::<V>() + self.value_len,
+    pub(super) fn len(self, form: Form) -> u64 {
+        let end = match form {
+            Form::ValueWord => self.key_at(form) + self.key_len,
+            Form::Plain | Form::Linked => self.value_at(form) + self.value_len,
         };
         end - self.offset
     }
 
     /// Whether a record of these lengths fits into `block`.
-    pub(super) fn fits<V: Stored + ?Sized>(self, block: Block) -> bool {
-        self.len::<V>() <= block.len
+    pub(super) fn fits(self, form: Form, block: Block) -> bool {
+        self.len(form) <= block.len
     }
 
     /// The checksum of a record with this key and this value.
@@ -509,6 +547,34 @@ impl Record {
         let (key, value) = (xxh3_64(key), xxh3_64(value));
         let mixed = (key ^ self.lengths()).wrapping_mul(FACTOR) ^ value;
         (mixed.wrapping_mul(FACTOR) >> 32) as u32
+    }
+}
+
+/// Where a record leads that is one of several of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    /// The record of the value that was added before this one.
+    pub(super) next: Option<u64>,
+    /// The value is removed.
+    pub(super) is_dead: bool,
+}
+
+const DEAD: u64 = 2;
+
+impl Link {
+    /// The link as the word at `at`.
+    pub(super) fn seal(self, at: u64) -> u64 {
+        let word = self.next.unwrap_or(0) | if self.is_dead { DEAD } else { 0 };
+        word | pointer_check(at, word) << POINTER_BITS
+    }
+
+    /// The link in the word at `at`; `None` when it is none.
+    #[inline]
+    pub(super) fn open(at: u64, word: u64) -> Option<Self> {
+        let value = word & ((1 << POINTER_BITS) - 1);
+        let next = value & !DEAD;
+        let is_link = word >> POINTER_BITS == pointer_check(at, value);
+        is_link.then_some(Link { next: (next != 0).then_some(next), is_dead: value & DEAD != 0 })
     }
 }
 
@@ -555,12 +621,6 @@ pub(super) const fn not_gone(word: u64) -> u64 {
 #[inline(always)]
 pub(super) const fn is_word<T: Stored + ?Sized>() -> bool {
     matches!(T::LEN, Some(len) if len as u64 <= WORD_LEN)
-}
-
-/// Whether entries lie in slots completely, without records.
-#[inline(always)]
-pub(super) const fn is_inline<K: Stored + ?Sized, V: Stored + ?Sized>() -> bool {
-    is_word::<K>() && is_word::<V>()
 }
 
 /// The stored form of at most 8 bytes, as a word.
@@ -621,6 +681,19 @@ mod tests {
             assert!((0..64).all(|bit| Target::open(0x1000, word ^ 1 << bit).is_none()));
         }
         assert_eq!(Target::open(0x1000, 0), None);
+    }
+
+    #[test]
+    fn every_single_bit_of_a_link_counts() {
+        for next in [None, Some(0x4_0020), Some(0x12_3456_4008)] {
+            for is_dead in [false, true] {
+                let link = Link { next, is_dead };
+                let word = link.seal(0x1010);
+                assert_eq!(Link::open(0x1010, word), Some(link));
+                assert_eq!(Link::open(0x1018, word), None);
+                assert!((0..64).all(|bit| Link::open(0x1010, word ^ 1 << bit).is_none()));
+            }
+        }
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod join;
 mod layout;
 mod member;
 mod methods;
+mod multi;
 mod nodes;
 mod observe;
 mod ops;
@@ -59,6 +60,8 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 
 use self::bucket::Shadows;
 use self::directory::Directory;
+pub use self::multi::ExtendibleMultiMap;
+use self::multi::chain::Dying;
 pub use self::observe::Changed;
 use self::observe::Observer;
 use crate::batch::Gate;
@@ -102,7 +105,7 @@ pub struct ExtendibleMap<K: Key + ?Sized, V: Stored + ?Sized, M: Medium = Mapped
 
 /// The state of a map that all handles of a process share.
 #[doc(hidden)]
-pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
+pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool = false> {
     heap: Site<M>,
     seed: u64,
     /// Whether records have checksums. Chosen when the map is created.
@@ -113,6 +116,8 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium> {
     /// Held by the thread that changes the directory.
     shape: PauseMutex<()>,
     shadows: Shadows,
+    /// Values of a map with several for a key that are being removed.
+    dying: Dying,
     count: Count,
     /// Whether `clear` has left something to be freed.
     has_cleared: AtomicBool,
@@ -402,7 +407,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> fmt::Debug for ExtendibleMa
     }
 }
 
-impl<K: ?Sized, V: ?Sized, M: Medium> Core<K, V, M> {
+impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     #[inline(always)]
     fn medium(&self) -> &M {
         self.heap.medium()

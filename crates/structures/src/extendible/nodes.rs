@@ -173,7 +173,7 @@ impl<M: Medium> Nodes<'_, M> {
     }
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     pub(super) fn nodes(&self) -> Nodes<'_, M> {
         Nodes { heap: &self.heap }
     }

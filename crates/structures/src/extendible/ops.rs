@@ -9,8 +9,9 @@ use super::Core;
 use super::bucket::{Bucket, Held};
 use super::directory::Place;
 use super::layout::{
-    Hash, LEN_MAX, Record, Stamp, gone, is_inline, is_word, note_at, slot_at, to_word, with_word,
+    Form, Hash, LEN_MAX, Record, Stamp, gone, is_word, note_at, slot_at, to_word, with_word,
 };
+use super::multi::chain::Linked;
 use super::observe::Changed;
 use super::segment::{Fit, Found, NOT_WHOLE, Payload, Probe, Room};
 use crate::stored::{Key, Stored};
@@ -50,7 +51,17 @@ impl New {
     }
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
+    /// Whether entries lie in slots completely, without records.
+    pub(super) const IS_INLINE: bool = !MULTI && is_word::<K>() && is_word::<V>();
+    /// Whether values are words that are replaced in their places.
+    pub(super) const HAS_VALUE_WORD: bool = !MULTI && is_word::<V>();
+    pub(super) const FORM: Form = match (MULTI, Self::HAS_VALUE_WORD) {
+        (true, _) => Form::Linked,
+        (false, true) => Form::ValueWord,
+        (false, false) => Form::Plain,
+    };
+
     #[inline(always)]
     pub(super) fn hash(&self, key: &K) -> Hash {
         match is_word::<K>() {
@@ -76,13 +87,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     #[inline(always)]
-    fn find(&self, probe: &Probe<'_, K>) -> Result<Option<Payload>> {
+    pub(super) fn find(&self, probe: &Probe<'_, K>) -> Result<Option<Payload>> {
         loop {
             let place = self.place(probe.hash)?;
             let found = self.look(place.segment, probe)?;
             // Two segments lead to one record for a moment when entries are moved. Its value may be
             // replaced by then, and only the new one's readers know whether it is durable.
-            let is_certain = found.is_some() && (is_inline::<K, V>() || !is_word::<V>());
+            let is_certain = found.is_some() && (Self::IS_INLINE || !Self::HAS_VALUE_WORD);
             if is_certain || self.directory.leads_to(place, probe.hash) {
                 return Ok(found);
             }
@@ -92,7 +103,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Has the home of an entry fetched. That takes longer than entering a lane, or a pin, which
     /// the caller does next.
     #[inline(always)]
-    fn prefetch(&self, hash: Hash) {
+    pub(super) fn prefetch(&self, hash: Hash) {
         // Nothing is read, so no pin or lane is needed.
         let home = Self::pair(self.directory.find(hash).segment, hash).home.0;
         self.medium().prefetch(home);
@@ -106,7 +117,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         K: 'k,
     {
         keys.clone().for_each(|key| self.prefetch(self.hash(key)));
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return;
         }
         let _pin = self.heap.pin();
@@ -130,17 +141,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         payload: Payload,
         use_value: impl FnOnce(&V) -> R,
     ) -> Result<R> {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return Ok(with_word(payload.word, use_value));
         }
         let record = self.record(payload.word)?;
-        if is_word::<V>() {
+        if Self::HAS_VALUE_WORD {
             return Ok(with_word(payload.value, use_value));
         }
-        self.with_bytes(record.value_at::<V>(), record.value_len, |value| {
+        self.with_bytes(record.value_at(Self::FORM), record.value_len, |value| {
             if self.is_summed {
                 let sum_of = |key: &[u8]| record.sum_of(key, value);
-                let computed = self.with_bytes(record.key_at::<V>(), record.key_len, sum_of);
+                let computed = self.with_bytes(record.key_at(Self::FORM), record.key_len, sum_of);
                 self.compare_sums(record, computed)?;
             }
             Ok(V::with_stored(value, use_value))
@@ -162,13 +173,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         payload: Payload,
         use_key: impl FnOnce(&K) -> R,
     ) -> Result<R> {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return Ok(with_word(hash.word(self.seed), use_key));
         }
         let record = self.record(payload.word)?;
-        self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+        self.with_bytes(record.key_at(Self::FORM), record.key_len, |key| {
             // Otherwise it is compared with the value.
-            if is_word::<V>() && self.is_summed {
+            if Self::HAS_VALUE_WORD && self.is_summed {
                 self.compare_sums(record, record.sum_of(key, &[]))?;
             }
             K::with_stored(key, |key| match self.hash(key) == hash {
@@ -209,13 +220,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     #[inline(always)]
     pub(super) fn is_key_of(&self, offset: u64, key: &K) -> bool {
         self.record_at(offset).is_some_and(|record| {
-            let end = record.key_at::<V>().checked_add(record.key_len);
+            let end = record.key_at(Self::FORM).checked_add(record.key_len);
             let is_inside = end.is_some_and(|end| end <= self.medium().len());
             let is_as_long = match K::LEN {
                 Some(len) => record.key_len == u64::from(len),
                 None => record.key_len == key.stored_len(),
             };
-            is_inside && is_as_long && key.matches(self.medium(), record.key_at::<V>())
+            is_inside && is_as_long && key.matches(self.medium(), record.key_at(Self::FORM))
         })
     }
 
@@ -274,14 +285,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
             Err(error) => return Err(error),
         };
-        if has_emptied && Self::is_join_due(probe.hash) {
+        self.tidy_up(has_emptied, probe.hash);
+        Ok(result)
+    }
+
+    /// What may be due after a change, which is done, whatever becomes of this.
+    #[inline(always)]
+    pub(super) fn tidy_up(&self, has_emptied: bool, hash: Hash) {
+        if has_emptied && Self::is_join_due(hash) {
             // What is damaged, or in a pool that has failed, is left as it is.
-            drop(self.try_join(probe.hash));
+            drop(self.try_join(hash));
         }
         if self.has_cleared() {
             self.help_to_clear();
         }
-        Ok(result)
     }
 
     #[inline(always)]
@@ -381,10 +398,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// What a new entry's slot is to say. One fence if it leads to a record.
     #[inline(always)]
     fn prepare(&self, lane: &mut Lane<'_, M>, key: &K, value: &V) -> Result<New> {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return Ok(New { content: to_word(value), record: None });
         }
-        let record = self.make_record(lane, key, value)?;
+        let record = self.make_record(lane, key, value, None)?;
         // Fence: the record, before a slot leads to it.
         self.medium().fence();
         Ok(New { content: record.offset, record: Some(record) })
@@ -433,16 +450,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     ) -> Result<()> {
         let medium = self.medium();
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
-        if is_word::<V>() {
+        if Self::HAS_VALUE_WORD {
             let at = self.value_at(at, entry.is_whole)?;
-            if !is_inline::<K, V>() {
+            if !Self::IS_INLINE {
                 self.note(lane, 0, at);
             }
             self.observer.tell(Changed::Put(probe.key, value));
             self.exchange_word(lane, entry.holder(), slot, at, to_word(value));
             return Ok(());
         }
-        let record = self.make_record(lane, probe.key, value)?;
+        if MULTI {
+            return self.add_to_chain(lane, entry, slot, probe, value);
+        }
+        let record = self.make_record(lane, probe.key, value, None)?;
         let old = entry.is_whole.then(|| lane.suspect(Self::content(medium.load(at))));
         self.observer.tell(Changed::Put(probe.key, value));
         // Fence: the record, before the slot leads to it; the suspect, before the slot stops
@@ -462,17 +482,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// error if the entry's record is damaged or another key's: the entry can only be removed.
     #[inline(always)]
     pub(super) fn value_at(&self, at: u64, is_whole: bool) -> Result<u64> {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return Ok(at);
         }
         let mark = if is_whole { 0 } else { NOT_WHOLE };
         let record = self.record(Self::content(self.medium().load(at)) | mark)?;
-        Ok(record.value_at::<V>())
+        Ok(record.value_at(Self::FORM))
     }
 
     /// Stores a word of an entry that readers take from this lane's shadow until it is durable.
     #[inline(always)]
-    fn exchange_word(
+    pub(super) fn exchange_word(
         &self,
         lane: &Lane<'_, M>,
         held: &mut Held<'_, M>,
@@ -532,7 +552,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         let bucket: Bucket = entry.holder().bucket;
         let (medium, at) = (self.medium(), slot_at(bucket.0, slot));
         let word = bucket.word(medium, slot);
-        if is_inline::<K, V>() || !entry.is_whole {
+        if Self::IS_INLINE || !entry.is_whole {
             self.make_void(bucket, slot);
             // Flush: fenced by the caller.
             medium.flush(at, WORD_LEN);
@@ -571,19 +591,31 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// Makes a slot void. Readers who find words by fingerprints of before find them still.
     #[inline(always)]
     pub(super) fn make_void(&self, bucket: Bucket, slot: u32) {
-        let stamp = match is_inline::<K, V>() {
+        let stamp = match Self::IS_INLINE {
             true => bucket.stamp(self.medium(), slot).void(),
             false => Stamp::NONE,
         };
         self.medium().store(slot_at(bucket.0, slot), stamp.0);
     }
 
-    /// Writes and flushes a record.
-    pub(super) fn make_record(&self, lane: &mut Lane<'_, M>, key: &K, value: &V) -> Result<Block> {
-        key.with_bytes(|key| value.with_bytes(|value| self.write_record(lane, key, value)))
+    /// Writes and flushes a record. If there may be several of one key, it leads to `next`.
+    pub(super) fn make_record(
+        &self,
+        lane: &mut Lane<'_, M>,
+        key: &K,
+        value: &V,
+        next: Option<Linked>,
+    ) -> Result<Block> {
+        key.with_bytes(|key| value.with_bytes(|value| self.write_record(lane, key, value, next)))
     }
 
-    fn write_record(&self, lane: &mut Lane<'_, M>, key: &[u8], value: &[u8]) -> Result<Block> {
+    fn write_record(
+        &self,
+        lane: &mut Lane<'_, M>,
+        key: &[u8],
+        value: &[u8],
+        next: Option<Linked>,
+    ) -> Result<Block> {
         let medium = self.medium();
         let (key_len, value_len) = (key.len() as u64, value.len() as u64);
         for (what, len) in [("key", key_len), ("value", value_len)] {
@@ -592,19 +624,22 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             }
         }
         let record = Record { offset: 0, key_len, value_len, sum: 0 };
-        let len = record.len::<V>();
+        let len = record.len(Self::FORM);
         let block = lane.allocate(len)?;
         // A value that is a word is replaced in its place.
-        let summed = if is_word::<V>() { &[] } else { value };
+        let summed = if Self::HAS_VALUE_WORD { &[] } else { value };
         let sum = if self.is_summed { record.sum_of(key, summed) } else { 0 };
         let record = Record { offset: block.offset, sum, ..record };
         record.write_head(medium, self.heap.member());
-        medium.write(record.key_at::<V>(), key);
-        match is_word::<V>() {
+        if MULTI {
+            self.write_link(record, next);
+        }
+        medium.write(record.key_at(Self::FORM), key);
+        match Self::HAS_VALUE_WORD {
             true => V::with_stored(value, |value| {
-                medium.store(record.value_at::<V>(), to_word(value));
+                medium.store(record.value_at(Self::FORM), to_word(value));
             }),
-            false => medium.write(record.value_at::<V>(), value),
+            false => medium.write(record.value_at(Self::FORM), value),
         }
         // Flush: the record; fenced by the caller before it is linked.
         medium.flush(block.offset, len);

@@ -19,9 +19,10 @@ use super::bucket::Shadows;
 use super::directory::Directory;
 use super::layout::{
     ANYTHING, BUCKET_LEN, CLEARED, COUNT, COUNT_UNKNOWN, Hash, Kind, LAYOUT, OPTIONS, ROOT, SEED,
-    SEED_INVERTED, SUMMED, Target, UNSUMMED, bucket_count, each_slot, is_inline, is_word, not_gone,
-    notes, record_offset, segment_len, slots_of, write_segment_head,
+    SEED_INVERTED, SUMMED, Target, UNSUMMED, bucket_count, each_slot, not_gone, notes,
+    record_offset, segment_len, slots_of, write_segment_head,
 };
+use super::multi::chain::Dying;
 use super::observe::Observer;
 use super::segment::bucket_at;
 use crate::batch::Gate;
@@ -31,14 +32,15 @@ use crate::shared::{Site, recover};
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
 
-impl<K, V, M> RootObject<M> for Core<K, V, M>
+impl<K, V, M, const MULTI: bool> RootObject<M> for Core<K, V, M, MULTI>
 where
     K: Key + ?Sized + 'static,
     V: Stored + ?Sized + 'static,
     M: Medium,
 {
     fn root_type() -> RootType {
-        let name = format!("ExtendibleMap<{}, {}>", K::type_name(), V::type_name());
+        let kind = if MULTI { "ExtendibleMultiMap" } else { "ExtendibleMap" };
+        let name = format!("{kind}<{}, {}>", K::type_name(), V::type_name());
         RootType { name, layout: LAYOUT }
     }
 
@@ -54,7 +56,7 @@ where
     }
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Makes an empty map. Its header exists and is zero.
     pub(super) fn create_at(heap: Site<M>, options: &MapOptions) -> Result<Self, PoolError> {
         let seed = xxh3_64_with_seed(&heap.pool().uuid(), heap.header() ^ heap.generation() << 48);
@@ -150,7 +152,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
         // Flush: fenced by the heap's recovery, before anybody acts on what is there.
         // Redundant: unless a process was killed before and the power fails later.
         medium.flush(segment, segment_len::<K>());
-        if is_inline::<K, V>() || !is_word::<V>() {
+        if Self::IS_INLINE || !Self::HAS_VALUE_WORD {
             return;
         }
         for index in 0..bucket_count::<K>() {
@@ -160,7 +162,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 if let Some(record) = record.filter(|_| bucket.stamp(medium, slot).is_valid()) {
                     // Flush: as above.
                     // Redundant: as above.
-                    medium.flush(record.value_at::<V>(), WORD_LEN);
+                    medium.flush(record.value_at(Self::FORM), WORD_LEN);
                 }
             }
         }
@@ -199,6 +201,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             directory: Directory::new(),
             shape: PauseMutex::new(()),
             shadows: Shadows::new(),
+            dying: Dying::new::<MULTI>(),
             count: Count::unknown(),
             freeing: PauseMutex::new(()),
             has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),
@@ -245,9 +248,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 
     fn is_linked_record(&self, root: u64, block: Block) -> Result<bool> {
-        let record = self.record_at(block.offset).filter(|record| record.fits::<V>(block));
-        let Some(record) = record.filter(|_| !is_inline::<K, V>()) else { return Ok(false) };
-        let hash = self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+        let record = self.record_at(block.offset).filter(|record| record.fits(Self::FORM, block));
+        let Some(record) = record.filter(|_| !Self::IS_INLINE) else { return Ok(false) };
+        let hash = self.with_bytes(record.key_at(Self::FORM), record.key_len, |key| {
             K::with_stored(key, |key| self.hash(key))
         });
         let pair = Self::pair(self.nodes().walk(root, hash, |_| false)?.target.offset(), hash);
@@ -258,6 +261,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
                 let is_of_hash =
                     stamp.is_valid() && stamp.is_same_as(Self::stamp(hash, is_displaced));
+                if is_of_hash && MULTI {
+                    is_linked |= self.is_linked_in_chain(bucket, slot, block)?;
+                    continue;
+                }
                 if !is_of_hash || record_offset(word) != block.offset {
                     continue;
                 }
@@ -275,7 +282,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     }
 }
 
-impl<K: ?Sized, V: ?Sized, M: Medium> Drop for Core<K, V, M> {
+impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, MULTI> {
     /// Stores the count in the header. The heap is quiesced after this.
     fn drop(&mut self) {
         let medium = self.heap.medium();

@@ -6,8 +6,7 @@ use super::Core;
 use super::bucket::{Bucket, Held};
 use super::layout::{
     BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, READYING, Stamp, bucket_count, each_slot,
-    is_inline, is_sealed, is_word, not_gone, record_offset, seal_record, slot_at, slots_of,
-    write_segment_head,
+    is_sealed, not_gone, record_offset, seal_record, slot_at, slots_of, write_segment_head,
 };
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -98,7 +97,7 @@ pub(super) enum Found<'m, M: Medium> {
     Full,
 }
 
-impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     #[inline(always)]
     pub(super) fn pair(segment: u64, hash: Hash) -> Pair {
         let home_index = hash.home(K::SEGMENT_BITS);
@@ -148,7 +147,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// How the entry whose slot has this content, and the hash of a key, fits the key.
     #[inline(always)]
     fn fit(&self, content: u64, probe: &Probe<'_, K>) -> Fit {
-        if is_inline::<K, V>() || self.is_key_of(content, probe.key) {
+        if Self::IS_INLINE || self.is_key_of(content, probe.key) {
             Fit::Whole
         } else if self.is_record_damaged(content, probe.hash) {
             Fit::Damaged
@@ -162,7 +161,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     #[cold]
     fn is_record_damaged(&self, offset: u64, hash: Hash) -> bool {
         self.record_at(offset).is_none_or(|record| {
-            let found = self.with_bytes(record.key_at::<V>(), record.key_len, |key| {
+            let found = self.with_bytes(record.key_at(Self::FORM), record.key_len, |key| {
                 K::with_stored(key, |key| self.hash(key))
             });
             found != hash
@@ -187,7 +186,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     continue;
                 }
                 let word = bucket.word(medium, slot);
-                if !is_inline::<K, V>() {
+                if !Self::IS_INLINE {
                     self.prefetch_record(Self::content(word));
                 }
                 let fit = self.fit(Self::content(word), probe);
@@ -217,13 +216,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     /// The value in a slot's second word, or the offset of the record that it leads to.
     #[inline(always)]
     pub(super) fn content(word: u64) -> u64 {
-        if is_inline::<K, V>() { word } else { record_offset(word) }
+        if Self::IS_INLINE { word } else { record_offset(word) }
     }
 
     /// The second word of a slot that gets this stamp, for a value or the offset of a record.
     #[inline(always)]
     pub(super) fn word_for(bucket: Bucket, slot: u32, stamp: Stamp, content: u64) -> u64 {
-        match is_inline::<K, V>() {
+        match Self::IS_INLINE {
             true => content,
             false => seal_record(slot_at(bucket.0, slot), stamp, content),
         }
@@ -234,9 +233,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn payload(&self, word: u64) -> Payload {
         // Readers find what is being removed until the removal is durable.
         let word = Self::content(word);
-        let is_word_in_record = !is_inline::<K, V>() && is_word::<V>();
-        let load =
-            || self.record_at(word).map_or(0, |record| self.medium().load(record.value_at::<V>()));
+        let is_word_in_record = !Self::IS_INLINE && Self::HAS_VALUE_WORD;
+        let load = || {
+            self.record_at(word).map_or(0, |record| self.medium().load(record.value_at(Self::FORM)))
+        };
         // Where the word leads to no record, `with_value` says so.
         Payload { word, value: if is_word_in_record { load() } else { 0 } }
     }
@@ -246,7 +246,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn unreplaced(&self, payload: Payload, slot: u32, control: Control) -> Payload {
         match control.shadow_of(slot) {
             None => payload,
-            Some(shadow) if !is_inline::<K, V>() && is_word::<V>() => {
+            Some(shadow) if !Self::IS_INLINE && Self::HAS_VALUE_WORD => {
                 Payload { value: self.shadows.get(shadow), ..payload }
             }
             Some(shadow) => Payload { word: Self::content(self.shadows.get(shadow)), ..payload },
@@ -269,7 +269,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                 return None;
             }
             let content = Self::content(bucket.word(medium, slot));
-            if !is_inline::<K, V>() {
+            if !Self::IS_INLINE {
                 self.prefetch_record(content);
             }
             let fit = self.fit(content, probe);
@@ -466,19 +466,19 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
     pub(super) fn is_slot_damaged(&self, bucket: Bucket, slot: u32) -> bool {
         let (stamp, word) = (bucket.stamp(self.medium(), slot), bucket.word(self.medium(), slot));
         match stamp.is_valid() {
-            true if is_inline::<K, V>() => !stamp.is_possible(K::SEGMENT_BITS),
+            true if Self::IS_INLINE => !stamp.is_possible(K::SEGMENT_BITS),
             true => {
                 !stamp.is_possible(K::SEGMENT_BITS)
                     || !is_sealed(slot_at(bucket.0, slot), stamp, word)
             }
-            false => !is_inline::<K, V>() && stamp != Stamp::NONE,
+            false => !Self::IS_INLINE && stamp != Stamp::NONE,
         }
     }
 
     /// Takes back marks of removals that a crash has interrupted before the record was a suspect.
     /// The caller fences.
     fn keep_unremoved(&self, segment: u64, hash: Hash, depth: u32) {
-        if is_inline::<K, V>() {
+        if Self::IS_INLINE {
             return;
         }
         let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
@@ -526,7 +526,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
             stamp.is_valid()
                 && stamp.is_same_as(Self::stamp(hash, false))
                 // Two records of one hash may have different keys.
-                && (is_inline::<K, V>() || Self::content(home.word(medium, other)) == content)
+                && (Self::IS_INLINE || Self::content(home.word(medium, other)) == content)
         })
     }
 }

@@ -7,7 +7,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use super::bucket::{Held, Shadows};
 use super::directory::Place;
-use super::layout::{ANYTHING, NOTES_PER_LANE, is_inline, is_word, slot_at, to_word};
+use super::layout::{ANYTHING, NOTES_PER_LANE, slot_at, to_word};
 use super::observe::Changed;
 use super::ops::Entry;
 use super::segment::{Found, NOT_WHOLE, Probe, Room};
@@ -85,7 +85,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
     fn make_record(&mut self, scope: &mut Scope<'s, M>, value: &V) -> Result<()> {
         if self.record.is_none() {
             let lane = scope.lane(&self.core.heap);
-            self.record = Some(self.core.make_record(lane, self.probe.key, value)?);
+            self.record = Some(self.core.make_record(lane, self.probe.key, value, None)?);
             scope.has_prepared();
         }
         Ok(())
@@ -151,7 +151,7 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
             return self.replace(scope, entry, slot, value).map(Some);
         }
         let core = self.core;
-        if !is_inline::<K, V>() {
+        if !Core::<K, V, M>::IS_INLINE {
             self.make_record(scope, value)?;
             // Fence: the record, before a slot leads to it.
             scope.fence_prepared();
@@ -188,8 +188,8 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M> {
         let core = self.core;
         let at = slot_at(entry.holder().bucket.0, slot) + WORD_LEN;
         let (at, word) = match self.record {
-            _ if is_inline::<K, V>() => (at, to_word(value)),
-            _ if is_word::<V>() => {
+            _ if Core::<K, V, M>::IS_INLINE => (at, to_word(value)),
+            _ if Core::<K, V, M>::HAS_VALUE_WORD => {
                 let at = core.value_at(at, entry.is_whole)?;
                 self.note(scope, at);
                 (at, to_word(value))
@@ -258,16 +258,16 @@ impl<'s, K: Key + ?Sized, V: Stored + ?Sized, M: Medium> Operation<'s, M> for Ed
 
     fn suspects(&self) -> usize {
         // That of the record that it removes or replaces.
-        usize::from(!is_inline::<K, V>() && self.old.is_none())
+        usize::from(!Core::<K, V, M>::IS_INLINE && self.old.is_none())
     }
 
     /// Makes the record that is needed, and a suspect of the one that it replaces, if nothing
     /// changes until `publish`.
     fn prepare(&mut self, scope: &mut Scope<'s, M>) -> Result<()> {
-        let Some(value) = self.value.filter(|_| !is_inline::<K, V>()) else { return Ok(()) };
+        let Some(value) = self.value.filter(|_| !Core::<K, V, M>::IS_INLINE) else { return Ok(()) };
         let place = self.core.place(self.probe.hash)?;
         let found = self.core.look(place.segment, &self.probe)?;
-        if found.is_some() && is_word::<V>() {
+        if found.is_some() && Core::<K, V, M>::HAS_VALUE_WORD {
             return Ok(());
         }
         self.make_record(scope, value)?;

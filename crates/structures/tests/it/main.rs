@@ -9,6 +9,7 @@ mod damage_ones;
 mod encoded;
 mod errors;
 mod extendible;
+mod extendible_multi;
 mod hashmap;
 mod in_memory;
 mod line_tx;

@@ -100,7 +100,6 @@ fn of_sizes() -> Vec<Scenario> {
             long,
             Config { full_max: 1, samples: 1, ..prepared(alone(0, 1)) },
         )
-        .with_weight(2)
         .reaching(&[super::subject::PARTS]),
         Scenario::new(
             "batch/large",
@@ -143,14 +142,14 @@ fn by_threads() -> Vec<Scenario> {
             few.clone(),
             few_images(briefly(3, 1, 2)),
         )
-        .with_weight(8),
+        .with_weight(4),
         Scenario::new(
             "batch/threads-same",
             "two threads that want the same two keys",
             same,
             interleaved(2, 3, 3, 1200),
         )
-        .with_weight(1600),
+        .with_weight(800),
         Scenario::new(
             "batch/threads-killed",
             "two threads killed, then power lost",
@@ -215,7 +214,7 @@ fn of_extendible_maps() -> Vec<Scenario> {
             few.clone(),
             few_images(briefly(3, 1, 2)),
         )
-        .with_weight(8),
+        .with_weight(4),
         Scenario::new(
             "batch/extendible-threads-killed",
             "two threads killed, then power lost",

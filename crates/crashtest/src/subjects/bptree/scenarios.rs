@@ -69,7 +69,7 @@ fn bptrees_by_one_thread() -> Vec<Scenario> {
                 ..alone(3, 1)
             },
         )
-        .with_weight(4),
+        .with_weight(2),
         Scenario::new(
             "bptree/process",
             "the process dies",

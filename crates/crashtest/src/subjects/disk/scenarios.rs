@@ -258,13 +258,13 @@ fn disturbed_disks() -> Vec<Scenario> {
             "disk/disturbed-writes",
             "writes, with write disturbance",
             with(WRITES),
-            disturbed(alone(2, 5)),
+            disturbed(alone(2, 3)),
         ),
         Scenario::new(
             "disk/disturbed",
             "everything, with write disturbance",
             with(ALL),
-            disturbed(alone(4, 5)),
+            disturbed(alone(4, 3)),
         ),
         Scenario::new(
             "disk/disturbed-threads",

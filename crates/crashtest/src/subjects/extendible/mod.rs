@@ -9,7 +9,7 @@ pub(super) const SUBJECT: Subject = Subject {
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
     sources: &["structures/src/extendible"],
-    sources_elsewhere: &["structures/src/extendible/rows"],
+    sources_elsewhere: &["structures/src/extendible/multi", "structures/src/extendible/rows"],
     images_min: 10_000,
     mutation: None,
 };

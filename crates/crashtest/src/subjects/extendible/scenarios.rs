@@ -288,7 +288,7 @@ fn shrinking() -> Vec<Scenario> {
             Map { counts: false, ..shrinking() },
             briefly(3, 4, 3),
         )
-        .with_weight(200),
+        .with_weight(100),
         Scenario::new(
             "extendible/contention-shapes",
             "threads split segments that others are about to join",

@@ -232,7 +232,7 @@ fn growing_hash_maps() -> Vec<Scenario> {
             concurrent(33),
             briefly(3, 0, 3),
         )
-        .with_weight(20),
+        .with_weight(10),
         Scenario::new(
             "hashmap/threads-linking",
             "two threads link buckets and write",

@@ -1,4 +1,4 @@
-//! The hash map with several entries for each key.
+//! The hash maps with several entries for each key.
 
 mod scenarios;
 mod subject;
@@ -9,7 +9,7 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "multimap",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &["structures/src/hashmap/multi.rs"],
+    sources: &["structures/src/hashmap/multi.rs", "structures/src/extendible/multi"],
     sources_elsewhere: &[],
     images_min: 2_000,
     mutation: None,

@@ -1,10 +1,13 @@
-//! The map with several entries for each key.
+//! The maps with several entries for each key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Subject};
-use remanent_structures::HashMultiMap;
+use remanent_pmem::Pool;
+use remanent_pmem::heap::Violation;
+use remanent_structures::{ExtendibleMultiMap, HashMultiMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
 use crate::keys::TestKey;
@@ -12,13 +15,32 @@ use crate::pools::{Open, must_be_empty};
 
 /// A multi-map with few keys and values.
 #[derive(Clone, Debug)]
-pub(super) struct MultiMap {
+pub(super) struct MultiMap<T> {
     /// Number of keys in operations.
     pub(super) keys: u64,
+    /// Values of each key that are there before the operations begin, and that only `clear` removes.
+    pub(super) prepared: u64,
+    pub(super) mix: Mix,
     /// Whether only one thread uses it. Operations that walk several entries then answer exactly.
+    /// Those of several threads see them at several moments.
     pub(super) alone: bool,
     /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
+    pub(super) map: PhantomData<fn() -> T>,
+}
+
+/// Operations that are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mix {
+    All,
+    /// All but what removes the prepared values.
+    Values,
+    /// Mostly what visits values.
+    Reads,
+    /// Adding values and visiting them. Threads see them as they are at one moment.
+    Additions,
+    /// Removing prepared values and visiting them, of which each key has one.
+    Removals,
 }
 
 /// One operation of the map. `remove_all` is not among them, because it removes one entry after the
@@ -28,44 +50,178 @@ pub(super) enum Op {
     Insert(u64, u64),
     RemoveOne(u64, u64),
     GetAll(u64),
+    /// Visits all entries.
+    Scan,
     Clear,
 }
 
-/// Values by key, newest first, and the length that the map reports.
-type Entries = (BTreeMap<u64, Vec<u64>>, u64);
-type TestMap = HashMultiMap<TestKey, u64, Arc<Sim>>;
+/// What the scenarios call.
+pub(super) trait Several: Sized + Send + Sync + 'static {
+    fn create(pool: &Pool<Arc<Sim>>, name: &str) -> Result<Self>;
+    fn open(pool: &Pool<Arc<Sim>>, name: &str) -> Result<Self>;
+    fn insert(&self, key: u64, value: u64) -> Result<()>;
+    fn remove_one(&self, key: u64, value: u64) -> Result<bool>;
+    fn get_all(&self, key: u64) -> Result<Vec<u64>>;
+    fn for_each_entry(&self, visit: impl FnMut(u64, u64)) -> Result<()>;
+    fn clear(&self) -> Result<u64>;
+    fn len(&self) -> Result<u64>;
+    fn check(&self) -> Result<Vec<Violation>>;
+}
 
-impl Subject for MultiMap {
+macro_rules! several {
+    ($map:ident) => {
+        impl Several for $map<TestKey, u64, Arc<Sim>> {
+            fn create(pool: &Pool<Arc<Sim>>, name: &str) -> Result<Self> {
+                $map::create(pool, name)
+            }
+
+            fn open(pool: &Pool<Arc<Sim>>, name: &str) -> Result<Self> {
+                $map::open(pool, name)
+            }
+
+            fn insert(&self, key: u64, value: u64) -> Result<()> {
+                self.insert(&TestKey(key), &value)
+            }
+
+            fn remove_one(&self, key: u64, value: u64) -> Result<bool> {
+                self.remove_one(&TestKey(key), &value)
+            }
+
+            fn get_all(&self, key: u64) -> Result<Vec<u64>> {
+                self.get_all(&TestKey(key))
+            }
+
+            fn for_each_entry(&self, mut visit: impl FnMut(u64, u64)) -> Result<()> {
+                let mut cursor = 0;
+                loop {
+                    cursor = self.scan(cursor, 2, |key, value| visit(key.0, *value))?;
+                    if cursor == 0 {
+                        return Ok(());
+                    }
+                }
+            }
+
+            fn clear(&self) -> Result<u64> {
+                self.clear()
+            }
+
+            fn len(&self) -> Result<u64> {
+                self.len()
+            }
+
+            fn check(&self) -> Result<Vec<Violation>> {
+                self.check()
+            }
+        }
+    };
+}
+
+several!(HashMultiMap);
+several!(ExtendibleMultiMap);
+
+/// The state of a map, but for the prepared values.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    /// Values by key, newest first.
+    entries: BTreeMap<u64, Vec<u64>>,
+    /// The length that the map reports, without them.
+    len: u64,
+    /// Keys whose prepared values are gone.
+    gone: BTreeSet<u64>,
+}
+
+/// Numbers of values that operations use; those that are prepared come behind.
+const VALUES: u64 = 3;
+
+fn is_prepared(value: &u64) -> bool {
+    *value >= VALUES
+}
+
+impl<T> MultiMap<T> {
+    fn prepared(&self) -> Vec<u64> {
+        (VALUES..VALUES + self.prepared).rev().collect()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.alone || [Mix::Additions, Mix::Removals].contains(&self.mix)
+    }
+
+    /// The answer for these values of a key. If it is not exact, nothing is said of what others
+    /// remove, but what nobody removes must be there, once and in order.
+    fn answer_for(&self, values: Vec<u64>) -> Answer<Vec<u64>> {
+        if self.is_exact() {
+            return Answer::Value(values);
+        }
+        let prepared: Vec<u64> = values.into_iter().filter(is_prepared).collect();
+        let may_be_cleared = self.mix == Mix::All && prepared.is_empty();
+        // The model has no other answer.
+        match may_be_cleared || prepared == self.prepared() {
+            true => Answer::None,
+            false => Answer::Value(prepared),
+        }
+    }
+}
+
+impl<T: Several> MultiMap<T> {
+    /// Values by key, in the order of a visit of all entries.
+    fn visited(map: &T) -> Result<BTreeMap<u64, Vec<u64>>> {
+        let mut entries: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        map.for_each_entry(|key, value| entries.entry(key).or_default().push(value))?;
+        Ok(entries)
+    }
+
+    /// The answer to a visit of all entries: that of the first key that has a wrong one.
+    fn answer_scan(&self, mut entries: BTreeMap<u64, Vec<u64>>) -> Answer<Vec<u64>> {
+        let all = |key| self.answer_for(entries.remove(&key).unwrap_or_default());
+        (0..self.keys).map(all).find(|answer| *answer != Answer::None).unwrap_or(Answer::None)
+    }
+}
+
+impl<T: Several> Subject for MultiMap<T> {
     type Op = Op;
     type Ret = Answer<Vec<u64>>;
-    type State = Entries;
-    type Handle = Open<TestMap>;
+    type State = State;
+    type Handle = Open<T>;
 
     fn create(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::create(medium, self.size_max, TestMap::create)
+        Open::create(medium, self.size_max, T::create)
+    }
+
+    fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
+        for key in 0..self.keys {
+            // A crash while this ran has left some.
+            let found = open.object.get_all(key)?;
+            for value in self.prepared().into_iter().rev().filter(|value| !found.contains(value)) {
+                open.object.insert(key, value)?;
+            }
+        }
+        Ok(open)
     }
 
     fn open(&self, medium: Arc<Sim>) -> Outcome<Self::Handle> {
-        Open::recover(medium, TestMap::open)
+        Open::recover(medium, T::open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Vec<u64>> {
         let map = &open.object;
         match *op {
-            Op::Insert(key, value) => answer(map.insert(&TestKey(key), &value), |()| Answer::None),
-            Op::RemoveOne(key, value) => {
-                answer(map.remove_one(&TestKey(key), &value), Answer::Bool)
-            }
-            Op::GetAll(key) => answer(map.get_all(&TestKey(key)), Answer::Value),
+            Op::Insert(key, value) => answer(map.insert(key, value), |()| Answer::None),
+            Op::RemoveOne(key, value) => answer(map.remove_one(key, value), Answer::Bool),
+            Op::GetAll(key) => answer(map.get_all(key), |values| self.answer_for(values)),
+            Op::Scan => answer(Self::visited(map), |entries| self.answer_scan(entries)),
             Op::Clear => answer(map.clear(), |_| Answer::None),
         }
     }
 
-    fn model(&self, (entries, len): &mut Entries, op: &Op) -> Answer<Vec<u64>> {
+    fn model(&self, state: &mut State, op: &Op) -> Answer<Vec<u64>> {
+        let entries = &mut state.entries;
         let answer = match *op {
             Op::Insert(key, value) => {
                 entries.entry(key).or_default().insert(0, value);
                 Answer::None
+            }
+            Op::RemoveOne(key, value) if is_prepared(&value) => {
+                Answer::Bool(state.gone.insert(key))
             }
             Op::RemoveOne(key, value) => {
                 let values = entries.entry(key).or_default();
@@ -73,45 +229,64 @@ impl Subject for MultiMap {
                 place.map(|place| values.remove(place));
                 Answer::Bool(place.is_some())
             }
-            Op::GetAll(key) => Answer::Value(entries.get(&key).cloned().unwrap_or_default()),
+            Op::GetAll(key) if self.is_exact() => {
+                let mut values = entries.get(&key).cloned().unwrap_or_default();
+                if !state.gone.contains(&key) {
+                    values.extend(self.prepared());
+                }
+                Answer::Value(values)
+            }
+            Op::GetAll(_) | Op::Scan => Answer::None,
             Op::Clear => {
                 entries.clear();
+                state.gone = (0..self.keys).filter(|_| self.prepared > 0).collect();
                 Answer::None
             }
         };
         entries.retain(|_, values| !values.is_empty());
-        *len = entries.values().map(|values| values.len() as u64).sum();
+        state.len = entries.values().map(|values| values.len() as u64).sum();
         answer
     }
 
-    fn observe(&self, open: &Self::Handle) -> Outcome<Entries> {
-        let mut entries: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-        let mut cursor = 0;
-        loop {
-            cursor = open.object.scan(cursor, 2, |key, value| {
-                entries.entry(key.0).or_default().push(*value);
-            })?;
-            if cursor == 0 {
-                break;
-            }
-        }
+    fn observe(&self, open: &Self::Handle) -> Outcome<State> {
+        let mut entries = Self::visited(&open.object)?;
         for (&key, values) in &entries {
-            let found = open.object.get_all(&TestKey(key))?;
+            let found = open.object.get_all(key)?;
             if found != *values {
                 return Err(format!("key {key} has {found:?}, a scan finds {values:?}").into());
             }
         }
-        Ok((entries, open.object.len()?))
+        let mut gone = BTreeSet::new();
+        for key in 0..self.keys {
+            let values = entries.entry(key).or_default();
+            let first = values.iter().position(is_prepared).unwrap_or(values.len());
+            let prepared = values.split_off(first);
+            if prepared.is_empty() && self.prepared > 0 {
+                gone.insert(key);
+            } else if prepared != self.prepared() {
+                let what = format!("of what nobody removes, key {key} has {prepared:?}");
+                return Err(what.into());
+            }
+        }
+        entries.retain(|_, values| !values.is_empty());
+        let prepared = (self.keys - gone.len() as u64) * self.prepared;
+        let len = open.object.len()?.wrapping_sub(prepared);
+        Ok(State { entries, len, gone })
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
-        let (key, value) = (rng.below(self.keys), rng.below(3));
-        match rng.below(10) {
-            0..=4 => Op::Insert(key, value),
-            5..=7 => Op::RemoveOne(key, value),
-            8 if self.alone => Op::GetAll(key),
-            8 => Op::RemoveOne(key, value),
-            _ => Op::Clear,
+        let (key, value) = (rng.below(self.keys), rng.below(VALUES));
+        match (self.mix, rng.below(10)) {
+            (Mix::Additions | Mix::Removals, 5..) => Op::GetAll(key),
+            (Mix::Additions, _) => Op::Insert(key, value),
+            (Mix::Removals, _) => Op::RemoveOne(key, VALUES),
+            (Mix::Reads, 0..=2) | (Mix::All | Mix::Values, 0..=4) => Op::Insert(key, value),
+            (Mix::Reads, 3..=4) | (Mix::All | Mix::Values, 5..=7) => Op::RemoveOne(key, value),
+            (Mix::Reads, 5..=6) => Op::Scan,
+            (Mix::Reads, _) => Op::GetAll(key),
+            (_, 8) if self.alone => Op::GetAll(key),
+            (Mix::All, 9..) => Op::Clear,
+            _ => Op::RemoveOne(key, value),
         }
     }
 

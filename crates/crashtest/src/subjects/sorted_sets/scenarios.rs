@@ -106,7 +106,7 @@ fn full() -> Scenario {
         size_max: (OVERHEAD + 16) << 16,
         ..keys(Mix::Members)
     };
-    Scenario::new("sorted_sets/full", "the pool is full", full, refusing(prepared(alone(10, 8))))
+    Scenario::new("sorted_sets/full", "the pool is full", full, refusing(prepared(alone(10, 5))))
 }
 
 fn durable() -> Vec<Scenario> {

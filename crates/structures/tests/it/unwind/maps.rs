@@ -4,7 +4,9 @@ use std::borrow::Borrow;
 use std::panic::RefUnwindSafe;
 
 use remanent_structures::papers::{BpMultiTree, BpTree};
-use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Change, HashMap, HashMultiMap, Map};
+use remanent_structures::{
+    BatchMap, BatchOptions, BlinkTree, Change, ExtendibleMultiMap, HashMap, HashMultiMap, Map,
+};
 
 use super::{fail, panics, pool};
 
@@ -126,13 +128,19 @@ fn the_versioned_tree_outlives_panics() {
 fn maps_of_many_values_outlive_panics() {
     let pool = pool();
     let map: HashMultiMap<str, u64> = HashMultiMap::create(&pool, "hash").unwrap();
+    let chains: ExtendibleMultiMap<str, u64> = ExtendibleMultiMap::create(&pool, "chains").unwrap();
     let tree: BpMultiTree<u64, u64> = BpMultiTree::create(&pool, "tree").unwrap();
     for value in [1, 2] {
         map.insert("key", &value).unwrap();
+        chains.insert("key", &value).unwrap();
         tree.insert(&7, &value).unwrap();
     }
     panics(|| map.for_each("key", |_| fail()));
     panics(|| map.scan(0, 10, |_, _| fail()));
+    panics(|| chains.for_each("key", |_| fail()));
+    panics(|| chains.scan(0, 10, |_, _| fail()));
+    assert!(chains.remove_one("key", &1).unwrap());
+    assert_eq!((chains.get_all("key").unwrap(), chains.check().unwrap()), (vec![2], vec![]));
     panics(|| tree.for_each(&7, |_| fail()));
     panics(|| tree.ascend(.., |_, _| fail()));
     assert!(map.remove_one("key", &1).unwrap() && tree.remove_one(&7, &1).unwrap());

@@ -11,8 +11,8 @@ use remanent_structures::batch_list::{self, LogList, Persister};
 use remanent_structures::line_tx::{CountersHandle, CountersShared};
 use remanent_structures::papers::{AppendList, BpMultiTree, BpTree, FlushAlwaysList, TableList};
 use remanent_structures::{
-    AppendVector, BatchMap, BlinkTree, ExtendibleMap, HashMap, HashMultiMap, Log, OrderedKey,
-    Range, SharedTx, Stored, Tx, TxArray, TxValue, Vector, log, vector,
+    AppendVector, BatchMap, BlinkTree, ExtendibleMap, ExtendibleMultiMap, HashMap, HashMultiMap,
+    Log, OrderedKey, Range, SharedTx, Stored, Tx, TxArray, TxValue, Vector, log, vector,
 };
 
 /// How often each panic is brought about: more often than there are lanes, so that one that is not
@@ -43,6 +43,7 @@ fn assert_handles_of<K: OrderedKey + ?Sized + 'static, V: Stored + ?Sized + 'sta
     assert_handle::<HashMultiMap<K, V>>();
     assert_handle::<BlinkTree<K, V>>();
     assert_handle::<ExtendibleMap<K, V>>();
+    assert_handle::<ExtendibleMultiMap<K, V>>();
     assert_handle::<BatchMap<K, V>>();
     assert_handle::<BpTree<K, V>>();
     assert_handle::<BpMultiTree<K, V>>();

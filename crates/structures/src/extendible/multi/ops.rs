@@ -1,0 +1,260 @@
+//! Adding, visiting and removing values.
+
+use std::ops::ControlFlow;
+
+use remanent_pmem::heap::{Lane, Suspect};
+use remanent_pmem::{Medium, WORD_LEN};
+
+use super::super::Core;
+use super::super::bucket::Bucket;
+use super::super::clear::FREED_AT_ONCE;
+use super::super::layout::{Link, Stamp, slot_at};
+use super::super::ops::Entry;
+use super::super::segment::{NOT_WHOLE, Probe};
+use super::chain::Linked;
+use crate::stored::{Key, Stored};
+use crate::{Error, Result};
+
+/// What an attempt to remove a value has come to.
+enum Removed {
+    /// The value is removed, and perhaps none is left in the bucket.
+    One { has_emptied: bool },
+    /// There is no such value.
+    None,
+    /// Begin anew.
+    Again,
+}
+
+impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
+    /// Adds a value to those of a key that has some. Two fences.
+    pub(in super::super) fn add_to_chain(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut entry: Entry<'_, M>,
+        slot: u32,
+        probe: &Probe<'_, K>,
+        value: &V,
+    ) -> Result<()> {
+        let first = self.first_of(&mut entry, slot)?;
+        let record = self.make_record(lane, probe.key, value, Some(first))?;
+        // Fence: the record, before the slot leads to it.
+        self.medium().fence();
+        let stamp = Self::stamp(probe.hash, entry.other.is_some());
+        let bucket = entry.holder().bucket;
+        let word = Self::word_for(bucket, slot, stamp, record.offset);
+        let at = slot_at(bucket.0, slot) + WORD_LEN;
+        self.exchange_word(lane, entry.holder(), slot, at, word);
+        drop(entry);
+        self.count.add(lane.index(), 1);
+        Ok(())
+    }
+
+    /// The newest record of a key.
+    fn first_of(&self, entry: &mut Entry<'_, M>, slot: u32) -> Result<Linked> {
+        let mark = if entry.is_whole { 0 } else { NOT_WHOLE };
+        let content = Self::content(entry.holder().bucket.word(self.medium(), slot));
+        // A chain has a first record, or an error.
+        self.chain(content | mark).next().unwrap_or_else(|| {
+            Err(Error::corrupt(&self.heap, content, "an entry leads to no record"))
+        })
+    }
+
+    /// Calls `visit` with the values of a key, the newest first, until it breaks.
+    pub(super) fn for_each(
+        &self,
+        key: &K,
+        mut visit: impl FnMut(&V) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let probe = Probe { key, hash: self.hash(key) };
+        self.prefetch(probe.hash);
+        let _pin = self.heap.pin();
+        if let Some(payload) = self.find(&probe)? {
+            for linked in self.chain(payload.word) {
+                let linked = self.of_key(linked?, key)?;
+                if self.is_alive(linked)
+                    && self.with_value(linked.payload(), &mut visit)?.is_break()
+                {
+                    break;
+                }
+            }
+        }
+        // A faulty medium reads as zeros. Report the fault, not what the zeros look like.
+        Ok(self.heap.verify()?)
+    }
+
+    /// An error if a record is not of this key.
+    fn of_key(&self, linked: Linked, key: &K) -> Result<Linked> {
+        match self.is_key_of(linked.record.offset, key) {
+            true => Ok(linked),
+            false => {
+                let what = "a record of one key leads to that of another";
+                Err(Error::corrupt(&self.heap, linked.record.offset, what))
+            }
+        }
+    }
+
+    /// Removes the newest value of a key that `accept` returns true for. Returns whether there was
+    /// one. One fence.
+    pub(super) fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
+        let probe = Probe { key, hash: self.hash(key) };
+        self.prefetch(probe.hash);
+        let has_emptied = loop {
+            match self.try_remove(&probe, &accept)? {
+                Removed::One { has_emptied } => break has_emptied,
+                Removed::None => {
+                    self.heap.verify()?;
+                    return Ok(false);
+                }
+                Removed::Again => self.medium().pause(),
+            }
+            self.heap.verify()?;
+        };
+        self.heap.verify()?;
+        self.tidy_up(has_emptied, probe.hash);
+        Ok(true)
+    }
+
+    /// Removes all values of a key, one by one. Returns how many.
+    pub(in super::super) fn remove_all_of(&self, key: &K) -> Result<u64> {
+        let mut removed = 0;
+        while self.remove_where(key, |_| true)? {
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    fn try_remove(&self, probe: &Probe<'_, K>, accept: &impl Fn(&V) -> bool) -> Result<Removed> {
+        let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
+        let place = self.place(probe.hash)?;
+        let home = self.hold(Self::pair(place.segment, probe.hash).home)?;
+        self.note(&lane, 0, place.segment);
+        let Some(mut entry) = self.hold_entry(home, place, probe)? else {
+            return Ok(Removed::Again);
+        };
+        let Some(slot) = entry.slot else { return Ok(Removed::None) };
+        let mut before = None;
+        let first = self.first_of(&mut entry, slot)?.record.offset;
+        for linked in self.chain(first) {
+            let linked = self.of_key(linked?, probe.key)?;
+            let is_left = linked.link.is_dead;
+            if is_left || self.with_value(linked.payload(), accept)? {
+                let has_emptied = self.remove_linked(&mut lane, entry, slot, before, linked);
+                // What a crash has left of a removal is none of this one.
+                return Ok(if is_left { Removed::Again } else { Removed::One { has_emptied } });
+            }
+            before = Some(linked);
+        }
+        Ok(Removed::None)
+    }
+
+    /// Removes a value, and takes its record out of the chain, where `before` leads to it. Returns
+    /// whether no entry is left in the bucket. One fence.
+    fn remove_linked(
+        &self,
+        lane: &mut Lane<'_, M>,
+        mut entry: Entry<'_, M>,
+        slot: u32,
+        before: Option<Linked>,
+        removed: Linked,
+    ) -> bool {
+        let (medium, record) = (self.medium(), removed.record);
+        let suspect = lane.suspect(record.offset);
+        self.note(lane, 1, record.link_at());
+        // Readers find the value as before until the removal is durable.
+        self.dying.set(lane.index(), record.offset);
+        let at = self.set_link(record, Link { is_dead: true, ..removed.link });
+        // Flush: fenced below, together with the suspect. If only the suspect gets there, the value
+        // stays; if only this does, it is removed, and the record freed later.
+        medium.flush(at, WORD_LEN);
+        // Fence: the removal is durable before anybody misses the value.
+        lane.fence();
+        self.dying.set(lane.index(), 0);
+        let has_emptied = self.take_out(lane, entry.holder().bucket, slot, before, removed.link);
+        if has_emptied {
+            entry.holder().hide(1 << slot);
+            if entry.other.is_some() {
+                entry.home.count_displaced(-1);
+            }
+        }
+        lane.retire(suspect);
+        let is_bucket_empty = has_emptied && entry.holder().used() == 0;
+        drop(entry);
+        if !removed.link.is_dead {
+            self.count.add(lane.index(), -1);
+        }
+        is_bucket_empty
+    }
+
+    /// Has what led to a record lead to the next one. Returns whether there is no other.
+    fn take_out(
+        &self,
+        lane: &mut Lane<'_, M>,
+        bucket: Bucket,
+        slot: u32,
+        before: Option<Linked>,
+        removed: Link,
+    ) -> bool {
+        let changed = self.lead_past(bucket, slot, before, removed);
+        // Flush: before the lane frees the record.
+        lane.flush_later(changed);
+        before.is_none() && removed.next.is_none()
+    }
+
+    /// Stores the word that leads past a record, and returns its place. The caller flushes.
+    pub(super) fn lead_past(
+        &self,
+        bucket: Bucket,
+        slot: u32,
+        before: Option<Linked>,
+        removed: Link,
+    ) -> u64 {
+        match (before, removed.next) {
+            (Some(before), next) => self.set_link(before.record, Link { next, ..before.link }),
+            (None, next) => self.lead_to(bucket, slot, next),
+        }
+    }
+
+    /// Has a slot lead to the record at `first`, or makes it void; and returns the slot's place.
+    fn lead_to(&self, bucket: Bucket, slot: u32, first: Option<u64>) -> u64 {
+        let (medium, at) = (self.medium(), slot_at(bucket.0, slot));
+        match first {
+            None => self.make_void(bucket, slot),
+            Some(first) => {
+                let stamp: Stamp = bucket.stamp(medium, slot);
+                medium.store(at + WORD_LEN, Self::word_for(bucket, slot, stamp, first));
+            }
+        }
+        at
+    }
+
+    /// Frees records of some slots of what was cleared. Two fences.
+    pub(in super::super) fn free_chains(&self, lane: &mut Lane<'_, M>, slots: &[(Bucket, u32)]) {
+        let medium = self.medium();
+        let mut suspects: Vec<Suspect> = Vec::new();
+        let mut rests = Vec::new();
+        for &(bucket, slot) in slots {
+            let mut rest = Some(Self::content(bucket.word(medium, slot)));
+            while suspects.len() < FREED_AT_ONCE
+                && let Some(first) = rest
+            {
+                // What is damaged leads nowhere, and nothing is freed.
+                let linked = self.chain(first).next().and_then(Result::ok);
+                if linked.is_some() {
+                    suspects.push(lane.suspect(first));
+                }
+                rest = linked.and_then(|linked| linked.link.next);
+            }
+            rests.push((bucket, slot, rest));
+        }
+        // Fence: the suspects, before nothing leads to their records any more.
+        lane.fence();
+        for (bucket, slot, rest) in rests {
+            let at = self.lead_to(bucket, slot, rest);
+            // Flush: fenced below.
+            medium.flush(at, 2 * WORD_LEN);
+        }
+        // Fence: before the records may be freed.
+        lane.fence();
+        suspects.into_iter().for_each(|suspect| lane.retire(suspect));
+    }
+}
