@@ -67,13 +67,6 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
             open: |pool| Ok(Box::new(Words(ExtendibleMap::open(pool, ROOT)?))),
         },
         MapSubject {
-            name: "multimap",
-            content: BYTES,
-            unprotected: None,
-            create: |pool| Ok(Box::new(Multi(HashMultiMap::create(pool, ROOT)?))),
-            open: |pool| Ok(Box::new(Multi(HashMultiMap::open(pool, ROOT)?))),
-        },
-        MapSubject {
             name: "blink-tree",
             content: Content { values: Values::Bytes { long: 60_000 }, ..BYTES },
             unprotected: None,
@@ -103,19 +96,29 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
         },
     ];
     maps.into_iter()
-        .chain([chains(), rows()])
+        .chain(multimaps())
+        .chain([rows()])
         .map(|map| Box::new(map) as Box<dyn Subject>)
         .collect()
 }
 
-fn chains() -> MapSubject {
-    MapSubject {
-        name: "multimap-extendible",
-        content: BYTES,
-        unprotected: None,
-        create: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::create(pool, ROOT)?))),
-        open: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::open(pool, ROOT)?))),
-    }
+fn multimaps() -> [MapSubject; 2] {
+    [
+        MapSubject {
+            name: "multimap",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Multi(HashMultiMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Multi(HashMultiMap::open(pool, ROOT)?))),
+        },
+        MapSubject {
+            name: "multimap-extendible",
+            content: BYTES,
+            unprotected: None,
+            create: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::create(pool, ROOT)?))),
+            open: |pool| Ok(Box::new(Chains(ExtendibleMultiMap::open(pool, ROOT)?))),
+        },
+    ]
 }
 
 fn rows() -> MapSubject {

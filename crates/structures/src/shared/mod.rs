@@ -105,8 +105,8 @@ pub use self::step::Step;
 pub(crate) use self::step::{Operation, Progress, SUSPECTS, Scope};
 
 /// A structure that can lie in a heap with others: [`ExtendibleMap`](crate::ExtendibleMap),
-/// [`ExtendibleMultiMap`](crate::ExtendibleMultiMap), [`HashMap`](crate::HashMap), [`HashMultiMap`](crate::HashMultiMap),
-/// [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector),
+/// [`ExtendibleMultiMap`](crate::ExtendibleMultiMap), [`HashMap`](crate::HashMap),
+/// [`HashMultiMap`](crate::HashMultiMap), [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector),
 /// [`AppendVector`](crate::AppendVector), [`Log`](crate::Log), [`RowIndex`](crate::RowIndex) and
 /// [`SharedTx`](crate::SharedTx).
 pub trait Shareable<M: Medium>: Sized {

@@ -18,7 +18,8 @@ use crate::pools::{Open, must_be_empty};
 pub(super) struct MultiMap<T> {
     /// Number of keys in operations.
     pub(super) keys: u64,
-    /// Values of each key that are there before the operations begin, and that only `clear` removes.
+    /// Values of each key that are there before the operations begin, and that only a clear
+    /// removes.
     pub(super) prepared: u64,
     pub(super) mix: Mix,
     /// Whether only one thread uses it. Operations that walk several entries then answer exactly.

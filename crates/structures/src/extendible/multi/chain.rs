@@ -1,9 +1,9 @@
 //! Chains: the records of one key, the newest first.
 //!
 //! A slot leads to the newest record, and each record to the one before it. Who changes the chain
-//! has the slot's bucket. A value is removed by a mark in its own record, under the fence that makes
-//! the record a suspect. Then it is taken out of the chain, and nothing waits for that: a marked
-//! record that a crash leaves in the chain is no value.
+//! has the slot's bucket. A value is removed by a mark in its own record, under the fence that
+//! makes the record a suspect. Then it is taken out of the chain, and nothing waits for that: a
+//! marked record that a crash leaves in the chain is no value.
 
 use std::sync::atomic::Ordering;
 

@@ -229,7 +229,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMultiMap<K, V, M>
         Ok(self.core.heap.usage()?)
     }
 
-    /// Checks that the map is consistent; see [`ExtendibleMap::check`](super::ExtendibleMap::check).
+    /// Checks that the map is consistent; see
+    /// [`ExtendibleMap::check`](super::ExtendibleMap::check).
     ///
     /// # Errors
     ///
