@@ -106,9 +106,9 @@ pub(crate) use self::step::{Operation, Progress, SUSPECTS, Scope};
 
 /// A structure that can lie in a heap with others: [`ExtendibleMap`](crate::ExtendibleMap),
 /// [`ExtendibleMultiMap`](crate::ExtendibleMultiMap), [`HashMap`](crate::HashMap),
-/// [`HashMultiMap`](crate::HashMultiMap), [`BlinkTree`](crate::BlinkTree), [`Vector`](crate::Vector),
-/// [`AppendVector`](crate::AppendVector), [`Log`](crate::Log), [`RowIndex`](crate::RowIndex) and
-/// [`SharedTx`](crate::SharedTx).
+/// [`HashMultiMap`](crate::HashMultiMap), [`BlinkTree`](crate::BlinkTree),
+/// [`Vector`](crate::Vector), [`AppendVector`](crate::AppendVector), [`Log`](crate::Log),
+/// [`RowIndex`](crate::RowIndex) and [`SharedTx`](crate::SharedTx).
 pub trait Shareable<M: Medium>: Sized {
     /// What of a structure is known before its heap has recovered.
     #[doc(hidden)]
