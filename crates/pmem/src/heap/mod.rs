@@ -60,7 +60,8 @@ pub struct Heap<M: Medium> {
     /// One past the highest lane that was ever entered; lanes from here on need no scan.
     lanes_used: AtomicUsize,
     readers: Readers,
-    /// Global epoch. What was retired in epoch e is unreachable for all once the epoch is e + 2.
+    /// Global epoch. What no thread that announces an epoch after e can reach is unreachable for
+    /// all once the epoch is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
 }
@@ -146,6 +147,7 @@ struct Cursor {
 struct Retired {
     offset: u64,
     slot: u16,
+    /// The last in which a thread may have begun that can see it.
     epoch: u64,
 }
 
@@ -174,7 +176,7 @@ impl<M: Medium> Heap<M> {
                 free_slots: (0..SUSPECT_COUNT).collect(),
                 retired: VecDeque::new(),
                 attempt_at: 0,
-                advance_at: reclamation.half_batch(),
+                advance_at: reclamation.third_of_batch(),
                 retired_large: 0,
                 unflushed: Vec::new(),
                 large: Vec::new(),
@@ -299,7 +301,9 @@ impl<M: Medium> Heap<M> {
 
     /// The present epoch; see [`has_passed`](Heap::has_passed).
     pub fn epoch(&self) -> u64 {
-        // SeqCst: after everything that this thread did before, as in `Lane::retire`.
+        // SeqCst: after everything that this thread did before, so that a thread that announces a
+        // later epoch sees it.
+        std::sync::atomic::fence(Ordering::SeqCst);
         self.epoch.load(Ordering::SeqCst)
     }
 

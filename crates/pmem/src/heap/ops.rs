@@ -10,7 +10,7 @@ use crate::pool::space::purpose::Purpose;
 use crate::violation::Violation;
 use crate::{Error, Fenceable, Result, fence};
 
-/// Epochs from the retirement of a block until nobody can see it.
+/// Epochs from the last in which a thread may have begun that can see a block until nobody can.
 const EPOCHS: u64 = 2;
 /// Free suspect slots at the beginning of an operation; no operation needs more.
 const SLOTS_RESERVED: usize = 32;
@@ -93,7 +93,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         // Large blocks do not wait for a batch, because they may be gigabytes; nor does this thread
         // wait for their readers.
-        let mut rounds_left = if self.state.retired_large > 0 { EPOCHS } else { 0 };
+        let mut rounds_left = if self.state.retired_large > 0 { EPOCHS + 1 } else { 0 };
         while self.state.free_slots.len() < suspects || rounds_left > 0 {
             rounds_left =
                 if self.state.retired_large > 0 { rounds_left.saturating_sub(1) } else { 0 };
@@ -337,9 +337,10 @@ impl<'h, M: Medium> Lane<'h, M> {
     /// see it.
     #[inline]
     pub fn retire(&mut self, suspect: Suspect) {
-        // SeqCst: read after the unlinking, so that a thread that has announced a later epoch
-        // cannot see the block.
-        let epoch = self.heap.epoch.load(Ordering::SeqCst);
+        // SeqCst: not older than the epoch when this lane was announced. The unlinking may become
+        // visible later than this load, but before the lane is left. Until then the epoch advances
+        // once at most, and who announces a later one cannot see the block.
+        let epoch = self.heap.epoch.load(Ordering::SeqCst) + 1;
         let Suspect { offset, slot } = suspect;
         debug_assert!(
             !self
@@ -354,7 +355,8 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         if self.state.retired.len() >= self.state.advance_at {
             self.heap.try_advance();
-            self.state.advance_at = self.state.retired.len() + self.heap.reclamation.half_batch();
+            self.state.advance_at =
+                self.state.retired.len() + self.heap.reclamation.third_of_batch();
         }
     }
 
@@ -419,7 +421,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
         let freed: Vec<Retired> = self.state.retired.drain(..ready).collect();
-        self.state.advance_at = self.state.retired.len() + self.heap.reclamation.half_batch();
+        self.state.advance_at = self.state.retired.len() + self.heap.reclamation.third_of_batch();
         for retired in &freed {
             match self.heap.locate(retired.offset) {
                 Some((chunk, class, index)) => {

@@ -19,9 +19,9 @@ impl Default for Reclamation {
 }
 
 impl Reclamation {
-    /// Number of retired blocks between two attempts to advance the epoch, so that half of a batch
-    /// can be freed when it is due.
-    pub(super) fn half_batch(self) -> usize {
-        (self.batch / 2).max(1)
+    /// Number of retired blocks between two attempts to advance the epoch, so that a third of a
+    /// batch can be freed when it is due, or more.
+    pub(super) fn third_of_batch(self) -> usize {
+        (self.batch / 3).max(1)
     }
 }
