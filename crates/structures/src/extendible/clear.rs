@@ -8,7 +8,9 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::bucket::Bucket;
-use super::layout::{Hash, Target, bucket_count, child_at, is_ready, segment_len, slot_at};
+use super::layout::{
+    Hash, Target, bucket_count, child_at, each_slot, is_ready, segment_len, slot_at,
+};
 use super::nodes::Pointer;
 use super::observe::Changed;
 use super::segment::bucket_at;
@@ -172,12 +174,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let _shape = self.shape.lock(medium);
             self.make_ready(segment, hash, depth)?;
         }
-        let buckets = (0..bucket_count::<K>()).map(|index| bucket_at(segment, index));
-        let slots: Vec<(Bucket, u32)> = buckets
-            .flat_map(|bucket| {
-                super::layout::each_slot(bucket.prints(medium).used())
-                    .filter(move |&slot| bucket.stamp(medium, slot).is_valid())
-                    .map(move |slot| (bucket, slot))
+        let slots: Vec<(Bucket, u32, Hash)> = (0..bucket_count::<K>())
+            .flat_map(|index| {
+                let bucket = bucket_at(segment, index);
+                each_slot(bucket.prints(medium).used())
+                    .map(move |slot| (slot, bucket.stamp(medium, slot)))
+                    .filter(|(_, stamp)| stamp.is_valid())
+                    .map(move |(slot, stamp)| (bucket, slot, stamp.hash(index, K::SEGMENT_BITS)))
             })
             .take(FREED_AT_ONCE)
             .collect();
@@ -188,15 +191,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             self.free_chains(lane, &slots);
             return Ok(true);
         }
-        let words = slots.iter().map(|(bucket, slot)| Self::content(bucket.word(medium, *slot)));
-        // A damaged word leads to no record, and nothing is freed.
-        let suspects: Vec<Suspect> = words
-            .filter(|word| self.record_at(*word).is_some())
-            .map(|word| lane.suspect(word))
-            .collect();
+        // What is damaged leads to no record of the slot's key, and nothing is freed.
+        let records = slots.iter().filter_map(|&(bucket, slot, hash)| {
+            let record = self.record_at(Self::content(bucket.word(medium, slot)))?;
+            self.is_of_hash(record, hash).then_some(record.offset)
+        });
+        let suspects: Vec<Suspect> = records.map(|record| lane.suspect(record)).collect();
         // Fence: the suspects, before nothing leads to their records any more.
         lane.fence();
-        for (bucket, slot) in slots {
+        for (bucket, slot, _) in slots {
             let at = slot_at(bucket.0, slot);
             self.make_void(bucket, slot);
             // Flush: fenced below.

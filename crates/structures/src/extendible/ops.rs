@@ -93,7 +93,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let found = self.look(place.segment, probe)?;
             // Two segments lead to one record for a moment when entries are moved. Its value may be
             // replaced by then, and only the new one's readers know whether it is durable.
-            let is_certain = found.is_some() && (Self::IS_INLINE || !Self::HAS_VALUE_WORD);
+            // What was cleared is led to in parts while it is freed.
+            let is_certain =
+                found.is_some() && !MULTI && (Self::IS_INLINE || !Self::HAS_VALUE_WORD);
             if is_certain || self.directory.leads_to(place, probe.hash) {
                 return Ok(found);
             }

@@ -5,8 +5,9 @@ use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use super::Core;
 use super::bucket::{Bucket, Held};
 use super::layout::{
-    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, READYING, Stamp, bucket_count, each_slot,
-    is_sealed, not_gone, record_offset, seal_record, slot_at, slots_of, write_segment_head,
+    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, READYING, Record, Stamp, bucket_count,
+    each_slot, is_sealed, not_gone, record_offset, seal_record, slot_at, slots_of,
+    write_segment_head,
 };
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -160,11 +161,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// another time, and the key's value is not known.
     #[cold]
     fn is_record_damaged(&self, offset: u64, hash: Hash) -> bool {
-        self.record_at(offset).is_none_or(|record| {
-            let found = self.with_bytes(record.key_at(Self::FORM), record.key_len, |key| {
-                K::with_stored(key, |key| self.hash(key))
-            });
-            found != hash
+        self.record_at(offset).is_none_or(|record| !self.is_of_hash(record, hash))
+    }
+
+    /// Whether the key of a record has this hash.
+    pub(super) fn is_of_hash(&self, record: Record, hash: Hash) -> bool {
+        self.with_bytes(record.key_at(Self::FORM), record.key_len, |key| {
+            K::with_stored(key, |key| self.hash(key) == hash)
         })
     }
 

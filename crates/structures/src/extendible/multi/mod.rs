@@ -109,8 +109,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMultiMap<K, V, M>
     ///
     /// # Errors
     ///
-    /// When the pool is full or the entry is too long, or the newest value of the key is damaged:
-    /// nothing was changed.
+    /// When the pool is full or the entry is too long, or the newest record of the key is damaged
+    /// but for its value: nothing was changed.
     #[inline]
     pub fn insert(&self, key: &K, value: &V) -> Result<()> {
         self.core.edit_unread(key, |_| (Change::Put(value), ()))
@@ -164,15 +164,16 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium> ExtendibleMultiMap<K, V, M>
     where
         V: PartialEq,
     {
-        self.core.remove_where(key, |found| found == value)
+        self.core.remove_where(key, Some(&|found: &V| found == value))
     }
 
     /// Removes the entries of `key` one by one, the newest first, and returns how many there were.
-    /// One fence each.
+    /// One fence each. Values are not read, so that damaged ones can be removed.
     ///
     /// # Errors
     ///
-    /// When the medium met a fault. What was removed before stays removed.
+    /// When the medium met a fault, or a record is damaged but for its value. What was removed
+    /// before stays removed.
     pub fn remove_all(&self, key: &K) -> Result<u64> {
         self.core.remove_all_of(key)
     }

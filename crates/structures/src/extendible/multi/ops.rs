@@ -8,7 +8,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use super::super::Core;
 use super::super::bucket::Bucket;
 use super::super::clear::FREED_AT_ONCE;
-use super::super::layout::{Link, Stamp, slot_at};
+use super::super::layout::{Hash, Link, Stamp, slot_at};
 use super::super::ops::Entry;
 use super::super::segment::{NOT_WHOLE, Probe};
 use super::chain::Linked;
@@ -93,13 +93,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Removes the newest value of a key that `accept` returns true for. Returns whether there was
-    /// one. One fence.
-    pub(super) fn remove_where(&self, key: &K, accept: impl Fn(&V) -> bool) -> Result<bool> {
+    /// Removes the newest value of a key that `accept` returns true for; without `accept`, the
+    /// newest, which is not read. Returns whether there was one. One fence.
+    pub(super) fn remove_where(
+        &self,
+        key: &K,
+        accept: Option<&dyn Fn(&V) -> bool>,
+    ) -> Result<bool> {
         let probe = Probe { key, hash: self.hash(key) };
         self.prefetch(probe.hash);
         let has_emptied = loop {
-            match self.try_remove(&probe, &accept)? {
+            match self.try_remove(&probe, accept)? {
                 Removed::One { has_emptied } => break has_emptied,
                 Removed::None => {
                     self.heap.verify()?;
@@ -114,16 +118,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok(true)
     }
 
-    /// Removes all values of a key, one by one. Returns how many.
+    /// Removes all values of a key, one by one, damaged ones too. Returns how many.
     pub(in super::super) fn remove_all_of(&self, key: &K) -> Result<u64> {
         let mut removed = 0;
-        while self.remove_where(key, |_| true)? {
+        while self.remove_where(key, None)? {
             removed += 1;
         }
         Ok(removed)
     }
 
-    fn try_remove(&self, probe: &Probe<'_, K>, accept: &impl Fn(&V) -> bool) -> Result<Removed> {
+    fn try_remove(
+        &self,
+        probe: &Probe<'_, K>,
+        accept: Option<&dyn Fn(&V) -> bool>,
+    ) -> Result<Removed> {
         let mut lane = self.gate.enter(&self.heap, || probe.hash.0)?;
         let place = self.place(probe.hash)?;
         let home = self.hold(Self::pair(place.segment, probe.hash).home)?;
@@ -137,7 +145,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         for linked in self.chain(first) {
             let linked = self.of_key(linked?, probe.key)?;
             let is_left = linked.link.is_dead;
-            if is_left || self.with_value(linked.payload(), accept)? {
+            let is_accepted = || match accept {
+                Some(accept) => self.with_value(linked.payload(), accept),
+                None => Ok(true),
+            };
+            if is_left || is_accepted()? {
                 let has_emptied = self.remove_linked(&mut lane, entry, slot, before, linked);
                 // What a crash has left of a removal is none of this one.
                 return Ok(if is_left { Removed::Again } else { Removed::One { has_emptied } });
@@ -160,15 +172,20 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let (medium, record) = (self.medium(), removed.record);
         let suspect = lane.suspect(record.offset);
         self.note(lane, 1, record.link_at());
-        // Readers find the value as before until the removal is durable.
-        self.dying.set(lane.index(), record.offset);
+        let is_left = removed.link.is_dead;
+        if !is_left {
+            // Readers find the value as before until the removal is durable.
+            self.dying.set(lane.index(), record.offset);
+        }
         let at = self.set_link(record, Link { is_dead: true, ..removed.link });
         // Flush: fenced below, together with the suspect. If only the suspect gets there, the value
         // stays; if only this does, it is removed, and the record freed later.
         medium.flush(at, WORD_LEN);
         // Fence: the removal is durable before anybody misses the value.
         lane.fence();
-        self.dying.set(lane.index(), 0);
+        if !is_left {
+            self.dying.set(lane.index(), 0);
+        }
         let has_emptied = self.take_out(lane, entry.holder().bucket, slot, before, removed.link);
         if has_emptied {
             entry.holder().hide(1 << slot);
@@ -179,7 +196,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         lane.retire(suspect);
         let is_bucket_empty = has_emptied && entry.holder().used() == 0;
         drop(entry);
-        if !removed.link.is_dead {
+        if !is_left {
             self.count.add(lane.index(), -1);
         }
         is_bucket_empty
@@ -228,23 +245,27 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Frees records of some slots of what was cleared. Two fences.
-    pub(in super::super) fn free_chains(&self, lane: &mut Lane<'_, M>, slots: &[(Bucket, u32)]) {
+    pub(in super::super) fn free_chains(
+        &self,
+        lane: &mut Lane<'_, M>,
+        slots: &[(Bucket, u32, Hash)],
+    ) {
         let medium = self.medium();
         let mut suspects: Vec<Suspect> = Vec::new();
         let mut rests = Vec::new();
-        for &(bucket, slot) in slots {
-            let mut rest = Some(Self::content(bucket.word(medium, slot)));
-            while suspects.len() < FREED_AT_ONCE
-                && let Some(first) = rest
-            {
-                // What is damaged leads nowhere, and nothing is freed.
-                let linked = self.chain(first).next().and_then(Result::ok);
-                if linked.is_some() {
-                    suspects.push(lane.suspect(first));
-                }
-                rest = linked.and_then(|linked| linked.link.next);
+        for &(bucket, slot, hash) in slots {
+            let first = Self::content(bucket.word(medium, slot));
+            let mut rest = Some(first);
+            // What is damaged, or led to in place of what was damaged, may be another key's.
+            let chain = self.chain(first).map_while(Result::ok);
+            let whole = chain.take_while(|linked| self.is_of_hash(linked.record, hash));
+            for linked in whole.take(FREED_AT_ONCE - suspects.len()) {
+                suspects.push(lane.suspect(linked.record.offset));
+                rest = linked.link.next;
             }
-            rests.push((bucket, slot, rest));
+            // Nothing is freed behind damage.
+            let has_room = suspects.len() < FREED_AT_ONCE;
+            rests.push((bucket, slot, rest.filter(|_| !has_room)));
         }
         // Fence: the suspects, before nothing leads to their records any more.
         lane.fence();
@@ -256,5 +277,42 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         // Fence: before the records may be freed.
         lane.fence();
         suspects.into_iter().for_each(|suspect| lane.retire(suspect));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::Pool;
+
+    use super::super::super::layout::Link;
+    use super::super::ExtendibleMultiMap;
+    use super::*;
+
+    /// As a crash leaves it that comes after the mark is durable, and before the suspect is.
+    #[test]
+    fn what_is_left_of_a_removal_is_no_value_and_is_freed_by_the_next() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let map: ExtendibleMultiMap<str, u64> = ExtendibleMultiMap::create(&pool, "map").unwrap();
+        let core = &map.core;
+        let chain = || {
+            let probe = Probe { key: "key", hash: core.hash("key") };
+            let found = core.find(&probe).unwrap().unwrap();
+            core.chain(found.word).map(Result::unwrap).collect::<Vec<Linked>>()
+        };
+        for left in 0..3 {
+            (0..3).for_each(|value| map.insert("key", &value).unwrap());
+            let removed = chain()[2 - left as usize];
+            core.set_link(removed.record, Link { is_dead: true, ..removed.link });
+            core.count.add(0, -1);
+            let others: Vec<u64> = (0..3).rev().filter(|value| *value != left).collect();
+            assert_eq!(map.get_all("key").unwrap(), others);
+            assert_eq!(map.iter().map(|entry| entry.unwrap().1).collect::<Vec<_>>(), others);
+            assert_eq!((map.len().unwrap(), map.check().unwrap()), (2, vec![]));
+            assert_eq!(chain().len(), 3);
+            assert!(!map.remove_one("key", &left).unwrap());
+            assert_eq!((chain().len(), map.len().unwrap()), (2, 2));
+            assert_eq!(map.remove_all("key").unwrap(), 2);
+            assert_eq!((map.len().unwrap(), map.check().unwrap()), (0, vec![]));
+        }
     }
 }

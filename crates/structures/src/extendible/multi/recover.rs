@@ -5,22 +5,22 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use super::super::Core;
 use super::super::bucket::Bucket;
-use crate::Result;
 use crate::stored::{Key, Stored};
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
-    /// Whether a slot leads to a record whose value is there. If the value is removed, the record
-    /// is taken out of the chain. The caller flushes the slot.
+    /// Whether a slot leads to a record whose value is there, or may lead there: what is behind
+    /// damage is kept. If the value is removed, the record is taken out of the chain. The caller
+    /// flushes the slot.
     pub(in super::super) fn is_linked_in_chain(
         &self,
         bucket: Bucket,
         slot: u32,
         block: Block,
-    ) -> Result<bool> {
+    ) -> bool {
         let medium = self.medium();
         let mut before = None;
         for linked in self.chain(Self::content(bucket.word(medium, slot))) {
-            let linked = linked?;
+            let Ok(linked) = linked else { return true };
             // Flush: what a killed process may have left in the caches alone; fenced by the heap
             // before it forgets that the block was suspect.
             // Redundant: unless a process was killed before and the power fails later.
@@ -30,13 +30,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 continue;
             }
             if !linked.link.is_dead {
-                return Ok(true);
+                return true;
             }
             let changed = self.lead_past(bucket, slot, before, linked.link);
             // Flush: fenced by the heap before it frees the record.
             medium.flush(changed, WORD_LEN);
-            return Ok(false);
+            return false;
         }
-        Ok(false)
+        false
     }
 }
