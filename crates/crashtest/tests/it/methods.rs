@@ -120,8 +120,6 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("ExtendibleMultiMap::create_with", OPTIONS),
     ("ExtendibleMultiMap::extend", "calls insert, once for each entry"),
     ("ExtendibleMultiMap::for_each", "called by get_all"),
-    ("ExtendibleMultiMap::is_empty", "calls len"),
-    ("ExtendibleMultiMap::iter", SCANS),
     ("ExtendibleMultiMap::open_or_create", COMBINES),
     ("ExtendibleMultiMap::remove_all", "calls what remove_one calls, once for each entry"),
     ("ExtendibleMultiMap::usage", COUNTS),

@@ -233,7 +233,7 @@ impl<T: Several> Subject for MultiMap<T> {
             Op::GetAll(key) if self.is_exact() => {
                 let mut values = entries.get(&key).cloned().unwrap_or_default();
                 if !state.gone.contains(&key) {
-                    values.extend(self.prepared());
+                    values.append(&mut self.prepared());
                 }
                 Answer::Value(values)
             }
