@@ -60,8 +60,8 @@ pub struct Heap<M: Medium> {
     /// One past the highest lane that was ever entered; lanes from here on need no scan.
     lanes_used: AtomicUsize,
     readers: Readers,
-    /// Global epoch. What no thread that announces an epoch after e can reach is unreachable for
-    /// all once the epoch is e + 2.
+    /// Global epoch. If threads that announce an epoch after e cannot reach a block, nobody can once
+    /// the epoch is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
 }
@@ -147,7 +147,7 @@ struct Cursor {
 struct Retired {
     offset: u64,
     slot: u16,
-    /// The last in which a thread may have begun that can see it.
+    /// Threads that announce a later one cannot reach it.
     epoch: u64,
 }
 

@@ -10,7 +10,7 @@ use crate::pool::space::purpose::Purpose;
 use crate::violation::Violation;
 use crate::{Error, Fenceable, Result, fence};
 
-/// Epochs from the last in which a thread may have begun that can see a block until nobody can.
+/// If threads that announce an epoch after e cannot reach a block, nobody can so many epochs after e.
 const EPOCHS: u64 = 2;
 /// Free suspect slots at the beginning of an operation; no operation needs more.
 const SLOTS_RESERVED: usize = 32;
