@@ -1,17 +1,15 @@
 //! A hash map in a heap that it shares with other structures.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use remanent_pmem::Medium;
 use remanent_pmem::heap::Block;
-use remanent_pmem::{Error as PoolError, Medium};
 
 use super::layout::{HEADER_LEN, TAG};
 use super::seal::tag_member;
 use super::{Core, HashMap, HashMultiMap};
 use crate::Result;
-use crate::options::MapOptions;
-use crate::shared::{Inspection, Member, Route, Shareable, Site};
+use crate::shared::{Member, Route, shareable_map};
 use crate::stored::{Key, Stored};
 
 impl<K, V, M, const MULTI: bool> Member<M> for Core<K, V, M, MULTI>
@@ -37,39 +35,5 @@ where
     }
 }
 
-macro_rules! shareable {
-    ($map:ident, $multi:literal) => {
-        impl<K, V, M> Shareable<M> for $map<K, V, M>
-        where
-            K: Key + ?Sized,
-            V: Stored + ?Sized,
-            M: Medium,
-        {
-            type Member = Core<K, V, M, $multi>;
-
-            fn header_len() -> u64 {
-                HEADER_LEN
-            }
-
-            fn create_in(site: Site<M>) -> Result<Self, PoolError> {
-                Ok($map { core: Arc::new(Core::create_at(site, &MapOptions::new())?) })
-            }
-
-            fn find(site: Site<M>) -> Result<Self::Member, PoolError> {
-                Core::load(site)
-            }
-
-            fn finish(core: Arc<Self::Member>) -> Result<Self, PoolError> {
-                core.take_count()?;
-                Ok($map { core })
-            }
-
-            fn inspect(&self) -> Result<Inspection> {
-                self.core.inspect()
-            }
-        }
-    };
-}
-
-shareable!(HashMap, false);
-shareable!(HashMultiMap, true);
+shareable_map!(HashMap, false);
+shareable_map!(HashMultiMap, true);

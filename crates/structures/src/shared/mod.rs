@@ -89,6 +89,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod maps;
 mod recovery;
 mod site;
 mod step;
@@ -98,6 +99,7 @@ use std::sync::Arc;
 use remanent_pmem::heap::{Block, Violation};
 use remanent_pmem::{Error as PoolError, Medium};
 
+pub(crate) use self::maps::shareable_map;
 pub(crate) use self::recovery::recover;
 pub use self::recovery::{Found, Recovery};
 pub use self::site::{MemberId, Site};
