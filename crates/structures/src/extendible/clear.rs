@@ -84,7 +84,15 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         let (mut cursor, mut count) = (0, 0);
         loop {
             let mut keys: Vec<K::Owned> = Vec::with_capacity(FREED_AT_ONCE);
-            cursor = self.scan(cursor, FREED_AT_ONCE, |key, _| keys.push(key.to_owned()))?;
+            let mut last = None;
+            cursor = self.scan(cursor, FREED_AT_ONCE, |key, _| {
+                // The values of one key come one after the other.
+                let bytes = MULTI.then(|| key.with_bytes(<[u8]>::to_vec));
+                if !MULTI || bytes != last {
+                    keys.push(key.to_owned());
+                }
+                last = bytes;
+            })?;
             for key in keys {
                 let key = key.borrow();
                 let remove = |is_present| (Change::<&V>::Remove, u64::from(is_present));

@@ -557,24 +557,32 @@ pub(super) struct Link {
     pub(super) next: Option<u64>,
     /// The value is removed.
     pub(super) is_dead: bool,
+    /// Greater than that of the next one. It never changes.
+    pub(super) number: u64,
 }
 
 const DEAD: u64 = 2;
 
+/// As `pointer_check`, also of the number.
+fn link_check(at: u64, value: u64, number: u64) -> u64 {
+    pointer_check(at, value) ^ number.wrapping_mul(FACTOR) >> 48
+}
+
 impl Link {
-    /// The link as the word at `at`.
+    /// The link as the word at `at`, behind which its number is.
     pub(super) fn seal(self, at: u64) -> u64 {
         let word = self.next.unwrap_or(0) | if self.is_dead { DEAD } else { 0 };
-        word | pointer_check(at, word) << POINTER_BITS
+        word | link_check(at, word, self.number) << POINTER_BITS
     }
 
-    /// The link in the word at `at`; `None` when it is none.
+    /// The link in the word at `at`, behind which `number` is; `None` when it is none.
     #[inline]
-    pub(super) fn open(at: u64, word: u64) -> Option<Self> {
+    pub(super) fn open(at: u64, word: u64, number: u64) -> Option<Self> {
         let value = word & ((1 << POINTER_BITS) - 1);
         let next = value & !DEAD;
-        let is_link = word >> POINTER_BITS == pointer_check(at, value);
-        is_link.then_some(Link { next: (next != 0).then_some(next), is_dead: value & DEAD != 0 })
+        let is_link = word >> POINTER_BITS == link_check(at, value, number);
+        let next = (next != 0).then_some(next);
+        is_link.then_some(Link { next, is_dead: value & DEAD != 0, number })
     }
 }
 
@@ -687,11 +695,15 @@ mod tests {
     fn every_single_bit_of_a_link_counts() {
         for next in [None, Some(0x4_0020), Some(0x12_3456_4008)] {
             for is_dead in [false, true] {
-                let link = Link { next, is_dead };
+                let number = 0x1234_5678;
+                let link = Link { next, is_dead, number };
                 let word = link.seal(0x1010);
-                assert_eq!(Link::open(0x1010, word), Some(link));
-                assert_eq!(Link::open(0x1018, word), None);
-                assert!((0..64).all(|bit| Link::open(0x1010, word ^ 1 << bit).is_none()));
+                assert_eq!(Link::open(0x1010, word, number), Some(link));
+                assert_eq!(Link::open(0x1018, word, number), None);
+                for bit in 0..64 {
+                    assert_eq!(Link::open(0x1010, word ^ 1 << bit, number), None);
+                    assert_eq!(Link::open(0x1010, word, number ^ 1 << bit), None);
+                }
             }
         }
     }

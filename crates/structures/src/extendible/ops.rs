@@ -93,7 +93,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             let found = self.look(place.segment, probe)?;
             // Two segments lead to one record for a moment when entries are moved. Its value may be
             // replaced by then, and only the new one's readers know whether it is durable.
-            // What was cleared is led to in parts while it is freed.
+            // Several values are never certain: a clear frees them in parts, and its slots lead to
+            // what is left.
             let is_certain =
                 found.is_some() && !MULTI && (Self::IS_INLINE || !Self::HAS_VALUE_WORD);
             if is_certain || self.directory.leads_to(place, probe.hash) {

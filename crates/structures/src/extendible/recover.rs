@@ -262,7 +262,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
                 let is_of_hash =
                     stamp.is_valid() && stamp.is_same_as(Self::stamp(hash, is_displaced));
                 if is_of_hash && MULTI {
-                    is_linked |= self.is_linked_in_chain(bucket, slot, block);
+                    is_linked |= self.is_linked_in_chain(bucket, slot, hash, block);
                     continue;
                 }
                 if !is_of_hash || record_offset(word) != block.offset {

@@ -95,19 +95,21 @@ fn a_clear_frees_chains_of_any_length() {
     let pool = Pool::options().size_max(1 << 30).create_in_memory().unwrap();
     let map: ExtendibleMultiMap<u64, u64> = ExtendibleMultiMap::create(&pool, "map").unwrap();
     map.clear().unwrap();
-    let empty = map.usage().unwrap();
-    for value in 0..5_000 {
-        map.insert(&(value % 3), &value).unwrap();
+    let mut filled = Vec::new();
+    for _ in 0..8 {
+        for value in 0..5_000 {
+            map.insert(&(value % 3), &value).unwrap();
+        }
+        for key in 10..2_000 {
+            map.insert(&key, &key).unwrap();
+        }
+        filled.push(map.usage().unwrap().chunk_bytes);
+        assert_eq!(map.clear().unwrap(), 5_000 + 1_990);
+        assert_eq!(map.check().unwrap(), []);
+        assert_eq!(map.get_all(&1).unwrap(), []);
     }
-    for key in 10..2_000 {
-        map.insert(&key, &key).unwrap();
-    }
-    assert_eq!(map.clear().unwrap(), 5_000 + 1_990);
-    assert_eq!(map.check().unwrap(), []);
-    assert_eq!(map.get_all(&1).unwrap(), []);
-    // Freed blocks are handed out again: a second filling needs no more than the first.
-    let bytes = |usage: remanent_pmem::heap::Usage| usage.block_bytes;
-    assert!(bytes(map.usage().unwrap()) <= bytes(empty) + (1 << 20));
+    // What is freed is handed out again. Some waits to be freed, for the next batch of a lane.
+    assert!(filled[7] <= filled[0] + filled[0] / 2, "{filled:?}");
 }
 
 #[test]
@@ -153,10 +155,10 @@ fn threads_lose_no_values_and_readers_miss_none_that_stays() {
                 }
             }
         });
-        for writer in writers {
-            writer.join().unwrap();
-        }
+        let joined: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // Before a failure is told, which waits for the reader.
         is_done.store(true, Ordering::Relaxed);
+        joined.into_iter().for_each(Result::unwrap);
     });
     let left = THREADS * ROUNDS.div_ceil(8);
     assert_eq!(map.len().unwrap(), 4 + THREADS * ROUNDS + left);

@@ -8,7 +8,9 @@ use remanent_pmem::heap::Heap;
 use remanent_pmem::pool::{Guarantee, RootObject, RootType};
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::shared::{MemberId, Recovery, Shareable, Site, Step};
-use remanent_structures::{Batch, BlinkTree, Error, ExtendibleMap, HashMap, Log, SharedTx, Vector};
+use remanent_structures::{
+    Batch, BlinkTree, Error, ExtendibleMap, ExtendibleMultiMap, HashMap, Log, SharedTx, Vector,
+};
 
 use crate::support::{fences, scratch, sim_pool};
 
@@ -24,6 +26,7 @@ struct Owner<M: Medium> {
     object: SharedTx<[u64; 3], M>,
     table: ExtendibleMap<str, str, M>,
     cells: ExtendibleMap<u64, u64, M>,
+    several: ExtendibleMultiMap<str, str, M>,
 }
 
 const HEADER_LEN: u64 = 2048;
@@ -40,9 +43,9 @@ impl<M: Medium> RootObject<M> for Owner<M> {
 
     fn create(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let headers = heap.enter().prepare_to_write().allocate(9 * HEADER_LEN)?.offset;
-        heap.medium().write_zeros(headers, 9 * HEADER_LEN);
-        heap.medium().persist(headers, 9 * HEADER_LEN);
+        let headers = heap.enter().prepare_to_write().allocate(10 * HEADER_LEN)?.offset;
+        heap.medium().write_zeros(headers, 10 * HEADER_LEN);
+        heap.medium().persist(headers, 10 * HEADER_LEN);
         let site = |index| site(&heap, headers, index);
         let owner = Owner {
             words: Shareable::create_in(site(0))?,
@@ -54,6 +57,7 @@ impl<M: Medium> RootObject<M> for Owner<M> {
             object: Shareable::create_in(site(6))?,
             table: Shareable::create_in(site(7))?,
             cells: Shareable::create_in(site(8))?,
+            several: Shareable::create_in(site(9))?,
             heap: Arc::clone(&heap),
         };
         heap.medium().store(heap.header(), headers);
@@ -74,6 +78,7 @@ impl<M: Medium> RootObject<M> for Owner<M> {
         let object = recovery.find(site(&heap, headers, 6))?;
         let table = recovery.find(site(&heap, headers, 7))?;
         let cells = recovery.find(site(&heap, headers, 8))?;
+        let several = recovery.find(site(&heap, headers, 9))?;
         recovery.run(&heap, |block| block.offset == headers)?;
         Ok(Owner {
             words: words.finish()?,
@@ -85,6 +90,7 @@ impl<M: Medium> RootObject<M> for Owner<M> {
             object: object.finish()?,
             table: table.finish()?,
             cells: cells.finish()?,
+            several: several.finish()?,
             heap,
         })
     }
@@ -100,6 +106,8 @@ fn owner() -> (Arc<Owner<Arc<Sim>>>, Pool<Arc<Sim>>) {
         owner.texts.put(&text, &text).unwrap();
         owner.table.put(&text, &text).unwrap();
         owner.cells.put(&key, &0).unwrap();
+        owner.several.insert(&text, &text).unwrap();
+        owner.several.insert("all", &text).unwrap();
         owner.tree.put(&key, &0).unwrap();
         owner.records.put(&text, &text).unwrap();
         owner.vector.push(&key).unwrap();
@@ -234,6 +242,7 @@ fn check(owner: &Owner<Arc<Sim>>) {
         owner.object.inspect().unwrap(),
         owner.table.inspect().unwrap(),
         owner.cells.inspect().unwrap(),
+        owner.several.inspect().unwrap(),
     ];
     assert!(inspections.iter().all(|inspection| inspection.violations.is_empty()));
     let headers = owner.heap.medium().load(owner.heap.header());

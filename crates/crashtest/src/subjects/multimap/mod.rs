@@ -11,6 +11,6 @@ pub(super) const SUBJECT: Subject = Subject {
     counterexamples: Vec::new,
     sources: &["structures/src/hashmap/multi.rs", "structures/src/extendible/multi"],
     sources_elsewhere: &[],
-    images_min: 2_000,
+    images_min: 40_000,
     mutation: None,
 };

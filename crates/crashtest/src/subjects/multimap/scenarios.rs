@@ -7,7 +7,7 @@ use remanent_crashsim::{Class, Config, Faults, Nested, Sim};
 use remanent_structures::{ExtendibleMultiMap, HashMultiMap};
 
 use super::subject::{Mix, MultiMap, Several};
-use crate::keys::TestKey;
+use crate::keys::{TestKey, WideKey};
 use crate::presets::{
     SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, interleaved, killed,
     pages, prepared, together, without_room,
@@ -16,6 +16,7 @@ use crate::scenario::Scenario;
 
 type Paper = HashMultiMap<TestKey, u64, Arc<Sim>>;
 type Extendible = ExtendibleMultiMap<TestKey, u64, Arc<Sim>>;
+type Collisions = ExtendibleMultiMap<WideKey, u64, Arc<Sim>>;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -29,6 +30,7 @@ fn map<T: Several>() -> MultiMap<T> {
     MultiMap {
         keys: 4,
         prepared: 0,
+        keys_prepared: 2,
         mix: Mix::All,
         alone: true,
         size_max: SIZE_MAX,
@@ -50,6 +52,11 @@ fn of_the_paper() -> Vec<Scenario> {
     ]
 }
 
+/// Keys in several segments, each with a value, that are removed.
+fn shrinking() -> MultiMap<Extendible> {
+    MultiMap { keys: 12, prepared: 1, keys_prepared: 12, mix: Mix::Removals, ..map() }
+}
+
 fn by_one_thread() -> Vec<Scenario> {
     let nested = Nested { depth: 2, one_in: 6, samples: 2 };
     let chains = MultiMap::<Extendible> { keys: 2, prepared: 2, ..map() };
@@ -68,6 +75,13 @@ fn by_one_thread() -> Vec<Scenario> {
             Config { nested, after: 6, creation: false, ..alone(4, 3) },
         ),
         Scenario::new(
+            "multimap/extendible-recovery-removals",
+            "crashes after recovery has taken values out of their chains",
+            MultiMap { keys: 1, mix: Mix::Values, ..map::<Extendible>() },
+            Config { nested, after: 2, creation: false, ..alone(8, 2) },
+        )
+        .with_weight(2),
+        Scenario::new(
             "multimap/extendible-killed",
             "killed, then power lost",
             chains.clone(),
@@ -83,9 +97,22 @@ fn by_one_thread() -> Vec<Scenario> {
         .with_weight(2),
         Scenario::new(
             "multimap/extendible-growth",
-            "segments are split and joined",
+            "segments are split",
             MultiMap { keys: 40, mix: Mix::Values, ..map::<Extendible>() },
             few_images(alone(30, 20)),
+        ),
+        Scenario::new(
+            "multimap/extendible-shrinking",
+            "segments are joined",
+            shrinking(),
+            few_images(alone(0, 16)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "multimap/extendible-collisions",
+            "keys that are no words, of which several have one hash",
+            map::<Collisions>(),
+            alone(3, 6),
         ),
         Scenario::new(
             "multimap/extendible-process",
@@ -174,6 +201,13 @@ fn contended() -> Vec<Scenario> {
         )
         .with_weight(20),
         Scenario::new(
+            "multimap/extendible-clears",
+            "threads read values while others clear the map and free them in parts",
+            MultiMap { keys: 1, prepared: 130, mix: Mix::Clears, ..values.clone() },
+            interleaved(2, 0, 2, 1500),
+        )
+        .with_weight(100),
+        Scenario::new(
             "multimap/extendible-readers",
             "threads read values that others add and remove",
             readers.clone(),
@@ -183,9 +217,16 @@ fn contended() -> Vec<Scenario> {
         Scenario::new(
             "multimap/extendible-visitors",
             "threads visit values while others add and remove them, and split segments",
-            MultiMap { keys: 12, prepared: 1, ..readers },
-            interleaved(3, 6, 6, 1500),
+            MultiMap { keys: 24, prepared: 1, keys_prepared: 3, ..readers },
+            interleaved(3, 6, 8, 1500),
         )
         .with_weight(400),
+        Scenario::new(
+            "multimap/extendible-contention-shrinking",
+            "threads read values while others remove them, and join segments",
+            MultiMap { alone: false, ..shrinking() },
+            interleaved(3, 0, 10, 1500),
+        )
+        .with_weight(200),
     ]
 }

@@ -10,7 +10,7 @@ use remanent_pmem::heap::Violation;
 use remanent_structures::{ExtendibleMultiMap, HashMultiMap, Result};
 
 use crate::answer::{Answer, answer, is_refused};
-use crate::keys::TestKey;
+use crate::keys::NumberedKey;
 use crate::pools::{Open, must_be_empty};
 
 /// A multi-map with few keys and values.
@@ -18,9 +18,11 @@ use crate::pools::{Open, must_be_empty};
 pub(super) struct MultiMap<T> {
     /// Number of keys in operations.
     pub(super) keys: u64,
-    /// Values of each key that are there before the operations begin, and that only a clear
-    /// removes.
+    /// Values of some keys that are there before the operations begin. Operations leave them, but
+    /// for a clear and those of [`Mix::Removals`].
     pub(super) prepared: u64,
+    /// The first so many keys have them.
+    pub(super) keys_prepared: u64,
     pub(super) mix: Mix,
     /// Whether only one thread uses it. Operations that walk several entries then answer exactly.
     /// Those of several threads see them at several moments.
@@ -42,6 +44,8 @@ pub(super) enum Mix {
     Additions,
     /// Removing prepared values and visiting them, of which each key has one.
     Removals,
+    /// Clearing the map and visiting values, all of which are prepared.
+    Clears,
 }
 
 /// One operation of the map. `remove_all` is not among them, because it removes one entry after the
@@ -71,7 +75,7 @@ pub(super) trait Several: Sized + Send + Sync + 'static {
 
 macro_rules! several {
     ($map:ident) => {
-        impl Several for $map<TestKey, u64, Arc<Sim>> {
+        impl<K: NumberedKey> Several for $map<K, u64, Arc<Sim>> {
             fn create(pool: &Pool<Arc<Sim>>, name: &str) -> Result<Self> {
                 $map::create(pool, name)
             }
@@ -81,21 +85,21 @@ macro_rules! several {
             }
 
             fn insert(&self, key: u64, value: u64) -> Result<()> {
-                self.insert(&TestKey(key), &value)
+                self.insert(&K::new(key), &value)
             }
 
             fn remove_one(&self, key: u64, value: u64) -> Result<bool> {
-                self.remove_one(&TestKey(key), &value)
+                self.remove_one(&K::new(key), &value)
             }
 
             fn get_all(&self, key: u64) -> Result<Vec<u64>> {
-                self.get_all(&TestKey(key))
+                self.get_all(&K::new(key))
             }
 
             fn for_each_entry(&self, mut visit: impl FnMut(u64, u64)) -> Result<()> {
                 let mut cursor = 0;
                 loop {
-                    cursor = self.scan(cursor, 2, |key, value| visit(key.0, *value))?;
+                    cursor = self.scan(cursor, 2, |key, value| visit(key.number(), *value))?;
                     if cursor == 0 {
                         return Ok(());
                     }
@@ -139,24 +143,30 @@ fn is_prepared(value: &u64) -> bool {
 }
 
 impl<T> MultiMap<T> {
-    fn prepared(&self) -> Vec<u64> {
-        (VALUES..VALUES + self.prepared).rev().collect()
+    /// The prepared values of a key, newest first.
+    fn prepared_of(&self, key: u64) -> Vec<u64> {
+        let count = if self.keys_prepared().contains(&key) { self.prepared } else { 0 };
+        (VALUES..VALUES + count).rev().collect()
+    }
+
+    /// Keys that have prepared values.
+    fn keys_prepared(&self) -> std::ops::Range<u64> {
+        0..if self.prepared == 0 { 0 } else { self.keys_prepared.min(self.keys) }
     }
 
     fn is_exact(&self) -> bool {
-        self.alone || [Mix::Additions, Mix::Removals].contains(&self.mix)
+        self.alone || [Mix::Additions, Mix::Removals, Mix::Clears].contains(&self.mix)
     }
 
     /// The answer for these values of a key. If it is not exact, nothing is said of what others
     /// remove, but what nobody removes must be there, once and in order.
-    fn answer_for(&self, values: Vec<u64>) -> Answer<Vec<u64>> {
+    fn answer_for(&self, key: u64, values: Vec<u64>) -> Answer<Vec<u64>> {
         if self.is_exact() {
             return Answer::Value(values);
         }
         let prepared: Vec<u64> = values.into_iter().filter(is_prepared).collect();
-        let may_be_cleared = self.mix == Mix::All && prepared.is_empty();
         // The model has no other answer.
-        match may_be_cleared || prepared == self.prepared() {
+        match prepared == self.prepared_of(key) {
             true => Answer::None,
             false => Answer::Value(prepared),
         }
@@ -173,7 +183,7 @@ impl<T: Several> MultiMap<T> {
 
     /// The answer to a visit of all entries: that of the first key that has a wrong one.
     fn answer_scan(&self, mut entries: BTreeMap<u64, Vec<u64>>) -> Answer<Vec<u64>> {
-        let all = |key| self.answer_for(entries.remove(&key).unwrap_or_default());
+        let all = |key| self.answer_for(key, entries.remove(&key).unwrap_or_default());
         (0..self.keys).map(all).find(|answer| *answer != Answer::None).unwrap_or(Answer::None)
     }
 }
@@ -189,10 +199,12 @@ impl<T: Several> Subject for MultiMap<T> {
     }
 
     fn prepare(&self, _: &Arc<Sim>, open: Self::Handle) -> Outcome<Self::Handle> {
-        for key in 0..self.keys {
+        for key in self.keys_prepared() {
             // A crash while this ran has left some.
             let found = open.object.get_all(key)?;
-            for value in self.prepared().into_iter().rev().filter(|value| !found.contains(value)) {
+            for value in
+                self.prepared_of(key).into_iter().rev().filter(|value| !found.contains(value))
+            {
                 open.object.insert(key, value)?;
             }
         }
@@ -208,7 +220,7 @@ impl<T: Several> Subject for MultiMap<T> {
         match *op {
             Op::Insert(key, value) => answer(map.insert(key, value), |()| Answer::None),
             Op::RemoveOne(key, value) => answer(map.remove_one(key, value), Answer::Bool),
-            Op::GetAll(key) => answer(map.get_all(key), |values| self.answer_for(values)),
+            Op::GetAll(key) => answer(map.get_all(key), |values| self.answer_for(key, values)),
             Op::Scan => answer(Self::visited(map), |entries| self.answer_scan(entries)),
             Op::Clear => answer(map.clear(), |_| Answer::None),
         }
@@ -233,14 +245,14 @@ impl<T: Several> Subject for MultiMap<T> {
             Op::GetAll(key) if self.is_exact() => {
                 let mut values = entries.get(&key).cloned().unwrap_or_default();
                 if !state.gone.contains(&key) {
-                    values.append(&mut self.prepared());
+                    values.append(&mut self.prepared_of(key));
                 }
                 Answer::Value(values)
             }
             Op::GetAll(_) | Op::Scan => Answer::None,
             Op::Clear => {
                 entries.clear();
-                state.gone = (0..self.keys).filter(|_| self.prepared > 0).collect();
+                state.gone = self.keys_prepared().collect();
                 Answer::None
             }
         };
@@ -251,7 +263,8 @@ impl<T: Several> Subject for MultiMap<T> {
 
     fn observe(&self, open: &Self::Handle) -> Outcome<State> {
         let mut entries = Self::visited(&open.object)?;
-        for (&key, values) in &entries {
+        for key in 0..self.keys {
+            let values = entries.entry(key).or_default();
             let found = open.object.get_all(key)?;
             if found != *values {
                 return Err(format!("key {key} has {found:?}, a scan finds {values:?}").into());
@@ -262,15 +275,15 @@ impl<T: Several> Subject for MultiMap<T> {
             let values = entries.entry(key).or_default();
             let first = values.iter().position(is_prepared).unwrap_or(values.len());
             let prepared = values.split_off(first);
-            if prepared.is_empty() && self.prepared > 0 {
+            if prepared.is_empty() && self.keys_prepared().contains(&key) {
                 gone.insert(key);
-            } else if prepared != self.prepared() {
+            } else if prepared != self.prepared_of(key) {
                 let what = format!("of what nobody removes, key {key} has {prepared:?}");
                 return Err(what.into());
             }
         }
         entries.retain(|_, values| !values.is_empty());
-        let prepared = (self.keys - gone.len() as u64) * self.prepared;
+        let prepared = (self.keys_prepared().count() - gone.len()) as u64 * self.prepared;
         let len = open.object.len()?.wrapping_sub(prepared);
         Ok(State { entries, len, gone })
     }
@@ -278,9 +291,11 @@ impl<T: Several> Subject for MultiMap<T> {
     fn op(&self, rng: &mut Rng) -> Op {
         let (key, value) = (rng.below(self.keys), rng.below(VALUES));
         match (self.mix, rng.below(10)) {
-            (Mix::Additions | Mix::Removals, 5..) => Op::GetAll(key),
+            (Mix::Additions, 5..) | (Mix::Removals, 7..) => Op::GetAll(key),
             (Mix::Additions, _) => Op::Insert(key, value),
             (Mix::Removals, _) => Op::RemoveOne(key, VALUES),
+            (Mix::Clears, 0..=2) => Op::Clear,
+            (Mix::Clears, _) => Op::GetAll(key),
             (Mix::Reads, 0..=2) | (Mix::All | Mix::Values, 0..=4) => Op::Insert(key, value),
             (Mix::Reads, 3..=4) | (Mix::All | Mix::Values, 5..=7) => Op::RemoveOne(key, value),
             (Mix::Reads, 5..=6) => Op::Scan,

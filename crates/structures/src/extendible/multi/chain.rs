@@ -22,8 +22,6 @@ use crate::{Error, Result};
 pub(in super::super) struct Linked {
     pub(in super::super) record: Record,
     pub(in super::super) link: Link,
-    /// Greater than that of the next one.
-    number: u64,
 }
 
 impl Linked {
@@ -66,16 +64,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 
     /// The record at `offset`, whose number has to be below that of the one before it. So no walk
     /// along a damaged chain comes to a record twice.
-    fn linked(&self, offset: u64, before: Option<Linked>) -> Result<Linked> {
+    pub(super) fn linked(&self, offset: u64, before: Option<Linked>) -> Result<Linked> {
         let (medium, record) = (self.medium(), self.record(offset)?);
         let at = record.link_at();
         if at + LINK_LEN <= medium.len()
-            && let Some(link) = Link::open(at, medium.load(at))
+            && let Some(link) = Link::open(at, medium.load(at), medium.load(at + WORD_LEN))
+            && before.is_none_or(|before| link.number < before.link.number)
         {
-            let number = medium.load(at + WORD_LEN);
-            if before.is_none_or(|before| number < before.number) {
-                return Ok(Linked { record, link, number });
-            }
+            return Ok(Linked { record, link });
         }
         let what = "the records of a key do not lead to one another";
         Err(Error::corrupt(&self.heap, offset, what))
@@ -101,9 +97,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// Writes the link of a new record to the one that is to be next. The caller flushes.
     pub(in super::super) fn write_link(&self, record: Record, next: Option<Linked>) {
         let (medium, at) = (self.medium(), record.link_at());
-        let link = Link { next: next.map(|next| next.record.offset), is_dead: false };
+        let number = next.map_or(0, |next| next.link.number + 1);
+        let link = Link { next: next.map(|next| next.record.offset), is_dead: false, number };
         medium.store(at, link.seal(at));
-        medium.store(at + WORD_LEN, next.map_or(0, |next| next.number + 1));
+        medium.store(at + WORD_LEN, number);
     }
 
     /// Stores where a record leads. The caller flushes.

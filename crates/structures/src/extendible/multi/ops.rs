@@ -8,7 +8,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use super::super::Core;
 use super::super::bucket::Bucket;
 use super::super::clear::FREED_AT_ONCE;
-use super::super::layout::{Hash, Link, Stamp, slot_at};
+use super::super::layout::{Hash, Link, slot_at};
 use super::super::ops::Entry;
 use super::super::segment::{NOT_WHOLE, Probe};
 use super::chain::Linked;
@@ -35,7 +35,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         probe: &Probe<'_, K>,
         value: &V,
     ) -> Result<()> {
-        let first = self.first_of(&mut entry, slot)?;
+        let first = self.linked(self.first_at(&mut entry, slot), None)?;
         let record = self.make_record(lane, probe.key, value, Some(first))?;
         // Fence: the record, before the slot leads to it.
         self.medium().fence();
@@ -49,14 +49,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         Ok(())
     }
 
-    /// The newest record of a key.
-    fn first_of(&self, entry: &mut Entry<'_, M>, slot: u32) -> Result<Linked> {
+    /// Where the newest record of a key is, marked if it is damaged or another's.
+    fn first_at(&self, entry: &mut Entry<'_, M>, slot: u32) -> u64 {
         let mark = if entry.is_whole { 0 } else { NOT_WHOLE };
-        let content = Self::content(entry.holder().bucket.word(self.medium(), slot));
-        // A chain has a first record, or an error.
-        self.chain(content | mark).next().unwrap_or_else(|| {
-            Err(Error::corrupt(&self.heap, content, "an entry leads to no record"))
-        })
+        Self::content(entry.holder().bucket.word(self.medium(), slot)) | mark
     }
 
     /// Calls `visit` with the values of a key, the newest first, until it breaks.
@@ -102,20 +98,18 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> Result<bool> {
         let probe = Probe { key, hash: self.hash(key) };
         self.prefetch(probe.hash);
-        let has_emptied = loop {
-            match self.try_remove(&probe, accept)? {
-                Removed::One { has_emptied } => break has_emptied,
-                Removed::None => {
-                    self.heap.verify()?;
-                    return Ok(false);
+        loop {
+            let removed = self.try_remove(&probe, accept)?;
+            self.heap.verify()?;
+            match removed {
+                Removed::One { has_emptied } => {
+                    self.tidy_up(has_emptied, probe.hash);
+                    return Ok(true);
                 }
+                Removed::None => return Ok(false),
                 Removed::Again => self.medium().pause(),
             }
-            self.heap.verify()?;
-        };
-        self.heap.verify()?;
-        self.tidy_up(has_emptied, probe.hash);
-        Ok(true)
+        }
     }
 
     /// Removes all values of a key, one by one, damaged ones too. Returns how many.
@@ -141,8 +135,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         };
         let Some(slot) = entry.slot else { return Ok(Removed::None) };
         let mut before = None;
-        let first = self.first_of(&mut entry, slot)?.record.offset;
-        for linked in self.chain(first) {
+        for linked in self.chain(self.first_at(&mut entry, slot)) {
             let linked = self.of_key(linked?, probe.key)?;
             let is_left = linked.link.is_dead;
             let is_accepted = || match accept {
@@ -171,7 +164,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     ) -> bool {
         let (medium, record) = (self.medium(), removed.record);
         let suspect = lane.suspect(record.offset);
-        self.note(lane, 1, record.link_at());
         let is_left = removed.link.is_dead;
         if !is_left {
             // Readers find the value as before until the removal is durable.
@@ -186,15 +178,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if !is_left {
             self.dying.set(lane.index(), 0);
         }
-        let has_emptied = self.take_out(lane, entry.holder().bucket, slot, before, removed.link);
-        if has_emptied {
+        // Flush: before the lane frees the record.
+        lane.flush_later(self.lead_past(entry.holder().bucket, slot, before, removed.link));
+        let was_last = before.is_none() && removed.link.next.is_none();
+        if was_last {
             entry.holder().hide(1 << slot);
             if entry.other.is_some() {
                 entry.home.count_displaced(-1);
             }
         }
         lane.retire(suspect);
-        let is_bucket_empty = has_emptied && entry.holder().used() == 0;
+        let is_bucket_empty = was_last && entry.holder().used() == 0;
         drop(entry);
         if !is_left {
             self.count.add(lane.index(), -1);
@@ -202,22 +196,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         is_bucket_empty
     }
 
-    /// Has what led to a record lead to the next one. Returns whether there is no other.
-    fn take_out(
-        &self,
-        lane: &mut Lane<'_, M>,
-        bucket: Bucket,
-        slot: u32,
-        before: Option<Linked>,
-        removed: Link,
-    ) -> bool {
-        let changed = self.lead_past(bucket, slot, before, removed);
-        // Flush: before the lane frees the record.
-        lane.flush_later(changed);
-        before.is_none() && removed.next.is_none()
-    }
-
-    /// Stores the word that leads past a record, and returns its place. The caller flushes.
+    /// Has what led to a record lead to the next one, and returns the place. The caller flushes.
     pub(super) fn lead_past(
         &self,
         bucket: Bucket,
@@ -237,14 +216,14 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         match first {
             None => self.make_void(bucket, slot),
             Some(first) => {
-                let stamp: Stamp = bucket.stamp(medium, slot);
+                let stamp = bucket.stamp(medium, slot);
                 medium.store(at + WORD_LEN, Self::word_for(bucket, slot, stamp, first));
             }
         }
         at
     }
 
-    /// Frees records of some slots of what was cleared. Two fences.
+    /// Frees records of some slots of what was cleared. One fence.
     pub(in super::super) fn free_chains(
         &self,
         lane: &mut Lane<'_, M>,
@@ -268,14 +247,13 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             rests.push((bucket, slot, rest.filter(|_| !has_room)));
         }
         // Fence: the suspects, before nothing leads to their records any more.
+        // Redundant: unless the records lie in chunks that no lane allocates from. Recovery asks of
+        // the others in any case.
         lane.fence();
         for (bucket, slot, rest) in rests {
-            let at = self.lead_to(bucket, slot, rest);
-            // Flush: fenced below.
-            medium.flush(at, 2 * WORD_LEN);
+            // Flush: before the lane frees the records.
+            lane.flush_later(self.lead_to(bucket, slot, rest));
         }
-        // Fence: before the records may be freed.
-        lane.fence();
         suspects.into_iter().for_each(|suspect| lane.retire(suspect));
     }
 }
@@ -283,22 +261,32 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 #[cfg(test)]
 mod tests {
     use remanent_pmem::Pool;
+    use remanent_pmem::heap::Block;
 
     use super::super::super::layout::Link;
     use super::super::ExtendibleMultiMap;
     use super::*;
 
+    type Names = ExtendibleMultiMap<str, u64>;
+
+    fn map() -> (Pool, Names) {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let map = Names::create(&pool, "map").unwrap();
+        (pool, map)
+    }
+
+    /// The records of a key, the newest first.
+    fn records(map: &Names, key: &str) -> Vec<Linked> {
+        let found = map.core.find(&Probe { key, hash: map.core.hash(key) }).unwrap().unwrap();
+        map.core.chain(found.word).map(Result::unwrap).collect()
+    }
+
     /// As a crash leaves it that comes after the mark is durable, and before the suspect is.
     #[test]
     fn what_is_left_of_a_removal_is_no_value_and_is_freed_by_the_next() {
-        let pool = Pool::options().create_in_memory().unwrap();
-        let map: ExtendibleMultiMap<str, u64> = ExtendibleMultiMap::create(&pool, "map").unwrap();
+        let (_pool, map) = map();
         let core = &map.core;
-        let chain = || {
-            let probe = Probe { key: "key", hash: core.hash("key") };
-            let found = core.find(&probe).unwrap().unwrap();
-            core.chain(found.word).map(Result::unwrap).collect::<Vec<Linked>>()
-        };
+        let chain = || records(&map, "key");
         for left in 0..3 {
             (0..3).for_each(|value| map.insert("key", &value).unwrap());
             let removed = chain()[2 - left as usize];
@@ -313,6 +301,38 @@ mod tests {
             assert_eq!((chain().len(), map.len().unwrap()), (2, 2));
             assert_eq!(map.remove_all("key").unwrap(), 2);
             assert_eq!((map.len().unwrap(), map.check().unwrap()), (0, vec![]));
+        }
+    }
+
+    #[test]
+    fn a_clear_frees_nothing_behind_a_record_of_another_key() {
+        let (pool, map) = map();
+        (0..10).for_each(|value| map.insert("damaged", &value).unwrap());
+        (0..3).for_each(|value| map.insert("whole", &value).unwrap());
+        let (damaged, whole) = (records(&map, "damaged")[4], records(&map, "whole")[0]);
+        let next = Some(whole.record.offset);
+        map.core.set_link(damaged.record, Link { next, ..damaged.link });
+        assert!(matches!(map.get_all("damaged"), Err(Error::Corrupt { .. })));
+        assert_eq!(map.get_all("whole").unwrap(), [2, 1, 0]);
+        map.clear().unwrap();
+        map.core.heap.relieve();
+        // A block that is freed twice takes its chunk out of use.
+        assert_eq!(pool.set_aside(), []);
+        assert_eq!((map.len().unwrap(), map.iter().count()), (0, 0));
+    }
+
+    #[test]
+    fn recovery_keeps_what_may_be_behind_damage() {
+        let (_pool, map) = map();
+        (0..6).for_each(|value| map.insert("key", &value).unwrap());
+        let chain = records(&map, "key");
+        let block = |linked: &Linked| Block { offset: linked.record.offset, len: 64 };
+        assert!(map.remove_one("key", &5).unwrap());
+        assert!(!map.core.is_linked(block(&chain[0])).unwrap());
+        let at = chain[2].record.link_at();
+        map.core.medium().store(at, map.core.medium().load(at) ^ 1 << 20);
+        for linked in &chain[1..] {
+            assert!(map.core.is_linked(block(linked)).unwrap());
         }
     }
 }
