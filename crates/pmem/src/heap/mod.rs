@@ -60,8 +60,8 @@ pub struct Heap<M: Medium> {
     /// One past the highest lane that was ever entered; lanes from here on need no scan.
     lanes_used: AtomicUsize,
     readers: Readers,
-    /// Global epoch. If threads that announce an epoch after e cannot reach a block, nobody can once
-    /// the epoch is e + 2.
+    /// Global epoch. If threads that announce an epoch after e cannot reach a block, nobody can
+    /// once the epoch is e + 2.
     epoch: AtomicU64,
     chunks: PauseMutex<HeapChunks>,
 }
