@@ -10,7 +10,8 @@ use crate::pool::space::purpose::Purpose;
 use crate::violation::Violation;
 use crate::{Error, Fenceable, Result, fence};
 
-/// If threads that announce an epoch after e cannot reach a block, nobody can so many epochs later.
+/// A block that threads cannot reach if they announce an epoch after e is unreachable for all
+/// threads this many epochs after e.
 const EPOCHS: u64 = 2;
 /// Free suspect slots at the beginning of an operation; no operation needs more.
 const SLOTS_RESERVED: usize = 32;

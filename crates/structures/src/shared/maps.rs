@@ -1,8 +1,7 @@
 //! Hash maps in shared heaps.
 
-/// Implements [`Shareable`](super::Shareable) for a map that has its state in a `Core`, which the
-/// caller has in scope, as `HEADER_LEN` and what the implementation names. The second argument says
-/// whether a key may have several values.
+/// Implements [`Shareable`](super::Shareable) for a map. The caller has the map's `Core` and
+/// `HEADER_LEN` in scope. The second argument says whether a key may have several values.
 macro_rules! shareable_map {
     ($map:ident, $multi:literal) => {
         impl<K, V, M> $crate::shared::Shareable<M> for $map<K, V, M>

@@ -24,7 +24,7 @@ use crate::{Change, Error, Result};
 /// The values of one key come back newest first. Each lies in a record of its own, which leads to
 /// the one before it. So adding a value costs two fences however many there are, and removing one
 /// costs a fence and a walk from the newest value to it. A record takes 32 bytes beside key and
-/// value; a key takes a slot of 16 bytes more. Steps and batches cannot change it.
+/// value; a key takes a slot of 16 bytes more. Steps and batches cannot change a map of this form.
 ///
 /// Readers take no lock and see nothing that a crash can undo. A visit of a key's values that other
 /// threads change meanwhile finds all that are there throughout, once, and any of the others.

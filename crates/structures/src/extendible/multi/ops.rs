@@ -36,6 +36,11 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         value: &V,
     ) -> Result<()> {
         let first = self.linked(self.first_at(&mut entry, slot), None)?;
+        if first.link.number == u64::MAX {
+            // No chain becomes that long.
+            let what = "the number of a record is damaged";
+            return Err(Error::corrupt(&self.heap, first.record.offset, what));
+        }
         let record = self.make_record(lane, probe.key, value, Some(first))?;
         // Fence: the record, before the slot leads to it.
         self.medium().fence();
@@ -204,9 +209,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         before: Option<Linked>,
         removed: Link,
     ) -> u64 {
-        match (before, removed.next) {
-            (Some(before), next) => self.set_link(before.record, Link { next, ..before.link }),
-            (None, next) => self.lead_to(bucket, slot, next),
+        let next = removed.next;
+        match before {
+            Some(before) => self.set_link(before.record, Link { next, ..before.link }),
+            None => self.lead_to(bucket, slot, next),
         }
     }
 
@@ -247,8 +253,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             rests.push((bucket, slot, rest.filter(|_| !has_room)));
         }
         // Fence: the suspects, before nothing leads to their records any more.
-        // Redundant: unless the records lie in chunks that no lane allocates from. Recovery asks of
-        // the others in any case.
+        // Redundant: unless the records lie in chunks that no lane allocates from. Recovery asks
+        // about every block of the other chunks in any case.
         lane.fence();
         for (bucket, slot, rest) in rests {
             // Flush: before the lane frees the records.
@@ -279,6 +285,10 @@ mod tests {
     fn records(map: &Names, key: &str) -> Vec<Linked> {
         let found = map.core.find(&Probe { key, hash: map.core.hash(key) }).unwrap().unwrap();
         map.core.chain(found.word).map(Result::unwrap).collect()
+    }
+
+    fn block(linked: &Linked) -> Block {
+        Block { offset: linked.record.offset, len: 64 }
     }
 
     /// As a crash leaves it that comes after the mark is durable, and before the suspect is.
@@ -326,7 +336,6 @@ mod tests {
         let (_pool, map) = map();
         (0..6).for_each(|value| map.insert("key", &value).unwrap());
         let chain = records(&map, "key");
-        let block = |linked: &Linked| Block { offset: linked.record.offset, len: 64 };
         assert!(map.remove_one("key", &5).unwrap());
         assert!(!map.core.is_linked(block(&chain[0])).unwrap());
         let at = chain[2].record.link_at();
@@ -334,5 +343,32 @@ mod tests {
         for linked in &chain[1..] {
             assert!(map.core.is_linked(block(linked)).unwrap());
         }
+    }
+
+    #[test]
+    fn recovery_keeps_what_may_be_behind_a_record_of_another_key() {
+        let (_pool, map) = map();
+        (0..10).for_each(|value| map.insert("damaged", &value).unwrap());
+        map.insert("whole", &0).unwrap();
+        let (chain, whole) = (records(&map, "damaged"), records(&map, "whole")[0]);
+        let next = Some(whole.record.offset);
+        map.core.set_link(chain[4].record, Link { next, ..chain[4].link });
+        for linked in &chain {
+            assert!(map.core.is_linked(block(linked)).unwrap());
+        }
+    }
+
+    /// Of 65,536 damaged numbers, one has the check of the link before it.
+    #[test]
+    fn nothing_is_added_behind_a_number_that_cannot_be() {
+        let (_pool, map) = map();
+        (0..2).for_each(|value| map.insert("key", &value).unwrap());
+        let (first, medium) = (records(&map, "key")[0], map.core.medium());
+        let at = first.record.link_at();
+        let link = Link { number: u64::MAX, ..first.link };
+        medium.store(at, link.seal(at));
+        medium.store(at + WORD_LEN, link.number);
+        assert!(matches!(map.insert("key", &2), Err(Error::Corrupt { .. })));
+        assert_eq!(map.get_all("key").unwrap(), [1, 0]);
     }
 }

@@ -13,8 +13,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// may be behind damage is kept. If the value is removed, the record is taken out of the chain.
     /// The caller flushes the slot.
     ///
-    /// The walk ends where the record would be by its number. Of the blocks that are asked about
-    /// most are among the newest of their key, or were and are free.
+    /// The walk ends where the record would be by its number, so it is short for the newest values
+    /// of a key. For an old one that lies in a chunk of which blocks were being allocated, it is
+    /// almost as long as the chain.
     pub(in super::super) fn is_linked_in_chain(
         &self,
         bucket: Bucket,
@@ -26,7 +27,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         if self.is_slot_damaged(bucket, slot) {
             return true;
         }
-        // None: nothing is known, because the block is free, or its link is damaged.
+        // None: the block has no sealed link, and may be anywhere in the chain.
         let number = self.linked(block.offset, None).map(|linked| linked.link.number).ok();
         let mut before = None;
         for linked in self.chain(Self::content(bucket.word(medium, slot))) {
