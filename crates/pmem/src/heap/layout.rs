@@ -112,7 +112,8 @@ pub(crate) fn active(lane: u64, class: Class) -> u64 {
 }
 
 /// The suspect word of a run of chunks that is being allocated: its offset, and its length in the
-/// upper 16 bits. Until the head of the run is durable, nothing else has the length.
+/// upper 16 bits. Until the head of the run is durable, nothing else has the length. A run of one
+/// chunk that has small blocks says that all of them are suspect.
 pub(crate) fn suspected_run(first: ChunkId, run: u32) -> u64 {
     first.offset() | u64::from(run) << RUN_SHIFT
 }

@@ -129,8 +129,11 @@ struct LaneState {
     retired_large: usize,
     /// Lines to be flushed before the next fence in this lane, whichever thread executes it.
     unflushed: Vec<u64>,
-    /// Suspect slots of the large blocks that the operation in progress has allocated.
-    large: Vec<u16>,
+    /// Suspect slots of the large blocks that the operation in progress has allocated, and of the
+    /// chunks that it has left behind with small ones.
+    announced: Vec<u16>,
+    /// Classes, a bit each, of which the operation in progress has taken a chunk.
+    activated: u64,
 }
 
 /// Where a lane allocates blocks of a class.
@@ -179,7 +182,8 @@ impl<M: Medium> Heap<M> {
                 advance_at: reclamation.third_of_batch(),
                 retired_large: 0,
                 unflushed: Vec::new(),
-                large: Vec::new(),
+                announced: Vec::new(),
+                activated: 0,
             }),
         });
         pool.heaps().lock(pool.medium()).insert(owner);

@@ -199,6 +199,7 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
         let at = layout::active(self.lane_offset(), class);
         let named = medium.load(at);
+        self.announce_blocks(class, ChunkId((named >> 32) as u32));
         medium.store(at, named << 32 | u64::from(chunk.0));
         medium.flush(at, WORD_LEN);
         // Fence: from here on recovery asks about every block of the chunk, so its bits need no
@@ -209,6 +210,19 @@ impl<'h, M: Medium> Lane<'h, M> {
             self.heap.leave_chunk(previous, class);
         }
         Ok(())
+    }
+
+    /// Makes a chunk suspect that the lane is about to name no more, if the operation in progress
+    /// may have blocks there that nothing leads to yet: a step can take blocks of many chunks.
+    fn announce_blocks(&mut self, class: Class, chunk: ChunkId) {
+        let of_class = 1 << class.0;
+        if self.state.activated & of_class != 0 && chunk.0 != 0 {
+            let suspect = self.suspect(layout::suspected_run(chunk, 1));
+            // Fence: recovery asks about the chunk's blocks before the lane ceases to name it.
+            self.fence();
+            self.state.announced.push(suspect.slot);
+        }
+        self.state.activated |= of_class;
     }
 
     /// In a full pool: frees retired blocks, and takes any chunk with a free block.
@@ -280,7 +294,7 @@ impl<'h, M: Medium> Lane<'h, M> {
             let suspect = self.suspect(layout::suspected_run(chunk, run));
             // Fence: recovery knows where to look before a state word says that the run is taken.
             self.fence();
-            self.state.large.push(suspect.slot);
+            self.state.announced.push(suspect.slot);
         })
     }
 
@@ -288,7 +302,7 @@ impl<'h, M: Medium> Lane<'h, M> {
     /// be a suspect until the lane is left, then.
     pub fn note_linked(&mut self, block: Block) {
         let is_large = Class::for_len(block.len).is_none();
-        if let Some(slot) = self.state.large.pop_if(|_| is_large) {
+        if let Some(slot) = self.state.announced.pop_if(|_| is_large) {
             self.state.free_slots.push_back(slot);
         }
     }
@@ -297,11 +311,15 @@ impl<'h, M: Medium> Lane<'h, M> {
     pub fn give_back(&mut self, block: Block) {
         match self.heap.locate(block.offset) {
             Some((chunk, class, index)) => {
+                let Some(at) = self.heap.free_small(block.offset, chunk, class, index) else {
+                    return;
+                };
                 let cursor = &mut self.state.cursors[class.0 as usize];
-                if self.heap.free_small(block.offset, chunk, class, index).is_some()
-                    && cursor.chunk == Some(chunk)
-                    && cursor.word == index / 64 + 1
-                {
+                if cursor.chunk != Some(chunk) {
+                    // Flush and fence: before the lane forgets the chunk, whose bits were durable.
+                    self.medium().flush(at, WORD_LEN);
+                    self.fence();
+                } else if cursor.word == index / 64 + 1 {
                     cursor.available |= 1 << (index % 64);
                 }
             }
@@ -450,9 +468,10 @@ impl<'h, M: Medium> Lane<'h, M> {
 impl<M: Medium> Drop for Lane<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.state.large.is_empty() {
-            // Large blocks of this operation are linked by now, or were given back.
-            self.state.free_slots.extend(self.state.large.drain(..));
+        if self.state.activated != 0 || !self.state.announced.is_empty() {
+            // Blocks of this operation are linked by now, or were given back.
+            self.state.free_slots.extend(self.state.announced.drain(..));
+            self.state.activated = 0;
         }
         let lane = &self.heap.lanes[self.index];
         // Relaxed: only the holder counts.

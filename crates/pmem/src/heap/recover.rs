@@ -12,7 +12,8 @@ impl<M: Medium> Heap<M> {
     /// whether the block is linked.
     ///
     /// Called once, when the structure is opened and before anyone uses it. The work is bounded by
-    /// the lanes that were in use: at most 2 × 32 chunks and 224 suspects for each. A crash
+    /// the lanes that were in use: at most 2 × 32 chunks and 224 suspects for each, which may be
+    /// blocks or, of a step that took many, chunks. A crash
     /// meanwhile leaves the same work. `is_linked` gets blocks with whatever they hold, which may
     /// be garbage.
     ///
@@ -120,6 +121,7 @@ impl<M: Medium> Heap<M> {
                 continue;
             }
             match self.locate(offset) {
+                Some((chunk, class, _)) if run != 0 => self.recover_chunk(chunk, class, is_linked),
                 Some((chunk, class, index)) => {
                     self.recover_block(chunk, class, index, offset, is_linked);
                 }

@@ -107,6 +107,12 @@ fn of_sizes() -> Vec<Scenario> {
             large,
             prepared(alone(1, 4)),
         ),
+        Scenario::new(
+            "batch/thirds",
+            "values of a third of a chunk, so that a batch takes blocks of many chunks",
+            Batches { keys: 24, changes_max: 24, value_len: 20_000, ..batches() },
+            Config { full_max: 4, samples: 4, ..prepared(alone(0, 2)) },
+        ),
         Scenario::new("batch/full", "the pool is full", full, refusing(prepared(alone(30, 8)))),
         Scenario::new(
             "batch/no-room",
