@@ -2,7 +2,8 @@
 //! type.
 //!
 //! 1. The change is written to the tree as one entry, the [`Intent`]. This commits the change.
-//! 2. It is applied to the entries of the collection, one by one.
+//! 2. It is applied to the entries of the collection: new ones are put together, and then obsolete
+//!    ones are removed together.
 //! 3. The intent is removed.
 //!
 //! A crash after step 1 leaves the intent in the tree, and opening applies it again
@@ -22,9 +23,9 @@ use super::error::KeyError;
 use super::intent::{Direction, Intent};
 use super::layout::{CollectionId, intent_key};
 use super::shard::{Shard, Unfinished};
-use super::tree::{put_unless_same, span};
+use super::tree::span;
 use super::types::{Caches, CollectionType, Reference};
-use crate::store::{Change, Store, StoreError};
+use crate::store::{Change, Edit, Store, StoreError};
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,31 +128,50 @@ impl<S: Store> Keyspace<S> {
         caches: &Caches,
     ) -> Result<Applied, StoreError> {
         let Intent { id, ref name, is_new, ref changes } = *intent;
-        let tree = self.tree()?;
+        let mut entries = Vec::new();
         if is_new {
-            put_unless_same(tree, &id.name_key(), name)?;
+            // First: by it, what is left of a collection is found.
+            entries.push((id.name_key(), name.clone()));
         } else if !self.names(name, id)? {
             // The key was removed or replaced, or the collection never got it.
             self.sweep_unnamed(id)?;
             return Ok(Applied::Superseded);
         }
         if direction == Direction::Back {
-            changes.remove_old(id, tree)?;
+            self.remove_keys(&changes.obsolete_keys(id))?;
         }
-        changes.put_new(id, tree)?;
+        entries.extend(changes.new_entries(id));
+        self.put_entries(&entries)?;
         if is_new && !self.claim_name(name, intent.reference())? {
             // Nothing ever referred to the collection.
             self.sweep_collection(id)?;
             return Ok(Applied::Superseded);
         }
         if direction == Direction::Forward {
-            changes.remove_old(id, tree)?;
+            self.remove_keys(&changes.obsolete_keys(id))?;
         }
         if changes.removes_any() && !changes.leave_any(id, caches) && self.is_empty(id)? {
             self.release_name(name, id)?;
             self.sweep_unnamed(id)?;
         }
         Ok(Applied::Done)
+    }
+
+    /// Puts entries into the tree. It is not written, and needs no room, for those that are there.
+    fn put_entries(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+        let tree = self.tree()?;
+        let mut edits = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            if tree.get_with(key, |found| found == value.as_slice())? != Some(true) {
+                edits.push(Edit { key, value: Some(value) });
+            }
+        }
+        self.store.change_tree(&edits)
+    }
+
+    fn remove_keys(&self, keys: &[Vec<u8>]) -> Result<(), StoreError> {
+        let edits: Vec<Edit<'_>> = keys.iter().map(|key| Edit { key, value: None }).collect();
+        self.store.change_tree(&edits)
     }
 
     /// Makes the store refer to a collection under `name`; false when the key has another value.

@@ -22,7 +22,7 @@
 //!
 //! Removing a collection asks nothing of its type: the sweeper removes all entries with its id.
 
-use remanent_structures::{OrderedMap, Result};
+use remanent_structures::OrderedMap;
 
 use super::layout::{CollectionId, ID_LEN};
 use super::sorted_set;
@@ -181,26 +181,18 @@ impl Changes {
         }
     }
 
-    /// First part of applying, which may need room: puts the new entries.
-    pub(super) fn put_new(
-        &self,
-        id: CollectionId,
-        tree: &impl OrderedMap<[u8], [u8]>,
-    ) -> Result<()> {
+    /// First part of applying, which may need room: the entries that are put.
+    pub(super) fn new_entries(&self, id: CollectionId) -> Vec<(Vec<u8>, Vec<u8>)> {
         match self {
-            Changes::SortedSet(changes) => changes.put_new(id, tree),
+            Changes::SortedSet(changes) => changes.new_entries(id),
         }
     }
 
-    /// Second part of applying, which gives room back: removes entries that the changes make
+    /// Second part of applying, which gives room back: keys whose entries the changes make
     /// obsolete.
-    pub(super) fn remove_old(
-        &self,
-        id: CollectionId,
-        tree: &impl OrderedMap<[u8], [u8]>,
-    ) -> Result<()> {
+    pub(super) fn obsolete_keys(&self, id: CollectionId) -> Vec<Vec<u8>> {
         match self {
-            Changes::SortedSet(changes) => changes.remove_old(id, tree),
+            Changes::SortedSet(changes) => changes.obsolete_keys(id),
         }
     }
 

@@ -6,7 +6,7 @@ use remanent_pmem::{Mapped, Medium, Pool};
 use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Result};
 
 use super::tree::PoolTree;
-use super::{Change, Description, Lag, ROOT, Store, StoreError, TABLE_ROOT};
+use super::{Change, Description, Edit, Lag, ROOT, Store, StoreError, TABLE_ROOT};
 
 /// A server's entries in a pool: a [`BatchMap`] under the root [`ROOT`].
 ///
@@ -120,6 +120,10 @@ impl<M: Medium> Store for BatchStore<M> {
 
     fn create_tree(&self) -> Result<&Self::Tree, StoreError> {
         Ok(self.tree.get_or_create()?)
+    }
+
+    fn change_tree(&self, edits: &[Edit<'_>]) -> Result<(), StoreError> {
+        Ok(self.tree.change(edits)?)
     }
 
     fn pause(&self) {

@@ -145,6 +145,10 @@ impl<M: Medium> Store for MapStore<M> {
         Ok(self.tree.get_or_create()?)
     }
 
+    fn change_tree(&self, edits: &[Edit<'_>]) -> Result<(), StoreError> {
+        Ok(self.tree.change(edits)?)
+    }
+
     fn pause(&self) {
         self.tree.pool().medium().pause();
     }

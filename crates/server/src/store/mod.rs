@@ -260,8 +260,29 @@ pub trait Store: Send + Sync + 'static {
     /// When there is no room for it.
     fn create_tree(&self) -> Result<&Self::Tree, StoreError>;
 
+    /// Makes changes to the ordered map, in their order, each durable when the call returns. They
+    /// may share fences. This is not one step: a crash may leave any of them done and others not.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or the map cannot be read: any of the changes may be done.
+    fn change_tree(&self, edits: &[Edit<'_>]) -> Result<(), StoreError> {
+        Ok(change_one_by_one(self.create_tree()?, edits)?)
+    }
+
     /// Called by a thread that waits for another one. The simulator runs the other one then.
     fn pause(&self) {
         std::thread::yield_now();
     }
+}
+
+/// Makes changes to an ordered map, one after the other.
+fn change_one_by_one(
+    tree: &impl OrderedMap<[u8], [u8]>,
+    edits: &[Edit<'_>],
+) -> remanent_structures::Result<()> {
+    edits.iter().try_for_each(|Edit { key, value }| match value {
+        Some(value) => tree.put(key, value).map(|_| ()),
+        None => tree.discard(key).map(|_| ()),
+    })
 }

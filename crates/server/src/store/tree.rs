@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{BlinkTree, Error, Result};
 
-use super::TREE_ROOT;
+use super::{Edit, TREE_ROOT, change_one_by_one};
+
+/// Changes that share their fences. A step has room for more, also if each has a long key.
+const TOGETHER: usize = 32;
 
 /// The [`BlinkTree`] under the root [`TREE_ROOT`], which a pool need not have.
 #[derive(Debug)]
@@ -31,6 +34,30 @@ impl<M: Medium> PoolTree<M> {
 
     pub(super) fn get(&self) -> Option<&BlinkTree<[u8], [u8], M>> {
         self.tree.get()
+    }
+
+    /// Makes changes, in their order, which share their fences: as many as there is room for.
+    pub(super) fn change(&self, edits: &[Edit<'_>]) -> Result<()> {
+        let tree = self.get_or_create()?;
+        for edits in edits.chunks(TOGETHER) {
+            match Self::change_together(tree, edits) {
+                // Alone, each frees what others have removed, and says whether it is done.
+                Err(error) if error.is_full() => change_one_by_one(tree, edits)?,
+                changed => changed?,
+            }
+        }
+        Ok(())
+    }
+
+    fn change_together(tree: &BlinkTree<[u8], [u8], M>, edits: &[Edit<'_>]) -> Result<()> {
+        let mut step = tree.step();
+        for Edit { key, value } in edits {
+            match value {
+                Some(value) => tree.put_in(&mut step, key, value)?,
+                None => tree.remove_in(&mut step, key)?,
+            }
+        }
+        step.commit()
     }
 
     pub(super) fn get_or_create(&self) -> Result<&BlinkTree<[u8], [u8], M>> {

@@ -18,6 +18,26 @@ use crate::shared::{Operation, Progress, Scope, Step};
 use crate::stored::{OrderedKey, Stored};
 
 impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> BlinkTree<K, V, M> {
+    /// A step on this tree, and on structures that share its heap. Waits for a lane.
+    ///
+    /// ```
+    /// # use remanent_pmem::Pool;
+    /// # use remanent_structures::BlinkTree;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(dir.path().join("example.pool"))?;
+    /// let tree: BlinkTree<str, str> = BlinkTree::create(&pool, "tree")?;
+    /// let mut step = tree.step();
+    /// for (name, city) in [("Ada", "London"), ("Emmy", "Erlangen"), ("Kurt", "Brno")] {
+    ///     tree.put_in(&mut step, name, city)?;
+    /// }
+    /// step.commit()?; // two fences, as for one of them
+    /// assert_eq!(tree.len()?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn step(&self) -> Step<'_, M> {
+        Step::enter(&self.core.heap)
+    }
+
     /// Sets the value of `key` as part of a [step](Step::commit).
     ///
     /// # Errors

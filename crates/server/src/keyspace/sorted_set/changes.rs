@@ -3,11 +3,10 @@
 //! The encoding is that of the members in turn: a byte of flags, the old score (8 bytes) if the
 //! member has one, the new score (8 bytes) if it gets one, and the member with its length in front.
 
-use remanent_structures::{OrderedMap, Result};
+use remanent_structures::OrderedMap;
 
 use super::super::encoding::{push_text, take, take_text};
 use super::super::layout::CollectionId;
-use super::super::tree::put_unless_same;
 use super::layout::SetId;
 use super::ranks::RankCache;
 use super::score::Score;
@@ -73,38 +72,32 @@ impl Changes {
         cache.get(SetId(id)).is_some_and(|ranks| ranks.len() > self.0.len() as u64)
     }
 
-    pub(in crate::keyspace) fn put_new(
-        &self,
-        id: CollectionId,
-        tree: &impl OrderedMap<[u8], [u8]>,
-    ) -> Result<()> {
+    pub(in crate::keyspace) fn new_entries(&self, id: CollectionId) -> Vec<(Vec<u8>, Vec<u8>)> {
         let set = SetId(id);
+        let mut entries = Vec::with_capacity(2 * self.0.len());
         for MemberChange { member, new, .. } in &self.0 {
             if let Some(score) = new {
-                put_unless_same(tree, &set.score_key(*score, member), score.zero_note())?;
-                put_unless_same(tree, &set.member_key(member), &score.to_bytes())?;
+                entries.push((set.score_key(*score, member), score.zero_note().to_vec()));
+                entries.push((set.member_key(member), score.to_bytes().to_vec()));
             }
         }
-        Ok(())
+        entries
     }
 
-    pub(in crate::keyspace) fn remove_old(
-        &self,
-        id: CollectionId,
-        tree: &impl OrderedMap<[u8], [u8]>,
-    ) -> Result<()> {
+    pub(in crate::keyspace) fn obsolete_keys(&self, id: CollectionId) -> Vec<Vec<u8>> {
         let set = SetId(id);
+        let mut keys = Vec::with_capacity(2 * self.0.len());
         for MemberChange { member, old, new } in &self.0 {
             if let Some(old) = old
                 && new.is_none_or(|new| new.to_ordered() != old.to_ordered())
             {
-                tree.discard(&set.score_key(*old, member))?;
+                keys.push(set.score_key(*old, member));
             }
             if new.is_none() {
-                tree.discard(&set.member_key(member))?;
+                keys.push(set.member_key(member));
             }
         }
-        Ok(())
+        keys
     }
 
     /// Keeps the ranks of the set in step, if they are known.
