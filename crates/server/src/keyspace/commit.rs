@@ -4,10 +4,10 @@
 //! 1. The change is written to the tree as one entry, the [`Intent`]. This commits the change.
 //! 2. It is applied to the entries of the collection: new ones are put together, and then obsolete
 //!    ones are removed together.
-//! 3. The intent is removed.
+//! 3. The intent stays until the shard's next one replaces it, if it may; else it is removed.
 //!
-//! A crash after step 1 leaves the intent in the tree, and opening applies it again
-//! ([`recover`](super::recover)). When step 2 fails, the change is taken back: the reversed intent
+//! Opening applies the intents that it finds, whether a crash came after step 1 or much later, and
+//! removes them ([`recover`](super::recover)). When step 2 fails, the change is taken back: the reversed intent
 //! is applied. When that fails as well, the change stays *unfinished*: the shard remembers it, and
 //! every later command on a collection of the shard has to finish it first.
 //!
@@ -26,6 +26,9 @@ use super::shard::{Shard, Unfinished};
 use super::tree::span;
 use super::types::{Caches, CollectionType, Reference};
 use crate::store::{Change, Edit, Store, StoreError};
+
+/// Intents of more bytes are removed when they are applied.
+const KEPT_LEN_MAX: usize = 4096;
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +76,17 @@ impl<S: Store> Keyspace<S> {
     pub(super) fn commit(&self, shard: &mut Shard, intent: Intent) -> Result<(), KeyError> {
         let (tree, key) = (self.tree()?, intent_key(shard.index));
         // This commits: the intent is durable before anything of it is applied.
-        tree.put(&key, &intent.encode())?;
+        let encoded = intent.encode();
+        tree.put(&key, &encoded)?;
         let (applied, result) = match self.apply(&intent, Direction::Forward, &shard.caches) {
             Ok(Applied::Done) => {
                 intent.changes.update_caches(intent.id, &mut shard.caches, tree);
+                // As long as its collection is there, no other intent of the shard has come, and
+                // applying this one again changes nothing. One that creates its collection would
+                // bring it back when it is deleted.
+                if !intent.is_new && encoded.len() <= KEPT_LEN_MAX {
+                    return Ok(());
+                }
                 (intent, Ok(()))
             }
             Ok(Applied::Superseded) => (intent.reversed(), Err(KeyError::WrongType)),
