@@ -82,13 +82,13 @@ pub struct Config {
     /// Whether operations may be [refused](crate::Subject::is_refused). Otherwise a refusal is a
     /// violation, unless a fault was injected.
     pub may_refuse: bool,
-    /// Whether the first crash only kills the process, and the power fails in the life after it.
+    /// How many crashes only kill the process, before the power fails in the life after them.
     ///
     /// Recovery then finds everything that was executed, though none of it is more durable than
-    /// before. Only the second crash takes away what neither life has flushed and fenced. One in
-    /// [`Nested::one_in`] crash points is explored this way. The medium must be of
-    /// [`Class::Power`](crate::Class::Power).
-    pub killed: bool,
+    /// before. Only the crash after those takes away what no life has flushed and fenced, so
+    /// [`Nested::depth`] is at least this. One in [`Nested::one_in`] crash points is explored this
+    /// way. The medium must be of [`Class::Power`](crate::Class::Power).
+    pub kills: u32,
     /// Mixed into every seed, so that subjects that draw from the same operations draw different
     /// ones.
     pub salt: u64,
@@ -128,7 +128,7 @@ impl Default for Config {
             nested: Nested::default(),
             after: 4,
             may_refuse: true,
-            killed: false,
+            kills: 0,
             salt: 0,
             prune: true,
             schedule: Schedule::default(),
@@ -161,7 +161,11 @@ impl Config {
             self.points,
             self.sim.class,
             self.sim.granularity,
-            if self.killed { ", killed first" } else { "" },
+            match self.kills {
+                0 => String::new(),
+                1 => ", killed first".to_owned(),
+                kills => format!(", killed {kills} times first"),
+            },
             self.oracle,
             self.schedule,
             self.full_max,

@@ -35,7 +35,13 @@ pub(crate) fn refusing(config: Config) -> Config {
 /// Like `config`; the process is killed, and the power fails in the next life.
 pub(crate) fn killed(config: Config) -> Config {
     let nested = Nested { depth: 1, one_in: 4, samples: 12 };
-    Config { killed: true, creation: false, nested, full_max: 16, ..config }
+    Config { kills: 1, creation: false, nested, full_max: 16, ..config }
+}
+
+/// As [`killed`]; the next process is killed, too, before the power fails.
+pub(crate) fn killed_twice(config: Config) -> Config {
+    let nested = Nested { depth: 2, one_in: 2, samples: 4 };
+    Config { kills: 2, nested, after: 2, ..killed(config) }
 }
 
 /// Several threads with a few operations each.
@@ -91,7 +97,7 @@ pub(crate) fn pages(config: Config) -> Config {
 /// Like `config`, with few images of each crash point, because there are many points. Of a killed
 /// run, where only nested crash points have images, more points are chosen.
 pub(crate) fn few_images(config: Config) -> Config {
-    let one_in = if config.killed { 8 } else { 32 };
+    let one_in = if config.kills > 0 { 8 } else { 32 };
     let nested = Nested { depth: 1, one_in, samples: 2 };
     Config { full_max: 4, samples: 4, nested, ..config }
 }

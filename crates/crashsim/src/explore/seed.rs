@@ -165,7 +165,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
                 let allowed = allowed(position);
                 let written = written.lines();
                 let point = Point { position, event, allowed, depth, written };
-                if self.config.killed && !self.path.is_nested() {
+                if self.path.len() < self.config.kills as usize {
                     self.kill_at(&pending, &point);
                 } else {
                     self.crash_at(&pending, &point);
@@ -366,7 +366,7 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
         let (events, depth) = (&life.events, point.depth - 1);
         let walk = Walk { events, pending, first: 1, skipped: 0..0, depth };
         let oracle = self.config.oracle;
-        let killed = self.config.killed && self.path.len() == 1;
+        let killed = self.path.len() <= self.config.kills as usize;
         self.walk(walk, &mut |position| life.allowed(position, &point.allowed, oracle, killed));
     }
 

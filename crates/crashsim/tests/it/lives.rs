@@ -11,18 +11,46 @@ use super::log::{Log, SOUND, expect_violation};
 /// A pair of words that change together, with a journal that recovery redoes.
 #[derive(Clone, Copy)]
 struct Pair {
-    /// Whether recovery makes the journal durable before it redoes it.
-    flushes_journal: bool,
+    care: Care,
     /// Whether the journal is streamed.
     streams_journal: bool,
+}
+
+/// Whether recovery makes the journal durable before it redoes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Care {
+    Never,
+    Always,
+    /// If a note says that a process may have been killed. Recovery forgets that once the journal
+    /// is durable, or too early.
+    Noted {
+        forgets_early: bool,
+    },
 }
 
 const LEFT: u64 = 0;
 const RIGHT: u64 = 64;
 /// Value and complement; zeros if there is nothing to redo.
 const JOURNAL: u64 = 128;
+const NOTE: u64 = 192;
 
 impl Pair {
+    fn make_journal_durable(self, medium: &Sim) {
+        match self.care {
+            Care::Never => {}
+            Care::Always => medium.persist(JOURNAL, 16),
+            Care::Noted { forgets_early: true } if medium.load(NOTE) != 0 => {
+                medium.store(NOTE, 0);
+                medium.persist(JOURNAL, 16);
+            }
+            Care::Noted { .. } if medium.load(NOTE) != 0 => {
+                medium.persist(JOURNAL, 16);
+                medium.store(NOTE, 0);
+            }
+            Care::Noted { .. } => {}
+        }
+    }
+
     fn redo(medium: &Sim) {
         let value = medium.load(JOURNAL);
         medium.store(LEFT, value);
@@ -48,15 +76,16 @@ impl Subject for Pair {
     fn open(&self, medium: Arc<Sim>) -> Outcome<Arc<Sim>> {
         let value = medium.load(JOURNAL);
         if value != 0 && medium.load(JOURNAL + 8) == !value {
-            if self.flushes_journal {
-                medium.persist(JOURNAL, 16);
-            }
+            self.make_journal_durable(&medium);
             Pair::redo(&medium);
         }
         Ok(medium)
     }
 
     fn apply(&self, medium: &Arc<Sim>, value: &u64) {
+        if let Care::Noted { .. } = self.care {
+            medium.store(NOTE, 1);
+        }
         let mut journal = [0; 16];
         journal[..8].copy_from_slice(&value.to_le_bytes());
         journal[8..].copy_from_slice(&(!value).to_le_bytes());
@@ -88,22 +117,37 @@ fn often() -> Config {
 
 #[test]
 fn recovery_from_caches_is_not_more_durable_than_what_it_read() {
-    let killed = Config { killed: true, ..often() };
-    let careless = Pair { flushes_journal: false, streams_journal: false };
+    let killed = Config { kills: 1, ..often() };
+    let careless = Pair { care: Care::Never, streams_journal: false };
     // Each crash alone is survived: what recovery reads after a power failure is durable.
     assert!(explore(&careless, &often()).is_clean());
     let report = expect_violation(&careless, &killed, Broken::State);
     assert!(report.violations[0].crashes[0].survived.contains("killed"), "{report}");
     assert_eq!(report.violations[0].crashes.len(), 2, "{report}");
-    let report = explore(&Pair { flushes_journal: true, ..careless }, &killed);
+    let report = explore(&Pair { care: Care::Always, ..careless }, &killed);
+    assert!(report.is_clean() && report.nested_images > 100, "{report}");
+}
+
+/// What the next process does about a kill must be done again if it is killed itself.
+#[test]
+fn recovery_is_killed_as_well() {
+    let nested = Nested { depth: 2, ..often().nested };
+    let [once, twice] = [1, 2].map(|kills| Config { kills, nested, ..often() });
+    let early = Pair { care: Care::Noted { forgets_early: true }, streams_journal: false };
+    assert!(explore(&early, &once).is_clean());
+    let report = expect_violation(&early, &twice, Broken::State);
+    assert_eq!(report.violations[0].crashes.len(), 3, "{report}");
+    assert!(report.violations[0].crashes[1].survived.contains("killed"), "{report}");
+    let late = Pair { care: Care::Noted { forgets_early: false }, ..early };
+    let report = explore(&late, &twice);
     assert!(report.is_clean() && report.nested_images > 100, "{report}");
 }
 
 /// What a killed process has streamed is durable, so the next process need not flush it.
 #[test]
 fn what_a_killed_process_streamed_is_durable() {
-    let killed = Config { killed: true, ..often() };
-    let report = explore(&Pair { flushes_journal: false, streams_journal: true }, &killed);
+    let killed = Config { kills: 1, ..often() };
+    let report = explore(&Pair { care: Care::Never, streams_journal: true }, &killed);
     assert!(report.is_clean() && report.nested_images > 100, "{report}");
 }
 

@@ -139,6 +139,6 @@ fn transactions_survive_every_crash() {
 #[test]
 fn transactions_survive_a_kill_and_then_a_power_failure() {
     let nested = Nested { depth: 1, one_in: 4, samples: 8 };
-    let report = explore(&Database, &Config { killed: true, creation: false, nested, ..config() });
+    let report = explore(&Database, &Config { kills: 1, creation: false, nested, ..config() });
     assert!(report.is_clean() && report.nested_images > 100, "{report}");
 }
