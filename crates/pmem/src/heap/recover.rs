@@ -13,9 +13,8 @@ impl<M: Medium> Heap<M> {
     ///
     /// Called once, when the structure is opened and before anyone uses it. The work is bounded by
     /// the lanes that were in use: at most 2 × 32 chunks and 224 suspects for each, which may be
-    /// blocks or, of a step that took many, chunks. A crash
-    /// meanwhile leaves the same work. `is_linked` gets blocks with whatever they hold, which may
-    /// be garbage.
+    /// blocks or, of a step that took many, chunks. A crash meanwhile leaves the same work.
+    /// `is_linked` gets blocks with whatever they hold, which may be garbage.
     ///
     /// Stores of a killed process may be in the caches alone, and be lost in a later power failure.
     /// So `is_linked` must flush the links that decide its answer. This function makes the

@@ -7,9 +7,9 @@
 //! 3. The intent stays until the shard's next one replaces it, if it may; else it is removed.
 //!
 //! Opening applies the intents that it finds, whether a crash came after step 1 or much later, and
-//! removes them ([`recover`](super::recover)). When step 2 fails, the change is taken back: the reversed intent
-//! is applied. When that fails as well, the change stays *unfinished*: the shard remembers it, and
-//! every later command on a collection of the shard has to finish it first.
+//! removes them ([`recover`](super::recover)). When step 2 fails, the change is taken back: the
+//! reversed intent is applied. When that fails as well, the change stays *unfinished*: the shard
+//! remembers it, and every later command on a collection of the shard has to finish it first.
 //!
 //! Other clients see no part of a change, because the shard's lock is held throughout.
 
