@@ -68,7 +68,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.place(found.hash)?;
         self.place(found.right_hash())?;
         let mut left = self.hold_all(found.left)?;
-        let mut right = self.hold_all(found.right)?;
+        let right = self.hold_all(found.right)?;
         let _shape = self.shape.lock(self.medium());
         // Another thread may have split one of them, or joined both.
         let is_as_found = self.siblings(hash)? == Some(found) && self.has_few(&found);
@@ -79,14 +79,9 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.copy_left(&left, found.left, &moved);
         let suspects = self.replace_node(&mut lane, &found)?;
         self.show_moved(&mut left, &moved);
-        // The segments are entered in the volatile directory before others change them.
+        // The segments are entered in the volatile directory before others change them. Readers that
+        // were led to the right one before still find its entries as they are now.
         self.directory.join(found.hash, found.parent.depth, found.left);
-        for held in &mut right {
-            let used = held.prints().used();
-            if used != 0 {
-                held.hide(used);
-            }
-        }
         for suspect in suspects {
             lane.retire(suspect);
         }
