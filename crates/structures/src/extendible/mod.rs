@@ -62,6 +62,7 @@ use self::bucket::Shadows;
 use self::directory::Directory;
 pub use self::multi::ExtendibleMultiMap;
 use self::multi::chain::Dying;
+use self::multi::recover::Walks;
 pub use self::observe::Changed;
 use self::observe::Observer;
 use crate::batch::Gate;
@@ -118,6 +119,7 @@ pub struct Core<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool = false> {
     shadows: Shadows,
     /// Values of a map with several for a key that are being removed.
     dying: Dying,
+    walks: Walks,
     count: Count,
     /// Whether `clear` has left something to be freed.
     has_cleared: AtomicBool,

@@ -23,6 +23,7 @@ use super::layout::{
     record_offset, segment_len, slots_of, write_segment_head,
 };
 use super::multi::chain::Dying;
+use super::multi::recover::Walks;
 use super::observe::Observer;
 use super::segment::bucket_at;
 use crate::batch::Gate;
@@ -169,9 +170,10 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Takes the number of entries from the header, if a proper close stored it there, and forgets
-    /// the notes of former openings. Called after recovery, before others use the map.
+    /// the notes of former openings and what recovery has walked along. Called after recovery, before others use the map.
     pub(super) fn take_count(&self) -> Result<(), PoolError> {
         let (medium, at) = (self.medium(), self.heap.header() + COUNT);
+        self.walks.end();
         for note in notes(self.heap.header()) {
             if medium.load(note) != 0 {
                 medium.store(note, 0);
@@ -202,6 +204,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             shape: PauseMutex::new(()),
             shadows: Shadows::new(),
             dying: Dying::new::<MULTI>(),
+            walks: Walks::default(),
             count: Count::unknown(),
             freeing: PauseMutex::new(()),
             has_cleared: AtomicBool::new(heap.medium().load(heap.header() + CLEARED) != 0),

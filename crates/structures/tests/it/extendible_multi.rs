@@ -18,7 +18,8 @@ fn adding_takes_two_fences_and_removing_one() {
     let pool = sim_pool(Guarantee::default());
     let map: ExtendibleMultiMap<u64, u64, Arc<Sim>> =
         ExtendibleMultiMap::create(&pool, "map").unwrap();
-    map.insert(&1, &0).unwrap();
+    map.insert(&0, &0).unwrap();
+    assert_eq!(fences(&pool, || map.insert(&1, &0).unwrap()), 2);
     for value in 1..40 {
         assert_eq!(fences(&pool, || map.insert(&1, &value).unwrap()), 2);
         assert_eq!(fences(&pool, || drop(map.get_all(&1).unwrap())), 0);
@@ -28,7 +29,40 @@ fn adding_takes_two_fences_and_removing_one() {
         assert_eq!(fences(&pool, || assert!(map.remove_one(&1, &value).unwrap())), 1);
         assert_eq!(fences(&pool, || assert!(!map.remove_one(&1, &value).unwrap())), 0);
     }
+    assert_eq!(map.remove_all(&0).unwrap(), 1);
     assert!(map.is_empty().unwrap());
+    (0..10).for_each(|value| map.insert(&1, &value).unwrap());
+    assert_eq!(fences(&pool, || assert_eq!(map.remove_all(&1).unwrap(), 10)), 10);
+    // Those that free the values are shared by a hundred.
+    for values in [10, 110, 210] {
+        (0..values).for_each(|value| map.insert(&1, &value).unwrap());
+        let fences = fences(&pool, || assert_eq!(map.clear().unwrap(), values));
+        assert!(fences <= 5 + 4 * (values / 100), "{fences} for {values} values");
+    }
+}
+
+/// Calls of the medium for opening a map after a crash, with so many values of one key in a chunk
+/// that was being allocated from.
+fn steps_to_open(values: u64) -> u64 {
+    type Map = ExtendibleMultiMap<u64, u64, Arc<Sim>>;
+    let pool = sim_pool(Guarantee::default());
+    let sim = Arc::clone(pool.medium());
+    let map = Map::create(&pool, "map").unwrap();
+    (0..values).for_each(|value| map.insert(&1, &value).unwrap());
+    std::mem::forget((map, pool));
+    let before = sim.steps();
+    let pool = Pool::recover(Arc::clone(&sim)).unwrap();
+    let map = Map::open(&pool, "map").unwrap();
+    let steps = sim.steps() - before;
+    assert_eq!(map.len().unwrap(), values);
+    steps
+}
+
+#[test]
+fn recovery_walks_each_chain_once() {
+    let [few, many] = [steps_to_open(100), steps_to_open(900)];
+    // A walk for each value would take 20 steps or more for each of those before it.
+    assert!(many < few + 800 * 200, "{few} for 100 values, {many} for 900");
 }
 
 /// Small numbers that look random.

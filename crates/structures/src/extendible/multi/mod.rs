@@ -2,7 +2,7 @@
 
 pub(super) mod chain;
 mod ops;
-mod recover;
+pub(super) mod recover;
 
 use std::borrow::Borrow;
 use std::fmt;

@@ -1,12 +1,57 @@
 //! Recovery of chains.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use remanent_pmem::heap::Block;
 use remanent_pmem::{Medium, WORD_LEN};
 
 use super::super::Core;
 use super::super::bucket::Bucket;
-use super::super::layout::Hash;
+use super::super::layout::{Hash, slot_at};
+use super::chain::Linked;
 use crate::stored::{Key, Stored};
+
+/// How far recovery has walked along the chain of each slot that it was asked about. So each chain
+/// is walked once, however many of its records are in doubt.
+#[derive(Debug, Default)]
+pub(in super::super) struct Walks(Mutex<HashMap<u64, Walk>>);
+
+impl Walks {
+    /// Frees the memory that recovery took.
+    pub(in super::super) fn end(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = HashMap::new();
+    }
+}
+
+/// The beginning of a chain. It takes 16 bytes of memory a record until recovery has ended.
+#[derive(Debug)]
+struct Walk {
+    /// Number and offset of each record, the newest first.
+    passed: Vec<(u64, u64)>,
+    /// The last of them.
+    last: Option<Linked>,
+    /// Where the chain goes on.
+    next: Next,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Record(u64),
+    /// It ends.
+    Nothing,
+    /// It is damaged.
+    Unknown,
+}
+
+impl Walk {
+    /// The place of the record with this number, if the walk has come to it.
+    fn find(&self, number: u64, offset: u64) -> Option<usize> {
+        // Numbers descend.
+        let found = self.passed.binary_search_by(|(passed, _)| number.cmp(passed)).ok()?;
+        (self.passed[found].1 == offset).then_some(found)
+    }
+}
 
 impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, V, M, MULTI> {
     /// Whether a slot of this hash leads to a record whose value is there, or may lead there: what
@@ -14,8 +59,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// The caller flushes the slot.
     ///
     /// The walk ends where the record would be by its number, so it is short for the newest values
-    /// of a key. For an old one that lies in a chunk of which blocks were being allocated, it is
-    /// almost as long as the chain.
+    /// of a key, and no longer for many old ones than for the oldest.
     pub(in super::super) fn is_linked_in_chain(
         &self,
         bucket: Bucket,
@@ -23,37 +67,60 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         hash: Hash,
         block: Block,
     ) -> bool {
-        let medium = self.medium();
         if self.is_slot_damaged(bucket, slot) {
             return true;
         }
-        // None: the block has no sealed link, and may be anywhere in the chain.
-        let number = self.linked(block.offset, None).map(|linked| linked.link.number).ok();
-        let mut before = None;
-        for linked in self.chain(Self::content(bucket.word(medium, slot))) {
-            let Some(linked) = linked.ok().filter(|found| self.is_of_hash(found.record, hash))
-            else {
-                return true;
+        let first = Self::content(bucket.word(self.medium(), slot));
+        let mut walks = self.walks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let walk = walks.entry(slot_at(bucket.0, slot)).or_insert_with(|| Walk {
+            passed: Vec::new(),
+            last: None,
+            next: Next::Record(first),
+        });
+        // A record without a sealed link is in no chain, unless behind damage.
+        let asked = self.linked(block.offset, None).ok();
+        let number = asked.map_or(0, |asked| asked.link.number);
+        self.walk_to(walk, number, hash);
+        let found = walk.find(number, block.offset);
+        let (Some(asked), Some(place)) = (asked, found) else {
+            let has_passed =
+                asked.is_some() && walk.last.is_some_and(|last| last.link.number <= number);
+            return !has_passed && matches!(walk.next, Next::Unknown);
+        };
+        if asked.link.is_dead {
+            self.take_out(walk, place, bucket, slot);
+        }
+        !asked.link.is_dead
+    }
+
+    /// Walks on to the record of this number, or to where it would be.
+    fn walk_to(&self, walk: &mut Walk, number: u64, hash: Hash) {
+        while let Next::Record(next) = walk.next
+            && walk.last.is_none_or(|last| last.link.number > number)
+        {
+            let linked = self.linked(next, walk.last).ok();
+            let Some(linked) = linked.filter(|found| self.is_of_hash(found.record, hash)) else {
+                walk.next = Next::Unknown;
+                return;
             };
             // Flush: what a killed process may have left in the caches alone; fenced by the heap
             // before it forgets that the block was suspect.
             // Redundant: unless a process was killed before and the power fails later.
-            medium.flush(linked.record.link_at(), WORD_LEN);
-            if linked.record.offset != block.offset {
-                if number.is_some_and(|number| linked.link.number <= number) {
-                    return false;
-                }
-                before = Some(linked);
-                continue;
-            }
-            if !linked.link.is_dead {
-                return true;
-            }
-            let changed = self.lead_past(bucket, slot, before, linked.link);
-            // Flush: fenced by the heap before it frees the record.
-            medium.flush(changed, WORD_LEN);
-            return false;
+            self.medium().flush(linked.record.link_at(), WORD_LEN);
+            walk.passed.push((linked.link.number, linked.record.offset));
+            walk.next = linked.link.next.map_or(Next::Nothing, Next::Record);
+            walk.last = Some(linked);
         }
-        false
+    }
+
+    /// Takes a removed record out of its chain.
+    fn take_out(&self, walk: &mut Walk, place: usize, bucket: Bucket, slot: u32) {
+        let (_, offset) = walk.passed.remove(place);
+        let linked = |offset| self.linked(offset, None).ok();
+        let before = place.checked_sub(1).and_then(|before| linked(walk.passed[before].1));
+        let Some(removed) = linked(offset) else { return };
+        let changed = self.lead_past(bucket, slot, before, removed.link);
+        // Flush: fenced by the heap before it frees the record.
+        self.medium().flush(changed, WORD_LEN);
     }
 }
