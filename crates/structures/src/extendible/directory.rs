@@ -164,3 +164,30 @@ impl fmt::Debug for Directory {
         f.debug_struct("Directory").field("depth", &self.table().depth).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEFT: u64 = 1 << 16;
+    const RIGHT: u64 = 2 << 16;
+
+    /// Of the hash's own words in the table, a split and a join leave no trace.
+    #[test]
+    fn a_place_is_left_by_a_split_and_by_a_join() {
+        let (directory, first, second) = (Directory::new(), Hash(0), Hash(1 << 63));
+        directory.set(first, 0, LEFT);
+        // Else the split is noticed by the larger table.
+        directory.grow_to(1);
+        let before = directory.find(second);
+        assert!(directory.leads_to(before, second));
+        directory.set(second, 1, RIGHT);
+        assert!(!directory.leads_to(before, second));
+        let split = directory.find(second);
+        assert!(directory.leads_to(split, second));
+        directory.join(first, 0, LEFT);
+        assert_eq!(directory.find(second).segment, before.segment);
+        assert!(!directory.leads_to(before, second) && !directory.leads_to(split, second));
+        assert!(directory.leads_to(directory.find(second), second));
+    }
+}

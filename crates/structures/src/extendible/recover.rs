@@ -297,3 +297,32 @@ impl<K: ?Sized, V: ?Sized, M: Medium, const MULTI: bool> Drop for Core<K, V, M, 
         medium.persist(at, WORD_LEN);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::{Mapped, Medium, Pool, WORD_LEN};
+
+    use super::super::ExtendibleMap;
+    use super::super::layout::{gone, not_gone, slot_at};
+    use super::super::segment::Probe;
+
+    /// As a crash leaves it that comes after the mark is durable, and before the suspect is. If the
+    /// record became a suspect later, recovery would take the mark for a removal.
+    #[test]
+    fn a_mark_that_came_alone_is_taken_back() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let map: ExtendibleMap<str, [u8]> = ExtendibleMap::create(&pool, "map").unwrap();
+        map.put("key", b"value").unwrap();
+        let (core, medium) = (&map.core, pool.medium());
+        let probe = Probe { key: "key", hash: core.hash("key") };
+        let segment = core.place(probe.hash).unwrap().segment;
+        let bucket = super::Core::<str, [u8], Mapped>::pair(segment, probe.hash).home;
+        let (slot, _) = core.find_slot(bucket, false, &probe).unwrap();
+        let at = slot_at(bucket.0, slot) + WORD_LEN;
+        let word = medium.load(at);
+        medium.store(at, gone(word));
+        core.make_ready(segment, probe.hash, 0).unwrap();
+        assert_eq!((medium.load(at), not_gone(word)), (word, word));
+        assert_eq!(map.get("key").unwrap().unwrap(), b"value");
+    }
+}

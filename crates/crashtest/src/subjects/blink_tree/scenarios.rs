@@ -98,6 +98,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .with_weight(20),
     );
+    all.push(
+        Scenario::new(
+            "blink_tree/unposted",
+            "leaves that no node knows since a crash lie between those that are joined",
+            Tree { keys: 0..16, ..tree::<Words>(Mix::Entries) },
+            Config { after: 12, ..prepared(alone(20, 8)) },
+        )
+        .with_weight(4),
+    );
     all.extend(in_steps());
     all
 }

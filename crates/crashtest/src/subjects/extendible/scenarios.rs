@@ -9,7 +9,7 @@ use remanent_structures::{ExtendibleMap, Key};
 use crate::keys::{TestKey, WideKey};
 use crate::presets::{
     OVERHEAD, SIZE_MAX, alone, at_stores, briefly, by_priority, class, few_images, interleaved,
-    killed, pages, prepared, refusing, together, without_room,
+    killed, killed_twice, pages, prepared, refusing, together, without_room,
 };
 use crate::scenario::Scenario;
 use crate::subjects::hashmap::records::Records;
@@ -214,6 +214,13 @@ fn growth() -> Vec<Scenario> {
         )
         .with_weight(2),
         Scenario::new(
+            "extendible/growth-killed-twice",
+            "the same; killed again in the next life, then power lost",
+            growing(5, Mix::Entries),
+            killed_twice(alone(0, 2)),
+        )
+        .with_weight(4),
+        Scenario::new(
             "extendible/threads-growth",
             "two threads split segments",
             concurrent(5),
@@ -275,6 +282,13 @@ fn shrinking() -> Vec<Scenario> {
             killed(alone(4, 6)),
         )
         .with_weight(2),
+        Scenario::new(
+            "extendible/displaced-shrinking",
+            "segments are joined whose entries lie in their other buckets",
+            Map { keys: 8..24, ..shrinking() },
+            interleaved(1, 12, 60, 8000),
+        )
+        .with_weight(100),
         Scenario::new(
             "extendible/threads-shrinking",
             "two threads join segments",
@@ -350,6 +364,13 @@ fn records() -> Vec<Scenario> {
             of::<TestKey>(4, &[0, 1, 8, 40, 150, 700]),
             alone(3, 6),
         ),
+        Scenario::new(
+            "extendible/records-recovery",
+            "crashes inside recovery and after it; records in chunks that are not allocated from",
+            of::<TestKey>(7, &[20_000]),
+            Config { after: 6, ..prepared(alone(8, 3)) },
+        )
+        .with_weight(2),
         Scenario::new(
             "extendible/records-growth",
             "segments of records are split",

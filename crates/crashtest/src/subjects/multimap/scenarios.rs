@@ -203,10 +203,10 @@ fn contended() -> Vec<Scenario> {
         Scenario::new(
             "multimap/extendible-clears",
             "threads read values while others clear the map and free them in parts",
-            MultiMap { keys: 1, prepared: 130, mix: Mix::Clears, ..values.clone() },
-            interleaved(2, 0, 2, 1500),
+            MultiMap { keys: 1, prepared: 110, mix: Mix::Clears, ..values.clone() },
+            interleaved(2, 0, 1, 1500),
         )
-        .with_weight(100),
+        .with_weight(200),
         Scenario::new(
             "multimap/extendible-readers",
             "threads read values that others add and remove",

@@ -166,6 +166,13 @@ fn of_extendible_maps() -> Vec<Scenario> {
         )
         .with_weight(2),
         Scenario::new(
+            "shared/extendible-long-killed",
+            "steps on more segments than a lane names; killed, then power lost",
+            Shared { keys: 30, changes_max: 12, ..of_maps::<ExtendibleMaps>(&[Words]) },
+            few_images(killed(alone(5, 4))),
+        )
+        .with_weight(2),
+        Scenario::new(
             "shared/extendible-no-room",
             "each call for room fails once",
             maps(),
