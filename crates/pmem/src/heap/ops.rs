@@ -319,6 +319,7 @@ impl<'h, M: Medium> Lane<'h, M> {
                     // Flush and fence: before the lane forgets the chunk, whose bits were durable.
                     self.medium().flush(at, WORD_LEN);
                     self.fence();
+                    self.heap.consider_all(vec![(chunk, class)]);
                 } else if cursor.word == index / 64 + 1 {
                     cursor.available |= 1 << (index % 64);
                 }

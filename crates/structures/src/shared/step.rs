@@ -16,8 +16,9 @@ const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize);
 /// Suspects that are left when an operation is prepared, besides those that were promised.
 const SPARE: usize = 32;
 /// Suspects that one operation takes at most when it is published: its own, what others have left
-/// in its way, and a large block or two.
-const PUBLISHING: usize = 20;
+/// in its way, a large block or two, and chunks that a divided tree's nodes of each level leave
+/// behind in a full pool.
+const PUBLISHING: usize = 28;
 
 /// Operations on structures of one heap that become durable with the same fences.
 ///

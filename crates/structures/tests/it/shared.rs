@@ -231,6 +231,26 @@ fn a_step_that_is_dropped_does_nothing_and_leaks_nothing() {
     check(&owner);
 }
 
+/// Those whose blocks lie in more chunks than a lane names.
+#[test]
+fn steps_that_are_dropped_give_their_room_back() {
+    let (owner, pool) = owner();
+    let long = "a third of a chunk".repeat(20_000 / 18);
+    let names: Vec<String> = (0..30).map(|number| format!("long {number}")).collect();
+    // 64 MiB are room for some hundred such steps.
+    for _ in 0..400 {
+        let mut step = Step::enter(&owner.heap);
+        names.iter().for_each(|name| owner.texts.put_in(&mut step, name, &long).unwrap());
+    }
+    // Blocks of another size.
+    let half = "half a chunk".repeat(30_000 / 12);
+    for number in 0..500 {
+        owner.texts.put(&format!("half {number}"), &half).unwrap();
+    }
+    check(&owner);
+    assert_eq!(pool.set_aside(), []);
+}
+
 fn check(owner: &Owner<Arc<Sim>>) {
     let inspections = [
         owner.words.inspect().unwrap(),
