@@ -183,6 +183,7 @@ impl Pending {
             sim.set_len(pages);
         }
         let stores = self.units.values().chain(self.streams.values()).flatten();
+        let stores = stores.filter(|stored| !stored.is_past);
         let mut writes: Vec<(u64, u32, u64)> =
             stores.map(|stored| (stored.seq, stored.word, stored.value)).collect();
         for (&page, punched) in &self.punched {

@@ -51,6 +51,11 @@ fn explore_each<S: Subject>(
     workload: &(impl Fn(u64) -> Workload<S::Op> + Sync),
     observer: impl FnMut(&Report) -> ControlFlow<()> + Send,
 ) -> Report {
+    assert!(
+        config.nested.depth >= config.kills,
+        "after {} kills the power has to fail",
+        config.kills
+    );
     let started = Instant::now();
     let next = AtomicU64::new(config.seeds.start);
     let total = Total {

@@ -332,7 +332,9 @@ impl<'a, 't, S: Subject> SeedExplorer<'a, 't, S> {
     /// kill is recorded on the visible content, and crashed on the durable content.
     fn kill_at(&mut self, pending: &Pending, point: &Point<'_, S::State>) {
         let is_wanted = self.path.wanted().is_none_or(|(_, image)| image == 0);
-        if !is_wanted || !self.is_followed(point.position as u64, 0) {
+        // Each kill has its own choice.
+        let kill = self.path.len() as u64;
+        if !is_wanted || !self.is_followed(point.position as u64, kill) {
             return;
         }
         self.report.crash_points += 1;
