@@ -95,8 +95,8 @@ impl<S: Store> Keyspace<S> {
                 if self.apply(&back, Direction::Back, &shard.caches).is_err() {
                     shard.caches.forget(back.id);
                     // The intent in the tree still says forward: an opening tries that first.
-                    shard.unfinished =
-                        Some(Unfinished { intent: back, direction: Direction::Back });
+                    let direction = Direction::Back;
+                    shard.unfinished = Some(Unfinished::Change { intent: back, direction });
                     return Err(KeyError::Undecided(error));
                 }
                 (back, Err(error.into()))
@@ -105,18 +105,23 @@ impl<S: Store> Keyspace<S> {
         // If the intent cannot be removed, the shard applies again what was applied last, which
         // changes nothing, and removes it then.
         if tree.discard(&key).is_err() {
-            shard.unfinished = Some(Unfinished { intent: applied, direction: Direction::Forward });
+            let direction = Direction::Forward;
+            shard.unfinished = Some(Unfinished::Change { intent: applied, direction });
         }
         result
     }
 
     /// Applies the unfinished change of a shard, if it has one, and removes its intent.
     pub(super) fn finish(&self, shard: &mut Shard) -> Result<(), StoreError> {
-        if let Some(Unfinished { intent, direction }) = &shard.unfinished {
-            self.apply(intent, *direction, &shard.caches)?;
-            self.tree()?.discard(&intent_key(shard.index))?;
-            shard.unfinished = None;
+        match &shard.unfinished {
+            None => return Ok(()),
+            Some(Unfinished::Unknown(error)) => return Err(error.clone()),
+            Some(Unfinished::Change { intent, direction }) => {
+                self.apply(intent, *direction, &shard.caches)?;
+            }
         }
+        self.tree()?.discard(&intent_key(shard.index))?;
+        shard.unfinished = None;
         Ok(())
     }
 
@@ -204,8 +209,8 @@ impl<S: Store> Keyspace<S> {
     /// Whether a collection has nothing but its name.
     fn is_empty(&self, id: CollectionId) -> Result<bool, StoreError> {
         let mut is_empty = true;
-        // From the end: the leaf with the first entries may be that of the intents, too. Those come
-        // and go all the time, so its order is seldom known.
+        // From the end: the leaf with the first entries may be that of the intents, too. Those are
+        // replaced all the time, so its order is seldom known.
         self.tree()?.descend(span(&id.content_start(), &id.end()), |_, _| {
             is_empty = false;
             ControlFlow::Break(())

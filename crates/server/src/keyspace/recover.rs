@@ -2,13 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use remanent_structures::OrderedMap;
+use remanent_structures::{Map, OrderedMap};
 
 use super::error::damaged;
 use super::gate::Gate;
 use super::ids::Ids;
 use super::intent::{Direction, Intent};
-use super::layout::{intents, shard_of_intent};
+use super::layout::{intent_key, intents, shard_of_intent};
 use super::shard::{Shard, Unfinished};
 use super::sweep::Gone;
 use super::tree::span;
@@ -19,11 +19,12 @@ impl<S: Store> Keyspace<S> {
     /// Opens the keys that `store` holds.
     ///
     /// Completes each change that a crash interrupted, or takes it back where the store has no room
-    /// for it or refuses it. There is one for each of 256 shards at most.
+    /// for it or refuses it. There is one for each of 256 shards at most. Where one is damaged, or
+    /// meets damage, commands on collections of that shard are refused, and others are not.
     ///
     /// # Errors
     ///
-    /// When the store cannot be read or written, or contradicts itself.
+    /// When the store cannot be read or written at all.
     pub fn open(store: S) -> Result<Self, StoreError> {
         let shards = (0..SHARDS).map(|index| Gate::new(Shard::new(index))).collect();
         let ids = Gate::new(Ids::open(&store)?);
@@ -36,37 +37,62 @@ impl<S: Store> Keyspace<S> {
         let Some(tree) = self.store.tree() else { return Ok(()) };
         let (start, end) = intents();
         let mut found = Vec::new();
-        tree.ascend(span(&start, &end), |key, value| {
-            found.push((shard_of_intent(key), Intent::decode(value)));
+        let read = tree.ascend(span(&start, &end), |key, _| {
+            found.extend(shard_of_intent(key));
             ControlFlow::Continue(())
-        })?;
-        let is_any = !found.is_empty();
-        for (index, intent) in found {
-            let damage = || damaged("the intent of a change is not readable");
-            let shard = index.and_then(|index| self.shards.get(index)).ok_or_else(damage)?;
-            let intent = intent.ok_or_else(damage)?;
-            self.complete(&mut shard.write(&self.store), intent)?;
+        });
+        // One that is damaged hides those behind it.
+        if read.is_err() {
+            found = (0..self.shards.len()).collect();
         }
-        if is_any {
+        for shard in found.iter().filter_map(|&index| self.shards.get(index)) {
+            let mut shard = shard.write(&self.store);
+            let completed = self.complete_found(&mut shard, tree);
+            if let Some(fault) = self.store.fault() {
+                return Err(StoreError::Failed(fault));
+            }
+            if let Err(error) = completed {
+                tracing::error!(%error, "some sorted sets cannot be used: a change is not complete");
+                shard.unfinished.get_or_insert(Unfinished::Unknown(error));
+            }
+        }
+        if !found.is_empty() {
             // The intents are gone, so the next crash must not undo what clients find from now on.
             self.store.sync()?;
         }
         Ok(())
     }
 
+    /// Completes the change of a shard, if there is one.
+    fn complete_found(&self, shard: &mut Shard, tree: &S::Tree) -> Result<(), StoreError> {
+        let key = intent_key(shard.index);
+        let Some(intent) = tree.get_with(&key, Intent::decode)? else { return Ok(()) };
+        let intent = intent.ok_or_else(|| damaged("the intent of a change is not readable"))?;
+        let is_gone = !intent.is_new && !self.names(&intent.name, intent.id)?;
+        // All that is left of such a collection is removed by the sweeper, however much it is,
+        // unless it has no name any more.
+        if is_gone && tree.get_with(&intent.id.name_key(), |_| ())?.is_some() {
+            tree.discard(&key)?;
+            return Ok(());
+        }
+        // What an older page says was changed again since.
+        if !intent.changes.fit(intent.id, tree)? {
+            return Err(damaged("the intent of a change is not that of the last one"));
+        }
+        self.complete(shard, intent)
+    }
+
     /// Completes a change, or takes it back where there is no room for it or the store refuses it.
     fn complete(&self, shard: &mut Shard, intent: Intent) -> Result<(), StoreError> {
-        shard.unfinished = Some(Unfinished { intent, direction: Direction::Forward });
+        shard.unfinished = Some(Unfinished::Change { intent, direction: Direction::Forward });
         match self.finish(shard) {
             // A full pool may have room for the way back alone, or for neither until something is
             // removed. What the store refused before the crash, it refuses again.
             Err(error @ (StoreError::Full | StoreError::Refused(_))) => {
                 tracing::warn!(%error, "a change that a crash interrupted is taken back");
-                let forward = shard.unfinished.take();
-                shard.unfinished = forward.map(|Unfinished { intent, .. }| Unfinished {
-                    intent: intent.reversed(),
-                    direction: Direction::Back,
-                });
+                if let Some(Unfinished::Change { intent, direction }) = &mut shard.unfinished {
+                    (*intent, *direction) = (intent.reversed(), Direction::Back);
+                }
                 match self.finish(shard) {
                     Err(StoreError::Full) => Ok(()),
                     done => done,

@@ -22,7 +22,7 @@
 //!
 //! Removing a collection asks nothing of its type: the sweeper removes all entries with its id.
 
-use remanent_structures::OrderedMap;
+use remanent_structures::{OrderedMap, Result};
 
 use super::layout::{CollectionId, ID_LEN};
 use super::sorted_set;
@@ -164,6 +164,13 @@ impl Changes {
     pub(super) fn reversed(&self) -> Self {
         match self {
             Changes::SortedSet(changes) => Changes::SortedSet(changes.reversed()),
+        }
+    }
+
+    /// Whether the collection is as it was before these changes, as they make it, or in between.
+    pub(super) fn fit(&self, id: CollectionId, tree: &impl OrderedMap<[u8], [u8]>) -> Result<bool> {
+        match self {
+            Changes::SortedSet(changes) => changes.fit(id, tree),
         }
     }
 

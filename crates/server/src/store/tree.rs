@@ -42,7 +42,9 @@ impl<M: Medium> PoolTree<M> {
         for edits in edits.chunks(TOGETHER) {
             match Self::change_together(tree, edits) {
                 // Alone, each frees what others have removed, and says whether it is done.
-                Err(error) if error.is_full() => change_one_by_one(tree, edits)?,
+                Err(error) if error.is_full() || matches!(error, Error::TooMany { .. }) => {
+                    change_one_by_one(tree, edits)?;
+                }
                 changed => changed?,
             }
         }

@@ -3,7 +3,7 @@
 //! The encoding is that of the members in turn: a byte of flags, the old score (8 bytes) if the
 //! member has one, the new score (8 bytes) if it gets one, and the member with its length in front.
 
-use remanent_structures::OrderedMap;
+use remanent_structures::{OrderedMap, Result};
 
 use super::super::encoding::{push_text, take, take_text};
 use super::super::layout::CollectionId;
@@ -60,6 +60,26 @@ impl Changes {
             new: *old,
         };
         Changes(self.0.iter().map(back).collect())
+    }
+
+    /// Whether each member is as it was before these changes, or as they make it.
+    pub(in crate::keyspace) fn fit(
+        &self,
+        id: CollectionId,
+        tree: &impl OrderedMap<[u8], [u8]>,
+    ) -> Result<bool> {
+        for MemberChange { member, old, new } in &self.0 {
+            let found = tree.get(&SetId(id).member_key(member)[..])?;
+            let is = |score: &Option<Score>| match (&found, score) {
+                (Some(found), Some(score)) => found[..] == score.to_bytes(),
+                (None, None) => true,
+                _ => false,
+            };
+            if !is(old) && !is(new) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     pub(in crate::keyspace) fn removes_any(&self) -> bool {

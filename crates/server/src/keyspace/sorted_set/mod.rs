@@ -7,13 +7,14 @@
 //!
 //! # Fences
 //!
-//! | what a command does             | fences |
-//! |---------------------------------|--------|
-//! | write the intent, and remove it | 4      |
-//! | add or remove a member          | 4      |
-//! | change a score                  | 6      |
-//! | create the set                  | 4      |
-//! | remove its last member          | 3      |
+//! | what a command does                       | fences |
+//! |-------------------------------------------|--------|
+//! | write the intent                          | 2      |
+//! | add up to 16 members                      | 2      |
+//! | remove up to 16 members                   | 2      |
+//! | change a score                            | 4      |
+//! | create the set, and remove the intent     | 4      |
+//! | remove its last member                    | 3      |
 
 mod changes;
 mod check;
