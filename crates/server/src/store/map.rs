@@ -3,11 +3,11 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use remanent_pmem::{Mapped, Medium, Pool};
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::{Batch, BlinkTree, ExtendibleMap, HashMap, Result};
 
 use super::tree::PoolTree;
-use super::{Change, Description, Edit, ROOT, Store, StoreError, TABLE_ROOT};
+use super::{Change, Description, Edit, Form, ROOT, Store, StoreError, TABLE_ROOT, has_two_maps};
 
 /// A server's entries in a pool, each durable when the call returns that writes it: an
 /// [`ExtendibleMap`] under the root [`TABLE_ROOT`], or in a pool of an older version a [`HashMap`]
@@ -55,7 +55,13 @@ impl<M: Medium> MapStore<M> {
     /// # Errors
     ///
     /// When the root has another type, or there is no room for it.
+    /// [`RootExists`](PoolError::RootExists) when the pool [has both
+    /// maps](super::has_two_maps): serving one would remove the sorted sets that the other names.
     pub fn open(pool: &Pool<M>) -> Result<Self> {
+        if has_two_maps(pool)? {
+            let (name, found) = (TABLE_ROOT.to_owned(), Form::ExtendibleMap.to_string());
+            return Err(PoolError::RootExists { name, found }.into());
+        }
         let entries = match pool.has_root(ROOT)? {
             true => Entries::Hash(HashMap::open(pool, ROOT)?),
             false => Entries::Extendible(ExtendibleMap::open_or_create(pool, TABLE_ROOT)?),

@@ -9,7 +9,7 @@ mod volatile;
 mod volatile_tree;
 
 pub use batch::BatchStore;
-pub use convert::convert;
+pub use convert::{TwoMaps, convert, has_two_maps};
 pub use form::Form;
 pub use map::MapStore;
 pub use remanent_structures::Change;
