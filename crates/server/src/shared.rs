@@ -27,6 +27,9 @@ pub struct Config {
     /// Threads that serve connections. 0 takes one less than there are cores: the remaining core is
     /// for the system's network work, and for clients on this machine.
     pub threads: usize,
+    /// How long a thread looks for further requests before it sleeps, if those before came that
+    /// soon after each other. Zero: it sleeps at once.
+    pub poll: Duration,
     /// Limits on what a client may send.
     pub limits: Limits,
     /// Bytes of answers that may wait for one client to read them. A command whose answer needs
@@ -58,6 +61,9 @@ impl Default for Config {
             unprotected: false,
             clients_max: 10_000,
             threads: 0,
+            // A client on the same machine that waits for each answer sends its next request
+            // sooner, even if it has to be woken.
+            poll: Duration::from_micros(200),
             limits: Limits::default(),
             output_len_max: 1 << 30,
             clients_memory_max: 1 << 30,

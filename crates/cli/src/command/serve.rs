@@ -12,7 +12,7 @@ use clap::value_parser;
 use remanent::pmem::{self, Medium, Pool};
 use remanent::structures::BatchOptions;
 use remanent::{Backing, Durability, Emulation};
-use remanent_server::store::{Form, Lag};
+use remanent_server::store::{self, Form, Lag};
 use remanent_server::{BatchStore, Config, MapStore, Server, Store};
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{Builder, Runtime};
@@ -102,6 +102,12 @@ pub(crate) struct Serve {
     /// network and to clients on this machine
     #[arg(long, value_name = "NUMBER", default_value_t = 0, value_parser = value_parser!(u32).range(..=1024))]
     threads: u32,
+
+    /// How long a thread polls for further requests, if the last ones came that soon after each
+    /// other, before it sleeps. Polling answers clients that wait for each answer sooner, and keeps
+    /// a core busy meanwhile. With 0s a thread without requests sleeps immediately
+    #[arg(long, value_name = "DURATION", default_value = "200us", value_parser = parse_duration)]
+    poll: Duration,
 }
 
 const EXAMPLES: &str = "\
@@ -144,6 +150,7 @@ impl Serve {
         match form {
             Form::ExtendibleMap | Form::HashMap => {
                 let counts = was_clean || durability == Durability::Process;
+                refuse_two_maps(&pool)?;
                 let store = MapStore::open(&pool)?;
                 self.run_server(&pool, store, &Ready { start, was_clean, counts })?;
             }
@@ -212,6 +219,7 @@ impl Serve {
             clients_max: self.max_clients as usize,
             clients_memory_max: self.client_memory,
             threads: self.threads as usize,
+            poll: self.poll,
             ..Config::default()
         })
     }
@@ -235,6 +243,18 @@ impl Serve {
             _ => bail!("the first line of the password file {} is empty", path.display()),
         }
     }
+}
+
+/// Serving one of two maps would hide the entries of the other, and remove its sorted sets.
+fn refuse_two_maps<M: Medium>(pool: &Pool<M>) -> anyhow::Result<()> {
+    if store::has_two_maps(pool)? {
+        bail!(
+            "{0} has entries in two maps, because an older version has served it since a newer one; \
+             `remanent pool convert --merge {0}` keeps all",
+            pool.path().display()
+        );
+    }
+    Ok(())
 }
 
 /// Facts about a store that was just opened.

@@ -10,13 +10,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-/// Longest time without a request in which a worker polls. A client on the same machine that waits
-/// for each answer sends its next request sooner, even if it has to be woken.
-const PAUSE_MAX: Duration = Duration::from_micros(200);
-
 /// What the connections of a worker tell its poller and each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Polling {
+    /// Longest time without a request in which the worker polls.
+    pause_max: Duration,
     /// Reads of all connections.
     reads: AtomicU64,
     /// Id of the client that was read from last.
@@ -27,6 +25,17 @@ pub(super) struct Polling {
 }
 
 impl Polling {
+    pub(super) fn new(pause_max: Duration) -> Self {
+        let (reads, reader) = (AtomicU64::new(0), AtomicU64::new(0));
+        Polling {
+            pause_max,
+            reads,
+            reader,
+            is_awake: AtomicBool::new(false),
+            resumed: Notify::new(),
+        }
+    }
+
     /// Notes that bytes of a client were read. Returns whether those before were of another client,
     /// so that several clients are at work.
     pub(super) fn note_read(&self, client: u64) -> bool {
@@ -46,7 +55,7 @@ impl Polling {
         loop {
             self.resumed.notified().await;
             let now = Instant::now();
-            let is_close = last.is_some_and(|last| now.duration_since(last) < PAUSE_MAX);
+            let is_close = last.is_some_and(|last| now.duration_since(last) < self.pause_max);
             last = Some(if is_close { self.poll(now).await } else { now });
         }
     }
@@ -55,7 +64,7 @@ impl Polling {
     async fn poll(&self, mut last: Instant) -> Instant {
         self.is_awake.store(true, Ordering::Relaxed);
         let mut seen = self.reads.load(Ordering::Relaxed);
-        while last.elapsed() < PAUSE_MAX {
+        while last.elapsed() < self.pause_max {
             // The runtime looks for events, and runs the connections that have some.
             tokio::task::yield_now().await;
             let reads = self.reads.load(Ordering::Relaxed);
@@ -79,6 +88,8 @@ mod tests {
 
     use super::*;
 
+    const PAUSE_MAX: Duration = Duration::from_micros(200);
+
     /// Runs the poller until it waits, and returns whether it polls.
     fn polls(poller: std::pin::Pin<&mut impl Future<Output = ()>>, polling: &Polling) -> bool {
         let state = poller.poll(&mut Context::from_waker(Waker::noop()));
@@ -88,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_worker_polls_after_close_reads_and_not_for_long() {
-        let polling = Polling::default();
+        let polling = Polling::new(PAUSE_MAX);
         let mut poller = pin!(polling.run());
         assert!(!polls(poller.as_mut(), &polling), "there was no request");
         polling.note_read(1);
@@ -107,8 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn a_worker_that_is_not_to_poll_does_not() {
+        let polling = Polling::new(Duration::ZERO);
+        let mut poller = pin!(polling.run());
+        for _ in 0..1000 {
+            polling.note_read(1);
+            assert!(!polls(poller.as_mut(), &polling));
+        }
+    }
+
+    #[test]
     fn clients_learn_whether_others_are_at_work() {
-        let polling = Polling::default();
+        let polling = Polling::new(PAUSE_MAX);
         let found = [1, 1, 2, 2, 1, 1].map(|client| polling.note_read(client));
         assert_eq!(found, [true, false, true, false, true, false]);
     }

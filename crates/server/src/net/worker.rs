@@ -83,7 +83,7 @@ async fn serve<S: Store>(
     open: Arc<AtomicUsize>,
     ending: Ending,
 ) {
-    let polling = Arc::new(Polling::default());
+    let polling = Arc::new(Polling::new(shared.config.poll));
     let poller = Arc::clone(&polling);
     // It ends with the runtime.
     tokio::spawn(async move { poller.run().await });
