@@ -76,7 +76,7 @@ impl<S: Store> Keyspace<S> {
             return Ok(());
         }
         // What an older page says was changed again since.
-        if !intent.changes.fit(intent.id, tree)? {
+        if !is_gone && !intent.changes.fit(intent.id, tree)? {
             return Err(damaged("the intent of a change is not that of the last one"));
         }
         self.complete(shard, intent)

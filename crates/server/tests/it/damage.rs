@@ -83,6 +83,26 @@ fn a_damaged_set_keeps_no_other_from_being_served() {
     assert!(connection.exchange("SET key value").contains("OK"));
 }
 
+/// Nothing is left of what their last changes were about.
+#[test]
+fn sets_that_are_gone_do_not_contradict_their_last_changes() {
+    let pool = pool();
+    let mut connection = Connection::to(MapStore::open(&pool).unwrap());
+    for commands in [
+        ["ZADD removed 1 member", "ZADD removed 2 member", "DEL removed"],
+        ["ZADD replaced 1 member", "ZADD replaced 2 member", "SET replaced value"],
+        ["ZADD emptied 1 one 2 two", "ZREM emptied one", "ZREM emptied two"],
+    ] {
+        commands.iter().for_each(|command| drop(connection.exchange(command)));
+    }
+    drop(connection);
+    let mut connection = Connection::to(MapStore::open(&pool).unwrap());
+    for set in ["removed", "emptied"] {
+        assert_eq!(connection.exchange(&format!("ZADD {set} 1 member")), ":1\r\n");
+    }
+    assert_eq!(connection.exchange("GET replaced"), "$5\r\nvalue\r\n");
+}
+
 type Tree = BlinkTree<[u8], [u8], Arc<Sim>>;
 
 /// As a page of memory that has not been written leaves it.
