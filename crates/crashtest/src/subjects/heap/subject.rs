@@ -36,6 +36,11 @@ struct Watch {
     reading: BTreeMap<u64, u64>,
 }
 
+/// Length of blocks of which some are allocated before one is given back: they lie in more chunks
+/// than a lane names.
+const LEN_OF_STEPS: u64 = 21_800;
+const BLOCKS_OF_STEP: usize = 10;
+
 /// Number of blocks that others replace while one is read: enough for its memory to be reused.
 const REPLACED_MEANWHILE: u64 = 4;
 /// The other threads may have ended, or wait for something else.
@@ -184,13 +189,20 @@ impl Table {
         }
     }
 
-    /// Allocates a block and gives it back.
+    /// Allocates blocks, as a step does that is then given up, and gives them back.
     fn try_out(&self, len: u64) -> Result<()> {
         let mut lane = self.heap.enter().prepare_to_write();
-        let block = lane.allocate(len)?;
-        self.heap.medium().store(block.offset, len);
-        lane.give_back(block);
-        self.heap.verify()
+        let count = if len == LEN_OF_STEPS { BLOCKS_OF_STEP } else { 1 };
+        let mut blocks = Vec::new();
+        let allocated = (0..count).try_for_each(|_| {
+            let block = lane.allocate(len)?;
+            self.heap.medium().store(block.offset, len);
+            blocks.push(block);
+            Ok(())
+        });
+        blocks.into_iter().for_each(|block| lane.give_back(block));
+        self.heap.verify()?;
+        allocated
     }
 
     fn get(&self, slot: u64) -> Result<Option<Content>> {
