@@ -79,8 +79,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.copy_left(&left, found.left, &moved);
         let suspects = self.replace_node(&mut lane, &found)?;
         self.show_moved(&mut left, &moved);
-        // The segments are entered in the volatile directory before others change them. Readers that
-        // were led to the right one before still find its entries as they are now.
+        // The segments are entered in the volatile directory before others change them. Readers
+        // that were led to the right one before still find its entries as they are now.
         self.directory.join(found.hash, found.parent.depth, found.left);
         for suspect in suspects {
             lane.retire(suspect);

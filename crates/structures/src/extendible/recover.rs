@@ -170,7 +170,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Takes the number of entries from the header, if a proper close stored it there, and forgets
-    /// the notes of former openings and what recovery has walked along. Called after recovery, before others use the map.
+    /// the notes of former openings and what recovery has walked along. Called after recovery,
+    /// before others use the map.
     pub(super) fn take_count(&self) -> Result<(), PoolError> {
         let (medium, at) = (self.medium(), self.heap.header() + COUNT);
         self.walks.end();

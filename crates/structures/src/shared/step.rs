@@ -51,9 +51,9 @@ const PUBLISHING: usize = 28;
 /// a batch may be changing ([`Error::Nested`]).
 ///
 /// It has 128 operations at most, fewer with values of more than 21 KiB, each of which takes two
-/// fences more; and [`Error::TooMany`] says that it has no room for another. Smaller values take two
-/// fences more for each 64 KiB of their memory, and for each of its pieces if the pool is nearly
-/// full.
+/// fences more; and [`Error::TooMany`] says that it has no room for another. Smaller values take
+/// two fences more for each 64 KiB of their memory, and for each of its pieces if the pool is
+/// nearly full.
 #[must_use = "a step that is not committed does nothing"]
 pub struct Step<'s, M: Medium> {
     scope: Scope<'s, M>,
