@@ -89,7 +89,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         "blink_tree/records-threads-reopened",
         "blink_tree/records-threads-pages",
     ]));
-    all.push(
+    all.extend(of_nodes());
+    all.extend(in_steps());
+    all
+}
+
+fn of_nodes() -> [Scenario; 2] {
+    [
         Scenario::new(
             "blink_tree/threads-nodes",
             "threads join leaves under nodes that others divide",
@@ -97,8 +103,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             briefly(3, 0, 2),
         )
         .with_weight(20),
-    );
-    all.push(
         Scenario::new(
             "blink_tree/unposted",
             "leaves that no node knows since a crash lie between those that are joined",
@@ -106,9 +110,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             Config { after: 12, ..prepared(alone(20, 8)) },
         )
         .with_weight(4),
-    );
-    all.extend(in_steps());
-    all
+    ]
 }
 
 fn killed_tree<F: Form + Clone + Send>(name: &'static str) -> Scenario {

@@ -22,7 +22,7 @@ type Texts<K> = Records<K, ExtendibleMap<K, [u8], Arc<Sim>>>;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [words(), words_by_threads(), contended_words(), growth(), shrinking(), counts()]
+    [words(), words_by_threads(), contended_words(), growth(), shrinking(), shapes(), counts()]
         .into_iter()
         .chain([records(), records_of_all_lengths()])
         .flatten()
@@ -214,13 +214,6 @@ fn growth() -> Vec<Scenario> {
         )
         .with_weight(2),
         Scenario::new(
-            "extendible/growth-killed-twice",
-            "the same; killed again in the next life, then power lost",
-            growing(5, Mix::Entries),
-            killed_twice(alone(0, 2)),
-        )
-        .with_weight(4),
-        Scenario::new(
             "extendible/threads-growth",
             "two threads split segments",
             concurrent(5),
@@ -283,13 +276,6 @@ fn shrinking() -> Vec<Scenario> {
         )
         .with_weight(2),
         Scenario::new(
-            "extendible/displaced-shrinking",
-            "segments are joined whose entries lie in their other buckets",
-            Map { keys: 8..24, ..shrinking() },
-            interleaved(1, 12, 60, 8000),
-        )
-        .with_weight(100),
-        Scenario::new(
             "extendible/threads-shrinking",
             "two threads join segments",
             Map { counts: false, ..shrinking() },
@@ -324,6 +310,26 @@ fn shrinking() -> Vec<Scenario> {
             interleaved(3, 4, 3, 800),
         )
         .with_weight(600),
+    ]
+}
+
+/// What growth and shrinking seldom come to.
+fn shapes() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "extendible/growth-killed-twice",
+            "segments are split; killed in two lives, then power lost",
+            Map { base: 5, keys: 0..8, ..map(Mix::Entries) },
+            killed_twice(alone(0, 2)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "extendible/displaced-shrinking",
+            "segments are joined whose entries lie in their other buckets",
+            Map { keys: 8..24, removed: 20, ..map(Mix::Shrinks) },
+            interleaved(1, 12, 60, 8000),
+        )
+        .with_weight(100),
     ]
 }
 
