@@ -3,7 +3,7 @@
 use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::{BatchOptions, Error};
 
-use crate::store::{Form, TREE_ROOT};
+use crate::store::{Form, TREE_ROOT, has_two_maps};
 use crate::{BatchStore, Keyspace, MapStore, Store};
 
 /// Checks the collections, such as sorted sets, in a server's pool, and returns what contradicts
@@ -18,6 +18,10 @@ use crate::{BatchStore, Keyspace, MapStore, Store};
 pub fn check_collections<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
     if !pool.roots()?.iter().any(|root| root.name == TREE_ROOT) {
         return Ok(Vec::new());
+    }
+    if has_two_maps(pool)? {
+        let what = "the pool has entries in two maps: an older version has served it since a newer";
+        return Ok(vec![what.to_owned()]);
     }
     let found = match Form::of(pool)? {
         None => return Ok(Vec::new()),

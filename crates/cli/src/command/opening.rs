@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use remanent::pmem::{self, Emulated, Error, Mapped, Medium, Options, Pool};
 use remanent::{Backing, Durability, Emulation};
-use remanent_server::store::Form;
+use remanent_server::store::{Form, has_two_maps};
 
 /// The guarantee of `serve --durability` for acknowledged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,6 +164,13 @@ fn agreed_form<M: Medium>(
     path: &Path,
     asked: Option<Promise>,
 ) -> anyhow::Result<Form> {
+    if has_two_maps(pool)? {
+        bail!(
+            "{} has entries in two maps, because an older version has served it since a newer one; \
+             serving one would lose entries of the other; serve a copy of the pool from before that",
+            path.display()
+        );
+    }
     let Some(found) = Form::of(pool)? else {
         return Ok(asked.map_or(Form::ExtendibleMap, Promise::form));
     };

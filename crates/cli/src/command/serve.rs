@@ -12,7 +12,7 @@ use clap::value_parser;
 use remanent::pmem::{self, Medium, Pool};
 use remanent::structures::BatchOptions;
 use remanent::{Backing, Durability, Emulation};
-use remanent_server::store::{self, Form, Lag};
+use remanent_server::store::{Form, Lag};
 use remanent_server::{BatchStore, Config, MapStore, Server, Store};
 use rustix::process::{Resource, getrlimit};
 use tokio::runtime::{Builder, Runtime};
@@ -150,7 +150,6 @@ impl Serve {
         match form {
             Form::ExtendibleMap | Form::HashMap => {
                 let counts = was_clean || durability == Durability::Process;
-                refuse_two_maps(&pool)?;
                 let store = MapStore::open(&pool)?;
                 self.run_server(&pool, store, &Ready { start, was_clean, counts })?;
             }
@@ -243,18 +242,6 @@ impl Serve {
             _ => bail!("the first line of the password file {} is empty", path.display()),
         }
     }
-}
-
-/// Serving one of two maps would hide the entries of the other, and remove its sorted sets.
-fn refuse_two_maps<M: Medium>(pool: &Pool<M>) -> anyhow::Result<()> {
-    if store::has_two_maps(pool)? {
-        bail!(
-            "{0} has entries in two maps, because an older version has served it since a newer one; \
-             `remanent pool convert --merge {0}` keeps all",
-            pool.path().display()
-        );
-    }
-    Ok(())
 }
 
 /// Facts about a store that was just opened.

@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use remanent_pmem::{Mapped, Medium, Pool};
 use remanent_structures::{BatchMap, BatchOptions, BlinkTree, Result};
 
+use super::form::refuse_two_maps;
 use super::tree::PoolTree;
 use super::{Change, Description, Edit, Lag, ROOT, Store, StoreError, TABLE_ROOT};
 
@@ -36,9 +37,10 @@ impl<M: Medium> BatchStore<M> {
     ///
     /// # Errors
     ///
-    /// When the pool has entries in a map of another type, when there is no room for one, or when
+    /// When the pool has entries in a map of another type or in two maps, when there is no room for one, or when
     /// the thread that makes batches safe cannot be started.
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
+        refuse_two_maps(pool)?;
         if !pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)? {
             // Refused, for its type.
             drop(BatchMap::<[u8], [u8], M>::open(pool, TABLE_ROOT, options)?);

@@ -12,18 +12,6 @@ use super::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT};
 /// Entries that are copied between two calls of `progress`.
 const PART: usize = 1024;
 
-/// What [`convert`] does with a pool that has entries in maps of both types, because an older
-/// version has served a pool of a newer one, and begun with none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TwoMaps {
-    /// Changes nothing, with an error.
-    #[default]
-    Refuse,
-    /// Keeps the entries of both. Of a key with two, it keeps that of the `HashMap`, which came
-    /// later.
-    Merge,
-}
-
 /// Moves a server's entries from a `HashMap` to an `ExtendibleMap`. Returns how many there are, or
 /// `None` if the pool has no entries in a `HashMap`: it was made by a newer version, or converted
 /// before.
@@ -37,51 +25,39 @@ pub enum TwoMaps {
 /// When the pool has no room for both maps, which take about as much as they did before: the
 /// entries stay where they are. [`RootInUse`](remanent_pmem::Error::RootInUse) when somebody has
 /// opened the entries. [`RootExists`](remanent_pmem::Error::RootExists) when the pool has entries
-/// in maps of both types, unless [`TwoMaps::Merge`] is asked for.
-pub fn convert<M: Medium>(
-    pool: &Pool<M>,
-    two_maps: TwoMaps,
-    mut progress: impl FnMut(u64),
-) -> Result<Option<u64>> {
+/// in maps of both types, because an older version has served a pool of a newer one: nothing is
+/// removed.
+pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Result<Option<u64>> {
     if Form::of(pool)? != Some(Form::HashMap) {
-        remove(pool, CONVERSION_ROOT)?;
+        forget_conversion(pool)?;
         return Ok(None);
     }
-    let has_two = has_two_maps(pool)?;
     if pool.has_root(CONVERSION_ROOT)? {
         remove(pool, TABLE_ROOT)?;
-    } else if !has_two {
+    } else if !pool.has_root(TABLE_ROOT)? {
         drop(HashMap::<[u8], [u8], M>::create(pool, CONVERSION_ROOT)?);
     }
     // Completes what a batch has left undone.
     let former: HashMap<[u8], [u8], M> = HashMap::open(pool, ROOT)?;
-    let table = match has_two && two_maps == TwoMaps::Merge {
-        true => ExtendibleMap::open(pool, TABLE_ROOT)?,
-        // Refused if it is there: then it is no copy.
-        false => ExtendibleMap::create(pool, TABLE_ROOT)?,
-    };
+    // Refused if it is there: then it is no copy.
+    let table = ExtendibleMap::create(pool, TABLE_ROOT)?;
     let copied = copy(&former, &table, &mut progress);
     drop(table);
     drop(former);
-    if copied.is_err() && !has_two {
+    if copied.is_err() {
         // Nothing leads there, but it takes space.
         remove(pool, TABLE_ROOT)?;
         remove(pool, CONVERSION_ROOT)?;
     }
     let count = copied?;
     pool.remove_root(ROOT)?;
-    remove(pool, CONVERSION_ROOT)?;
+    forget_conversion(pool)?;
     Ok(Some(count))
 }
 
-/// Whether a pool has entries in maps of both types, neither of which is a copy.
-///
-/// # Errors
-///
-/// When a root's entry is damaged.
-pub fn has_two_maps<M: Medium>(pool: &Pool<M>) -> Result<bool> {
-    let is_copy = pool.has_root(CONVERSION_ROOT)?;
-    Ok(!is_copy && pool.has_root(TABLE_ROOT)? && Form::of(pool)? == Some(Form::HashMap))
+/// Forgets that a map was a copy, which is the only one now. A crash may have come before that.
+pub(super) fn forget_conversion<M: Medium>(pool: &Pool<M>) -> Result<()> {
+    remove(pool, CONVERSION_ROOT)
 }
 
 fn copy<M: Medium>(
@@ -95,11 +71,11 @@ fn copy<M: Medium>(
         cursor =
             former.scan(cursor, PART, |key, value| part.push((key.to_vec(), value.to_vec())))?;
         for (key, value) in part {
-            count += u64::from(table.put(&key[..], &value[..])?);
+            count += u64::from(table.insert(&key[..], &value[..])?);
         }
         progress(count);
         if cursor == 0 {
-            return table.len();
+            return Ok(count);
         }
     }
 }

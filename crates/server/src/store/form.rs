@@ -4,7 +4,7 @@ use std::fmt;
 
 use remanent_pmem::{Error, Medium, Pool};
 
-use super::{ROOT, TABLE_ROOT};
+use super::{CONVERSION_ROOT, ROOT, TABLE_ROOT};
 
 /// The map that has a server's entries in a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,4 +56,27 @@ impl fmt::Display for Form {
             Form::BatchMap => "BatchMap",
         })
     }
+}
+
+/// Whether a pool has entries in maps under both of the roots that a server may use, because an
+/// older version has served a pool of a newer one, and begun with none.
+///
+/// Neither can be served. It would hide the entries of the other, and the sorted sets that the
+/// other names would be removed.
+///
+/// # Errors
+///
+/// When a root's entry is damaged.
+pub fn has_two_maps<M: Medium>(pool: &Pool<M>) -> Result<bool, Error> {
+    // Beside this root, the newer map is a copy that a conversion has not finished.
+    let is_copy = pool.has_root(CONVERSION_ROOT)?;
+    Ok(!is_copy && pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)?)
+}
+
+pub(super) fn refuse_two_maps<M: Medium>(pool: &Pool<M>) -> Result<(), Error> {
+    if has_two_maps(pool)? {
+        let found = Form::ExtendibleMap.to_string();
+        return Err(Error::RootExists { name: TABLE_ROOT.to_owned(), found });
+    }
+    Ok(())
 }

@@ -3,11 +3,13 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
+use remanent_pmem::{Mapped, Medium, Pool};
 use remanent_structures::{Batch, BlinkTree, ExtendibleMap, HashMap, Result};
 
+use super::convert::forget_conversion;
+use super::form::refuse_two_maps;
 use super::tree::PoolTree;
-use super::{Change, Description, Edit, Form, ROOT, Store, StoreError, TABLE_ROOT, has_two_maps};
+use super::{Change, Description, Edit, ROOT, Store, StoreError, TABLE_ROOT};
 
 /// A server's entries in a pool, each durable when the call returns that writes it: an
 /// [`ExtendibleMap`] under the root [`TABLE_ROOT`], or in a pool of an older version a [`HashMap`]
@@ -55,16 +57,16 @@ impl<M: Medium> MapStore<M> {
     /// # Errors
     ///
     /// When the root has another type, or there is no room for it.
-    /// [`RootExists`](PoolError::RootExists) when the pool [has both
-    /// maps](super::has_two_maps): serving one would remove the sorted sets that the other names.
+    /// [`RootExists`](remanent_pmem::Error::RootExists) when the pool [has both
+    /// maps](super::has_two_maps).
     pub fn open(pool: &Pool<M>) -> Result<Self> {
-        if has_two_maps(pool)? {
-            let (name, found) = (TABLE_ROOT.to_owned(), Form::ExtendibleMap.to_string());
-            return Err(PoolError::RootExists { name, found }.into());
-        }
+        refuse_two_maps(pool)?;
         let entries = match pool.has_root(ROOT)? {
             true => Entries::Hash(HashMap::open(pool, ROOT)?),
-            false => Entries::Extendible(ExtendibleMap::open_or_create(pool, TABLE_ROOT)?),
+            false => {
+                forget_conversion(pool)?;
+                Entries::Extendible(ExtendibleMap::open_or_create(pool, TABLE_ROOT)?)
+            }
         };
         Ok(MapStore { entries, tree: PoolTree::open(pool)? })
     }

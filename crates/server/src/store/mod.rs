@@ -9,8 +9,8 @@ mod volatile;
 mod volatile_tree;
 
 pub use batch::BatchStore;
-pub use convert::{TwoMaps, convert, has_two_maps};
-pub use form::Form;
+pub use convert::convert;
+pub use form::{Form, has_two_maps};
 pub use map::MapStore;
 pub use remanent_structures::Change;
 pub use volatile::Volatile;

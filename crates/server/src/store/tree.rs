@@ -7,8 +7,9 @@ use remanent_structures::{BlinkTree, Error, Result};
 
 use super::{Edit, TREE_ROOT, change_one_by_one};
 
-/// Changes that share their fences. A step has room for more, also if each has a long key.
-const TOGETHER: usize = 32;
+/// Changes that share their fences: the two entries of 16 members, and the name of a new set. A step
+/// has room for more, also if each has a long key.
+const TOGETHER: usize = 33;
 
 /// The [`BlinkTree`] under the root [`TREE_ROOT`], which a pool need not have.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl<M: Medium> PoolTree<M> {
         let tree = self.get_or_create()?;
         for edits in edits.chunks(TOGETHER) {
             match Self::change_together(tree, edits) {
-                // Alone, each frees what others have removed, and says whether it is done.
+                // A change that is made alone first frees the memory of what others have removed.
                 Err(error) if error.is_full() || matches!(error, Error::TooMany { .. }) => {
                     change_one_by_one(tree, edits)?;
                 }

@@ -69,11 +69,6 @@ enum Subcommand {
     Convert {
         #[command(flatten)]
         target: Target,
-        /// If the pool has entries in both maps, because an older version has served it since a
-        /// newer one, keep all. Of a key with two entries, the one in the `HashMap` is kept, which
-        /// came later
-        #[arg(long)]
-        merge: bool,
     },
 }
 
@@ -104,7 +99,7 @@ impl Pool {
                 Ok(ExitCode::SUCCESS)
             }
             Subcommand::Check { target } => check::run(&target),
-            Subcommand::Convert { target, merge } => convert::run(&target, merge),
+            Subcommand::Convert { target } => convert::run(&target),
         }
     }
 }
