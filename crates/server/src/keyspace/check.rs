@@ -48,6 +48,11 @@ impl<S: Store> Keyspace<S> {
             })?;
         }
         collections.iter().for_each(|(id, found)| found.check(*id, &mut wrong));
+        for shard in &self.shards {
+            if let Some(unfinished) = &shard.read(&self.store).unfinished {
+                wrong.push(unfinished.to_string());
+            }
+        }
         Ok(wrong)
     }
 

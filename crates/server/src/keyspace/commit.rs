@@ -145,7 +145,7 @@ impl<S: Store> Keyspace<S> {
         let Intent { id, ref name, is_new, ref changes } = *intent;
         let mut entries = Vec::new();
         if is_new {
-            // First: by it, what is left of a collection is found.
+            // By its name entry the sweeper finds what is left of a collection.
             entries.push((id.name_key(), name.clone()));
         } else if !self.names(name, id)? {
             // The key was removed or replaced, or the collection never got it.

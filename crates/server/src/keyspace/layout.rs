@@ -14,7 +14,7 @@
 //! | key                               | value                                                |
 //! |-----------------------------------|------------------------------------------------------|
 //! | 0, 0                              | ids below it may be in use (8 bytes, little-endian)  |
-//! | 0, 1, shard (2 bytes, big-endian) | the shard's last [intent](super::intent), if it stays |
+//! | 0, 1, shard (2 bytes, big-endian) | the shard's last [intent](super::intent), if kept    |
 
 /// Number of a collection: never 0, and not used again while anything is left of its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -41,7 +41,7 @@ impl<S: Store> Keyspace<S> {
             found.extend(shard_of_intent(key));
             ControlFlow::Continue(())
         });
-        // One that is damaged hides those behind it.
+        // One that is damaged hides those behind it: then every shard is asked.
         if read.is_err() {
             found = (0..self.shards.len()).collect();
         }
@@ -52,7 +52,7 @@ impl<S: Store> Keyspace<S> {
                 return Err(StoreError::Failed(fault));
             }
             if let Err(error) = completed {
-                tracing::error!(%error, "some sorted sets cannot be used: a change is not complete");
+                tracing::error!(%error, "the sorted sets of a 256th of all keys are refused");
                 shard.unfinished.get_or_insert(Unfinished::Unknown(error));
             }
         }
@@ -75,9 +75,11 @@ impl<S: Store> Keyspace<S> {
             tree.discard(&key)?;
             return Ok(());
         }
-        // What an older page says was changed again since.
+        // An intent from an earlier time would undo the changes that came after it.
         if !is_gone && !intent.changes.fit(intent.id, tree)? {
-            return Err(damaged("the intent of a change is not that of the last one"));
+            let name = intent.name.escape_ascii();
+            let what = format!("the members of {name} contradict the last change to it");
+            return Err(damaged(&what));
         }
         self.complete(shard, intent)
     }

@@ -1,5 +1,7 @@
 //! What the lock of a shard guards.
 
+use std::fmt;
+
 use super::intent::{Direction, Intent};
 use super::types::Caches;
 use crate::store::StoreError;
@@ -10,7 +12,7 @@ pub(super) struct Shard {
     /// Index of the shard, under which the tree has its intent.
     pub(super) index: u16,
     pub(super) caches: Caches,
-    /// It is finished before the next change to a collection of the shard.
+    /// Commands on collections of the shard finish it first. If that fails, they are refused.
     pub(super) unfinished: Option<Unfinished>,
 }
 
@@ -19,8 +21,21 @@ pub(super) struct Shard {
 pub(super) enum Unfinished {
     /// It could be neither completed nor taken back, or its intent could not be removed.
     Change { intent: Intent, direction: Direction },
-    /// What it changes is not known, because the intent cannot be read.
+    /// Opening could not follow the intent: it is damaged, contradicts the collection, or leads to
+    /// damage.
     Unknown(StoreError),
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfinished::Change { intent, .. } => {
+                let name = intent.name.escape_ascii();
+                write!(f, "the last change to {name} is neither complete nor taken back")
+            }
+            Unfinished::Unknown(error) => error.fmt(f),
+        }
+    }
 }
 
 impl Shard {

@@ -13,7 +13,7 @@ use remanent_structures::{Map, OrderedMap};
 
 use super::Keyspace;
 use super::layout::{CollectionId, name_in};
-use super::shard::Shard;
+use super::shard::{Shard, Unfinished};
 use super::tree::{onward, span};
 use crate::store::{Store, StoreError};
 
@@ -72,12 +72,18 @@ impl<S: Store> Keyspace<S> {
         shard.caches.forget(id);
         // An unfinished change may need the room of this collection, so the sweeper would be too
         // late.
-        if shard.unfinished.is_none() && self.gone.accept(id) {
+        let needs_room = matches!(shard.unfinished, Some(Unfinished::Change { .. }));
+        if !needs_room && self.gone.accept(id) {
             return;
         }
-        let removed = self.sweep_unnamed(id);
-        if let Err(error) = removed.and_then(|()| self.finish(shard)) {
-            tracing::warn!(%error, "entries of deleted keys still take up room");
+        match self.sweep_unnamed(id) {
+            Ok(()) if needs_room => {
+                if let Err(error) = self.finish(shard) {
+                    tracing::warn!(%error, "a change is still not complete");
+                }
+            }
+            Ok(()) => {}
+            Err(error) => tracing::warn!(%error, "entries of deleted keys still take up room"),
         }
     }
 
@@ -151,8 +157,9 @@ impl<S: Store> Keyspace<S> {
         name: Option<Vec<u8>>,
         is_over: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        // The name is a collection's first entry and its last. It is missing only after a crash
-        // while all collections were removed together.
+        // The name is put with a collection's first entries and removed as the last. Opening has
+        // completed what a crash had left of that, so it is missing only after a crash while all
+        // collections were removed together.
         if let Some(name) = name {
             // A command may be about to make the store refer to the collection. It holds the lock
             // until that is done; a collection without a reference after that never gets one.

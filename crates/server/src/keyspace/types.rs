@@ -167,7 +167,7 @@ impl Changes {
         }
     }
 
-    /// Whether the collection is as it was before these changes, as they make it, or in between.
+    /// Whether each part of the collection is as it was before these changes, or as they make it.
     pub(super) fn fit(&self, id: CollectionId, tree: &impl OrderedMap<[u8], [u8]>) -> Result<bool> {
         match self {
             Changes::SortedSet(changes) => changes.fit(id, tree),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};
-use remanent_server::MapStore;
 use remanent_server::store::TREE_ROOT;
+use remanent_server::{MapStore, check_collections};
 use remanent_structures::BlinkTree;
 
 use super::session::Connection;
@@ -139,4 +139,9 @@ fn an_older_record_of_a_change_is_not_made_again() {
     let answer = run(&["ZSCORE set member"]);
     assert!(answer.starts_with('-') && answer.contains("backup"), "{answer}");
     assert_eq!(run(&["SET key value", "GET key"]), "+OK\r\n$5\r\nvalue\r\n");
+    let found = check_collections(&pool).unwrap();
+    assert!(found.iter().any(|what| what.contains("members of set ")), "{found:?}");
+    assert_eq!(run(&["DEL set"]), ":1\r\n");
+    assert_eq!(run(&["ZADD set 1 again", "ZSCORE set again"]), ":1\r\n$1\r\n1\r\n");
+    assert_eq!(check_collections(&pool).unwrap(), Vec::<String>::new());
 }

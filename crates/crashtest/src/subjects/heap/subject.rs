@@ -36,8 +36,8 @@ struct Watch {
     reading: BTreeMap<u64, u64>,
 }
 
-/// Length of blocks of which some are allocated before one is given back: they lie in more chunks
-/// than a lane names.
+/// Length of blocks that are allocated as by a step, all before the first of them is given back:
+/// they lie in more chunks than a lane names.
 const LEN_OF_STEPS: u64 = 21_800;
 const BLOCKS_OF_STEP: usize = 10;
 

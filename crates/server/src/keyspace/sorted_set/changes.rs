@@ -62,7 +62,8 @@ impl Changes {
         Changes(self.0.iter().map(back).collect())
     }
 
-    /// Whether each member is as it was before these changes, or as they make it.
+    /// Whether each member is as it was before these changes, or as they make it. A crash in the
+    /// middle leaves some members so and some so.
     pub(in crate::keyspace) fn fit(
         &self,
         id: CollectionId,

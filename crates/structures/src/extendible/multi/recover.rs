@@ -8,7 +8,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 
 use super::super::Core;
 use super::super::bucket::Bucket;
-use super::super::layout::{Hash, slot_at};
+use super::super::layout::{Hash, Link, slot_at};
 use super::chain::Linked;
 use crate::stored::{Key, Stored};
 
@@ -58,8 +58,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     /// may be behind damage is kept. If the value is removed, the record is taken out of the chain.
     /// The caller flushes the slot.
     ///
-    /// The walk ends where the record would be by its number, so it is short for the newest values
-    /// of a key, and no longer for many old ones than for the oldest.
+    /// The walk ends where the record would be by its number, and the next one goes on there. So
+    /// all questions about a chain together take one walk, to the oldest record that is asked for.
     pub(in super::super) fn is_linked_in_chain(
         &self,
         bucket: Bucket,
@@ -88,7 +88,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             return !has_passed && matches!(walk.next, Next::Unknown);
         };
         if asked.link.is_dead {
-            self.take_out(walk, place, bucket, slot);
+            self.take_out(walk, place, asked.link, bucket, slot);
         }
         !asked.link.is_dead
     }
@@ -114,12 +114,12 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Takes a removed record out of its chain.
-    fn take_out(&self, walk: &mut Walk, place: usize, bucket: Bucket, slot: u32) {
-        let (_, offset) = walk.passed.remove(place);
-        let linked = |offset| self.linked(offset, None).ok();
-        let before = place.checked_sub(1).and_then(|before| linked(walk.passed[before].1));
-        let Some(removed) = linked(offset) else { return };
-        let changed = self.lead_past(bucket, slot, before, removed.link);
+    fn take_out(&self, walk: &mut Walk, place: usize, removed: Link, bucket: Bucket, slot: u32) {
+        walk.passed.remove(place);
+        let before = place.checked_sub(1).map(|before| walk.passed[before].1);
+        // It may have been changed since the walk passed it.
+        let before = before.and_then(|offset| self.linked(offset, None).ok());
+        let changed = self.lead_past(bucket, slot, before, removed);
         // Flush: fenced by the heap before it frees the record.
         self.medium().flush(changed, WORD_LEN);
     }
