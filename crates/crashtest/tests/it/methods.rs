@@ -87,6 +87,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("BlinkTree::open_or_create", COMBINES),
     ("BlinkTree::prefix", VISITS),
     ("BlinkTree::range", VISITS),
+    ("BlinkTree::step", "calls Step::enter, which is explored"),
     ("BlinkTree::swap", MODIFIES),
     ("BlinkTree::try_modify", MODIFIES),
     ("BlinkTree::usage", COUNTS),

@@ -316,8 +316,8 @@ impl<'h, M: Medium> Lane<'h, M> {
                 };
                 let cursor = &mut self.state.cursors[class.0 as usize];
                 if cursor.chunk != Some(chunk) {
-                    // Flush and fence: the bit says durably that the block is used, and recovery will
-                    // not ask about it once the lane has forgotten the chunk.
+                    // Flush and fence: the bit says durably that the block is used, and recovery
+                    // will not ask about it once the lane has forgotten the chunk.
                     self.medium().flush(at, WORD_LEN);
                     self.fence();
                     self.heap.consider_all(vec![(chunk, class)]);

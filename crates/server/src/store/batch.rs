@@ -37,8 +37,8 @@ impl<M: Medium> BatchStore<M> {
     ///
     /// # Errors
     ///
-    /// When the pool has entries in a map of another type or in two maps, when there is no room for one, or when
-    /// the thread that makes batches safe cannot be started.
+    /// When the pool has entries in a map of another type or in two maps, when there is no room for
+    /// one, or when the thread that makes batches safe cannot be started.
     pub fn open(pool: &Pool<M>, options: BatchOptions) -> Result<Self> {
         refuse_two_maps(pool)?;
         if !pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)? {

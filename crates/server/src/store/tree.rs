@@ -7,8 +7,8 @@ use remanent_structures::{BlinkTree, Error, Result};
 
 use super::{Edit, TREE_ROOT, change_one_by_one};
 
-/// Changes that share their fences: the two entries of 16 members, and the name of a new set. A step
-/// has room for more, also if each has a long key.
+/// Changes that share their fences: the two entries of 16 members, and the name of a new set. A
+/// step has room for more, also if each has a long key.
 const TOGETHER: usize = 33;
 
 /// The [`BlinkTree`] under the root [`TREE_ROOT`], which a pool need not have.
