@@ -6,6 +6,10 @@ use remanent_structures::{BatchOptions, Error};
 use crate::store::{Form, TREE_ROOT, has_two_maps};
 use crate::{BatchStore, Keyspace, MapStore, Store};
 
+const TWO_MAPS: &str = "the pool has entries in two maps, because an older version has served it \
+    since a newer one: serve a copy of the pool from before that; if the older version has stored \
+    nothing, convert the pool";
+
 /// Checks the collections, such as sorted sets, in a server's pool, and returns what contradicts
 /// itself, in words. A pool without collections, or of another program, has no contradictions.
 ///
@@ -16,12 +20,11 @@ use crate::{BatchStore, Keyspace, MapStore, Store};
 ///
 /// When a root's entry is damaged, or a structure cannot be opened.
 pub fn check_collections<M: Medium>(pool: &Pool<M>) -> Result<Vec<String>, Error> {
-    if !pool.roots()?.iter().any(|root| root.name == TREE_ROOT) {
-        return Ok(Vec::new());
-    }
     if has_two_maps(pool)? {
-        let what = "the pool has entries in two maps: an older version has served it since a newer";
-        return Ok(vec![what.to_owned()]);
+        return Ok(vec![TWO_MAPS.to_owned()]);
+    }
+    if !pool.has_root(TREE_ROOT)? {
+        return Ok(Vec::new());
     }
     let found = match Form::of(pool)? {
         None => return Ok(Vec::new()),

@@ -167,7 +167,8 @@ fn agreed_form<M: Medium>(
     if has_two_maps(pool)? {
         bail!(
             "{} has entries in two maps, because an older version has served it since a newer one; \
-             serving one would lose entries of the other; serve a copy of the pool from before that",
+             serving one would lose entries of the other; serve a copy of the pool from before that; if the \
+             older version has stored nothing, `remanent pool convert` removes its map",
             path.display()
         );
     }

@@ -20,22 +20,40 @@ pub(super) struct Ids {
     next: u64,
     /// Ids below this one are reserved.
     reserved: u64,
+    /// Ids below this one were in use before this opening, all others were not.
+    first: u64,
 }
 
 impl Ids {
     /// The ids that no collection has had of which the store may have entries.
+    ///
+    /// # Errors
+    ///
+    /// When neither the entry that reserves ids says them nor the last entry of the tree.
     pub(super) fn open(store: &impl Store) -> Result<Self, StoreError> {
-        let Some(tree) = store.tree() else { return Ok(Ids { next: 1, reserved: 0 }) };
+        let Some(tree) = store.tree() else { return Ok(Ids { next: 1, reserved: 0, first: 1 }) };
         let reserved = tree.get_with(&next_id_key(), |bytes| {
             bytes.try_into().map(u64::from_le_bytes).unwrap_or(0)
-        })?;
+        });
         let mut last = None;
-        tree.descend(.., |key, _| {
+        let is_found = tree.descend(.., |key, _| {
             last = CollectionId::of_entry(key);
             ControlFlow::Break(())
-        })?;
-        let next = reserved.unwrap_or(1).max(last.map_or(1, |last| last.0 + 1));
-        Ok(Ids { next, reserved: 0 })
+        });
+        let behind = last.map_or(1, |last| last.0 + 1);
+        let next = match (reserved, is_found) {
+            (Ok(reserved), Ok(())) => reserved.unwrap_or(1).max(behind),
+            // All ids that are in use are reserved.
+            (Ok(Some(reserved)), Err(_)) => reserved.max(behind),
+            (Err(_), Ok(())) => behind + RESERVED,
+            (Ok(None) | Err(_), Err(error)) => return Err(error.into()),
+        };
+        Ok(Ids { next, reserved: 0, first: next })
+    }
+
+    /// Whether collections may have had an id before this opening.
+    pub(super) fn is_older(&self, id: CollectionId) -> bool {
+        id.0 < self.first
     }
 
     /// Takes an id for a new collection. Makes the tree if it is not there.

@@ -68,18 +68,27 @@ impl<S: Store> Keyspace<S> {
         let key = intent_key(shard.index);
         let Some(intent) = tree.get_with(&key, Intent::decode)? else { return Ok(()) };
         let intent = intent.ok_or_else(|| damaged("the intent of a change is not readable"))?;
-        let is_gone = !intent.is_new && !self.names(&intent.name, intent.id)?;
-        // All that is left of such a collection is removed by the sweeper, however much it is,
-        // unless it has no name any more.
-        if is_gone && tree.get_with(&intent.id.name_key(), |_| ())?.is_some() {
-            tree.discard(&key)?;
+        let name = intent.name.escape_ascii().to_string();
+        self.follow(shard, tree, intent).map_err(|error| match error {
+            StoreError::Failed(why) => StoreError::Failed(format!(
+                "the last change to the sorted set {name} cannot be followed: {why}; remove {name} \
+                 with DEL and start the server again, or restore the pool from a backup"
+            )),
+            error => error,
+        })
+    }
+
+    /// Completes a change, unless its collection is gone.
+    fn follow(&self, shard: &mut Shard, tree: &S::Tree, intent: Intent) -> Result<(), StoreError> {
+        // All that is left of such a collection is removed by the sweeper, however much it is.
+        if !intent.is_new && !self.names(&intent.name, intent.id)? {
+            tree.discard(&intent_key(shard.index))?;
             return Ok(());
         }
         // An intent from an earlier time would undo the changes that came after it.
-        if !is_gone && !intent.changes.fit(intent.id, tree)? {
-            let name = intent.name.escape_ascii();
-            let what = format!("the members of {name} contradict the last change to it");
-            return Err(damaged(&what));
+        if !intent.changes.fit(intent.id, tree)? {
+            let what = "its members are neither as before the change nor as after it";
+            return Err(StoreError::Failed(what.to_owned()));
         }
         self.complete(shard, intent)
     }

@@ -1,7 +1,5 @@
 //! What the lock of a shard guards.
 
-use std::fmt;
-
 use super::intent::{Direction, Intent};
 use super::types::Caches;
 use crate::store::StoreError;
@@ -24,18 +22,6 @@ pub(super) enum Unfinished {
     /// Opening could not follow the intent: it is damaged, contradicts the collection, or leads to
     /// damage.
     Unknown(StoreError),
-}
-
-impl fmt::Display for Unfinished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unfinished::Change { intent, .. } => {
-                let name = intent.name.escape_ascii();
-                write!(f, "the last change to {name} is neither complete nor taken back")
-            }
-            Unfinished::Unknown(error) => error.fmt(f),
-        }
-    }
 }
 
 impl Shard {

@@ -5,7 +5,7 @@
 //! any time: by the sweeper, which is one thread beside the clients, or after a crash by the next
 //! start. The name entry is removed last, so that what is left of a collection is found by it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,10 +15,13 @@ use super::Keyspace;
 use super::layout::{CollectionId, name_in};
 use super::shard::{Shard, Unfinished};
 use super::tree::{onward, span};
+use super::types::Reference;
 use crate::store::{Store, StoreError};
 
 /// Entries that are removed between two looks at whether the sweeper is to stop.
 const REMOVED_BATCH: usize = 256;
+/// Keys that are looked at between two moments at which the store's map may change its shape.
+const SCANNED_BATCH: usize = 1024;
 /// Collections that may wait for the sweeper. A command that removes a further one removes its
 /// entries, too.
 const GONE_MAX: usize = 1 << 16;
@@ -105,17 +108,19 @@ impl<S: Store> Keyspace<S> {
         while !is_over() {
             let mut keys = Vec::new();
             // From the last to the first, which is the name.
-            tree.descend(span(&start, &end), |key, _| {
+            let listed = tree.descend(span(&start, &end), |key, _| {
                 keys.push(key.to_vec());
                 if keys.len() < REMOVED_BATCH {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())
                 }
-            })?;
+            });
             for key in &keys {
                 tree.discard(key)?;
             }
+            // Entries behind one that is damaged are removed, too.
+            listed?;
             if keys.len() < REMOVED_BATCH {
                 break;
             }
@@ -123,19 +128,20 @@ impl<S: Store> Keyspace<S> {
         Ok(())
     }
 
-    /// Removes the entries that a crash has left of collections that are gone, until `is_over`
-    /// returns true, which is called every few hundred entries. Returns how many such collections
-    /// there were.
+    /// Removes the entries that an earlier opening has left of collections that are gone, until
+    /// `is_over` returns true, which is called every few hundred entries. Returns how many such
+    /// collections there were.
     ///
     /// Clients may be served meanwhile. Takes about a microsecond for each collection that is not
-    /// gone.
+    /// gone. A collection that meets damage keeps no other from being removed.
     ///
     /// # Errors
     ///
     /// When the store cannot be read or written.
     pub fn sweep(&self, is_over: impl Fn() -> bool) -> Result<u64, StoreError> {
         let Some(tree) = self.store.tree() else { return Ok(0) };
-        let (mut id, mut swept) = (CollectionId(1), 0);
+        let (mut id, mut swept, mut failed) = (CollectionId(1), 0, Ok(()));
+        let mut referred_to = None;
         while !is_over() {
             let mut found = None;
             tree.ascend(onward(&id.name_key()), |key, value| {
@@ -143,23 +149,27 @@ impl<S: Store> Keyspace<S> {
                 found = CollectionId::of_entry(key).map(|id| (id, name));
                 ControlFlow::Break(())
             })?;
-            let Some((next, name)) = found else { break };
-            swept += u64::from(self.sweep_if_gone(next, name, &is_over)?);
+            // Newer ones are removed by the commands that end them.
+            let is_older = |id| self.ids.read(&self.store).is_older(id);
+            let Some((next, name)) = found.filter(|(id, _)| is_older(*id)) else { break };
+            match self.sweep_if_gone(next, name, &mut referred_to, &is_over) {
+                Ok(is_swept) => swept += u64::from(is_swept),
+                Err(error) => failed = failed.and(Err(error)),
+            }
             id = CollectionId(next.0 + 1);
         }
-        Ok(swept)
+        failed.map(|()| swept)
     }
 
-    /// Removes what is left of a collection, unless the store refers to it.
+    /// Removes what is left of a collection, unless the store refers to it. All that the store
+    /// refers to are found and kept in `referred_to` when that is first needed.
     fn sweep_if_gone(
         &self,
         id: CollectionId,
         name: Option<Vec<u8>>,
+        referred_to: &mut Option<BTreeSet<CollectionId>>,
         is_over: &impl Fn() -> bool,
     ) -> Result<bool, StoreError> {
-        // The name is put with a collection's first entries and removed as the last. Opening has
-        // completed what a crash had left of that, so it is missing only after a crash while all
-        // collections were removed together.
         if let Some(name) = name {
             // A command may be about to make the store refer to the collection. It holds the lock
             // until that is done; a collection without a reference after that never gets one.
@@ -167,10 +177,34 @@ impl<S: Store> Keyspace<S> {
             if self.names(&name, id)? {
                 return Ok(false);
             }
+        } else {
+            // The name is put with the first entries and removed as the last. It is missing after a
+            // crash while all collections were removed together; or it is damaged.
+            let referred_to = match referred_to {
+                Some(found) => found,
+                None => referred_to.insert(self.all_referred_to()?),
+            };
+            if referred_to.contains(&id) {
+                tracing::error!(id = id.0, "a sorted set does not know its name: check the pool");
+                return Ok(false);
+            }
         }
         // A crash must not bring the reference back when the entries are gone.
         self.store.sync()?;
         self.sweep_until(id, is_over).map(|()| true)
+    }
+
+    /// The collections that the store refers to, but for those that come meanwhile.
+    fn all_referred_to(&self) -> Result<BTreeSet<CollectionId>, StoreError> {
+        let (mut found, mut cursor) = (BTreeSet::new(), 0);
+        loop {
+            cursor = self.store.scan(cursor, SCANNED_BATCH, |_, stored| {
+                found.extend(Reference::read(stored).map(|reference| reference.id));
+            })?;
+            if cursor == 0 {
+                return Ok(found);
+            }
+        }
     }
 
     /// From now on, commands that remove a collection leave its entries to
@@ -193,9 +227,9 @@ impl<S: Store> Keyspace<S> {
             }
             // A crash must not bring the references back when the entries are gone.
             self.store.sync()?;
-            for id in collections {
-                self.sweep_until(id, &is_over)?;
-            }
+            // One that meets damage keeps no other from being removed.
+            let sweep = |id| self.sweep_until(id, &is_over);
+            collections.into_iter().map(sweep).fold(Ok(()), Result::and)?;
         }
     }
 

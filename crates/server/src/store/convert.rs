@@ -5,16 +5,26 @@
 //! the former root is one step.
 
 use remanent_pmem::{Error as PoolError, Medium, Pool};
-use remanent_structures::{ExtendibleMap, HashMap, Result};
+use remanent_structures::{BatchMap, BatchOptions, ExtendibleMap, HashMap, Result};
 
-use super::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT};
+use super::form::refuse_two_maps;
+use super::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT, has_two_maps};
 
 /// Entries that are copied between two calls of `progress`.
 const PART: usize = 1024;
 
-/// Moves a server's entries from a `HashMap` to an `ExtendibleMap`. Returns how many there are, or
-/// `None` if the pool has no entries in a `HashMap`: it was made by a newer version, or converted
-/// before.
+/// What [`convert`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conversion {
+    /// So many entries, which were in a `HashMap`, are in an `ExtendibleMap`.
+    Moved(u64),
+    /// The empty map of an older version is removed, which stood beside the entries of a newer one.
+    EmptyRemoved,
+    /// Nothing: the pool was made by a newer version, was converted before, or is served batched.
+    Unneeded,
+}
+
+/// Moves a server's entries from a `HashMap` to an `ExtendibleMap`.
 ///
 /// Nobody may use the pool meanwhile. A crash at any moment loses nothing: afterwards the entries
 /// are in the one map or in the other, and another call completes the conversion. `progress` is
@@ -25,21 +35,24 @@ const PART: usize = 1024;
 /// When the pool has no room for both maps, which take about as much as they did before: the
 /// entries stay where they are. [`RootInUse`](remanent_pmem::Error::RootInUse) when somebody has
 /// opened the entries. [`RootExists`](remanent_pmem::Error::RootExists) when the pool has entries
-/// in maps of both types, because an older version has served a pool of a newer one: nothing is
-/// removed.
-pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Result<Option<u64>> {
+/// in two maps, because an older version has served a pool of a newer one: nothing is removed.
+pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Result<Conversion> {
+    if has_two_maps(pool)? && is_older_empty(pool)? {
+        pool.remove_root(ROOT)?;
+        return Ok(Conversion::EmptyRemoved);
+    }
+    refuse_two_maps(pool)?;
     if Form::of(pool)? != Some(Form::HashMap) {
         forget_conversion(pool)?;
-        return Ok(None);
+        return Ok(Conversion::Unneeded);
     }
     if pool.has_root(CONVERSION_ROOT)? {
         remove(pool, TABLE_ROOT)?;
-    } else if !pool.has_root(TABLE_ROOT)? {
+    } else {
         drop(HashMap::<[u8], [u8], M>::create(pool, CONVERSION_ROOT)?);
     }
     // Completes what a batch has left undone.
     let former: HashMap<[u8], [u8], M> = HashMap::open(pool, ROOT)?;
-    // Refused if it is there: then it is no copy.
     let table = ExtendibleMap::create(pool, TABLE_ROOT)?;
     let copied = copy(&former, &table, &mut progress);
     drop(table);
@@ -52,7 +65,19 @@ pub fn convert<M: Medium>(pool: &Pool<M>, mut progress: impl FnMut(u64)) -> Resu
     let count = copied?;
     pool.remove_root(ROOT)?;
     forget_conversion(pool)?;
-    Ok(Some(count))
+    Ok(Conversion::Moved(count))
+}
+
+/// Whether the map under the older root has no entry.
+fn is_older_empty<M: Medium>(pool: &Pool<M>) -> Result<bool> {
+    match Form::of(pool)? {
+        Some(Form::HashMap) => HashMap::<[u8], [u8], M>::open(pool, ROOT)?.is_empty(),
+        Some(Form::BatchMap) => {
+            let options = BatchOptions::without_thread();
+            BatchMap::<[u8], [u8], M>::open(pool, ROOT, options)?.is_empty()
+        }
+        Some(Form::ExtendibleMap) | None => Ok(false),
+    }
 }
 
 /// Forgets that a map was a copy, which is the only one now. A crash may have come before that.

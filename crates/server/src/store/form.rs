@@ -62,14 +62,15 @@ impl fmt::Display for Form {
 /// older version has served a pool of a newer one, and begun with none.
 ///
 /// Neither can be served. It would hide the entries of the other, and the sorted sets that the
-/// other names would be removed.
+/// other names would be removed. If the older version has stored nothing, [`convert`](super::convert)
+/// removes its map.
 ///
 /// # Errors
 ///
 /// When a root's entry is damaged.
 pub fn has_two_maps<M: Medium>(pool: &Pool<M>) -> Result<bool, Error> {
     // Beside this root, the newer map is a copy that a conversion has not finished.
-    let is_copy = pool.has_root(CONVERSION_ROOT)?;
+    let is_copy = pool.has_root(CONVERSION_ROOT)? && Form::of(pool)? == Some(Form::HashMap);
     Ok(!is_copy && pool.has_root(ROOT)? && pool.has_root(TABLE_ROOT)?)
 }
 

@@ -9,7 +9,7 @@ mod volatile;
 mod volatile_tree;
 
 pub use batch::BatchStore;
-pub use convert::convert;
+pub use convert::{Conversion, convert};
 pub use form::{Form, has_two_maps};
 pub use map::MapStore;
 pub use remanent_structures::Change;

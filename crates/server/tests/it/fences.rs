@@ -45,3 +45,39 @@ fn commands_on_sorted_sets_cost_their_budget() {
     ];
     assert_eq!(budget.map(|(request, _)| (request, cost(request))), budget);
 }
+
+/// Sixteen members share fences.
+#[test]
+fn many_members_cost_their_budget() {
+    let sim = Arc::new(Sim::new(SimOptions { capacity: SIZE_MAX, ..SimOptions::default() }));
+    let pool = Pool::format(sim, &Format::new(SIZE_MAX)).unwrap();
+    let mut connection = Connection::to(MapStore::open(&pool).unwrap());
+    connection.exchange("ZADD z 0 first 0 second 0 third");
+    let mut cost = |request: &str| {
+        pool.medium().reset_counters();
+        let answer = connection.exchange(request);
+        assert!(!answer.starts_with('-'), "{answer}");
+        pool.medium().counters().fences
+    };
+    let named = |score: &str, count: usize| {
+        (0..count).map(|number| format!(" {score}member{number}")).collect::<String>()
+    };
+    // Now and then memory takes one more, and leaves are divided when members first come.
+    let assert_budget = |fences: u64, budget: u64, what: &str| {
+        assert!((budget..=budget + 1).contains(&fences), "{what}: {fences}, not {budget}");
+    };
+    for (count, budget) in [(16, 4), (17, 6)] {
+        let (add, remove) = (named("1 ", count), named("", count));
+        let mut both = || [cost(&format!("ZADD z{add}")), cost(&format!("ZREM z{remove}"))];
+        both();
+        for (fences, what) in both().into_iter().zip(["added", "removed"]) {
+            assert_budget(fences, budget, &format!("{count} members {what}"));
+        }
+    }
+    let long = "x".repeat(5_000);
+    let mut both = || [cost(&format!("ZADD z 1 {long}")), cost(&format!("ZREM z {long}"))];
+    both();
+    for fences in both() {
+        assert_budget(fences, 6, "the intent is removed");
+    }
+}

@@ -1,7 +1,9 @@
 //! Pools of older versions, whose entries are in another map.
 
 use remanent_pmem::{Error as PoolError, Pool};
-use remanent_server::store::{CONVERSION_ROOT, Form, ROOT, TABLE_ROOT, convert, has_two_maps};
+use remanent_server::store::{
+    CONVERSION_ROOT, Conversion, Form, ROOT, TABLE_ROOT, convert, has_two_maps,
+};
 use remanent_server::{BatchStore, Keyspace, MapStore, check_collections};
 use remanent_structures::{BatchMap, BatchOptions, Error, ExtendibleMap, HashMap};
 
@@ -54,11 +56,11 @@ fn a_pool_of_an_older_version_is_served_as_it_is_and_converted() {
     assert_filled(&pool, COUNT);
 
     let mut told = 0;
-    assert_eq!(convert(&pool, |count| told = count).unwrap(), Some(COUNT + 1));
+    assert_eq!(convert(&pool, |count| told = count).unwrap(), Conversion::Moved(COUNT + 1));
     assert_eq!(told, COUNT + 1);
     assert_eq!(Form::of(&pool).unwrap(), Some(Form::ExtendibleMap));
     assert_filled(&pool, COUNT);
-    assert_eq!(convert(&pool, |_| ()).unwrap(), None);
+    assert_eq!(convert(&pool, |_| ()).unwrap(), Conversion::Unneeded);
     assert_eq!(pool.check().unwrap().violations, []);
     assert!(!pool.has_root(CONVERSION_ROOT).unwrap());
 }
@@ -70,7 +72,9 @@ fn entries_beside_those_of_an_older_version_are_not_removed() {
     let path = directory.path().join("pool");
     let pool = Pool::options().size_max(64 << 20).create(path).unwrap();
     fill(&pool, 10);
-    drop(HashMap::<[u8], [u8]>::create(&pool, ROOT).unwrap());
+    let map = HashMap::<[u8], [u8]>::create(&pool, ROOT).unwrap();
+    map.put(b"key", b"value").unwrap();
+    drop(map);
     let is_told = |error: &Error| matches!(error, Error::Pool(PoolError::RootExists { .. }));
     assert!(has_two_maps(&pool).unwrap());
     assert!(is_told(&convert(&pool, |_| ()).unwrap_err()));
@@ -86,6 +90,37 @@ fn entries_beside_those_of_an_older_version_are_not_removed() {
     drop(HashMap::<[u8], [u8]>::create(&pool, CONVERSION_ROOT).unwrap());
     assert_filled(&pool, 10);
     assert!(!pool.has_root(CONVERSION_ROOT).unwrap());
+}
+
+/// An older version that was started by mistake, and stopped before anybody used it.
+#[test]
+fn an_empty_map_of_an_older_version_is_removed_by_a_conversion() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pool");
+    let pool = Pool::options().size_max(64 << 20).create(path).unwrap();
+    fill(&pool, 10);
+    for is_batched in [false, true] {
+        match is_batched {
+            false => drop(HashMap::<[u8], [u8]>::create(&pool, ROOT).unwrap()),
+            true => {
+                let options = BatchOptions::default();
+                drop(BatchMap::<[u8], [u8]>::create(&pool, ROOT, options).unwrap());
+            }
+        }
+        assert!(has_two_maps(&pool).unwrap());
+        assert!(MapStore::open(&pool).is_err());
+        assert_eq!(convert(&pool, |_| ()).unwrap(), Conversion::EmptyRemoved);
+        assert_filled(&pool, 10);
+    }
+    // A map that becomes safe in batches was never being converted.
+    drop(HashMap::<[u8], [u8]>::create(&pool, CONVERSION_ROOT).unwrap());
+    let map = BatchMap::<[u8], [u8]>::create(&pool, ROOT, BatchOptions::default()).unwrap();
+    map.put(b"key", b"value").unwrap();
+    drop(map);
+    assert!(has_two_maps(&pool).unwrap());
+    assert!(convert(&pool, |_| ()).is_err());
+    pool.remove_root(ROOT).unwrap();
+    assert_filled(&pool, 10);
 }
 
 #[test]
@@ -127,5 +162,5 @@ fn entries_of_one_form_are_not_served_as_another() {
     assert_eq!(Form::of(&batched).unwrap(), Some(Form::BatchMap));
     let refused = MapStore::open(&batched).unwrap_err();
     assert!(matches!(refused, Error::Pool(PoolError::WrongType { .. })), "{refused}");
-    assert_eq!(convert(&batched, |_| ()).unwrap(), None);
+    assert_eq!(convert(&batched, |_| ()).unwrap(), Conversion::Unneeded);
 }

@@ -329,7 +329,7 @@ fn removed_sets_leave_nothing() {
     let store = MapStore::open(&pool).unwrap();
     let keys = Keyspace::open(store).unwrap();
     let tree = keys.store().tree().unwrap();
-    for key in [[0, 0, 0, 0, 0, 0, 9, 0, 0], [0, 0, 0, 0, 0, 0, 9, 1, 0]] {
+    for key in [[0, 0, 0, 0, 0, 0, 0, 9, 0], [0, 0, 0, 0, 0, 0, 1, 9, 0]] {
         tree.put(&key[..], b"gone").unwrap();
     }
     assert_eq!(keys.sweep(|| false).unwrap(), 2);

@@ -103,14 +103,17 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         }
     }
 
-    /// Has the home of an entry fetched. That takes longer than entering a lane, or a pin, which
-    /// the caller does next.
+    /// Has both buckets of an entry fetched. That takes longer than entering a lane, or a pin,
+    /// which the caller does next. The other bucket is needed where the home has displaced entries,
+    /// and would be waited for once more.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: Hash) {
         // Nothing is read, so no pin or lane is needed.
-        let home = Self::pair(self.directory.find(hash).segment, hash).home.0;
-        self.medium().prefetch(home);
-        self.medium().prefetch(home + LINE_LEN);
+        let pair = Self::pair(self.directory.find(hash).segment, hash);
+        self.medium().prefetch(pair.home.0);
+        self.medium().prefetch(pair.home.0 + LINE_LEN);
+        self.medium().prefetch(pair.other.0);
+        self.medium().prefetch(pair.other.0 + LINE_LEN);
     }
 
     /// Has fetched what the entries of some keys need: first all homes, then all records, so that
