@@ -62,8 +62,8 @@ impl fmt::Display for Form {
 /// older version has served a pool of a newer one, and begun with none.
 ///
 /// Neither can be served. It would hide the entries of the other, and the sorted sets that the
-/// other names would be removed. If the older version has stored nothing, [`convert`](super::convert)
-/// removes its map.
+/// other names would be removed. If the older version has stored nothing,
+/// [`convert`](super::convert) removes its map.
 ///
 /// # Errors
 ///
