@@ -128,9 +128,9 @@ impl<S: Store> Keyspace<S> {
         Ok(())
     }
 
-    /// Removes the entries that an earlier opening has left of collections that are gone, until
-    /// `is_over` returns true, which is called every few hundred entries. Returns how many such
-    /// collections there were.
+    /// Removes the entries that a crash has left of collections that are gone, until `is_over`
+    /// returns true, which is called every few hundred entries. Returns how many such collections
+    /// there were.
     ///
     /// Clients may be served meanwhile. Takes about a microsecond for each collection that is not
     /// gone. A collection that meets damage keeps no other from being removed.
@@ -149,9 +149,7 @@ impl<S: Store> Keyspace<S> {
                 found = CollectionId::of_entry(key).map(|id| (id, name));
                 ControlFlow::Break(())
             })?;
-            // Newer ones are removed by the commands that end them.
-            let is_older = |id| self.ids.read(&self.store).is_older(id);
-            let Some((next, name)) = found.filter(|(id, _)| is_older(*id)) else { break };
+            let Some((next, name)) = found else { break };
             match self.sweep_if_gone(next, name, &mut referred_to, &is_over) {
                 Ok(is_swept) => swept += u64::from(is_swept),
                 Err(error) => failed = failed.and(Err(error)),
@@ -179,7 +177,11 @@ impl<S: Store> Keyspace<S> {
             }
         } else {
             // The name is put with the first entries and removed as the last. It is missing after a
-            // crash while all collections were removed together; or it is damaged.
+            // crash while all collections were removed together; or it is damaged; or a command is
+            // making the collection, and not all of its entries were seen.
+            if !self.ids.read(&self.store).is_older(id) {
+                return Ok(false);
+            }
             let referred_to = match referred_to {
                 Some(found) => found,
                 None => referred_to.insert(self.all_referred_to()?),
