@@ -443,12 +443,13 @@ impl<'h, M: Medium> Lane<'h, M> {
         let mut emptied: Vec<(ChunkId, Class)> = Vec::with_capacity(ready);
         let freed: Vec<Retired> = self.state.retired.drain(..ready).collect();
         self.state.advance_at = self.state.retired.len() + self.heap.reclamation.third_of_batch();
+        self.prefetch_bits(&freed);
+        let mut cleared: Vec<u64> = Vec::with_capacity(ready);
         for retired in &freed {
             match self.heap.locate(retired.offset) {
                 Some((chunk, class, index)) => {
                     if let Some(at) = self.heap.free_small(retired.offset, chunk, class, index) {
-                        // Flush: fenced below, before the suspect's slot is reused.
-                        self.medium().flush(at, WORD_LEN);
+                        cleared.push(at);
                         emptied.push((chunk, class));
                     }
                 }
@@ -458,6 +459,11 @@ impl<'h, M: Medium> Lane<'h, M> {
                 }
             }
         }
+        for at in cleared {
+            // Flush: fenced below, before the suspect's slot is reused. Not before all bits are
+            // cleared, because each locked instruction would wait for the flush before it.
+            self.medium().flush(at, WORD_LEN);
+        }
         // Fence: the bits are durable before anything forgets that the blocks were suspects.
         // Redundant: slots are used in turn, so that an operation's fence comes before these are
         // used again, unless a reader that stands still has left but a few free.
@@ -465,6 +471,20 @@ impl<'h, M: Medium> Lane<'h, M> {
         self.state.free_slots.extend(freed.iter().map(|retired| retired.slot));
         self.heap.consider_all(emptied);
     }
+
+    /// Has the lines fetched that have the bits of blocks: locked instructions do not overlap their
+    /// misses.
+    fn prefetch_bits(&self, blocks: &[Retired]) {
+        let located = blocks.iter().filter_map(|retired| self.heap.locate(retired.offset));
+        for (chunk, _, index) in located {
+            self.medium().prefetch(bit_word(chunk, index));
+        }
+    }
+}
+
+/// Offset of the word that has the bit of a block.
+pub(super) fn bit_word(chunk: ChunkId, index: u32) -> u64 {
+    chunk.bitmap() + u64::from(index / 64) * WORD_LEN
 }
 
 impl<M: Medium> Drop for Lane<'_, M> {
@@ -516,7 +536,7 @@ impl<M: Medium> Heap<M> {
     /// or does not exist, its chunk is set aside, because its allocations are unreliable.
     #[inline]
     fn free_small(&self, offset: u64, chunk: ChunkId, class: Class, index: u32) -> Option<u64> {
-        let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+        let at = bit_word(chunk, index);
         let bit = 1 << (index % 64);
         let begins = chunk.offset() + u64::from(index) * class.block_len();
         let is_block = begins == offset && index < class.block_count();

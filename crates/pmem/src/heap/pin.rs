@@ -1,13 +1,20 @@
 //! Pins of readers: nothing that they can see is freed, for the price of two plain stores.
 //!
 //! A reader announces the epoch in a slot of its own thread, and loads. The announcement must be
-//! visible before the loads, which would need a full fence, slower than the rest of a lookup. Here
-//! the thread that frees pays instead: it makes the kernel execute a fence in every running thread
-//! of the process (`membarrier`), once for a batch of blocks. If the kernel cannot do this, readers
-//! fence themselves.
+//! visible before the loads, which would need a full fence, slower than the rest of a lookup. It
+//! can be omitted, because a slot keeps its epoch when the reader leaves. A slot that shows the
+//! present epoch does not hold it back, whether a reader is inside or not, and what it may not show
+//! yet is no older: the epoch may advance. Threads that read often show the present epoch always.
+//!
+//! Of a slot that shows an older epoch the thread that frees cannot know this. It tells the reader
+//! to fence for itself the next time, and makes the kernel execute a fence in every running thread
+//! of the process (`membarrier`). A reader that has not heard of it is visible after that. One
+//! interrupt of all threads is much slower than what it is for, but a thread that sleeps costs only
+//! one, and a thread that reads often none. If the kernel cannot do this, readers always fence.
 
 use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 
 use super::{Heap, Lane};
 use crate::medium::Medium;
@@ -24,12 +31,77 @@ pub(super) struct Readers {
     used: AtomicUsize,
     /// Whether `membarrier` fences for the readers.
     is_asymmetric: bool,
+    /// One thread at a time sends slots to rest.
+    resting: Mutex<()>,
 }
 
-/// Aligned to two lines, because the adjacent-line prefetcher fetches pairs.
+/// What a reader announces. Aligned to two lines, because the adjacent-line prefetcher fetches
+/// pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Slot(AtomicU64);
+struct Slot {
+    /// An epoch, and whether the reader is inside, in bit 0. Only its thread writes this.
+    announced: AtomicU64,
+    /// [`AWAKE`], [`SETTLING`] or [`RESTING`].
+    rest: AtomicU32,
+}
+
+/// The reader does not fence.
+const AWAKE: u32 = 0;
+/// The reader is to fence the next time, and may not know it yet.
+const SETTLING: u32 = 1;
+/// The reader fences the next time.
+const RESTING: u32 = 2;
+
+/// What a slot says of an advance of the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// It does not hold the epoch back.
+    Passed,
+    /// Its reader is not inside, unless that is not visible yet.
+    Lingering,
+    /// Its reader has been inside for longer.
+    Inside,
+}
+
+impl Slot {
+    fn stand(&self, epoch: u64) -> Stand {
+        // SeqCst: before the announcement. Who has woken between the two announces this epoch, or a
+        // later one, because the fence in `wake` comes after that in `all_at`.
+        let is_resting = self.rest.load(Ordering::SeqCst) == RESTING;
+        // SeqCst: after the barrier, and in one order with the readers' fences. What a reader did
+        // before it left happened before; partner of the Release when a pin is dropped.
+        let announced = self.announced.load(Ordering::SeqCst);
+        match (announced / 2 == epoch, announced & INSIDE != 0) {
+            (true, _) => Stand::Passed,
+            (false, true) => Stand::Inside,
+            (false, false) if is_resting => Stand::Passed,
+            (false, false) => Stand::Lingering,
+        }
+    }
+
+    /// Ends the announcement that the reader is inside.
+    #[inline(always)]
+    fn leave(&self) {
+        // Relaxed: only this thread writes its announcement.
+        let announced = self.announced.load(Ordering::Relaxed);
+        // Release: partner of the load in `stand`; every load of this reader happened before.
+        self.announced.store(announced & !INSIDE, Ordering::Release);
+    }
+
+    /// Ends a rest, after an announcement.
+    #[cold]
+    fn wake(&self) {
+        // Relaxed: whoever still takes this slot for one at rest is right, until the fence.
+        self.rest.store(AWAKE, Ordering::Relaxed);
+        // SeqCst: the announcement is visible before any load of this reader; partner of the fence
+        // in `all_at`.
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// In an announcement: the reader is inside.
+const INSIDE: u64 = 1;
 
 /// While it lives, nothing that this thread can reach in the heap is freed.
 #[derive(Debug)]
@@ -42,7 +114,7 @@ pub struct Pin<'h, M: Medium> {
 
 #[derive(Debug)]
 enum Held<'h, M: Medium> {
-    Slot(&'h AtomicU64),
+    Slot(&'h Slot),
     /// An outer pin of the same thread already protects this one.
     Outer,
     Lane {
@@ -57,6 +129,7 @@ impl Readers {
             slots: (0..SLOT_COUNT).map(|_| Slot::default()).collect(),
             used: AtomicUsize::new(0),
             is_asymmetric: can_fence_all_threads(),
+            resting: Mutex::new(()),
         }
     }
 
@@ -64,27 +137,75 @@ impl Readers {
     ///
     /// Everything unlinked before this call is invisible to readers that are not inside.
     pub(super) fn all_at(&self, epoch: u64, thread: u64) -> bool {
-        // Relaxed: partner, through the barrier below, of the exchange in `announce`.
-        let used = self.used.load(Ordering::Relaxed);
-        let others = (0..used).any(|slot| slot as u64 != thread);
-        if others {
-            self.barrier();
-        }
-        // SeqCst: after the barrier, and in one order with the symmetric readers' fences.
+        // SeqCst: between what was unlinked and the scan; partner of the fences of readers.
+        fence(Ordering::SeqCst);
         let used = self.used.load(Ordering::SeqCst);
-        self.slots[..used].iter().all(|slot| {
-            let announced = slot.0.load(Ordering::SeqCst);
-            announced == 0 || announced / 2 == epoch
-        })
+        let others = || (0..).zip(&self.slots[..used]).filter(|(index, _)| *index != thread);
+        let own = self.slots[..used].get(thread as usize);
+        if own.is_some_and(|slot| slot.stand(epoch) == Stand::Inside) {
+            return false;
+        }
+        let mut is_sure = true;
+        for (_, slot) in others() {
+            match slot.stand(epoch) {
+                Stand::Passed => {}
+                Stand::Inside => return false,
+                Stand::Lingering => is_sure = !self.is_asymmetric && is_sure,
+            }
+        }
+        is_sure || self.have_all_left(epoch, others().map(|(_, slot)| slot))
     }
 
-    fn barrier(&self) {
+    /// The same of slots of which some linger. They are at rest after this.
+    #[cold]
+    fn have_all_left<'s>(&self, epoch: u64, slots: impl Iterator<Item = &'s Slot> + Clone) -> bool {
+        // Another thread that frees is about to find out. What it sends to rest must not be taken
+        // for what this thread has.
+        let Ok(_resting) = self.resting.try_lock() else { return false };
+        let lingering = slots.clone().filter(|slot| slot.stand(epoch) == Stand::Lingering);
+        // SeqCst: before the barrier. A reader whose announcement is not visible after that loads
+        // this later, and fences.
+        lingering.for_each(|slot| slot.rest.store(SETTLING, Ordering::SeqCst));
+        if !fence_all_threads() {
+            return false;
+        }
+        for slot in slots.clone() {
+            // SeqCst: after the barrier. Fails where the reader has woken meanwhile.
+            let (set, missed) = (Ordering::SeqCst, Ordering::Relaxed);
+            let _ = slot.rest.compare_exchange(SETTLING, RESTING, set, missed);
+        }
+        slots.into_iter().all(|slot| slot.stand(epoch) != Stand::Inside)
+    }
+
+    /// Announces the present epoch in this slot, of this number. Returns false when an outer pin of
+    /// the thread has done so.
+    #[inline(always)]
+    fn announce(&self, index: usize, slot: &Slot, epoch: &AtomicU64) -> bool {
+        // Relaxed: only this thread writes its announcement.
+        if slot.announced.load(Ordering::Relaxed) & INSIDE != 0 {
+            return false;
+        }
+        if index >= self.used.load(Ordering::Relaxed) {
+            // SeqCst: a full fence, once, so that a thread that frees after this scans the slot.
+            self.used.fetch_max(index + 1, Ordering::SeqCst);
+        }
+        // Acquire: what was unlinked before an epoch is invisible to its readers; partner of the
+        // exchange in `Heap::try_advance`. An old epoch delays reclamation and never hastens it.
+        let epoch = epoch.load(Ordering::Acquire);
+        slot.announced.store(epoch * 2 | INSIDE, Ordering::Relaxed);
         if self.is_asymmetric {
-            fence_all_threads();
+            // For the compiler, the announcement comes before the load, and that before all others.
+            // For the CPU, the barrier in `have_all_left` ensures it: where it comes after the load
+            // in this thread, the announcement is visible; where before, the load sees SETTLING.
+            compiler_fence(Ordering::SeqCst);
+            if slot.rest.load(Ordering::Acquire) != AWAKE {
+                slot.wake();
+            }
         } else {
-            // SeqCst: partner of the readers' own fences.
+            // SeqCst: the announcement is visible before any load of this reader.
             fence(Ordering::SeqCst);
         }
+        true
     }
 }
 
@@ -94,34 +215,13 @@ impl<M: Medium> Heap<M> {
     pub fn pin(&self) -> Pin<'_, M> {
         let thread = self.medium().thread();
         let held = match self.readers.slots.get(thread as usize) {
-            Some(slot) => self.announce(thread as usize, &slot.0),
+            Some(slot) => match self.readers.announce(thread as usize, slot, &self.epoch) {
+                true => Held::Slot(slot),
+                false => Held::Outer,
+            },
             None => Held::Lane { lane: self.enter() },
         };
         Pin { held, not_send: PhantomData }
-    }
-
-    #[inline(always)]
-    fn announce<'h>(&self, index: usize, slot: &'h AtomicU64) -> Held<'h, M> {
-        // Relaxed: only this thread writes its slot.
-        if slot.load(Ordering::Relaxed) != 0 {
-            return Held::Outer;
-        }
-        if index >= self.readers.used.load(Ordering::Relaxed) {
-            // SeqCst: a full fence, once, so that a thread that frees after this scans the slot.
-            self.readers.used.fetch_max(index + 1, Ordering::SeqCst);
-        }
-        // Relaxed: the announced epoch may be old, which delays reclamation and never hastens it.
-        let epoch = self.epoch.load(Ordering::Relaxed);
-        slot.store(epoch * 2 + 1, Ordering::Relaxed);
-        if self.readers.is_asymmetric {
-            // For the compiler, the announcement comes before the loads. For the CPU,
-            // `Readers::barrier` of the thread that frees ensures it.
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            // SeqCst: the announcement is visible before any load of this reader.
-            fence(Ordering::SeqCst);
-        }
-        Held::Slot(slot)
     }
 }
 
@@ -129,8 +229,106 @@ impl<M: Medium> Drop for Pin<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Held::Slot(slot) = self.held {
-            // Release: partner of the loads in `all_at`; every load of this reader happened before.
-            slot.store(0, Ordering::Release);
+            slot.leave();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const OWN: u64 = 0;
+
+    fn enter(readers: &Readers, index: usize, epoch: &AtomicU64) -> bool {
+        readers.announce(index, &readers.slots[index], epoch)
+    }
+
+    /// What rests are for: who is awake and has the present epoch needs no barrier, and neither
+    /// does who has left for long.
+    #[test]
+    fn a_slot_holds_back_what_its_reader_can_see() {
+        let (readers, epoch) = (Readers::new(), AtomicU64::new(1));
+        let rest = |index: usize| readers.slots[index].rest.load(Ordering::Relaxed);
+        assert!(readers.all_at(1, OWN), "nobody has ever been inside");
+        assert!(enter(&readers, 1, &epoch) && !enter(&readers, 1, &epoch), "an outer pin counts");
+        assert!(readers.all_at(1, OWN), "it has announced the epoch");
+        assert!(!readers.all_at(2, OWN) && rest(1) == AWAKE, "it is inside");
+        readers.slots[1].leave();
+        assert!(readers.all_at(1, OWN) && rest(1) == AWAKE, "it is as if it were inside");
+        assert!(readers.all_at(2, OWN), "it has left");
+        if readers.is_asymmetric {
+            assert_eq!(rest(1), RESTING);
+        }
+        epoch.store(2, Ordering::Release);
+        assert!(enter(&readers, 1, &epoch) && rest(1) == AWAKE, "it fences and is awake");
+        assert!(readers.all_at(2, OWN) && !readers.all_at(3, OWN));
+        readers.slots[1].rest.store(RESTING, Ordering::Relaxed);
+        assert!(!readers.all_at(3, OWN), "who was inside when it was sent to rest is inside still");
+    }
+
+    #[test]
+    fn the_own_pin_holds_the_epoch_back() {
+        let (readers, epoch) = (Readers::new(), AtomicU64::new(1));
+        assert!(enter(&readers, OWN as usize, &epoch));
+        assert!(readers.all_at(1, OWN) && !readers.all_at(2, OWN));
+        readers.slots[OWN as usize].leave();
+        assert!(readers.all_at(2, OWN));
+    }
+
+    /// One thread replaces a cell and spoils the old one when two epochs have passed; others read
+    /// cells, and sleep now and then.
+    #[test]
+    fn no_reader_finds_what_was_freed() {
+        const CELLS: usize = 64;
+        let (readers, epoch, is_over) = (Readers::new(), AtomicU64::new(1), AtomicBool::new(false));
+        let (current, cells) = (AtomicUsize::new(0), [const { AtomicBool::new(true) }; CELLS]);
+        let read = |index: usize| {
+            let mut turn = index;
+            while !is_over.load(Ordering::Relaxed) {
+                enter(&readers, index, &epoch);
+                let cell = &cells[current.load(Ordering::Acquire)];
+                for _ in 0..turn % 5 {
+                    assert!(cell.load(Ordering::Relaxed), "a cell was freed under its reader");
+                }
+                readers.slots[index].leave();
+                turn += 1;
+                if turn.is_multiple_of(1_000 * index) {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        };
+        let freed = std::thread::scope(|scope| {
+            for index in 1..4 {
+                let read = &read;
+                scope.spawn(move || read(index));
+            }
+            let (mut retired, mut freed) = (VecDeque::new(), 0_u64);
+            let mut free: Vec<usize> = (1..CELLS).collect();
+            let end = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < end {
+                if let Some(next) = free.pop() {
+                    cells[next].store(true, Ordering::Relaxed);
+                    let old = current.swap(next, Ordering::SeqCst);
+                    retired.push_back((old, epoch.load(Ordering::SeqCst) + 1));
+                }
+                let now = epoch.load(Ordering::SeqCst);
+                if readers.all_at(now, OWN) {
+                    epoch.store(now + 1, Ordering::SeqCst);
+                }
+                while let Some((cell, _)) = retired.pop_front_if(|(_, since)| *since + 2 <= now) {
+                    cells[cell].store(false, Ordering::Relaxed);
+                    free.push(cell);
+                    freed += 1;
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            freed
+        });
+        assert!(freed > CELLS as u64, "readers that stand still held everything back");
     }
 }

@@ -2,6 +2,7 @@
 //! of a proper close: leaves nothing to recover.
 
 use super::layout::{self, CLASS_COUNT, Class, LANE_COUNT, SUSPECT_COUNT};
+use super::ops::bit_word;
 use super::{Block, Heap};
 use crate::Result;
 use crate::medium::{Medium, WORD_LEN};
@@ -146,7 +147,7 @@ impl<M: Medium> Heap<M> {
             return;
         }
         self.pool.drop_seal(chunk, self.pool.usable_state(chunk));
-        let at = chunk.bitmap() + u64::from(index / 64) * WORD_LEN;
+        let at = bit_word(chunk, index);
         let bit = 1 << (index % 64);
         if is_linked(Block { offset, len }) {
             self.medium().fetch_or(at, bit);
