@@ -428,7 +428,8 @@ impl Stamp {
     #[inline(always)]
     pub(super) fn hash(self, index: u64, bits: u32) -> Hash {
         let high = Hash(self.0 >> bits << bits);
-        let home = if self.is_displaced() { index ^ high.step(bits) } else { index };
+        // No branch: half the stamps of a segment would take it unforeseen.
+        let home = index ^ high.step(bits) * u64::from(self.is_displaced());
         Hash(high.0 | home)
     }
 

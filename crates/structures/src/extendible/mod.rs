@@ -43,6 +43,7 @@ mod multi;
 mod nodes;
 mod observe;
 mod ops;
+mod ready;
 mod recover;
 pub mod rows;
 mod segment;

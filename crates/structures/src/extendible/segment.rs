@@ -1,13 +1,12 @@
-//! Entries in a segment: finding one, finding room for one, and what a segment needs after opening.
+//! Entries in a segment: finding one, and finding room for one.
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 
 use super::Core;
 use super::bucket::{Bucket, Held};
 use super::layout::{
-    BALANCED_FROM, BUCKET_LEN, Control, Hash, Prints, READYING, Record, Stamp, bucket_count,
-    each_slot, is_sealed, not_gone, record_offset, seal_record, slot_at, slots_of,
-    write_segment_head,
+    BALANCED_FROM, BUCKET_LEN, Control, Hash, Record, Stamp, bucket_count, each_slot,
+    record_offset, seal_record, slot_at, slots_of,
 };
 use crate::stored::{Key, Stored};
 use crate::{Error, Result};
@@ -413,124 +412,6 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             self.heap.verify()?;
             self.medium().pause();
         }
-    }
-
-    /// Rebuilds the volatile words of a segment that this opening of the pool has not touched yet.
-    /// One thread at a time does this.
-    pub(super) fn make_ready(&self, segment: u64, hash: Hash, depth: u32) -> Result<()> {
-        let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
-        // Release: before what is changed here, for the case that this process is killed.
-        medium.store(self.heap.header() + READYING, segment);
-        let mut displaced = vec![0_u32; bucket_count::<K>() as usize];
-        let mut doubles = Vec::new();
-        let mut is_damaged = false;
-        self.keep_unremoved(segment, hash, depth);
-        for index in 0..bucket_count::<K>() {
-            let bucket = bucket_at(segment, index);
-            let mut prints = Prints::default();
-            for slot in each_slot(slots_of::<K>(index)) {
-                let stamp = bucket.stamp(medium, slot);
-                if self.is_slot_damaged(bucket, slot) {
-                    is_damaged = true;
-                    continue;
-                }
-                let entry = stamp.hash(index, bits);
-                // What a split has moved to another segment is left here until it is overwritten.
-                if !stamp.is_valid() || entry.prefix(depth) != hash.prefix(depth) {
-                    continue;
-                }
-                if stamp.is_displaced() {
-                    let home = entry.home(bits);
-                    if self.is_at_home(bucket_at(segment, home), home, slot, bucket, entry) {
-                        // A crash interrupted the entry on its way from one bucket to the other.
-                        doubles.push((bucket, slot));
-                        continue;
-                    }
-                    displaced[home as usize] += 1;
-                }
-                prints = prints.with(slot, entry.fingerprint());
-            }
-            bucket.set_prints(medium, prints);
-        }
-        self.void_doubles(&doubles);
-        for (index, displaced) in displaced.into_iter().enumerate() {
-            let control = Control::new(displaced);
-            let control = if is_damaged { control.damaged() } else { control };
-            medium.store(bucket_at(segment, index as u64).0, control.0);
-        }
-        // Fence: for the flushes, before the entries are shown to anybody.
-        medium.fence();
-        write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
-        Ok(())
-    }
-
-    /// Whether the words of a slot are none that an entry has, or had. Slots of words have bits
-    /// that must be zero, and no check.
-    pub(super) fn is_slot_damaged(&self, bucket: Bucket, slot: u32) -> bool {
-        let (stamp, word) = (bucket.stamp(self.medium(), slot), bucket.word(self.medium(), slot));
-        match stamp.is_valid() {
-            true if Self::IS_INLINE => !stamp.is_possible(K::SEGMENT_BITS),
-            true => {
-                !stamp.is_possible(K::SEGMENT_BITS)
-                    || !is_sealed(slot_at(bucket.0, slot), stamp, word)
-            }
-            false => !Self::IS_INLINE && stamp != Stamp::NONE,
-        }
-    }
-
-    /// Takes back marks of removals that a crash has interrupted before the record was a suspect.
-    /// The caller fences.
-    fn keep_unremoved(&self, segment: u64, hash: Hash, depth: u32) {
-        if Self::IS_INLINE {
-            return;
-        }
-        let (medium, bits) = (self.medium(), K::SEGMENT_BITS);
-        for index in 0..bucket_count::<K>() {
-            let bucket = bucket_at(segment, index);
-            for slot in each_slot(slots_of::<K>(index)) {
-                let (stamp, word) = (bucket.stamp(medium, slot), bucket.word(medium, slot));
-                let is_here = stamp.hash(index, bits).prefix(depth) == hash.prefix(depth);
-                let at = slot_at(bucket.0, slot);
-                let is_marked = word != not_gone(word) && is_sealed(at, stamp, word);
-                if stamp.is_valid() && is_here && is_marked {
-                    let at = at + WORD_LEN;
-                    medium.store(at, not_gone(word));
-                    // Flush: fenced by the caller, before anybody acts on the entry. If the record
-                    // became a suspect with the mark still there, recovery would remove the entry.
-                    medium.flush(at, WORD_LEN);
-                }
-            }
-        }
-    }
-
-    /// Makes slots void whose entries lie in their homes, too. The caller has flushed those, and
-    /// fences.
-    fn void_doubles(&self, doubles: &[(Bucket, u32)]) {
-        let medium = self.medium();
-        if !doubles.is_empty() {
-            // Fence: what lies at home, before the other copy may be lost.
-            // Redundant: unless a process was killed in the middle of a move before, and the power
-            // fails in the middle of this.
-            medium.fence();
-        }
-        for &(bucket, slot) in doubles {
-            self.make_void(bucket, slot);
-            // Flush: fenced by the caller.
-            medium.flush(slot_at(bucket.0, slot), WORD_LEN);
-        }
-    }
-
-    /// Whether the entry in a slot of another bucket also lies in its home.
-    fn is_at_home(&self, home: Bucket, index: u64, slot: u32, bucket: Bucket, hash: Hash) -> bool {
-        let medium = self.medium();
-        let content = Self::content(bucket.word(medium, slot));
-        each_slot(slots_of::<K>(index)).any(|other| {
-            let stamp = home.stamp(medium, other);
-            stamp.is_valid()
-                && stamp.is_same_as(Self::stamp(hash, false))
-                // Two records of one hash may have different keys.
-                && (Self::IS_INLINE || Self::content(home.word(medium, other)) == content)
-        })
     }
 }
 
