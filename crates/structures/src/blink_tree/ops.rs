@@ -50,9 +50,19 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
 
     #[inline(always)]
     pub(super) fn find(&self, probe: &Probe<'_>) -> Result<Option<Payload>> {
+        Ok(self.find_with_leaf(probe)?.0)
+    }
+
+    /// The same, with the leaf to which the nodes above have led, if the search ended there.
+    #[inline(always)]
+    pub(super) fn find_with_leaf(
+        &self,
+        probe: &Probe<'_>,
+    ) -> Result<(Option<Payload>, Option<LeafRange>)> {
         let mut walk = BoundedWalk::default();
         loop {
-            let mut leaf = self.leaf_at(Goal::At(*probe))?;
+            let range = self.range_at(Goal::At(*probe))?;
+            let mut leaf = range.leaf;
             loop {
                 // An upper bound from the nodes above is not trusted here: a key is reported as
                 // absent only if the leaf itself says so.
@@ -60,13 +70,14 @@ impl<K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Core<K, V, M> {
                     Some(slot) => Sight::Here(Some(self.payload(leaf, slot))),
                     None => self.right_of(leaf, probe).map_or(Sight::Here(None), Sight::Right),
                 })?;
+                let range = (leaf == range.leaf).then_some(range);
                 match seen {
                     Some(Sight::Here(None)) => {
                         self.certain_miss(leaf)?;
                         self.require_begun(leaf, probe)?;
-                        return Ok(None);
+                        return Ok((None, range));
                     }
-                    Some(Sight::Here(found)) => return Ok(found),
+                    Some(Sight::Here(found)) => return Ok((found, range)),
                     Some(Sight::Right(next)) => leaf = next,
                     None => break,
                 }

@@ -9,7 +9,7 @@ use remanent_pmem::heap::{Block, Heap, Suspect};
 use super::inner::Goal;
 use super::key::Probe;
 use super::layout::{ORDERED, Slot, USED, is_inline, is_word_value};
-use super::leaf::{Held, Leaf};
+use super::leaf::{Held, Leaf, LeafRange};
 use super::ops::value_word;
 use super::walk::BoundedWalk;
 use super::{BlinkTree, Core};
@@ -75,6 +75,9 @@ pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     record: Option<Block>,
     /// The record that this operation is going to unlink, unless its slot changes before.
     suspect: Option<(u64, Suspect)>,
+    /// The leaf that preparing has found. The step's lane keeps its memory, and its lock tells
+    /// whether it is dead: it is as good as one that is found later.
+    range: Option<LeafRange>,
     /// Whether the suspect's record was unlinked.
     is_unlinked: bool,
     /// Whether the leaf was reached over a neighbour, because the nodes above do not know it.
@@ -100,6 +103,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
             value,
             record: None,
             suspect: None,
+            range: None,
             is_unlinked: false,
             is_unposted: false,
             is_sparse: false,
@@ -109,11 +113,16 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
 
     /// Takes the leaf where the key belongs. Returns `None` if the step would have to wait for it
     /// and may not.
-    fn take_leaf(&self, scope: &Scope<'s, M>, probe: &Probe<'_>) -> Result<Option<Taken<'s, M>>> {
+    fn take_leaf(
+        &mut self,
+        scope: &Scope<'s, M>,
+        probe: &Probe<'_>,
+    ) -> Result<Option<Taken<'s, M>>> {
         let core = self.core;
         let mut walk = BoundedWalk::default();
         loop {
-            let mut range = core.range_at(Goal::At(*probe))?;
+            let prepared = self.range.take();
+            let mut range = prepared.map_or_else(|| core.range_at(Goal::At(*probe)), Ok)?;
             let mut is_posted = true;
             loop {
                 let held = if scope.holds(range.leaf.0) {
@@ -308,7 +317,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         if is_inline::<K, V>() {
             return Ok(());
         }
-        let found = self.core.find(probe)?;
+        let (found, range) = self.core.find_with_leaf(probe)?;
+        self.range = range;
         match (self.value, found) {
             (Some(value), None) => drop(self.make_record(scope, probe, value)?),
             (Some(value), Some(old)) if !is_word_value::<V>() => {
