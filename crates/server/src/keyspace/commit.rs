@@ -30,6 +30,19 @@ use crate::store::{Change, Edit, Store, StoreError};
 /// Intents of more bytes are removed when they are applied.
 const KEPT_LEN_MAX: usize = 4096;
 
+/// What is known of a change that is to be applied.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Nothing of it was applied before.
+    is_first: bool,
+    /// The collection has entries that it does not name.
+    has_others: bool,
+}
+
+impl Known {
+    const NOTHING: Known = Known { is_first: false, has_others: false };
+}
+
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applied {
@@ -72,13 +85,21 @@ impl<S: Store> Keyspace<S> {
     }
 
     /// Makes a change, or nothing of it, unless the error is [`KeyError::Undecided`]. `shard` has
-    /// no unfinished change.
-    pub(super) fn commit(&self, shard: &mut Shard, intent: Intent) -> Result<(), KeyError> {
+    /// no unfinished change. `has_others` says that the collection has entries that the change does
+    /// not name.
+    pub(super) fn commit(
+        &self,
+        shard: &mut Shard,
+        intent: Intent,
+        has_others: bool,
+    ) -> Result<(), KeyError> {
         let (tree, key) = (self.tree()?, intent_key(shard.index));
         // This commits: the intent is durable before anything of it is applied.
         let encoded = intent.encode();
         tree.put(&key, &encoded)?;
-        let (applied, result) = match self.apply(&intent, Direction::Forward, &shard.caches) {
+        let known = Known { is_first: true, has_others };
+        let (applied, result) = match self.apply(&intent, Direction::Forward, &shard.caches, known)
+        {
             Ok(Applied::Done) => {
                 intent.changes.update_caches(intent.id, &mut shard.caches, tree);
                 // As long as its collection is there, no other intent of the shard has come, and
@@ -92,7 +113,7 @@ impl<S: Store> Keyspace<S> {
             Ok(Applied::Superseded) => (intent.reversed(), Err(KeyError::WrongType)),
             Err(error) => {
                 let back = intent.reversed();
-                if self.apply(&back, Direction::Back, &shard.caches).is_err() {
+                if self.apply(&back, Direction::Back, &shard.caches, Known::NOTHING).is_err() {
                     shard.caches.forget(back.id);
                     // The intent in the tree still says forward: an opening tries that first.
                     let direction = Direction::Back;
@@ -117,7 +138,7 @@ impl<S: Store> Keyspace<S> {
             None => return Ok(()),
             Some(Unfinished::Unknown(error)) => return Err(error.clone()),
             Some(Unfinished::Change { intent, direction }) => {
-                self.apply(intent, *direction, &shard.caches)?;
+                self.apply(intent, *direction, &shard.caches, Known::NOTHING)?;
             }
         }
         self.tree()?.discard(&intent_key(shard.index))?;
@@ -141,6 +162,7 @@ impl<S: Store> Keyspace<S> {
         intent: &Intent,
         direction: Direction,
         caches: &Caches,
+        known: Known,
     ) -> Result<Applied, StoreError> {
         let Intent { id, ref name, is_new, ref changes } = *intent;
         let mut entries = Vec::new();
@@ -156,7 +178,7 @@ impl<S: Store> Keyspace<S> {
             self.remove_keys(&changes.obsolete_keys(id))?;
         }
         entries.extend(changes.new_entries(id));
-        self.put_entries(&entries)?;
+        self.put_entries(&entries, known)?;
         if is_new && !self.claim_name(name, intent.reference())? {
             // Nothing ever referred to the collection.
             self.sweep_collection(id)?;
@@ -165,19 +187,23 @@ impl<S: Store> Keyspace<S> {
         if direction == Direction::Forward {
             self.remove_keys(&changes.obsolete_keys(id))?;
         }
-        if changes.removes_any() && !changes.leave_any(id, caches) && self.is_empty(id)? {
+        let may_be_empty =
+            changes.removes_any() && !known.has_others && !changes.leave_any(id, caches);
+        if may_be_empty && self.is_empty(id)? {
             self.release_name(name, id)?;
             self.sweep_unnamed(id)?;
         }
         Ok(Applied::Done)
     }
 
-    /// Puts entries into the tree. It is not written, and needs no room, for those that are there.
-    fn put_entries(&self, entries: &[(Vec<u8>, Vec<u8>)]) -> Result<(), StoreError> {
+    /// Puts entries into the tree. It is not written, and needs no room, for those that are there:
+    /// of a change that was not applied before, none are.
+    fn put_entries(&self, entries: &[(Vec<u8>, Vec<u8>)], known: Known) -> Result<(), StoreError> {
         let tree = self.tree()?;
         let mut edits = Vec::with_capacity(entries.len());
         for (key, value) in entries {
-            if tree.get_with(key, |found| found == value.as_slice())? != Some(true) {
+            let is_there = || tree.get_with(key, |found| found == value.as_slice());
+            if known.is_first || is_there()? != Some(true) {
                 edits.push(Edit { key, value: Some(value) });
             }
         }

@@ -87,15 +87,29 @@ impl<S: Store> Call<'_, S> {
                 .ok_or(Failure::text("ERR value is out of range, must be positive"))?,
             _ => return Err(Failure::SYNTAX),
         };
-        let selection = Selection { backwards, skip: 0, limit };
+        // One more than asked for shows whether the set goes on.
+        let selection = Selection { backwards, skip: 0, limit: limit.saturating_add(1) };
         // A member and its score are an array of their own only if the request has a count.
         let nested = self.reply.protocol() == Protocol::Resp3 && self.request.len() == 3;
         let mut collected = Collected::new(self.shared.copies());
         let (key, copies) = (self.request.get(1), self.shared.copies());
         let reply = &mut *self.reply;
         let edited = self.shared.keys.edit_sorted_set(key, Need::Entries, copies, |set| {
+            let mut visited = 0;
             if let Some(before) = set.before() {
-                before.visit_end(selection, |member, score| collected.push(member, score))?;
+                let walked = before.visit_end(selection, |member, score| {
+                    visited += 1;
+                    if visited <= limit {
+                        collected.push(member, score);
+                    }
+                });
+                // Damage behind the members that were asked for does not concern them.
+                if visited < limit {
+                    walked?;
+                }
+            }
+            if visited > limit {
+                set.keeps_a_member();
             }
             // The answer must have room before anything is removed.
             if !reply.reserve(collected.answer_len()) {

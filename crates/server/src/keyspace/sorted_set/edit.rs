@@ -20,6 +20,8 @@ pub(crate) struct Edit<'a, T> {
     /// The set before the changes; `None` when there is none.
     view: Option<View<'a, T>>,
     changes: BTreeMap<Vec<u8>, Scores>,
+    /// Whether there are members that no change names.
+    has_others: bool,
     /// The clients' memory that the changes take.
     share: Share,
 }
@@ -48,6 +50,12 @@ impl<'a, T: OrderedMap<[u8], [u8]>> Edit<'a, T> {
             return Ok(scores.new);
         }
         self.view.as_ref().map_or(Ok(None), |view| view.score(member))
+    }
+
+    /// Says that the set has a member that no change names: it does not end, and nobody has to look
+    /// for one.
+    pub(crate) fn keeps_a_member(&mut self) {
+        self.has_others = true;
     }
 
     /// Collects a change: `member` gets the score `new`, or is removed where that is `None`.
@@ -104,8 +112,9 @@ impl<S: Store> Keyspace<S> {
             None => None,
             Some(id) => Some(self.view(&mut shard, SetId(id), need)?),
         };
-        let mut collected = Edit { view, changes: BTreeMap::new(), share };
+        let mut collected = Edit { view, changes: BTreeMap::new(), has_others: false, share };
         let result = edit(&mut collected)?;
+        let has_others = collected.has_others;
         // The memory is given back when the changes are committed.
         let (changes, _share) = collected.into_changes();
         if changes.0.is_empty() {
@@ -114,7 +123,7 @@ impl<S: Store> Keyspace<S> {
         let is_new = found.is_none();
         let id = found.map_or_else(|| self.new_id(), Ok)?;
         let changes = types::Changes::SortedSet(changes);
-        self.commit(&mut shard, Intent { id, name: name.to_vec(), is_new, changes })?;
+        self.commit(&mut shard, Intent { id, name: name.to_vec(), is_new, changes }, has_others)?;
         Ok(result)
     }
 }
