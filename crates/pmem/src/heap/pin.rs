@@ -1,24 +1,27 @@
 //! Pins of readers: nothing that they can see is freed, for the price of two plain stores.
 //!
 //! A reader announces the epoch in a slot of its own thread, and loads. The announcement must be
-//! visible before the loads, which would need a full fence, slower than the rest of a lookup. It
-//! can be omitted, because a slot keeps its epoch when the reader leaves. A slot that shows the
-//! present epoch does not hold it back, whether a reader is inside or not, and what it may not show
-//! yet is no older: the epoch may advance. Threads that read often show the present epoch always.
+//! visible before the loads, which would need a full fence, slower than the rest of a lookup. So
+//! readers do not fence, and who frees knows that a slot may not show the last announcement yet.
 //!
-//! Of a slot that shows an older epoch the thread that frees cannot know this. It tells the reader
-//! to fence for itself the next time, and makes the kernel execute a fence in every running thread
-//! of the process (`membarrier`). A reader that has not heard of it is visible after that. One
-//! interrupt of all threads is much slower than what it is for, but a thread that sleeps costs only
-//! one, and a thread that reads often none. If the kernel cannot do this, readers always fence.
+//! A slot keeps its epoch when its reader leaves, and its epochs only grow. If it shows the present
+//! epoch, an announcement that it does not show yet has the same epoch, or a later one. So the epoch
+//! may advance, whether the reader is inside or not. A thread that reads more often than the epoch
+//! advances shows the present one nearly always.
+//!
+//! If a slot shows an older epoch and that its reader has left, this may be wrong. Then the reader
+//! is told to fence when it comes back, and the kernel executes a fence in every running thread of
+//! the process (`membarrier`): after that, either the announcement is visible, or the reader will
+//! fence. So a thread that has ceased to read costs one such interrupt, which takes as long as
+//! thousands of instructions, and one that reads seldom costs one each time. If the kernel cannot do
+//! this, readers always fence.
 
 use std::marker::PhantomData;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 
 use super::{Heap, Lane};
 use crate::medium::Medium;
-use crate::sync::{can_fence_all_threads, fence_all_threads};
+use crate::sync::{PauseMutex, can_fence_all_threads, fence_all_threads};
 
 /// Threads that can read without a lane; threads with higher numbers take one.
 const SLOT_COUNT: usize = 64;
@@ -32,7 +35,7 @@ pub(super) struct Readers {
     /// Whether `membarrier` fences for the readers.
     is_asymmetric: bool,
     /// One thread at a time sends slots to rest.
-    resting: Mutex<()>,
+    resting: PauseMutex<()>,
 }
 
 /// What a reader announces. Aligned to two lines, because the adjacent-line prefetcher fetches
@@ -58,9 +61,9 @@ const RESTING: u32 = 2;
 enum Stand {
     /// It does not hold the epoch back.
     Passed,
-    /// Its reader is not inside, unless that is not visible yet.
+    /// Its reader has left, as far as can be seen.
     Lingering,
-    /// Its reader has been inside for longer.
+    /// Its reader is inside with another epoch.
     Inside,
 }
 
@@ -129,13 +132,13 @@ impl Readers {
             slots: (0..SLOT_COUNT).map(|_| Slot::default()).collect(),
             used: AtomicUsize::new(0),
             is_asymmetric: can_fence_all_threads(),
-            resting: Mutex::new(()),
+            resting: PauseMutex::new(()),
         }
     }
 
-    /// Whether every reader inside has announced `epoch`, as seen by `thread`.
+    /// Whether no reader is inside with an older epoch than `epoch`, the present one. `thread` asks.
     ///
-    /// Everything unlinked before this call is invisible to readers that are not inside.
+    /// Everything that was unlinked before this call is invisible to readers that enter later.
     pub(super) fn all_at(&self, epoch: u64, thread: u64) -> bool {
         // SeqCst: between what was unlinked and the scan; partner of the fences of readers.
         fence(Ordering::SeqCst);
@@ -156,12 +159,12 @@ impl Readers {
         is_sure || self.have_all_left(epoch, others().map(|(_, slot)| slot))
     }
 
-    /// The same of slots of which some linger. They are at rest after this.
+    /// The same of slots of which some linger. Sends those to rest.
     #[cold]
     fn have_all_left<'s>(&self, epoch: u64, slots: impl Iterator<Item = &'s Slot> + Clone) -> bool {
-        // Another thread that frees is about to find out. What it sends to rest must not be taken
-        // for what this thread has.
-        let Ok(_resting) = self.resting.try_lock() else { return false };
+        // One at a time: a slot that another thread makes SETTLING behind this thread's barrier is not
+        // at rest. And that thread is about to find out the same.
+        let Some(_resting) = self.resting.try_lock() else { return false };
         let lingering = slots.clone().filter(|slot| slot.stand(epoch) == Stand::Lingering);
         // SeqCst: before the barrier. A reader whose announcement is not visible after that loads
         // this later, and fences.
@@ -185,18 +188,21 @@ impl Readers {
         if slot.announced.load(Ordering::Relaxed) & INSIDE != 0 {
             return false;
         }
-        if index >= self.used.load(Ordering::Relaxed) {
+        // Acquire: before the load of the epoch. Who does not scan this slot yet has unlinked before.
+        if index >= self.used.load(Ordering::Acquire) {
             // SeqCst: a full fence, once, so that a thread that frees after this scans the slot.
             self.used.fetch_max(index + 1, Ordering::SeqCst);
         }
         // Acquire: what was unlinked before an epoch is invisible to its readers; partner of the
         // exchange in `Heap::try_advance`. An old epoch delays reclamation and never hastens it.
         let epoch = epoch.load(Ordering::Acquire);
-        slot.announced.store(epoch * 2 | INSIDE, Ordering::Relaxed);
+        // Release: who sees this knows that this reader has left before; partner of the load in
+        // `Slot::stand`.
+        slot.announced.store(epoch * 2 + INSIDE, Ordering::Release);
         if self.is_asymmetric {
-            // For the compiler, the announcement comes before the load, and that before all others.
-            // For the CPU, the barrier in `have_all_left` ensures it: where it comes after the load
-            // in this thread, the announcement is visible; where before, the load sees SETTLING.
+            // For the compiler, the announcement comes before this load, and this load before all
+            // others. For the CPU, the barrier in `have_all_left` is enough: if it comes to this
+            // thread behind this load, the announcement is visible; else the load sees SETTLING.
             compiler_fence(Ordering::SeqCst);
             if slot.rest.load(Ordering::Acquire) != AWAKE {
                 slot.wake();

@@ -33,9 +33,9 @@ const KEPT_LEN_MAX: usize = 4096;
 /// What is known of a change that is to be applied.
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    /// Nothing of it was applied before.
+    /// Nothing of the change was applied before.
     is_first: bool,
-    /// The collection has entries that it does not name.
+    /// The collection has entries that the change does not name. False when nobody knows.
     has_others: bool,
 }
 
@@ -86,7 +86,7 @@ impl<S: Store> Keyspace<S> {
 
     /// Makes a change, or nothing of it, unless the error is [`KeyError::Undecided`]. `shard` has
     /// no unfinished change. `has_others` says that the collection has entries that the change does
-    /// not name.
+    /// not name; it is false when nobody knows.
     pub(super) fn commit(
         &self,
         shard: &mut Shard,

@@ -75,8 +75,9 @@ pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     record: Option<Block>,
     /// The record that this operation is going to unlink, unless its slot changes before.
     suspect: Option<(u64, Suspect)>,
-    /// The leaf that preparing has found. The step's lane keeps its memory, and its lock tells
-    /// whether it is dead: it is as good as one that is found later.
+    /// The leaf that preparing has found, which need not be found again. The start of a leaf's range
+    /// never changes; its link tells whether it was divided since, and its lock whether it is dead.
+    /// The step's lane keeps its memory.
     range: Option<LeafRange>,
     /// Whether the suspect's record was unlinked.
     is_unlinked: bool,
@@ -122,6 +123,7 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
         let mut walk = BoundedWalk::default();
         loop {
             let prepared = self.range.take();
+            let is_prepared = prepared.is_some();
             let mut range = prepared.map_or_else(|| core.range_at(Goal::At(*probe)), Ok)?;
             let mut is_posted = true;
             loop {
@@ -134,6 +136,8 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
                     }
                 } else {
                     match core.try_hold(range.leaf) {
+                        // It may be dead.
+                        None if is_prepared => break,
                         None => return Ok(None),
                         held => held,
                     }
@@ -141,6 +145,10 @@ impl<'s, K: OrderedKey + ?Sized, V: Stored + ?Sized, M: Medium> Edit<'s, K, V, M
                 let Some(next) = core.right_of_range(range, probe) else {
                     return Ok(Some(Taken { leaf: range.leaf, held, is_posted }));
                 };
+                if is_prepared {
+                    // It was divided since. The nodes above may know that by now.
+                    break;
+                }
                 range.leaf = next;
                 is_posted = false;
                 core.count_step(&mut walk, range.leaf)?;

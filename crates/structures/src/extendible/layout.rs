@@ -429,7 +429,7 @@ impl Stamp {
     pub(super) fn hash(self, index: u64, bits: u32) -> Hash {
         let high = Hash(self.0 >> bits << bits);
         // No branch: half the stamps of a segment would take it unforeseen.
-        let home = index ^ high.step(bits) * u64::from(self.is_displaced());
+        let home = index ^ (high.step(bits) * u64::from(self.is_displaced()));
         Hash(high.0 | home)
     }
 

@@ -175,7 +175,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
     }
 
     /// Makes slots void whose entries lie in their homes, too. Whoever wrote those has flushed
-    /// them, and the caller fences.
+    /// them, or `flush_unfinished` has, and the caller fences.
     fn void_doubles(&self, segment: u64, buckets: &mut [Slots], doubles: &[(usize, u32)]) {
         let medium = self.medium();
         if !doubles.is_empty() {
@@ -197,4 +197,60 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
 /// All slots but these, as bits.
 const fn slots_but(slots: u32) -> u32 {
     !slots & ((1 << SLOT_COUNT) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::{Mapped, Pool};
+
+    use super::super::ExtendibleMap;
+    use super::super::segment::Probe;
+    use super::*;
+
+    type Map = ExtendibleMap<str, [u8]>;
+    type MapCore = Core<str, [u8], Mapped>;
+
+    /// Has the entry of `key` twice, as a crash leaves it on its way from one bucket to the other,
+    /// makes its segment ready, and passes the place of the displaced one.
+    fn with_twin(key: &str, change_at_home: impl Fn(u64) -> u64, check: impl Fn(&Map, Bucket)) {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let map: Map = ExtendibleMap::create(&pool, "map").unwrap();
+        map.put(key, b"value").unwrap();
+        let (core, medium, hash) = (&map.core, pool.medium(), map.core.hash(key));
+        let segment = core.place(hash).unwrap().segment;
+        let pair = MapCore::pair(segment, hash);
+        let (slot, _) = core.find_slot(pair.home, false, &Probe { key, hash }).unwrap();
+        let word = pair.home.word(medium, slot);
+        let stamp = MapCore::stamp(hash, true);
+        let twin = MapCore::word_for(pair.other, TWIN, stamp, MapCore::content(word));
+        pair.other.store_slot(medium, TWIN, stamp, twin);
+        medium.store(slot_at(pair.home.0, slot) + WORD_LEN, change_at_home(word));
+        core.make_ready(segment, hash, 0).unwrap();
+        check(&map, pair.other);
+        assert_eq!(map.get(key).unwrap().unwrap(), b"value");
+    }
+
+    const TWIN: u32 = 1;
+
+    #[test]
+    fn an_entry_that_lies_at_home_too_is_there_once() {
+        with_twin(
+            "key",
+            |word| word,
+            |map, other| {
+                assert_eq!(other.stamp(map.core.medium(), TWIN), Stamp::NONE);
+            },
+        );
+    }
+
+    #[test]
+    fn an_entry_whose_copy_at_home_is_damaged_is_kept() {
+        with_twin(
+            "key",
+            |word| word ^ 1 << 60,
+            |map, other| {
+                assert!(other.stamp(map.core.medium(), TWIN).is_valid());
+            },
+        );
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Edit<'a, T> {
     /// The set before the changes; `None` when there is none.
     view: Option<View<'a, T>>,
     changes: BTreeMap<Vec<u8>, Scores>,
-    /// Whether there are members that no change names.
+    /// Whether there is known to be a member that no change names.
     has_others: bool,
     /// The clients' memory that the changes take.
     share: Share,
@@ -52,8 +52,8 @@ impl<'a, T: OrderedMap<[u8], [u8]>> Edit<'a, T> {
         self.view.as_ref().map_or(Ok(None), |view| view.score(member))
     }
 
-    /// Says that the set has a member that no change names: it does not end, and nobody has to look
-    /// for one.
+    /// Says that the set has a member that no change names, nor any later one of this edit: then
+    /// nobody has to look whether it ends.
     pub(crate) fn keeps_a_member(&mut self) {
         self.has_others = true;
     }
