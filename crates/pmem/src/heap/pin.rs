@@ -5,16 +5,16 @@
 //! readers do not fence, and who frees knows that a slot may not show the last announcement yet.
 //!
 //! A slot keeps its epoch when its reader leaves, and its epochs only grow. If it shows the present
-//! epoch, an announcement that it does not show yet has the same epoch, or a later one. So the epoch
-//! may advance, whether the reader is inside or not. A thread that reads more often than the epoch
-//! advances shows the present one nearly always.
+//! epoch, an announcement that it does not show yet has the same epoch, or a later one. So the
+//! epoch may advance, whether the reader is inside or not. A thread that reads more often than the
+//! epoch advances shows the present one nearly always.
 //!
 //! If a slot shows an older epoch and that its reader has left, this may be wrong. Then the reader
 //! is told to fence when it comes back, and the kernel executes a fence in every running thread of
 //! the process (`membarrier`): after that, either the announcement is visible, or the reader will
 //! fence. So a thread that has ceased to read costs one such interrupt, which takes as long as
-//! thousands of instructions, and one that reads seldom costs one each time. If the kernel cannot do
-//! this, readers always fence.
+//! thousands of instructions, and one that reads seldom costs one each time. If the kernel cannot
+//! do this, readers always fence.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
@@ -136,7 +136,8 @@ impl Readers {
         }
     }
 
-    /// Whether no reader is inside with an older epoch than `epoch`, the present one. `thread` asks.
+    /// Whether no reader is inside with an older epoch than the present one, `epoch`. `thread`
+    /// asks.
     ///
     /// Everything that was unlinked before this call is invisible to readers that enter later.
     pub(super) fn all_at(&self, epoch: u64, thread: u64) -> bool {
@@ -162,8 +163,8 @@ impl Readers {
     /// The same of slots of which some linger. Sends those to rest.
     #[cold]
     fn have_all_left<'s>(&self, epoch: u64, slots: impl Iterator<Item = &'s Slot> + Clone) -> bool {
-        // One at a time: a slot that another thread makes SETTLING behind this thread's barrier is not
-        // at rest. And that thread is about to find out the same.
+        // One at a time: a slot that another thread makes SETTLING behind this thread's barrier is
+        // not at rest. And that thread is about to find out the same.
         let Some(_resting) = self.resting.try_lock() else { return false };
         let lingering = slots.clone().filter(|slot| slot.stand(epoch) == Stand::Lingering);
         // SeqCst: before the barrier. A reader whose announcement is not visible after that loads
@@ -188,7 +189,8 @@ impl Readers {
         if slot.announced.load(Ordering::Relaxed) & INSIDE != 0 {
             return false;
         }
-        // Acquire: before the load of the epoch. Who does not scan this slot yet has unlinked before.
+        // Acquire: before the load of the epoch. Who does not scan this slot yet has unlinked what
+        // it frees before that.
         if index >= self.used.load(Ordering::Acquire) {
             // SeqCst: a full fence, once, so that a thread that frees after this scans the slot.
             self.used.fetch_max(index + 1, Ordering::SeqCst);

@@ -75,9 +75,9 @@ pub(super) struct Edit<'s, K: ?Sized, V: ?Sized, M: Medium> {
     record: Option<Block>,
     /// The record that this operation is going to unlink, unless its slot changes before.
     suspect: Option<(u64, Suspect)>,
-    /// The leaf that preparing has found, which need not be found again. The start of a leaf's range
-    /// never changes; its link tells whether it was divided since, and its lock whether it is dead.
-    /// The step's lane keeps its memory.
+    /// The leaf that preparing has found, which need not be found again. The start of a leaf's
+    /// range never changes; its link tells whether it was divided since, and its lock whether it is
+    /// dead. The step's lane keeps its memory.
     range: Option<LeafRange>,
     /// Whether the suspect's record was unlinked.
     is_unlinked: bool,
