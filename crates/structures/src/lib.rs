@@ -151,6 +151,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/extendible/multi/recover.rs", include_str!("extendible/multi/recover.rs")),
     ("src/extendible/nodes.rs", include_str!("extendible/nodes.rs")),
     ("src/extendible/ops.rs", include_str!("extendible/ops.rs")),
+    ("src/extendible/ready.rs", include_str!("extendible/ready.rs")),
     ("src/extendible/recover.rs", include_str!("extendible/recover.rs")),
     ("src/extendible/rows/chain.rs", include_str!("extendible/rows/chain.rs")),
     ("src/extendible/rows/grow.rs", include_str!("extendible/rows/grow.rs")),

@@ -57,6 +57,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             medium.store(bucket.0, control.0);
         }
         // Fence: for the flushes, before the entries are shown to anybody.
+        // Redundant: unless a crash has interrupted a move or a removal, and another one comes
+        // before the next fence of this thread.
         medium.fence();
         write_segment_head(medium, segment, self.heap.member(), hash.first(depth), self.epoch);
         Ok(())
@@ -127,6 +129,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         self.medium().store(at, not_gone(word));
         // Flush: fenced by the caller, before anybody acts on the entry. If the record became a
         // suspect with the mark still there, recovery would remove the entry.
+        // Redundant: unless another crash interrupts a replacement of the same entry.
         self.medium().flush(at, WORD_LEN);
     }
 
@@ -189,6 +192,7 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
             buckets[index].prints = buckets[index].prints.without(1 << slot);
             self.make_void(bucket, slot);
             // Flush: fenced by the caller.
+            // Redundant: unless the entry is removed later, and then the power fails.
             medium.flush(slot_at(bucket.0, slot), WORD_LEN);
         }
     }
