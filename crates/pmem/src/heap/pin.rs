@@ -73,7 +73,7 @@ impl Slot {
         // later one, because the fence in `wake` comes after that in `all_at`.
         let is_resting = self.rest.load(Ordering::SeqCst) == RESTING;
         // SeqCst: after the barrier, and in one order with the readers' fences. What a reader did
-        // before it left happened before; partner of the Release when a pin is dropped.
+        // before it left happened before; partner of the Release in `leave` and in `announce`.
         let announced = self.announced.load(Ordering::SeqCst);
         match (announced / 2 == epoch, announced & INSIDE != 0) {
             (true, _) => Stand::Passed,
@@ -154,13 +154,13 @@ impl Readers {
             match slot.stand(epoch) {
                 Stand::Passed => {}
                 Stand::Inside => return false,
-                Stand::Lingering => is_sure = !self.is_asymmetric && is_sure,
+                Stand::Lingering => is_sure &= !self.is_asymmetric,
             }
         }
         is_sure || self.have_all_left(epoch, others().map(|(_, slot)| slot))
     }
 
-    /// The same of slots of which some linger. Sends those to rest.
+    /// As [`all_at`](Readers::all_at), where some slots linger. Sends those to rest.
     #[cold]
     fn have_all_left<'s>(&self, epoch: u64, slots: impl Iterator<Item = &'s Slot> + Clone) -> bool {
         // One at a time: a slot that another thread makes SETTLING behind this thread's barrier is
@@ -256,8 +256,7 @@ mod tests {
         readers.announce(index, &readers.slots[index], epoch)
     }
 
-    /// What rests are for: who is awake and has the present epoch needs no barrier, and neither
-    /// does who has left for long.
+    /// A slot with the present epoch needs no barrier, and one at rest needs none either.
     #[test]
     fn a_slot_holds_back_what_its_reader_can_see() {
         let (readers, epoch) = (Readers::new(), AtomicU64::new(1));

@@ -196,8 +196,8 @@ impl<S: Store> Keyspace<S> {
         Ok(Applied::Done)
     }
 
-    /// Puts entries into the tree. It is not written, and needs no room, for those that are there:
-    /// of a change that was not applied before, none are.
+    /// Puts entries into the tree. It is not written, and needs no room, for those that are there.
+    /// If the change was never applied, none are, and nobody looks.
     fn put_entries(&self, entries: &[(Vec<u8>, Vec<u8>)], known: Known) -> Result<(), StoreError> {
         let tree = self.tree()?;
         let mut edits = Vec::with_capacity(entries.len());

@@ -428,7 +428,7 @@ impl Stamp {
     #[inline(always)]
     pub(super) fn hash(self, index: u64, bits: u32) -> Hash {
         let high = Hash(self.0 >> bits << bits);
-        // No branch: half the stamps of a segment would take it unforeseen.
+        // No branch: it would often be mispredicted.
         let home = index ^ (high.step(bits) * u64::from(self.is_displaced()));
         Hash(high.0 | home)
     }

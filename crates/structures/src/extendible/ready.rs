@@ -114,9 +114,8 @@ impl<K: Key + ?Sized, V: Stored + ?Sized, M: Medium, const MULTI: bool> Core<K, 
         match Self::IS_INLINE {
             true => stamp.is_valid() & !is_possible,
             false => {
-                let is_whole = is_possible & is_sealed(at, stamp, word);
-                let is_empty = !stamp.is_valid() & (stamp == Stamp::NONE);
-                !(is_empty | stamp.is_valid() & is_whole)
+                let is_whole = stamp.is_valid() & is_possible & is_sealed(at, stamp, word);
+                !is_whole & (stamp != Stamp::NONE)
             }
         }
     }
