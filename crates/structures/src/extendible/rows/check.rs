@@ -17,6 +17,11 @@ impl<M: Medium> Core<M> {
 
     pub(super) fn inspect(&self) -> Result<Inspection> {
         self.heap.quiesce()?;
+        self.walk()
+    }
+
+    /// The same, while no other thread has the index.
+    pub(super) fn walk(&self) -> Result<Inspection> {
         let mut walk = Walk::default();
         self.check_pointer(self.nodes().root_at(), 0, Hash(0), &mut walk)?;
         self.heap.verify()?;

@@ -37,7 +37,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use remanent_pmem::heap::{Usage, Violation};
+use remanent_pmem::heap::{Block, Lane, Usage, Violation};
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{Mapped, Medium, Pool};
 
@@ -157,6 +157,17 @@ impl<M: Medium> RowIndex<M> {
         Ok(RowIndex { core: Arc::new(Core::create_at(site, buckets)?) })
     }
 
+    /// Makes an empty index in a lane of its owner, which makes other things in the same lane, and
+    /// fences before anything leads to them. The header exists and is zero. If that comes to
+    /// nothing, the owner [gives the index back](RowIndex::abandon).
+    ///
+    /// # Errors
+    ///
+    /// When the pool is full.
+    pub fn create_in_lane(site: Site<M>, lane: &mut Lane<'_, M>) -> Result<Self> {
+        Ok(RowIndex { core: Arc::new(Core::create_in_lane(site, lane, Buckets::MOST)?) })
+    }
+
     /// Opens an existing index, whatever state a crash left it in.
     ///
     /// # Errors
@@ -248,6 +259,19 @@ impl<M: Medium> RowIndex<M> {
     /// As for [`find`](RowIndex::find).
     pub fn retain(&self, keep: impl FnMut(RowId) -> bool) -> Result<u64> {
         self.core.retain(keep)
+    }
+
+    /// Gives the blocks of an index back, but its header: for an owner that could not finish what
+    /// it made the index for. Nothing durable may lead to the index, and nobody else may have it.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn abandon(self, lane: &mut Lane<'_, M>) -> Result<()> {
+        for offset in self.core.walk()?.blocks.into_iter().flatten() {
+            lane.give_back(Block { offset, len: 0 });
+        }
+        Ok(())
     }
 
     /// Space that the index takes in the pool.

@@ -2,7 +2,7 @@
 //!
 //! Opening looks only at the blocks that the heap has in doubt. There is nothing to be rebuilt.
 
-use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::heap::{Block, Heap, Lane};
 use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
@@ -35,26 +35,35 @@ impl<M: Medium> RootObject<M> for Core<M> {
 impl<M: Medium> Core<M> {
     /// Makes an empty index. Its header exists and is zero.
     pub(super) fn create_at(heap: Site<M>, buckets: Buckets) -> Result<Self, PoolError> {
+        let entered = heap.clone();
+        let mut lane = entered.enter().prepare_to_write();
+        let core = Self::create_in_lane(heap, &mut lane, buckets)?;
+        // Fence: segment and header, before the root becomes live.
+        lane.fence();
+        Ok(core)
+    }
+
+    /// As [`create_at`](Core::create_at), in a lane of the caller, who fences.
+    pub(super) fn create_in_lane(
+        heap: Site<M>,
+        lane: &mut Lane<'_, M>,
+        buckets: Buckets,
+    ) -> Result<Self, PoolError> {
         let seed = xxh3_64_with_seed(&heap.pool().uuid(), heap.header() ^ heap.generation() << 48);
         let core = Self::new(heap, seed, buckets);
         let (medium, header, root) = (core.medium(), core.heap.header(), core.nodes().root_at());
-        {
-            let mut lane = core.heap.enter().prepare_to_write();
-            let len = buckets.segment_len();
-            let segment = lane.allocate(len)?.offset;
-            medium.write_zeros(segment, len);
-            write_segment_head(medium, segment, core.heap.member(), Hash(0), 0);
-            // Flush: fenced below.
-            medium.flush(segment, len);
-            medium.store(root, Target::Segment(segment).seal(root));
-            medium.store(header + OPTIONS, buckets.bits());
-            medium.store(header + SEED, seed);
-            medium.store(header + SEED_INVERTED, !seed);
-            // Flush: the header; fenced below.
-            medium.flush(header, HEADER_LEN);
-            // Fence: segment and header, before the root becomes live.
-            lane.fence();
-        }
+        let len = buckets.segment_len();
+        let segment = lane.allocate(len)?.offset;
+        medium.write_zeros(segment, len);
+        write_segment_head(medium, segment, core.heap.member(), Hash(0), 0);
+        // Flush: fenced by the caller.
+        medium.flush(segment, len);
+        medium.store(root, Target::Segment(segment).seal(root));
+        medium.store(header + OPTIONS, buckets.bits());
+        medium.store(header + SEED, seed);
+        medium.store(header + SEED_INVERTED, !seed);
+        // Flush: the header; fenced by the caller.
+        medium.flush(header, HEADER_LEN);
         Ok(core)
     }
 
