@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use remanent_blockdev::file::File;
+use remanent_engine::{Database, Error as EngineError};
 use remanent_pmem::heap::Violation;
 use remanent_pmem::pool::RootInfo;
 use remanent_pmem::pool::check::CheckReport;
@@ -213,6 +214,7 @@ fn check_root(pool: &Pool, root: &RootInfo) -> Found {
         check_batches,
         check_disk,
         check_plain_file,
+        check_database,
         check_list::<FlushAlways>,
         check_list::<Append>,
         check_list::<batch_list::Log>,
@@ -310,6 +312,19 @@ fn check_disk(pool: &Pool, root: &RootInfo) -> Found {
 fn check_plain_file(pool: &Pool, root: &RootInfo) -> Found {
     let is_one = File::<Mapped>::is_one(root);
     is_one.then(|| of_block(File::open(pool, &root.name).and_then(|file| file.check())))
+}
+
+fn check_database(pool: &Pool, root: &RootInfo) -> Found {
+    if root.root_type.name != "Database" {
+        return None;
+    }
+    let checked = Database::open(pool, &root.name).and_then(|database| database.check());
+    Some(match checked {
+        Ok(violations) => violations,
+        Err(EngineError::Pool(error)) => vec![of_pool(&error)],
+        Err(EngineError::Structure(error)) => of_structure(Err(error)).unwrap_or_default(),
+        Err(error) => vec![Violation::new(NOWHERE, error.to_string())],
+    })
 }
 
 /// What a structure's check found; a structure that cannot be opened is found to be damaged.

@@ -40,6 +40,7 @@
 //! | [`batch_list`] | a list in an order of yours, made durable in batches |
 //! | [`structures::shared`] | several structures under one root, whose operations share fences |
 //! | [`Disk`] | a block device; a transaction of any number of blocks is atomic |
+//! | [`engine`] | tables with keys, read as of one moment; only inserts so far |
 //!
 //! [`papers`] has the structures of our papers as they are described there: for comparison, not for
 //! use.
@@ -165,6 +166,7 @@
 pub mod check;
 
 pub use remanent_blockdev as blockdev;
+pub use remanent_engine as engine;
 pub use remanent_pmem as pmem;
 pub use remanent_structures as structures;
 

@@ -12,17 +12,18 @@ use crate::assert_none;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
     ("remanent-blockdev", &["remanent-pmem"]),
+    ("remanent-engine", &["remanent-pmem", "remanent-structures"]),
     ("remanent-sockets", &[]),
     ("remanent-nbd", &["remanent-sockets"]),
     ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-sockets"]),
     ("remanent-sqlite", &["remanent-pmem", "remanent-blockdev"]),
-    ("remanent", &["remanent-pmem", "remanent-structures", "remanent-blockdev"]),
+    ("remanent", &["remanent-pmem", "remanent-structures", "remanent-blockdev", "remanent-engine"]),
     (
         "remanent-crashtest",
         &[
@@ -31,6 +32,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "remanent-crashsim",
             "remanent-structures",
             "remanent-blockdev",
+            "remanent-engine",
             "remanent-server",
         ],
     ),
@@ -40,7 +42,13 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ),
     (
         "remanent-bench",
-        &["remanent-pmem", "remanent-structures", "remanent-blockdev", "remanent-sqlite"],
+        &[
+            "remanent-pmem",
+            "remanent-structures",
+            "remanent-blockdev",
+            "remanent-engine",
+            "remanent-sqlite",
+        ],
     ),
     ("remanent-rig", &[]),
     ("remanent-tidy", &[]),

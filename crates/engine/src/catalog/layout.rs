@@ -1,0 +1,261 @@
+//! On-media layout of the header and of a catalog.
+//!
+//! ```text
+//! header    0  catalog: offset of a block            8  offset of the transaction slots
+//!
+//! catalog   0  tag                                  16  checksum of the tables
+//!           8  bytes of the tables                  24  tables
+//! ```
+//!
+//! Tables are written as a sequence of numbers and texts: integers of 8 bytes, and texts with their
+//! length before them.
+
+use remanent_pmem::{Medium, WORD_LEN};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Catalog, IndexEntry, TableEntry};
+use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec};
+use crate::value::Type;
+
+/// Version of the layout, part of the root's type.
+pub(crate) const LAYOUT: u64 = 1;
+
+/// Header: offset of the catalog.
+pub(crate) const HEADER_CATALOG: u64 = 0;
+/// Header: offset of the transaction slots.
+pub(crate) const HEADER_SLOTS: u64 = 8;
+
+/// Bytes of the tables of a catalog at the most.
+pub(crate) const CATALOG_LEN_MAX: u64 = 64 << 20;
+
+const TAG: u64 = 0x6361_7461_6c6f_6731;
+const LEN: u64 = WORD_LEN;
+const CHECKSUM: u64 = 2 * WORD_LEN;
+const TABLES: u64 = 3 * WORD_LEN;
+
+/// The bytes of a catalog's block.
+pub(crate) struct CatalogBlock(Vec<u8>);
+
+impl CatalogBlock {
+    pub(crate) fn of(catalog: &Catalog) -> Self {
+        let mut bytes = vec![0; TABLES as usize];
+        catalog.write(&mut Writer(&mut bytes));
+        let (head, tables) = bytes.split_at_mut(TABLES as usize);
+        let words = [TAG, tables.len() as u64, xxh3_64(tables)];
+        for (at, word) in head.chunks_exact_mut(WORD_LEN as usize).zip(words) {
+            at.copy_from_slice(&word.to_le_bytes());
+        }
+        CatalogBlock(bytes)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Writes and flushes it.
+    pub(crate) fn write<M: Medium>(&self, medium: &M, at: u64) {
+        medium.write(at, &self.0);
+        // Flush: fenced by the caller, before the header leads to it.
+        medium.flush(at, self.len());
+    }
+
+    /// The catalog at `at`. `Err` says what is wrong with it.
+    pub(crate) fn read<M: Medium>(medium: &M, at: u64) -> Result<Catalog, &'static str> {
+        let is_inside =
+            |len: u64| at.checked_add(TABLES + len).is_some_and(|end| end <= medium.len());
+        if !at.is_multiple_of(WORD_LEN) || !is_inside(0) || medium.load(at) != TAG {
+            return Err("the header leads to no catalog");
+        }
+        let len = medium.load(at + LEN);
+        if len > CATALOG_LEN_MAX || !is_inside(len) {
+            return Err("the catalog reaches beyond the pool, or beyond what it can have");
+        }
+        // Flush: a catalog that a killed process has left in the caches; fenced by the caller.
+        // Redundant: but where a process was killed before, and the power fails later.
+        medium.flush(at, TABLES + len);
+        let mut tables = vec![0; len as usize];
+        medium.read(at + TABLES, &mut tables);
+        if xxh3_64(&tables) != medium.load(at + CHECKSUM) {
+            return Err("the catalog has changed since it was written");
+        }
+        let mut reader = Reader(&tables);
+        let catalog = Catalog::read(&mut reader).filter(|_| reader.0.is_empty());
+        catalog.ok_or("the catalog describes no tables")
+    }
+}
+
+struct Writer<'b>(&'b mut Vec<u8>);
+
+impl Writer<'_> {
+    fn number(&mut self, number: impl Into<u64>) {
+        self.0.extend(number.into().to_le_bytes());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend(text.as_bytes());
+    }
+}
+
+struct Reader<'b>(&'b [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn small(&mut self) -> Option<u32> {
+        self.number()?.try_into().ok()
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let len = self.number()?.try_into().ok()?;
+        let (text, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    /// At most `limit` of something.
+    fn all<T>(&mut self, limit: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count: usize = self.number()?.try_into().ok()?;
+        if count > limit {
+            return None;
+        }
+        (0..count).map(|_| read(self)).collect()
+    }
+}
+
+impl Catalog {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.number(self.version);
+        writer.number(self.last_number);
+        writer.number(self.tables.len() as u64);
+        self.tables.iter().for_each(|table| table.write(writer));
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (version, last_number) = (reader.number()?, reader.small()?);
+        let tables = reader.all(usize::MAX, TableEntry::read)?;
+        Some(Catalog { version, last_number, tables })
+    }
+}
+
+impl TableEntry {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.text(&self.name);
+        writer.number(self.number);
+        writer.number(self.state);
+        writer.number(self.tile_rows.unwrap_or(0));
+        writer.number(self.columns.len() as u64);
+        for column in &self.columns {
+            writer.text(&column.name);
+            writer.number(u16::from_le_bytes(column.of_type.code()));
+            writer.number(u8::from(column.is_nullable));
+        }
+        writer.number(self.indexes.len() as u64);
+        for index in &self.indexes {
+            index.write(writer);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (name, number, state) = (reader.text()?, reader.small()?, reader.number()?);
+        let tile_rows = Some(reader.small()?).filter(|&rows| rows != 0);
+        let columns = reader.all(COLUMNS_MAX, |reader| {
+            let name = reader.text()?;
+            let code: u16 = reader.number()?.try_into().ok()?;
+            let of_type = Type::from_code(code.to_le_bytes())?;
+            Some(Column { name, of_type, is_nullable: reader.number()? != 0 })
+        })?;
+        let indexes = reader.all(INDEXES_MAX, |reader| IndexEntry::read(reader, columns.len()))?;
+        Some(TableEntry { name, number, columns, indexes, state, tile_rows })
+    }
+}
+
+impl IndexEntry {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.text(&self.spec.name);
+        writer.number(self.number);
+        writer.number(self.header);
+        writer.number(match self.spec.kind {
+            IndexKind::Primary => 1u8,
+            IndexKind::Unique => 2,
+        });
+        writer.number(self.spec.columns.len() as u64);
+        for &column in &self.spec.columns {
+            writer.number(column as u64);
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>, columns: usize) -> Option<Self> {
+        let (name, number, header) = (reader.text()?, reader.small()?, reader.number()?);
+        let kind = match reader.number()? {
+            1 => IndexKind::Primary,
+            2 => IndexKind::Unique,
+            _ => return None,
+        };
+        let of_index = reader.all(columns, |reader| {
+            let column: usize = reader.number()?.try_into().ok()?;
+            (column < columns).then_some(column)
+        })?;
+        Some(IndexEntry { spec: IndexSpec { name, kind, columns: of_index }, number, header })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::Pool;
+
+    use super::*;
+
+    fn catalog() -> Catalog {
+        let column = |name: &str, of_type, is_nullable| Column {
+            name: name.to_owned(),
+            of_type,
+            is_nullable,
+        };
+        let spec =
+            IndexSpec { name: "primary".to_owned(), kind: IndexKind::Primary, columns: vec![0] };
+        let table = TableEntry {
+            name: "subscribers".to_owned(),
+            number: 3,
+            columns: vec![
+                column("id", Type::U32, false),
+                column("name", Type::Text { max: 15 }, true),
+            ],
+            indexes: vec![IndexEntry { spec, number: 4, header: 0x1_0000 }],
+            state: 0x2_0000,
+            tile_rows: Some(4),
+        };
+        Catalog { version: 7, last_number: 4, tables: vec![table.clone(), table] }
+    }
+
+    #[test]
+    fn a_catalog_is_read_as_it_was_written_and_not_if_it_has_changed() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let (medium, at) = (pool.medium(), pool.medium().len() / 2);
+        let block = CatalogBlock::of(&catalog());
+        block.write(medium, at);
+        assert_eq!(CatalogBlock::read(medium, at), Ok(catalog()));
+        for word in (at..at + block.len()).step_by(8) {
+            let before = medium.load(word);
+            medium.store(word, before ^ 1 << 17);
+            assert!(CatalogBlock::read(medium, at).is_err(), "{:#x}", word - at);
+            medium.store(word, before);
+        }
+        assert!(CatalogBlock::read(medium, at + 8).is_err());
+        assert!(CatalogBlock::read(medium, u64::MAX - 7).is_err());
+    }
+
+    #[test]
+    fn a_text_that_is_cut_off_describes_nothing() {
+        let mut bytes = Vec::new();
+        catalog().write(&mut Writer(&mut bytes));
+        for len in 0..bytes.len() {
+            let mut reader = Reader(&bytes[..len]);
+            assert!(Catalog::read(&mut reader).is_none(), "{len}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The catalog: which tables there are, with their columns and indexes.
+//!
+//! A catalog is a block that never changes. Whatever changes the schema writes a new one and has
+//! the header lead to it, which is one word: so a change of any number of tables and indexes is one
+//! durable step.
+
+mod layout;
+mod ops;
+pub(crate) mod recover;
+
+use crate::schema::{Column, IndexSpec};
+
+pub(crate) use self::layout::{
+    CATALOG_LEN_MAX, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT,
+};
+
+/// What a catalog says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    /// Counts changes of the schema.
+    pub(crate) version: u64,
+    /// The greatest number that a table or an index has, or had.
+    pub(crate) last_number: u32,
+    pub(crate) tables: Vec<TableEntry>,
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableEntry {
+    pub(crate) name: String,
+    pub(crate) number: u32,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) indexes: Vec<IndexEntry>,
+    /// Offset of its state.
+    pub(crate) state: u64,
+    pub(crate) tile_rows: Option<u32>,
+}
+
+/// An index of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IndexEntry {
+    pub(crate) spec: IndexSpec,
+    pub(crate) number: u32,
+    /// Offset of its header.
+    pub(crate) header: u64,
+}

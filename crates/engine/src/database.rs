@@ -1,0 +1,221 @@
+//! What programs use: databases and their tables.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent_pmem::heap::Violation;
+use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
+use remanent_structures::RowId;
+
+use crate::engine::Engine;
+use crate::query::{Get, Row};
+use crate::schema::{Column, TableSpec};
+use crate::table;
+use crate::transaction::Snapshot;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// Tables under one root of a pool; see the [crate](crate).
+///
+/// Clones are handles to one database.
+pub struct Database<M: Medium = Mapped> {
+    engine: Arc<Engine<M>>,
+}
+
+impl<M: Medium> Database<M> {
+    /// Creates an empty database under a new root.
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken or the pool is full.
+    pub fn create(pool: &Pool<M>, name: &str) -> Result<Self> {
+        Ok(Database { engine: pool.create_root(name)? })
+    }
+
+    /// Opens an existing database, whatever state a crash left it in: in a time that does not
+    /// depend on the number of rows.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such root, it is of another type, or the database is damaged.
+    pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
+        Ok(Database { engine: pool.open_root(name)? })
+    }
+
+    /// Opens a database, or creates it when there is no root of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Database::open) and [`create`](Database::create).
+    pub fn open_or_create(pool: &Pool<M>, name: &str) -> Result<Self> {
+        match Self::open(pool, name) {
+            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Self::create(pool, name),
+            opened => opened,
+        }
+    }
+
+    /// Makes a table: one durable step. Two fences, and those for chunks that the allocator takes.
+    ///
+    /// # Errors
+    ///
+    /// When the description is wrong, a table of this name is there, or the pool is full: nothing
+    /// was changed then. When the medium met a fault.
+    pub fn create_table(&self, spec: &TableSpec) -> Result<Table<M>> {
+        let table = self.engine.create_table(spec)?;
+        Ok(Table { engine: Arc::clone(&self.engine), core: table })
+    }
+
+    /// The table of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn table(&self, name: &str) -> Result<Table<M>> {
+        let core =
+            self.engine.table(name).ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
+        Ok(Table { engine: Arc::clone(&self.engine), core })
+    }
+
+    /// Names of all tables, in the order in which they were made.
+    pub fn tables(&self) -> Vec<String> {
+        let schema = self.engine.schema.lock(self.engine.medium());
+        schema.tables.iter().map(|table| table.name.clone()).collect()
+    }
+
+    /// The present moment: everything that was acknowledged by now, and nothing of what comes.
+    #[inline]
+    pub fn snapshot(&self) -> Snapshot<'_, M> {
+        Snapshot::of(&self.engine)
+    }
+
+    /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key
+    /// that only one may have, and exactly the reachable blocks are allocated. No operation may be
+    /// in progress.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault. What is wrong with the database is the result, not an error.
+    pub fn check(&self) -> Result<Vec<Violation>> {
+        self.engine.check()
+    }
+}
+
+impl<M: Medium> Clone for Database<M> {
+    fn clone(&self) -> Self {
+        Database { engine: Arc::clone(&self.engine) }
+    }
+}
+
+impl<M: Medium> std::fmt::Debug for Database<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("tables", &self.tables()).finish_non_exhaustive()
+    }
+}
+
+/// A table of a [`Database`].
+///
+/// Clones are handles to one table.
+pub struct Table<M: Medium = Mapped> {
+    engine: Arc<Engine<M>>,
+    core: Arc<table::Table<M>>,
+}
+
+impl<M: Medium> Table<M> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.core.name
+    }
+
+    /// Its columns, in their order.
+    pub fn columns(&self) -> &[Column] {
+        &self.core.columns
+    }
+
+    /// The number of the column of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn column(&self, name: &str) -> Result<usize> {
+        let found = self.core.columns.iter().position(|column| column.name == name);
+        found.ok_or_else(|| Error::NoSuchColumn {
+            table: self.core.name.clone(),
+            column: name.to_owned(),
+        })
+    }
+
+    /// Adds a row, and commits that: it is durable when this returns. The values are in the order
+    /// of the columns. One fence; each new tile takes four or more besides, and each division of an
+    /// index's segment two.
+    ///
+    /// # Errors
+    ///
+    /// When the values do not fit the columns, a row has one of its keys ([`Error::Unique`]), or is
+    /// getting it ([`Error::Conflict`]), or the pool is full: nothing was changed then. When the
+    /// medium met a fault: the row may be there.
+    pub fn insert(&self, values: &[Value<'_>]) -> Result<RowId> {
+        match self.engine.insert(&self.core, values) {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.engine.heap.relieve();
+                self.engine.insert(&self.core, values)
+            }
+            result => result,
+        }
+    }
+
+    /// Prepares to read rows by the keys of a unique index; `primary` is that of the primary key.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "phones")?;
+    /// let spec = TableSpec::new("subscribers")
+    ///     .column("id", Type::U32)
+    ///     .column("number", Type::Text { max: 15 })
+    ///     .primary_key(["id"])
+    ///     .unique("by_number", ["number"]);
+    /// let subscribers = database.create_table(&spec)?;
+    /// subscribers.insert(&[1.into(), "0151".into()])?;
+    ///
+    /// let by_number = subscribers.prepare_get("by_number")?;
+    /// let found = by_number.run(&database.snapshot(), &["0151".into()], |row| row.get::<u32>(0))?;
+    /// assert_eq!(found, Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index.
+    pub fn prepare_get(&self, index: &str) -> Result<Get<M>> {
+        Get::new(&self.engine, &self.core, index)
+    }
+
+    /// Passes every row to `visit`, as it was at that moment, until it breaks. In no particular
+    /// order.
+    ///
+    /// # Errors
+    ///
+    /// When the head of a row is damaged, or the medium met a fault.
+    pub fn scan<R>(
+        &self,
+        snapshot: &Snapshot<'_, M>,
+        visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
+    ) -> Result<Option<R>> {
+        self.core.scan(snapshot.stamp_in(&self.engine)?, visit)
+    }
+}
+
+impl<M: Medium> Clone for Table<M> {
+    fn clone(&self) -> Self {
+        Table { engine: Arc::clone(&self.engine), core: Arc::clone(&self.core) }
+    }
+}
+
+impl<M: Medium> std::fmt::Debug for Table<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("name", &self.core.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! The database as all handles of a process share it: the object of its root.
+
+use std::sync::Arc;
+
+use remanent_pmem::heap::{Heap, Violation};
+use remanent_pmem::pool::{RootObject, RootType};
+use remanent_pmem::sync::PauseMutex;
+use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
+use remanent_structures::shared::Inspection;
+
+use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT};
+use crate::index::KeyLocks;
+use crate::table::Table;
+use crate::transaction::layout::{SLOT_COUNT, SLOTS_LEN};
+use crate::transaction::recover;
+use crate::transaction::slots::Slots;
+use crate::transaction::stamps::Stamps;
+use crate::{Error, Result};
+
+/// A database.
+pub(crate) struct Engine<M: Medium> {
+    pub(crate) heap: Arc<Heap<M>>,
+    /// Held while the schema changes.
+    pub(crate) schema: PauseMutex<Schema<M>>,
+    pub(crate) slots: Slots,
+    pub(crate) stamps: Stamps,
+    pub(crate) keys: KeyLocks,
+    /// How often the pool was opened: claims of earlier times count for nothing.
+    pub(crate) opens: u64,
+}
+
+/// The tables, and the catalog that says so.
+pub(crate) struct Schema<M: Medium> {
+    pub(crate) catalog: Catalog,
+    pub(crate) tables: Vec<Arc<Table<M>>>,
+}
+
+impl<M: Medium> Engine<M> {
+    #[inline(always)]
+    pub(crate) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    pub(crate) fn table(&self, name: &str) -> Option<Arc<Table<M>>> {
+        let schema = self.schema.lock(self.medium());
+        schema.tables.iter().find(|table| table.name == name).cloned()
+    }
+
+    /// What contradicts itself. No operation may be in progress.
+    pub(crate) fn check(&self) -> Result<Vec<Violation>> {
+        self.heap.quiesce()?;
+        let medium = self.medium();
+        let catalog = medium.load(self.heap.header() + HEADER_CATALOG);
+        let (mut violations, mut blocks) = (Vec::new(), Some(vec![catalog, self.slots.offset()]));
+        let schema = self.schema.lock(medium);
+        match CatalogBlock::read(medium, catalog) {
+            Ok(read) if read == schema.catalog => {}
+            Ok(_) => violations.push(Violation::new(catalog, "this is not the newest catalog")),
+            Err(what) => violations.push(Violation::new(catalog, what)),
+        }
+        for table in &schema.tables {
+            let Inspection { violations: of_table, blocks: reached, .. } =
+                table.inspect(self.stamps.visible())?;
+            violations.extend(of_table);
+            match (&mut blocks, reached) {
+                (Some(blocks), Some(reached)) => blocks.extend(reached),
+                (blocks, _) => *blocks = None,
+            }
+        }
+        if let Some(blocks) = blocks {
+            violations.extend(self.heap.check(blocks.into_iter())?);
+        }
+        self.heap.verify()?;
+        Ok(violations)
+    }
+}
+
+impl<M: Medium> RootObject<M> for Engine<M> {
+    fn root_type() -> RootType {
+        RootType { name: "Database".to_owned(), layout: LAYOUT }
+    }
+
+    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let (medium, header) = (heap.medium(), heap.header());
+        let mut lane = heap.enter().prepare_to_write();
+        let slots = lane.allocate_zeroed(SLOTS_LEN)?;
+        let content = CatalogBlock::of(&Catalog::default());
+        let catalog = lane.allocate(content.len())?;
+        content.write(medium, catalog.offset);
+        medium.store(header + HEADER_CATALOG, catalog.offset);
+        medium.store(header + HEADER_SLOTS, slots.offset);
+        // Flush and fence: before the root is live.
+        medium.persist(header, 2 * WORD_LEN);
+        drop(lane);
+        heap.verify()?;
+        let numbers = (0..SLOT_COUNT).map(|_| 0);
+        let slots = Slots::new(slots.offset, numbers);
+        let schema = Schema { catalog: Catalog::default(), tables: Vec::new() };
+        Ok(Engine::new(heap, schema, slots, Stamps::after(0)))
+    }
+
+    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+        let heap = Arc::new(heap);
+        let schema = catalog::recover::open(&heap)?;
+        let (slots, stamps) = recover::complete(&heap, &schema.tables).map_err(Error::into_pool)?;
+        Ok(Engine::new(heap, schema, slots, stamps))
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    fn new(heap: Arc<Heap<M>>, schema: Schema<M>, slots: Slots, stamps: Stamps) -> Self {
+        let opens = heap.pool().opens();
+        let (schema, keys) = (PauseMutex::new(schema), KeyLocks::new());
+        Engine { heap, schema, slots, stamps, keys, opens }
+    }
+}
+
+impl<M: Medium> Drop for Engine<M> {
+    fn drop(&mut self) {
+        // The next opening would do the same; nothing is lost if this fails.
+        self.slots.flush_published(self.heap.medium());
+        // Fence: for these flushes.
+        // Redundant: opening completes what was not published durably.
+        self.heap.medium().fence();
+    }
+}

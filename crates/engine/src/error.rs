@@ -1,0 +1,145 @@
+//! Errors of the engine.
+
+use remanent_pmem::Error as PoolError;
+use remanent_structures::Error as StructureError;
+
+/// Result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Errors of operations on a database.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An error of the pool, its allocator or its medium.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// An error of an index.
+    #[error(transparent)]
+    Structure(StructureError),
+    /// A table cannot be made as it was described.
+    #[error("table {table:?} cannot be made: {reason}")]
+    Schema {
+        /// Name of the table.
+        table: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// There is no table of this name.
+    #[error("there is no table {table:?}; `Database::tables` lists those that are there")]
+    NoSuchTable {
+        /// The name that was asked for.
+        table: String,
+    },
+    /// The table has no column of this name.
+    #[error("table {table:?} has no column {column:?}")]
+    NoSuchColumn {
+        /// Name of the table.
+        table: String,
+        /// The name that was asked for.
+        column: String,
+    },
+    /// The table has no index of this name, or it is not one of single rows.
+    #[error(
+        "table {table:?} has no unique index {index:?}; `primary` is that of the primary key, and \
+         others have the names that they were given"
+    )]
+    NoSuchIndex {
+        /// Name of the table.
+        table: String,
+        /// The name that was asked for.
+        index: String,
+    },
+    /// A statement has another number of values than the table has columns, or the index has.
+    #[error(
+        "table {table:?}: {expected} values are needed, in the order of the columns: got {got}"
+    )]
+    Values {
+        /// Name of the table.
+        table: String,
+        /// Values that are needed.
+        expected: usize,
+        /// Values that were given.
+        got: usize,
+    },
+    /// A value does not fit its column.
+    #[error("table {table:?}, column {column:?}: {reason}")]
+    Value {
+        /// Name of the table.
+        table: String,
+        /// Name of the column.
+        column: String,
+        /// What the value is, and what would fit.
+        reason: String,
+    },
+    /// A row with this key is there.
+    #[error(
+        "table {table:?}: a row with the same {index:?} key ({key}) is there; nothing was changed"
+    )]
+    Unique {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+    },
+    /// Another transaction is changing the row, and is not done yet.
+    #[error(
+        "table {table:?}: another transaction is inserting a row with the same {index:?} key \
+         ({key}); nothing was changed, and trying again may succeed"
+    )]
+    Conflict {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+    },
+    /// A snapshot of one database was used for a table of another.
+    #[error("the snapshot is of another database than the table; make one of this database")]
+    OtherDatabase,
+    /// More rows than a table can have.
+    #[error("table {table:?} has as many rows as a table can have")]
+    TooManyRows {
+        /// Name of the table.
+        table: String,
+    },
+}
+
+impl Error {
+    /// Whether the pool had no room. Nothing was changed then.
+    pub fn is_full(&self) -> bool {
+        match self {
+            Error::Pool(error) => error.is_full(),
+            Error::Structure(error) => error.is_full(),
+            _ => false,
+        }
+    }
+
+    /// Whether the same call may succeed when it is made again, because another transaction was in
+    /// its way.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict { .. })
+    }
+
+    /// The error as the pool reports it when it opens a root.
+    pub(crate) fn into_pool(self) -> PoolError {
+        match self {
+            Error::Pool(error) | Error::Structure(StructureError::Pool(error)) => error,
+            Error::Structure(StructureError::Corrupt { offset, what, .. }) => {
+                PoolError::corrupt(offset, what)
+            }
+            error => PoolError::corrupt(0, error.to_string()),
+        }
+    }
+}
+
+impl From<StructureError> for Error {
+    fn from(error: StructureError) -> Self {
+        match error {
+            StructureError::Pool(error) => Error::Pool(error),
+            error => Error::Structure(error),
+        }
+    }
+}

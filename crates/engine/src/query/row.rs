@@ -1,0 +1,105 @@
+//! A row, as a statement sees it.
+
+use remanent_pmem::{Mapped, Medium};
+use remanent_structures::RowId;
+
+use crate::table::Table;
+use crate::table::ops::{Group, RowPlace};
+use crate::value::{FromValue, Value};
+use crate::{Error, Result};
+
+/// A row. Its values are copies on the stack, or lie in it.
+pub struct Row<'r, M: Medium = Mapped> {
+    table: &'r Table<M>,
+    id: RowId,
+    groups: [Group; 2],
+}
+
+impl<'r, M: Medium> Row<'r, M> {
+    /// The row at `place`, whose first group was read already.
+    #[inline]
+    pub(super) fn read(table: &'r Table<M>, id: RowId, place: RowPlace, keys: Group) -> Self {
+        let others = table.read_group(place, 1);
+        Row { table, id, groups: [keys, others] }
+    }
+
+    /// Number of the row in its table. It keeps it for life.
+    pub fn id(&self) -> RowId {
+        self.id
+    }
+
+    /// The value of a column, by its number ([`Table::column`](crate::Table::column)).
+    ///
+    /// # Errors
+    ///
+    /// When there is no such column, or its bytes are no value of its type.
+    #[inline]
+    pub fn value(&self, column: usize) -> Result<Value<'_>> {
+        let Some(cell) = self.table.format.cells.get(column) else {
+            return Err(self.no_column(column));
+        };
+        let group = &self.groups[cell.group];
+        if cell.is_null(group) {
+            return Ok(Value::Null);
+        }
+        cell.of_type
+            .decode(&group[cell.range()])
+            .ok_or_else(|| self.table.refused(column, "its bytes are damaged".to_owned()))
+    }
+
+    /// The value of a column as `T`: an integer of any type that it fits, text, bytes, `Option` of
+    /// these.
+    ///
+    /// ```
+    /// # use remanent_engine::{Database, Row, TableSpec, Type, Value};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// # let database = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items")
+    ///     .column("number", Type::U32)
+    ///     .nullable("name", Type::Text { max: 20 })
+    ///     .primary_key(["number"]);
+    /// let items = database.create_table(&spec)?;
+    /// items.insert(&[7.into(), "lamp".into()])?;
+    /// items.insert(&[8.into(), Value::Null])?;
+    ///
+    /// let (get, name) = (items.prepare_get("primary")?, items.column("name")?);
+    /// let now = database.snapshot();
+    /// let len = get.run(&now, &[7.into()], |row| Ok(row.get::<&str>(name)?.len()))?;
+    /// assert_eq!(len, Some(4));
+    /// let has_name = |row: &Row<'_>| Ok(row.get::<Option<&str>>(name)?.is_some());
+    /// assert_eq!(get.run(&now, &[8.into()], has_name)?, Some(false));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`value`](Row::value), and when the value is no `T`.
+    #[inline]
+    pub fn get<'v, T: FromValue<'v>>(&'v self, column: usize) -> Result<T> {
+        let value = self.value(column)?;
+        T::from_value(value).ok_or_else(|| self.no_value(column, value, std::any::type_name::<T>()))
+    }
+
+    #[cold]
+    fn no_column(&self, column: usize) -> Error {
+        let table = self.table.name.clone();
+        Error::NoSuchColumn { table, column: column.to_string() }
+    }
+
+    #[cold]
+    fn no_value(&self, column: usize, value: Value<'_>, asked: &str) -> Error {
+        self.table.refused(column, format!("it is {value}, and was asked for as {asked}"))
+    }
+}
+
+impl<M: Medium> std::fmt::Debug for Row<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut row = f.debug_struct("Row");
+        for (number, column) in self.table.columns.iter().enumerate() {
+            row.field(&column.name, &self.value(number).ok());
+        }
+        row.finish()
+    }
+}

@@ -1,0 +1,247 @@
+//! How a table is described when it is created.
+
+use crate::value::Type;
+use crate::{Error, Result};
+
+/// Columns of a table at the most.
+pub const COLUMNS_MAX: usize = 1_000;
+/// Indexes of a table at the most.
+pub const INDEXES_MAX: usize = 64;
+/// Bytes of a name at the most.
+pub const NAME_LEN_MAX: usize = 128;
+/// Bytes of a row at the most.
+pub const ROW_LEN_MAX: usize = 32 << 10;
+/// Name of the index of the primary key.
+pub const PRIMARY: &str = "primary";
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub of_type: Type,
+    /// Whether a row may have no value.
+    pub is_nullable: bool,
+}
+
+/// What an index promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IndexKind {
+    /// Every row has values in its columns, and no two rows have the same ones.
+    Primary,
+    /// No two rows have the same values. Rows without a value in one of its columns are not in it.
+    Unique,
+}
+
+/// An index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSpec {
+    /// Its name, which only indexes of the same table must not have.
+    pub name: String,
+    /// What it promises.
+    pub kind: IndexKind,
+    /// Its columns, as numbers of columns of the table.
+    pub columns: Vec<usize>,
+}
+
+/// Description of a table, for [`Database::create_table`](crate::Database::create_table).
+///
+/// ```
+/// use remanent_engine::{TableSpec, Type};
+///
+/// let accounts = TableSpec::new("accounts")
+///     .column("number", Type::U32)
+///     .column("owner", Type::Text { max: 40 })
+///     .nullable("remark", Type::Text { max: 200 })
+///     .primary_key(["number"])
+///     .unique("by_owner", ["owner"]);
+/// assert_eq!(accounts.columns().len(), 3);
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableSpec {
+    pub(crate) name: String,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) indexes: Vec<Index>,
+    /// Rows of a tile, if a test asks for few.
+    pub(crate) tile_rows: Option<u32>,
+}
+
+/// An index whose columns are names still.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    name: String,
+    kind: IndexKind,
+    columns: Vec<String>,
+}
+
+impl TableSpec {
+    /// A table of this name without columns.
+    pub fn new(name: impl Into<String>) -> Self {
+        TableSpec { name: name.into(), columns: Vec::new(), indexes: Vec::new(), tile_rows: None }
+    }
+
+    /// Adds a column that has a value in every row.
+    #[must_use]
+    pub fn column(self, name: impl Into<String>, of_type: Type) -> Self {
+        self.with(Column { name: name.into(), of_type, is_nullable: false })
+    }
+
+    /// Adds a column that may have no value.
+    #[must_use]
+    pub fn nullable(self, name: impl Into<String>, of_type: Type) -> Self {
+        self.with(Column { name: name.into(), of_type, is_nullable: true })
+    }
+
+    fn with(mut self, column: Column) -> Self {
+        self.columns.push(column);
+        self
+    }
+
+    /// Says which columns are the primary key. Their index is named `primary`.
+    #[must_use]
+    pub fn primary_key<'n>(self, columns: impl IntoIterator<Item = &'n str>) -> Self {
+        self.with_index(PRIMARY, IndexKind::Primary, columns)
+    }
+
+    /// Adds an index whose keys only one row can have.
+    #[must_use]
+    pub fn unique<'n>(
+        self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        self.with_index(name, IndexKind::Unique, columns)
+    }
+
+    fn with_index<'n>(
+        mut self,
+        name: impl Into<String>,
+        kind: IndexKind,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        let columns = columns.into_iter().map(str::to_owned).collect();
+        self.indexes.push(Index { name: name.into(), kind, columns });
+        self
+    }
+
+    /// Has tiles of so many rows, to be filled by a few.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tile_rows(mut self, rows: u32) -> Self {
+        self.tile_rows = Some(rows);
+        self
+    }
+
+    /// Its columns.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// The indexes, by the numbers of their columns, if all of the description is right.
+    pub(crate) fn resolve(&self) -> Result<Vec<IndexSpec>> {
+        self.resolved().map_err(|reason| Error::Schema { table: self.name.clone(), reason })
+    }
+
+    fn resolved(&self) -> Result<Vec<IndexSpec>, String> {
+        named("table", &self.name)?;
+        if !(1..=COLUMNS_MAX).contains(&self.columns.len()) {
+            return Err(format!(
+                "it has {} columns; 1 to {COLUMNS_MAX} are possible",
+                self.columns.len()
+            ));
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            named("column", &column.name)?;
+            if self.columns[..index].iter().any(|other| other.name == column.name) {
+                return Err(format!("two columns have the name {:?}", column.name));
+            }
+            if !column.of_type.is_valid() {
+                return Err(format!("column {:?} cannot have {}", column.name, column.of_type));
+            }
+        }
+        let len: usize = self.columns.iter().map(|column| column.of_type.cell_len()).sum();
+        if len > ROW_LEN_MAX {
+            return Err(format!("its rows have {len} bytes; {ROW_LEN_MAX} are possible"));
+        }
+        if self.indexes.len() > INDEXES_MAX {
+            return Err(format!("it has more than {INDEXES_MAX} indexes"));
+        }
+        (0..self.indexes.len()).map(|index| self.resolved_index(index)).collect()
+    }
+
+    fn resolved_index(&self, at: usize) -> Result<IndexSpec, String> {
+        let Index { name, kind, columns } = &self.indexes[at];
+        named("index", name)?;
+        if self.indexes[..at].iter().any(|other| other.name == *name) {
+            return Err(match kind {
+                IndexKind::Primary => "it has two primary keys".to_owned(),
+                IndexKind::Unique => format!("two indexes have the name {name:?}"),
+            });
+        }
+        if *kind == IndexKind::Unique && name == PRIMARY {
+            return Err(format!("only the index of the primary key is named {PRIMARY:?}"));
+        }
+        if columns.is_empty() {
+            return Err(format!("index {name:?} has no columns"));
+        }
+        let mut numbers: Vec<usize> = Vec::new();
+        for column in columns {
+            let number = self.columns.iter().position(|other| other.name == *column);
+            let number = number.ok_or_else(|| format!("index {name:?}: no column {column:?}"))?;
+            if numbers.contains(&number) {
+                return Err(format!("index {name:?} has column {column:?} twice"));
+            }
+            if *kind == IndexKind::Primary && self.columns[number].is_nullable {
+                return Err(format!("the primary key has {column:?}, which may be NULL"));
+            }
+            numbers.push(number);
+        }
+        Ok(IndexSpec { name: name.clone(), kind: *kind, columns: numbers })
+    }
+}
+
+fn named(what: &str, name: &str) -> Result<(), String> {
+    match name.len() {
+        1..=NAME_LEN_MAX => Ok(()),
+        len => Err(format!("a {what}'s name has {len} bytes; 1 to {NAME_LEN_MAX} are possible")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(spec: TableSpec) -> String {
+        spec.resolve().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn wrong_descriptions_are_refused_with_their_reason() {
+        let one = || TableSpec::new("t").column("a", Type::U8).nullable("b", Type::U8);
+        assert!(one().resolve().is_ok());
+        for (spec, told) in [
+            (TableSpec::new(""), "a table's name has 0 bytes"),
+            (TableSpec::new("t"), "it has 0 columns"),
+            (one().column("a", Type::U8), "two columns have the name \"a\""),
+            (one().column("", Type::U8), "a column's name has 0 bytes"),
+            (one().column("c", Type::Int { len: 9 }), "cannot have INT of 9 bytes"),
+            (one().primary_key(["b"]), "the primary key has \"b\", which may be NULL"),
+            (one().primary_key(["a"]).primary_key(["a"]), "two primary keys"),
+            (one().unique("u", ["c"]), "no column \"c\""),
+            (one().unique("u", ["a", "a"]), "has column \"a\" twice"),
+            (one().unique("u", []), "has no columns"),
+            (one().unique("primary", ["a"]), "only the index of the primary key is named"),
+            (one().unique("u", ["a"]).unique("u", ["b"]), "two indexes have the name \"u\""),
+            (
+                (0..129)
+                    .fold(one(), |spec, at| spec.column(format!("c{at}"), Type::Text { max: 255 })),
+                "are possible",
+            ),
+        ] {
+            let refused = refusal(spec);
+            assert!(refused.contains(told), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Checking a table against its indexes.
+
+use remanent_pmem::Medium;
+use remanent_pmem::heap::Violation;
+use remanent_structures::RowId;
+use remanent_structures::shared::{Inspection, Shareable};
+
+use super::Table;
+use super::layout::{Kind, NUMBER, RUN_COUNT, TilePlace, run_at};
+use super::ops::{HEAD_DAMAGED, RowPlace};
+use crate::Result;
+use crate::index::{Index, Key};
+
+impl<M: Medium> Table<M> {
+    /// What contradicts itself, and which blocks the table reaches. `last` is the stamp of the last
+    /// commit.
+    pub(crate) fn inspect(&self, last: u64) -> Result<Inspection> {
+        let mut found = Inspection { violations: Vec::new(), blocks: Some(vec![self.state]) };
+        for index in &self.indexes {
+            let of_index = index.rows.inspect()?;
+            found.violations.extend(of_index.violations);
+            match (&mut found.blocks, of_index.blocks) {
+                (Some(blocks), Some(reached)) => blocks.extend(reached),
+                (blocks, _) => *blocks = None,
+            }
+            if let Some(blocks) = &mut found.blocks {
+                blocks.push(index.header);
+            }
+        }
+        self.check_tiles(&mut found);
+        self.for_each_row(|row, place, committed| {
+            let head = self.format.head_at(place.tile, place.index);
+            if !committed.is_present() {
+                found.violations.push(Violation::new(head, HEAD_DAMAGED));
+                return Ok(true);
+            }
+            if committed.stamp() > last {
+                let what = "a row was committed later than anything";
+                found.violations.push(Violation::new(head, what));
+            }
+            for index in &self.indexes {
+                self.check_row(index, row, place, &mut found)?;
+            }
+            Ok(true)
+        })?;
+        Ok(found)
+    }
+
+    fn check_tiles(&self, found: &mut Inspection) {
+        let medium = self.medium();
+        let mut reach = |at: u64, kind: Kind, number: u64| {
+            if medium.load(at) != kind.tag(self.number) || medium.load(at + NUMBER) != number {
+                let what = "the table leads to a block of another kind, or another table";
+                found.violations.push(Violation::new(at, what));
+            }
+            if let Some(blocks) = &mut found.blocks {
+                blocks.push(at);
+            }
+        };
+        for run in 0..RUN_COUNT {
+            match medium.load(run_at(self.state, run)) {
+                0 => break,
+                at => reach(at, Kind::Run, u64::from(run)),
+            }
+        }
+        for tile in 0..self.tile_count() {
+            reach(self.tile(tile), Kind::Tile, tile);
+        }
+        let place = TilePlace::of(self.tile_count());
+        let run =
+            if place.run < RUN_COUNT { medium.load(run_at(self.state, place.run)) } else { 0 };
+        if run != 0 && medium.load(place.at(run)) != 0 {
+            let what = "the table leads to a tile behind its last one";
+            found.violations.push(Violation::new(place.at(run), what));
+        }
+    }
+
+    fn check_row(
+        &self,
+        index: &Index<M>,
+        row: RowId,
+        place: RowPlace,
+        found: &mut Inspection,
+    ) -> Result<()> {
+        let keys = self.read_group(place, 0);
+        let columns = &index.spec.columns;
+        let Some(key) = Key::of_row(&self.format, columns, &keys) else { return Ok(()) };
+        let (mut is_found, mut other) = (false, None);
+        index.find(&key, |seen| {
+            is_found |= seen == row;
+            if seen != row && self.has_key(seen, index, &key) {
+                other = Some(seen);
+            }
+            None::<()>
+        })?;
+        let head = self.format.head_at(place.tile, place.index);
+        if !is_found {
+            let what = format!("a row is not found in the index {:?}", index.spec.name);
+            found.violations.push(Violation::new(head, what));
+        }
+        if other.is_some() {
+            let what = format!("another row has the same key in the index {:?}", index.spec.name);
+            found.violations.push(Violation::new(head, what));
+        }
+        Ok(())
+    }
+
+    /// Whether a row is committed, and has this key.
+    fn has_key(&self, row: RowId, index: &Index<M>, key: &Key) -> bool {
+        self.place(row).is_some_and(|place| {
+            self.committed(place).is_present()
+                && key.is_of(&self.format, &index.spec.columns, &self.read_group(place, 0))
+        })
+    }
+}

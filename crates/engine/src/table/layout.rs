@@ -1,0 +1,348 @@
+//! On-media layout of a table: its state, its tiles, and the cells of a row.
+//!
+//! ```text
+//! state    0  tag, number of the table               64  24 words: run k leads to 8 << k tiles
+//!
+//! run      0  tag, number of the table               64  offsets of tiles, or 0
+//!          8  k
+//!
+//! tile     0  tag, number of the table               64  heads of rows: two words each
+//!          8  number of the tile                      …  keys: cells that indexes need
+//!                                                     …  cells of the other columns
+//!
+//! head     0  the newest committed state: 0, or its kind and the stamp of its commit
+//!          8  *a transaction that is changing the row, or 0
+//! ```
+//!
+//! The word marked `*` counts only in the opening of the pool that stored it.
+//!
+//! Row *r* is row *r* mod 2^s of tile *r* / 2^s. A tile has as many rows as a chunk of 64 KiB has
+//! room for, so not every number below 2^s is that of a row. Rows never move, and a tile is never
+//! taken away from its table.
+//!
+//! Cells of one row lie together in two groups. A search for a key reads the first group alone, and
+//! an insert touches three or four lines: the head, the keys, the others. Each group begins with a
+//! bit for every column that may be NULL, and has a multiple of 8 bytes, so that no two rows share
+//! a word.
+
+use remanent_pmem::{LINE_LEN, WORD_LEN};
+
+use crate::schema::{Column, IndexSpec};
+use crate::transaction::layout::STAMP_MAX;
+use crate::value::Type;
+
+/// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
+/// table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    State,
+    Run,
+    Tile,
+}
+
+impl Kind {
+    /// The first word of a block of this kind.
+    pub(crate) const fn tag(self, table: u32) -> u64 {
+        let letters: u64 = match self {
+            Kind::State => 0x7374_6174,
+            Kind::Run => 0x7275_6e73,
+            Kind::Tile => 0x7469_6c65,
+        };
+        letters << 32 | table as u64
+    }
+}
+
+// State and runs.
+
+/// Bytes of the state of a table.
+pub(crate) const STATE_LEN: u64 = LINE_LEN + RUN_COUNT as u64 * WORD_LEN;
+/// Runs of tiles.
+pub(crate) const RUN_COUNT: u32 = 24;
+const RUNS: u64 = LINE_LEN;
+/// Tiles of the first run.
+const RUN_TILES: u64 = 8;
+/// The number of a run, in its block; of a tile, in its.
+pub(crate) const NUMBER: u64 = 8;
+const RUN_HEAD_LEN: u64 = LINE_LEN;
+/// Tiles of a table at the most.
+pub(crate) const TILES_MAX: u64 = RUN_TILES * ((1 << RUN_COUNT) - 1);
+
+/// An offset beyond the end of every pool, to which the length of a tile can be added. Damaged
+/// words are reduced to it.
+pub(crate) const FAR: u64 = 1 << 56;
+
+/// Where a table leads to a tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TilePlace {
+    pub(crate) run: u32,
+    index: u64,
+}
+
+impl TilePlace {
+    #[inline(always)]
+    pub(crate) fn of(tile: u64) -> Self {
+        let run = (tile / RUN_TILES + 1).ilog2();
+        TilePlace { run, index: tile - RUN_TILES * ((1 << run) - 1) }
+    }
+
+    /// Offset of the tile's word in a run.
+    #[inline(always)]
+    pub(crate) fn at(self, run: u64) -> u64 {
+        run + RUN_HEAD_LEN + self.index * WORD_LEN
+    }
+}
+
+/// Offset of the word of a state that leads to a run.
+#[inline(always)]
+pub(crate) fn run_at(state: u64, run: u32) -> u64 {
+    state + RUNS + u64::from(run) * WORD_LEN
+}
+
+/// Bytes of a run.
+pub(crate) fn run_len(run: u32) -> u64 {
+    RUN_HEAD_LEN + run_tiles(run) * WORD_LEN
+}
+
+/// Tiles of a run.
+pub(crate) fn run_tiles(run: u32) -> u64 {
+    RUN_TILES << run
+}
+
+/// Number of the first tile of a run.
+pub(crate) fn run_first(run: u32) -> u64 {
+    RUN_TILES * ((1 << run) - 1)
+}
+
+// Tiles.
+
+const HEADS: u64 = LINE_LEN;
+/// Bytes of a row's head.
+pub(crate) const HEAD_LEN: u64 = 2 * WORD_LEN;
+/// In a head: the transaction that is changing the row.
+pub(crate) const CLAIM: u64 = WORD_LEN;
+/// Bytes that a tile has at least, but for rows of more than a few hundred bytes.
+const TILE_LEN: u64 = 64 << 10;
+/// Rows that a tile has at least.
+const TILE_ROWS_MIN: u64 = 64;
+
+/// Where a column's cell lies in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) of_type: Type,
+    /// 0: keys; 1: others.
+    pub(crate) group: usize,
+    /// First byte in the group.
+    pub(crate) offset: usize,
+    /// The bit in the group that is set where the row has no value.
+    pub(crate) null: Option<usize>,
+}
+
+impl Cell {
+    /// The bytes of the cell in its group of a row.
+    #[inline(always)]
+    pub(crate) fn range(self) -> std::ops::Range<usize> {
+        self.offset..self.offset + self.of_type.cell_len()
+    }
+
+    /// Whether the row with this group has no value.
+    #[inline(always)]
+    pub(crate) fn is_null(self, group: &[u8]) -> bool {
+        self.null.is_some_and(|bit| group[bit / 8] >> (bit % 8) & 1 != 0)
+    }
+}
+
+/// How the rows of a table lie in its tiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Format {
+    pub(crate) cells: Vec<Cell>,
+    /// Bytes of a row in each group.
+    pub(crate) group_len: [u64; 2],
+    /// Rows of a tile.
+    pub(crate) rows: u64,
+    /// 2^this row numbers are those of a tile.
+    pub(crate) shift: u32,
+    /// First byte of each group in a tile.
+    groups: [u64; 2],
+    pub(crate) tile_len: u64,
+}
+
+impl Format {
+    pub(crate) fn new(columns: &[Column], indexes: &[IndexSpec], tile_rows: Option<u32>) -> Self {
+        let is_key = |column: usize| indexes.iter().any(|index| index.columns.contains(&column));
+        let group_of = |column| usize::from(!is_key(column));
+        let mut nulls = [0; 2];
+        let mut cells: Vec<Cell> = Vec::new();
+        for (number, column) in columns.iter().enumerate() {
+            let group = group_of(number);
+            let null = column.is_nullable.then_some(nulls[group]);
+            nulls[group] += usize::from(column.is_nullable);
+            cells.push(Cell { of_type: column.of_type, group, offset: 0, null });
+        }
+        let mut ends = nulls.map(|bits| bits.div_ceil(8));
+        for cell in &mut cells {
+            cell.offset = ends[cell.group];
+            ends[cell.group] += cell.of_type.cell_len();
+        }
+        let group_len = ends.map(|end| (end as u64).next_multiple_of(WORD_LEN));
+        let row_len = HEAD_LEN + group_len[0] + group_len[1];
+        // The groups begin with lines.
+        let overhead = HEADS + 2 * LINE_LEN;
+        let chunks = (overhead + row_len * TILE_ROWS_MIN).div_ceil(TILE_LEN);
+        let rows = (chunks * TILE_LEN - overhead) / row_len;
+        let rows = tile_rows.map_or(rows, |asked| u64::from(asked).clamp(1, rows));
+        let keys = (HEADS + rows * HEAD_LEN).next_multiple_of(LINE_LEN);
+        let others = (keys + rows * group_len[0]).next_multiple_of(LINE_LEN);
+        Format {
+            cells,
+            group_len,
+            rows,
+            shift: rows.next_power_of_two().trailing_zeros(),
+            groups: [keys, others],
+            tile_len: others + rows * group_len[1],
+        }
+    }
+
+    /// Offset of the head of a row of the tile at `tile`.
+    #[inline(always)]
+    pub(crate) fn head_at(&self, tile: u64, row: u64) -> u64 {
+        tile + HEADS + row * HEAD_LEN
+    }
+
+    /// Offset of a group of a row's cells.
+    #[inline(always)]
+    pub(crate) fn group_at(&self, tile: u64, row: u64, group: usize) -> u64 {
+        tile + self.groups[group] + row * self.group_len[group]
+    }
+}
+
+// Heads.
+
+/// The first word of a head: the newest committed state of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Committed(pub(crate) u64);
+
+impl Committed {
+    const KIND_SHIFT: u32 = 62;
+    const STAMP: u64 = STAMP_MAX;
+    const PRESENT: u64 = 1;
+
+    /// A row that was inserted by the transaction with this stamp.
+    pub(crate) fn present(stamp: u64) -> Self {
+        Committed(Self::PRESENT << Self::KIND_SHIFT | stamp)
+    }
+
+    /// The stamp of the commit that made the state; 0 if there was none.
+    #[inline(always)]
+    pub(crate) fn stamp(self) -> u64 {
+        self.0 & Self::STAMP
+    }
+
+    /// Whether there is a row.
+    #[inline(always)]
+    pub(crate) fn is_present(self) -> bool {
+        self.0 >> Self::KIND_SHIFT == Self::PRESENT
+    }
+
+    /// Whether there is no row, and never was one.
+    pub(crate) fn is_free(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// The second word of a head: who is changing the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim(pub(crate) u64);
+
+impl Claim {
+    pub(crate) const NONE: Claim = Claim(0);
+    const OPENS_SHIFT: u32 = 32;
+
+    /// The claim of a transaction slot, in this opening of the pool.
+    pub(crate) fn of(opens: u64, slot: u32) -> Self {
+        Claim((opens << Self::OPENS_SHIFT) | (u64::from(slot) + 1))
+    }
+
+    /// Whether it is one of this opening.
+    #[inline(always)]
+    pub(crate) fn is_of(self, opens: u64) -> bool {
+        self.0 != 0
+            && self.0 >> Self::OPENS_SHIFT == opens << Self::OPENS_SHIFT >> Self::OPENS_SHIFT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TableSpec;
+
+    fn format(spec: &TableSpec) -> Format {
+        Format::new(spec.columns(), &spec.resolve().unwrap(), None)
+    }
+
+    #[test]
+    fn every_tile_has_its_place() {
+        let mut expected = TilePlace { run: 0, index: 0 };
+        for tile in 0..100_000 {
+            assert_eq!(TilePlace::of(tile), expected, "{tile}");
+            assert_eq!(run_first(expected.run) + expected.index, tile);
+            expected.index += 1;
+            if expected.index == run_tiles(expected.run) {
+                expected = TilePlace { run: expected.run + 1, index: 0 };
+            }
+        }
+        assert!(TilePlace::of(TILES_MAX - 1).run < RUN_COUNT);
+        assert_eq!(TilePlace::of(TILES_MAX).run, RUN_COUNT);
+    }
+
+    #[test]
+    fn rows_do_not_overlap() {
+        let spec = TableSpec::new("t")
+            .column("a", Type::U32)
+            .nullable("b", Type::Text { max: 5 })
+            .nullable("c", Type::U16)
+            .column("d", Type::F64)
+            .primary_key(["a"])
+            .unique("u", ["b"]);
+        let format = format(&spec);
+        assert_eq!(format.group_len, [16, 16]); // a bit, 4 and 6 bytes; a bit, 2 and 8
+        let mut ranges: Vec<(u64, u64)> = vec![(0, HEADS)];
+        for row in [0, 1, format.rows - 1] {
+            ranges.push((format.head_at(0, row), HEAD_LEN));
+            for group in 0..2 {
+                ranges.push((format.group_at(0, row, group), format.group_len[group]));
+            }
+        }
+        ranges.sort_unstable();
+        assert!(ranges.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0), "{ranges:?}");
+        let (last, len) = *ranges.last().unwrap();
+        assert_eq!(last + len, format.tile_len);
+        assert!(format.tile_len <= TILE_LEN && TILE_LEN - format.tile_len < 256);
+    }
+
+    #[test]
+    fn tiles_have_rows_of_any_length() {
+        for columns in [1, 10, 120] {
+            let of_text =
+                |spec: TableSpec, at| spec.column(format!("c{at}"), Type::Text { max: 255 });
+            let format = format(&(0..columns).fold(TableSpec::new("t"), of_text));
+            assert!(format.rows >= TILE_ROWS_MIN && format.rows <= 1 << format.shift);
+            // A tile fills its chunks, but for less than a row and the ends of its parts.
+            let row_len = HEAD_LEN + format.group_len.iter().sum::<u64>();
+            let unused = format.tile_len.next_multiple_of(TILE_LEN) - format.tile_len;
+            assert!(unused < row_len + 3 * LINE_LEN, "{unused} of {}", format.tile_len);
+        }
+        let narrow = format(&TableSpec::new("t").column("a", Type::U8));
+        assert_eq!((narrow.group_len, narrow.rows), ([0, 8], 2722));
+    }
+
+    #[test]
+    fn heads_tell_what_they_are() {
+        assert!(Committed::present(7).is_present() && Committed::present(7).stamp() == 7);
+        assert!(Committed::present(STAMP_MAX).is_present());
+        assert!(!Committed(0).is_present() && Committed(0).is_free());
+        for damaged in [Committed(5), Committed(u64::MAX)] {
+            assert!(!damaged.is_free() && !damaged.is_present());
+        }
+        assert!(Claim::of(3, 0).is_of(3) && !Claim::of(3, 9).is_of(4) && !Claim::NONE.is_of(0));
+    }
+}

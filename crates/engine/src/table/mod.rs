@@ -1,0 +1,92 @@
+//! Tables: rows in tiles, and the indexes that lead to them.
+
+mod check;
+mod free;
+pub(crate) mod layout;
+pub(crate) mod ops;
+mod recover;
+
+pub(crate) use self::recover::leads_to;
+
+use std::sync::Arc;
+
+use remanent_pmem::heap::Heap;
+use remanent_pmem::{Error as PoolError, Medium};
+
+use self::free::FreeRows;
+use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
+use crate::index::Index;
+use crate::schema::Column;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// A table, as all handles of a process share it.
+pub(crate) struct Table<M: Medium> {
+    pub(crate) heap: Arc<Heap<M>>,
+    pub(crate) name: String,
+    /// Its number, which no other table of the database has, or had.
+    pub(crate) number: u32,
+    pub(crate) columns: Vec<Column>,
+    pub(crate) format: Format,
+    pub(crate) indexes: Vec<Index<M>>,
+    /// Offset of its state.
+    pub(crate) state: u64,
+    free: FreeRows,
+}
+
+impl<M: Medium> Table<M> {
+    #[inline(always)]
+    pub(crate) fn medium(&self) -> &M {
+        self.heap.medium()
+    }
+
+    /// Number of tiles.
+    #[inline(always)]
+    pub(crate) fn tile_count(&self) -> u64 {
+        self.free.tile_count()
+    }
+
+    /// Offset of a tile that is there.
+    #[inline(always)]
+    pub(crate) fn tile(&self, tile: u64) -> u64 {
+        let place = TilePlace::of(tile);
+        let run = self.medium().load(run_at(self.state, place.run)).min(FAR);
+        self.medium().load(place.at(run)).min(FAR)
+    }
+
+    /// Whether there is what a word that leads to a tile promises.
+    pub(crate) fn is_tile(&self, at: u64, number: u64) -> bool {
+        let medium = self.medium();
+        at.checked_add(self.format.tile_len).is_some_and(|end| end <= medium.len())
+            && medium.load(at) == Kind::Tile.tag(self.number)
+            && medium.load(at + NUMBER) == number
+    }
+
+    #[cold]
+    pub(crate) fn damaged(&self, offset: u64, what: &str) -> Error {
+        PoolError::corrupt(offset, format!("table {:?}: {what}", self.name)).into()
+    }
+
+    /// Offset of a tile; `None` when it is not there.
+    pub(crate) fn find_tile(&self, tile: u64) -> Option<u64> {
+        (tile < self.tile_count().min(TILES_MAX)).then(|| self.tile(tile))
+    }
+
+    /// Writes a value into a cell of zeros.
+    #[inline]
+    pub(crate) fn encode(&self, column: usize, value: &Value<'_>, cell: &mut [u8]) -> Result<()> {
+        let of_type = self.format.cells[column].of_type;
+        of_type.encode(value, cell).map_err(|reason| self.refused(column, reason))
+    }
+
+    #[cold]
+    pub(crate) fn refused(&self, column: usize, reason: String) -> Error {
+        let column = self.columns[column].name.clone();
+        Error::Value { table: self.name.clone(), column, reason }
+    }
+
+    #[cold]
+    pub(crate) fn wrong_count(&self, expected: usize, got: usize) -> Error {
+        Error::Values { table: self.name.clone(), expected, got }
+    }
+}

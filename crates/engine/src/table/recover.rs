@@ -1,0 +1,95 @@
+//! Opening a table: how many tiles it has, and which blocks are its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use remanent_pmem::heap::{Block, Heap};
+use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
+
+use super::Table;
+use super::free::FreeRows;
+use super::layout::{
+    FAR, Format, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first,
+    run_len, run_tiles,
+};
+use crate::catalog::TableEntry;
+use crate::index::Index;
+
+impl<M: Medium> Table<M> {
+    /// The table of a catalog's entry, with its indexes.
+    ///
+    /// # Errors
+    ///
+    /// When its state, or a run of tiles, is damaged.
+    pub(crate) fn open(
+        heap: &Arc<Heap<M>>,
+        entry: TableEntry,
+        indexes: Vec<Index<M>>,
+    ) -> Result<Self, PoolError> {
+        let specs: Vec<_> = indexes.iter().map(|index| index.spec.clone()).collect();
+        let TableEntry { name, number, columns, state, tile_rows, .. } = entry;
+        let format = Format::new(&columns, &specs, tile_rows);
+        let free = FreeRows::of(count_tiles(heap.medium(), number, state)?);
+        let heap = Arc::clone(heap);
+        Ok(Table { heap, name, number, columns, format, indexes, state, free })
+    }
+}
+
+/// Number of the tiles that the state of a table leads to. They are added in order, and never
+/// removed.
+fn count_tiles<M: Medium>(medium: &M, number: u32, state: u64) -> Result<u64, PoolError> {
+    let is_inside = |at: u64, len: u64| at.checked_add(len).is_some_and(|end| end <= medium.len());
+    if !is_inside(state, STATE_LEN) || medium.load(state) != Kind::State.tag(number) {
+        return Err(PoolError::corrupt(state, "the catalog leads to no state of a table"));
+    }
+    let runs = (0..RUN_COUNT).map(|run| medium.load(run_at(state, run)));
+    let runs: Vec<u64> = runs.collect();
+    let count = runs.iter().take_while(|run| **run != 0).count();
+    for (run, &at) in (0..).zip(&runs) {
+        let is_one = is_inside(at, run_len(run))
+            && medium.load(at) == Kind::Run.tag(number)
+            && medium.load(at + NUMBER) == u64::from(run);
+        if is_one != ((run as usize) < count) {
+            let what = "the state of a table leads to no run of tiles, or passes over one";
+            return Err(PoolError::corrupt(run_at(state, run), what));
+        }
+    }
+    let Some(run) = count.checked_sub(1).map(|run| run as u32) else { return Ok(0) };
+    let at = runs[run as usize];
+    let (mut there, mut beyond) = (0, run_tiles(run));
+    while there < beyond {
+        let middle = there.midpoint(beyond);
+        match medium.load(TilePlace::of(run_first(run) + middle).at(at)) {
+            0 => beyond = middle,
+            _ => there = middle + 1,
+        }
+    }
+    Ok(run_first(run) + there)
+}
+
+/// Whether one of the tables, by their numbers and states, leads to a block, which may be anything.
+/// Flushes the links that decide it.
+pub(crate) fn leads_to<M: Medium>(medium: &M, states: &HashMap<u32, u64>, block: Block) -> bool {
+    let tag = medium.load(block.offset);
+    let number = tag as u32;
+    states.get(&number).is_some_and(|&state| table_leads_to(medium, number, state, tag, block))
+}
+
+fn table_leads_to<M: Medium>(medium: &M, number: u32, state: u64, tag: u64, block: Block) -> bool {
+    let at = medium.load(block.offset + NUMBER);
+    let links = |at| {
+        // Flush: a link that a killed process has left in the caches; fenced by the heap.
+        // Redundant: but where a process was killed before, and the power fails later.
+        medium.flush(at, WORD_LEN);
+        medium.load(at)
+    };
+    if tag == Kind::Run.tag(number) {
+        return at < u64::from(RUN_COUNT) && links(run_at(state, at as u32)) == block.offset;
+    }
+    if tag == Kind::Tile.tag(number) && at < TILES_MAX {
+        let place = TilePlace::of(at);
+        let run = links(run_at(state, place.run));
+        return run != 0 && links(place.at(run.min(FAR))) == block.offset;
+    }
+    false
+}

@@ -1,0 +1,65 @@
+//! Transactions: slots and their records, stamps of commits, snapshots.
+
+pub(crate) mod layout;
+pub(crate) mod ops;
+pub(crate) mod recover;
+pub(crate) mod slots;
+pub(crate) mod stamps;
+
+use remanent_pmem::{Mapped, Medium};
+
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// A moment of a database: what was committed before it, and nothing of what came later.
+///
+/// ```
+/// use remanent_engine::{Database, TableSpec, Type};
+/// # use remanent_pmem::Pool;
+/// # let directory = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+/// let database = Database::create(&pool, "shop")?;
+/// let spec = TableSpec::new("items").column("number", Type::U32).primary_key(["number"]);
+/// let items = database.create_table(&spec)?;
+///
+/// let before = database.snapshot();
+/// items.insert(&[1u32.into()])?;
+/// let get = items.prepare_get("primary")?;
+/// assert!(get.run(&before, &[1u32.into()], |_| Ok(()))?.is_none());
+/// assert!(get.run(&database.snapshot(), &[1u32.into()], |_| Ok(()))?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot<'d, M: Medium = Mapped> {
+    engine: &'d Engine<M>,
+    stamp: u64,
+}
+
+impl<'d, M: Medium> Snapshot<'d, M> {
+    #[inline]
+    pub(crate) fn of(engine: &'d Engine<M>) -> Self {
+        Snapshot { engine, stamp: engine.stamps.visible() }
+    }
+
+    /// The stamp, if the snapshot is of this database.
+    #[inline(always)]
+    pub(crate) fn stamp_in(&self, engine: &Engine<M>) -> Result<u64> {
+        if std::ptr::eq(self.engine, engine) { Ok(self.stamp) } else { Err(Error::OtherDatabase) }
+    }
+
+    /// The number of the moment: commits are numbered in their order.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+}
+
+impl<M: Medium> Clone for Snapshot<'_, M> {
+    fn clone(&self) -> Self {
+        Snapshot { engine: self.engine, stamp: self.stamp }
+    }
+}
+
+impl<M: Medium> std::fmt::Debug for Snapshot<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("stamp", &self.stamp).finish_non_exhaustive()
+    }
+}

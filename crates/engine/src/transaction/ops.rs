@@ -1,0 +1,134 @@
+//! Statements that change rows.
+
+use remanent_pmem::Medium;
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::layout::{Record, content_of};
+use crate::engine::Engine;
+use crate::index::{Index, Key};
+use crate::table::Table;
+use crate::table::layout::{Claim, Committed};
+use crate::table::ops::{Group, RowPlace};
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// The keys of a row, in the order of the table's indexes.
+type Keys = SmallVec<[Option<Key>; 4]>;
+
+/// A row that is on its way into a table.
+struct NewRow {
+    groups: [Group; 2],
+    keys: Keys,
+}
+
+impl<M: Medium> Engine<M> {
+    /// Adds a row, and commits that. One fence.
+    pub(crate) fn insert(&self, table: &Table<M>, values: &[Value<'_>]) -> Result<RowId> {
+        let new = NewRow::of(table, values)?;
+        let (row, place) = table.take_row()?;
+        let mut slot = self.slots.hold(self.medium());
+        if let Err(error) = self.place_row(table, &new, row, place, slot.index) {
+            table.give_row_back(row);
+            return Err(error);
+        }
+        let medium = self.medium();
+        table.flush_groups(place);
+        let commit = self.stamps.begin(medium);
+        let content = content_of([&new.groups[0], &new.groups[1]]);
+        let number = slot.next_number();
+        let stamp = commit.stamp;
+        let (table_number, is_void) = (table.number, false);
+        slot.write(medium, Record { number, stamp, table: table_number, row, content, is_void });
+        // Fence: cells, words of the indexes and record; before anybody sees the row, and before it
+        // is acknowledged. Also what the record before has published.
+        medium.fence();
+        self.heap.verify()?;
+        slot.has_published(table.publish(place, Committed::present(stamp)));
+        Ok(row)
+    }
+
+    /// Has everybody see that the row is coming, unless one of its keys is taken.
+    fn place_row(
+        &self,
+        table: &Table<M>,
+        new: &NewRow,
+        row: RowId,
+        place: RowPlace,
+        slot: u32,
+    ) -> Result<()> {
+        let hashes = new.keyed(table).map(|(index, key)| (index.number, key.hash));
+        let _keys = self.keys.lock(self.medium(), hashes);
+        for (index, key) in new.keyed(table) {
+            self.require_free(table, index, key)?;
+        }
+        table.write_groups(place, [&new.groups[0], &new.groups[1]]);
+        table.claim_row(place, Claim::of(self.opens, slot));
+        for (done, (index, key)) in new.keyed(table).enumerate() {
+            if let Err(error) = index.rows.insert(key.hash, row) {
+                table.claim_row(place, Claim::NONE);
+                for (index, key) in new.keyed(table).take(done) {
+                    index.rows.remove(key.hash, row)?;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a key that a row has, or is getting.
+    fn require_free(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<()> {
+        let columns = &index.spec.columns;
+        let taken = index.find(key, |row| {
+            let place = table.place(row)?;
+            // The claim first: whoever publishes the row takes it away last.
+            let is_claimed = table.claim(place).is_of(self.opens);
+            let committed = table.committed(place);
+            let is_taken = (is_claimed || committed.is_present())
+                && key.is_of(&table.format, columns, &table.read_group(place, 0));
+            // Whoever is told of a row finds it: until readers see it, it is on its way.
+            let is_visible = || committed.stamp() <= self.stamps.visible();
+            is_taken.then(|| committed.is_present() && is_visible())
+        })?;
+        let Some(is_visible) = taken else { return Ok(()) };
+        let key = key.tell(&table.format, columns);
+        let (table, index) = (table.name.clone(), index.spec.name.clone());
+        match is_visible {
+            true => Err(Error::Unique { table, index, key }),
+            false => Err(Error::Conflict { table, index, key }),
+        }
+    }
+}
+
+impl NewRow {
+    fn of<M: Medium>(table: &Table<M>, values: &[Value<'_>]) -> Result<Self> {
+        let format = &table.format;
+        if values.len() != format.cells.len() {
+            return Err(table.wrong_count(format.cells.len(), values.len()));
+        }
+        let mut groups: [Group; 2] =
+            format.group_len.map(|len| SmallVec::from_elem(0, len as usize));
+        for (column, value) in values.iter().enumerate() {
+            let cell = format.cells[column];
+            let group = &mut groups[cell.group];
+            match (value, cell.null) {
+                (Value::Null, Some(bit)) => group[bit / 8] |= 1 << (bit % 8),
+                (Value::Null, None) => {
+                    return Err(table.refused(column, "NULL is not possible".to_owned()));
+                }
+                (value, _) => table.encode(column, value, &mut group[cell.range()])?,
+            }
+        }
+        let key = |index: &Index<M>| Key::of_row(format, &index.spec.columns, &groups[0]);
+        let keys = table.indexes.iter().map(key).collect();
+        Ok(NewRow { groups, keys })
+    }
+
+    /// The indexes that the row is in, with its keys.
+    fn keyed<'k, M: Medium>(
+        &'k self,
+        table: &'k Table<M>,
+    ) -> impl Iterator<Item = (&'k Index<M>, &'k Key)> {
+        table.indexes.iter().zip(&self.keys).filter_map(|(index, key)| Some((index, key.as_ref()?)))
+    }
+}

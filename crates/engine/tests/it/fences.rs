@@ -1,0 +1,93 @@
+//! Fences of statements, counted by a simulated medium.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent_crashsim::{Sim, SimOptions};
+use remanent_engine::{Database, Row, TableSpec, Type};
+use remanent_pmem::Pool;
+use remanent_pmem::pool::{Format, Guarantee};
+
+use crate::subscribers;
+
+fn sim_pool(guarantee: Guarantee) -> Pool<Arc<Sim>> {
+    let size_max = 64 << 20;
+    let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
+    Pool::format(Arc::new(sim), &Format { guarantee, ..Format::new(size_max) }).unwrap()
+}
+
+fn fences(pool: &Pool<Arc<Sim>>, action: impl FnOnce()) -> u64 {
+    pool.medium().reset_counters();
+    action();
+    pool.medium().counters().fences
+}
+
+#[test]
+fn an_insert_takes_one_fence_and_a_read_none() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    let insert = |id: u32| {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    };
+    insert(0); // makes the first tile
+    for id in 1..40 {
+        assert_eq!(fences(&pool, || insert(id)), 1);
+    }
+    let get = table.prepare_get("by_number").unwrap();
+    let read = || {
+        let number = format!("{:015}", 7);
+        let found =
+            get.run(&database.snapshot(), &[number.as_str().into()], |row| row.get::<u32>(0));
+        assert_eq!(found.unwrap(), Some(7));
+        let visit = |_: &Row<'_, _>| ControlFlow::<()>::Continue(());
+        table.scan(&database.snapshot(), visit).unwrap();
+    };
+    assert_eq!(fences(&pool, read), 0);
+    let refused = || assert!(table.insert(&[3.into(), "3".into(), 1.into()]).is_err());
+    assert_eq!(fences(&pool, refused), 0);
+}
+
+#[test]
+fn tiles_and_segments_take_few_fences() {
+    const COUNT: u32 = 20_000;
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    let found = fences(&pool, || {
+        for id in 0..COUNT {
+            table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+        }
+    });
+    assert!(found < u64::from(COUNT) * 102 / 100, "{found} fences for {COUNT} rows");
+}
+
+#[test]
+fn a_table_takes_two_fences_beside_those_of_the_allocator() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let make = |number: u32| {
+        let spec = TableSpec::new(format!("table {number}")).column("id", Type::U32);
+        let spec = (0..12).fold(spec, |spec, at| spec.unique(format!("index {at}"), ["id"]));
+        database.create_table(&spec).unwrap();
+    };
+    let of_each: Vec<u64> = (0..20).map(|number| fences(&pool, || make(number))).collect();
+    // Twelve segments of 16 KiB are three chunks, each of which is taken and left with fences.
+    assert!(of_each.iter().all(|fences| (2..=2 + 3 * 6).contains(fences)), "{of_each:?}");
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn a_tile_takes_four_fences() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let spec = TableSpec::new("no index").column("id", Type::U64);
+    let table = database.create_table(&spec).unwrap();
+    let of_each: Vec<u64> = (0..10_000u64)
+        .map(|id| fences(&pool, || drop(table.insert(&[id.into()]).unwrap())))
+        .filter(|&fences| fences != 1)
+        .collect();
+    // The statement's own, and of the first one also those of a run of tiles.
+    assert_eq!(of_each[1..], [1 + 4; 3], "{of_each:?}");
+    assert!(of_each[0] <= 1 + 4 + 2, "{of_each:?}");
+}

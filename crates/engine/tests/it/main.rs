@@ -1,0 +1,18 @@
+//! Tests of the engine as programs use it.
+
+mod errors;
+mod fences;
+mod rows;
+mod threads;
+
+use remanent_engine::{TableSpec, Type};
+
+/// A table with two keys.
+fn subscribers() -> TableSpec {
+    TableSpec::new("subscribers")
+        .column("id", Type::U32)
+        .column("number", Type::Text { max: 15 })
+        .nullable("location", Type::U32)
+        .primary_key(["id"])
+        .unique("by_number", ["number"])
+}
