@@ -19,7 +19,7 @@ pub struct Progress<'a> {
 }
 
 /// Paths of all sources whose flushes and fences can be left out.
-pub const SOURCES: [&str; 3] = ["pmem/src/", "structures/src/", "blockdev/src/"];
+pub const SOURCES: [&str; 4] = ["pmem/src/", "structures/src/", "blockdev/src/", "engine/src/"];
 
 /// Treatment of a flush or fence that the source explains as redundant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +95,6 @@ fn finish(killed: Vec<Mutant>, met: &BTreeSet<Site>, sources: &Sources) -> Mutat
 /// The source texts with explanations of survivors.
 fn sources() -> Sources {
     let texts = remanent_pmem::SOURCES.iter().chain(remanent_structures::SOURCES);
-    let texts = texts.chain(remanent_blockdev::SOURCES);
+    let texts = texts.chain(remanent_blockdev::SOURCES).chain(remanent_engine::SOURCES);
     texts.fold(Sources::new(), |sources, (path, text)| sources.file(path, text))
 }

@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use remanent_pmem::{Medium, Pool};
+use remanent_engine::{Database, Error as EngineError, Row, TableSpec, Type};
+use remanent_pmem::{Error as PoolError, Medium, Pool};
 use remanent_structures::papers::BpTree;
 use remanent_structures::{
-    BatchMap, BatchOptions, BlinkTree, ExtendibleMap, ExtendibleMultiMap, HashMap, HashMultiMap,
-    Map, Result, RowId, RowIndex,
+    BatchMap, BatchOptions, BlinkTree, Error, ExtendibleMap, ExtendibleMultiMap, HashMap,
+    HashMultiMap, Map, Result, RowId, RowIndex,
 };
 
 use super::content::{Answer, Content, Step, Values};
@@ -97,7 +98,7 @@ pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
     ];
     maps.into_iter()
         .chain(multimaps())
-        .chain([rows()])
+        .chain([rows(), tables()])
         .map(|map| Box::new(map) as Box<dyn Subject>)
         .collect()
 }
@@ -128,6 +129,27 @@ fn rows() -> MapSubject {
         unprotected: Some("words of rows"),
         create: |pool| Ok(Box::new(Rows(RowIndex::create(pool, ROOT)?, pool.clone()))),
         open: |pool| Ok(Box::new(Rows(RowIndex::open(pool, ROOT)?, pool.clone()))),
+    }
+}
+
+fn tables() -> MapSubject {
+    MapSubject {
+        name: "engine",
+        content: Content { changes: false, values: Values::Word },
+        unprotected: Some("heads and cells of rows"),
+        create: |pool| {
+            let database = Database::create(pool, ROOT).map_err(of_engine)?;
+            let spec = TableSpec::new(ROOT)
+                .column("number", Type::U64)
+                .column("value", Type::Bytes { max: 8 })
+                .column("twice", Type::U64)
+                .primary_key(["number"])
+                .unique("by_twice", ["twice"])
+                .tile_rows(100);
+            database.create_table(&spec).map_err(of_engine)?;
+            Ok(Box::new(InTable(database)))
+        },
+        open: |pool| Ok(Box::new(InTable(Database::open(pool, ROOT).map_err(of_engine)?))),
     }
 }
 
@@ -395,6 +417,62 @@ impl Entries for Rows {
             let (number, value) = entry_of(row);
             goes_on = goes_on && visit(Some(number), &value);
         })
+    }
+}
+
+/// Rows of a table with two keys.
+struct InTable(Database);
+
+fn of_engine(error: EngineError) -> Error {
+    match error {
+        EngineError::Pool(error) => error.into(),
+        EngineError::Structure(error) => error,
+        error => PoolError::corrupt(0, error.to_string()).into(),
+    }
+}
+
+impl InTable {
+    fn find(&self, index: &str, key: u64) -> Result<Option<(u64, Vec<u8>)>, EngineError> {
+        let get = self.0.table(ROOT)?.prepare_get(index)?;
+        get.run(&self.0.snapshot(), &[key.into()], |row| {
+            Ok((row.get(0)?, row.get::<&[u8]>(1)?.to_vec()))
+        })
+    }
+}
+
+impl Entries for InTable {
+    fn get(&self, number: u64) -> Result<Option<Vec<u8>>> {
+        let found = self.find("primary", number).map_err(of_engine)?;
+        let by_other = self.find("by_twice", 2 * number).map_err(of_engine)?;
+        // What only one of the keys leads to is told as what that key finds.
+        Ok(found.or(by_other).map(|(of, value)| match of == number {
+            true => value,
+            false => [&of.to_le_bytes()[..], &value].concat(),
+        }))
+    }
+
+    fn put(&self, number: u64, value: &[u8]) -> Result<()> {
+        let table = self.0.table(ROOT).map_err(of_engine)?;
+        let row = [number.into(), value.into(), (2 * number).into()];
+        table.insert(&row).map(drop).map_err(of_engine)
+    }
+
+    fn remove(&self, _: u64) -> Result<()> {
+        unreachable!("the content has no removals")
+    }
+
+    fn walk(&self, visit: &mut dyn FnMut(Option<u64>, &[u8]) -> bool) -> Result<()> {
+        let table = self.0.table(ROOT).map_err(of_engine)?;
+        let mut visit_row = |row: &Row<'_>| {
+            let number = row.get(0)?;
+            Ok::<bool, EngineError>(visit(Some(number), row.get::<&[u8]>(1)?))
+        };
+        let failed = table.scan(&self.0.snapshot(), |row| match visit_row(row) {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(None),
+            Err(error) => ControlFlow::Break(Some(error)),
+        });
+        failed.map_err(of_engine)?.flatten().map_or(Ok(()), |error| Err(of_engine(error)))
     }
 }
 

@@ -6,6 +6,7 @@ mod batch_map;
 mod blink_tree;
 mod bptree;
 mod disk;
+mod engine;
 mod extendible;
 mod file;
 mod hashmap;
@@ -42,6 +43,7 @@ pub const SUBJECTS: &[Subject] = &[
     shared::SUBJECT,
     batch::SUBJECT,
     sorted_sets::SUBJECT,
+    engine::SUBJECT,
     disk::SUBJECT,
     nvramdisk::SUBJECT,
     file::SUBJECT,

@@ -1,0 +1,21 @@
+//! The engine: tables, their rows and indexes, by one model.
+
+mod scenarios;
+mod subject;
+
+use super::{Chosen, MutationSample, Subject};
+
+pub(super) const SUBJECT: Subject = Subject {
+    name: "engine",
+    scenarios: scenarios::scenarios,
+    counterexamples: Vec::new,
+    sources: &["engine/src"],
+    sources_elsewhere: &[],
+    images_min: 4_000,
+    mutation: Some(MutationSample {
+        scenarios: Chosen::AllBut(&["-full", "-no-room", "-pages"]),
+        seeds: 2,
+        killed_min: 6,
+        survivors_max: 0,
+    }),
+};

@@ -1,0 +1,130 @@
+//! Scenarios of the engine.
+
+use remanent_crashsim::{Config, Nested};
+
+use super::subject::{Mix, Tables};
+use crate::presets::{
+    OVERHEAD, SIZE_MAX, alone, at_stores, by_priority, few_images, interleaved, killed,
+    killed_twice, pages, prepared, refusing, together, without_room,
+};
+use crate::scenario::Scenario;
+
+/// Every scenario of the subject.
+pub(super) fn scenarios() -> Vec<Scenario> {
+    [by_one_thread(), in_trouble(), by_threads()].into_iter().flatten().collect()
+}
+
+/// Tiles of three rows, which a few inserts fill.
+fn rows() -> Tables {
+    Tables { keys: 12, tile_rows: 3, more_indexes: 0, mix: Mix::Rows, size_max: SIZE_MAX }
+}
+
+fn schema() -> Tables {
+    Tables { keys: 4, mix: Mix::Schema, ..rows() }
+}
+
+fn by_one_thread() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 8, samples: 3 };
+    vec![
+        Scenario::new("engine/rows", "rows are inserted and read", rows(), prepared(alone(4, 8)))
+            .with_weight(4),
+        Scenario::new(
+            "engine/rows-stores",
+            "the same; between any two stores",
+            rows(),
+            at_stores(Config { creation: false, ..alone(5, 3) }),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/rows-recovery",
+            "the same; crashes inside recovery and after it",
+            rows(),
+            Config { nested: recovery, after: 6, creation: false, ..alone(4, 4) },
+        )
+        .with_weight(2),
+        Scenario::new("engine/schema", "tables are made and used", schema(), alone(2, 8)),
+        Scenario::new(
+            "engine/schema-recovery",
+            "the same; crashes inside recovery and after it",
+            schema(),
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(2, 4)) },
+        ),
+        Scenario::new(
+            "engine/schema-indexes",
+            "tables with more indexes than two chunks have room for",
+            Tables { more_indexes: 12, ..schema() },
+            Config { creation: false, ..few_images(alone(0, 3)) },
+        ),
+        Scenario::new(
+            "engine/rows-pages",
+            "on a page-cache file",
+            rows(),
+            pages(prepared(alone(4, 4))),
+        ),
+    ]
+}
+
+fn in_trouble() -> Vec<Scenario> {
+    vec![
+        Scenario::new("engine/killed", "killed, then power lost", rows(), killed(alone(4, 4)))
+            .with_weight(2),
+        Scenario::new(
+            "engine/killed-twice",
+            "killed twice, then power lost",
+            rows(),
+            killed_twice(alone(4, 3)),
+        ),
+        Scenario::new(
+            "engine/schema-killed",
+            "tables are made; killed, then power lost",
+            schema(),
+            killed(alone(1, 4)),
+        ),
+        Scenario::new(
+            "engine/rows-full",
+            "the pool is full",
+            Tables { keys: 4_000, size_max: (OVERHEAD + 9) << 16, ..schema() },
+            refusing(Config { samples: 4, full_max: 8, creation: false, ..alone(24, 10) }),
+        ),
+        Scenario::new(
+            "engine/rows-no-room",
+            "each call for room fails once",
+            schema(),
+            without_room(4, prepared(alone(6, 6))),
+        )
+        .with_weight(2),
+    ]
+}
+
+fn by_threads() -> Vec<Scenario> {
+    let threads = Config { creation: false, ..together(2, 3, 3) };
+    vec![
+        Scenario::new("engine/threads", "two threads", rows(), threads),
+        Scenario::new(
+            "engine/threads-priority",
+            "two threads, in long stretches",
+            rows(),
+            Config { creation: false, ..by_priority(2, 3, 3) },
+        ),
+        Scenario::new(
+            "engine/threads-keys",
+            "three threads that insert the same keys",
+            Tables { keys: 2, ..rows() },
+            Config { creation: false, ..together(3, 0, 2) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/threads-interleaved",
+            "interleavings of three threads that insert the same keys",
+            Tables { keys: 3, ..rows() },
+            interleaved(3, 1, 3, 900),
+        )
+        .with_weight(100),
+        Scenario::new(
+            "engine/threads-schema",
+            "two threads that make tables, too",
+            schema(),
+            Config { creation: false, ..few_images(together(2, 1, 3)) },
+        ),
+    ]
+}

@@ -1,0 +1,276 @@
+//! Tables that are made and filled, and looked up by each of their keys.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_engine::{Database, Error, Row, Table, TableSpec, Type, Value};
+use remanent_pmem::{Error as PoolError, Medium};
+
+use crate::answer::{Answer, is_refused};
+use crate::pools::{Open, must_be_empty};
+
+type M = Arc<Sim>;
+
+/// Number of tables in operations. The first one is there before they begin.
+const TABLES: u64 = 3;
+
+/// Tables with few keys and small tiles.
+#[derive(Clone, Debug)]
+pub(super) struct Tables {
+    /// Number of keys in operations.
+    pub(super) keys: u64,
+    /// Rows of a tile.
+    pub(super) tile_rows: u32,
+    /// Indexes besides those by which rows are looked up.
+    pub(super) more_indexes: u32,
+    pub(super) mix: Mix,
+    /// Size beyond which the pool does not grow.
+    pub(super) size_max: u64,
+}
+
+/// Operations that are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mix {
+    /// Mostly inserts into the first table.
+    Rows,
+    /// Tables are made and used.
+    Schema,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    Create(u64),
+    /// Table, primary key, second key, value.
+    Insert(u64, u64, Option<u64>, u64),
+    Get(u64, u64),
+    GetByCode(u64, u64),
+    Scan(u64),
+}
+
+/// Second key and value of each row, by its first key.
+type Rows = BTreeMap<u64, (Option<u64>, u64)>;
+
+/// The tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    first: Rows,
+    others: BTreeMap<u64, Rows>,
+}
+
+impl State {
+    fn rows(&mut self, table: u64) -> Option<&mut Rows> {
+        if table == 0 { Some(&mut self.first) } else { self.others.get_mut(&table) }
+    }
+}
+
+fn name(table: u64) -> String {
+    format!("table {table}")
+}
+
+/// A second key, as text of a length of its own.
+fn code(number: u64) -> String {
+    format!("{number:0len$}", len = 3 + number as usize % 7)
+}
+
+fn number_of(code: &str) -> u64 {
+    code.parse().expect("a number, as it was written")
+}
+
+fn row_of(row: &Row<'_, M>) -> Result<(u64, (Option<u64>, u64)), Error> {
+    let code: Option<&str> = row.get(1)?;
+    Ok((row.get(0)?, (code.map(number_of), row.get(2)?)))
+}
+
+fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> Answer<Rows> {
+    match result {
+        Ok(value) => map(value),
+        Err(Error::Unique { .. }) => Answer::Bool(false),
+        Err(Error::NoSuchTable { .. }) => Answer::None,
+        Err(error) if error.is_full() => Answer::Refused(error.to_string()),
+        Err(error @ Error::Pool(PoolError::Medium(_))) => Answer::Refused(error.to_string()),
+        Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+impl Tables {
+    fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
+        let spec = TableSpec::new(name(table))
+            .column("id", Type::U32)
+            .nullable("code", Type::Text { max: 12 })
+            .column("value", Type::U16)
+            .primary_key(["id"])
+            .unique("by_code", ["code"])
+            .tile_rows(self.tile_rows);
+        let spec = (0..self.more_indexes)
+            .fold(spec, |spec, number| spec.unique(format!("more {number}"), ["id"]));
+        database.create_table(&spec).map(drop)
+    }
+}
+
+fn insert(
+    database: &Database<M>,
+    table: u64,
+    id: u64,
+    code_number: Option<u64>,
+    value: u64,
+) -> Result<(), Error> {
+    let table = database.table(&name(table))?;
+    let code = code_number.map(code);
+    let values = [id.into(), Value::from(code.as_ref()), value.into()];
+    table.insert(&values).map(drop)
+}
+
+/// The rows with a key, as an index finds them.
+fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<Rows, Error> {
+    let get = database.table(&name(table))?.prepare_get(index)?;
+    let found = get.run(&database.snapshot(), &[key], row_of)?;
+    Ok(found.into_iter().collect())
+}
+
+fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
+    let mut rows = Rows::new();
+    let failed = table.scan(&database.snapshot(), |row| match row_of(row) {
+        Ok((id, others)) => match rows.insert(id, others) {
+            None => ControlFlow::Continue(()),
+            Some(_) => ControlFlow::Break(Error::NoSuchTable { table: format!("{id} twice") }),
+        },
+        Err(error) => ControlFlow::Break(error),
+    })?;
+    failed.map_or(Ok(rows), Err)
+}
+
+impl Subject for Tables {
+    type Op = Op;
+    type Ret = Answer<Rows>;
+    type State = State;
+    type Handle = Open<Database<M>>;
+
+    fn create(&self, medium: M) -> Outcome<Self::Handle> {
+        Open::create(medium, self.size_max, Database::create)
+    }
+
+    fn prepare(&self, _: &M, open: Self::Handle) -> Outcome<Self::Handle> {
+        // It is repeated if a crash has come between it and the operations.
+        if open.object.tables().is_empty() {
+            self.create(&open.object, 0)?;
+        }
+        Ok(open)
+    }
+
+    fn open(&self, medium: M) -> Outcome<Self::Handle> {
+        Open::recover(medium, Database::open)
+    }
+
+    fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Rows> {
+        let database = &open.object;
+        match *op {
+            Op::Create(table) => match self.create(database, table) {
+                Err(Error::Schema { .. }) => Answer::Bool(false),
+                made => answer(made, |()| Answer::Bool(true)),
+            },
+            Op::Insert(table, id, code, value) => loop {
+                let inserted = insert(database, table, id, code, value);
+                if inserted.as_ref().is_err_and(Error::is_conflict) {
+                    open.pool.medium().pause();
+                    continue;
+                }
+                return answer(inserted, |()| Answer::Bool(true));
+            },
+            Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
+            Op::GetByCode(table, number) => {
+                let code = code(number);
+                answer(get(database, table, "by_code", (&code).into()), Answer::Value)
+            }
+            Op::Scan(table) => {
+                let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
+                answer(scanned, Answer::Value)
+            }
+        }
+    }
+
+    fn model(&self, state: &mut State, op: &Op) -> Answer<Rows> {
+        if let Op::Create(table) = *op {
+            let is_new = state.rows(table).is_none();
+            if is_new {
+                state.others.insert(table, Rows::new());
+            }
+            return Answer::Bool(is_new);
+        }
+        let (Op::Create(table)
+        | Op::Insert(table, ..)
+        | Op::Get(table, _)
+        | Op::GetByCode(table, _)
+        | Op::Scan(table)) = *op;
+        let Some(rows) = state.rows(table) else { return Answer::None };
+        let only = |keep: &dyn Fn(u64, Option<u64>) -> bool| {
+            let kept = rows.iter().filter(|(id, (code, _))| keep(**id, *code));
+            Answer::Value(kept.map(|(id, others)| (*id, *others)).collect())
+        };
+        match *op {
+            Op::Create(_) => unreachable!("done above"),
+            Op::Insert(_, id, code, value) => {
+                let is_taken = rows.contains_key(&id)
+                    || code.is_some() && rows.values().any(|(other, _)| *other == code);
+                if !is_taken {
+                    rows.insert(id, (code, value));
+                }
+                Answer::Bool(!is_taken)
+            }
+            Op::Get(_, wanted) => only(&|id, _| id == wanted),
+            Op::GetByCode(_, wanted) => only(&|_, code| code == Some(wanted)),
+            Op::Scan(_) => only(&|_, _| true),
+        }
+    }
+
+    fn observe(&self, open: &Self::Handle) -> Outcome<State> {
+        let mut state = State::default();
+        for table in 0..TABLES {
+            let Ok(found) = open.object.table(&name(table)) else { continue };
+            let rows = scan(&found, &open.object)?;
+            for (&id, &(number, _)) in &rows {
+                let by_id = get(&open.object, table, "primary", id.into())?;
+                if by_id.keys().ne([&id]) {
+                    return Err(format!("row {id} is found by its key as {by_id:?}").into());
+                }
+                let Some(code) = number.map(code) else { continue };
+                let by_code = get(&open.object, table, "by_code", (&code).into())?;
+                if by_code.keys().ne([&id]) {
+                    return Err(format!("row {id} is found by {code} as {by_code:?}").into());
+                }
+            }
+            match table {
+                0 => state.first = rows,
+                _ => drop(state.others.insert(table, rows)),
+            }
+        }
+        Ok(state)
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let (id, number) = (rng.below(self.keys), rng.below(self.keys));
+        let table = match self.mix {
+            Mix::Rows => 0,
+            Mix::Schema => rng.below(TABLES),
+        };
+        let code = (rng.below(4) != 0).then_some(number);
+        match (self.mix, rng.below(12)) {
+            (Mix::Schema, 0..=3) => Op::Create(1 + rng.below(TABLES - 1)),
+            (_, 0..=8) => Op::Insert(table, id, code, rng.below(1 << 16)),
+            (_, 9) => Op::Get(table, id),
+            (_, 10) => Op::GetByCode(table, number),
+            _ => Op::Scan(table),
+        }
+    }
+
+    fn check(&self, open: &Self::Handle) -> Outcome {
+        must_be_empty(open.object.check()?)?;
+        open.check()
+    }
+
+    fn is_refused(&self, answer: &Answer<Rows>) -> bool {
+        is_refused(answer)
+    }
+}
