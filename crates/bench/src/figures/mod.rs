@@ -15,6 +15,7 @@ mod primitives;
 mod restart;
 mod row_index;
 mod sqlite;
+mod tatp;
 
 use bench::Bench;
 
@@ -33,6 +34,7 @@ pub(crate) const BENCHES: &[Bench] = &[
     restart::BENCH,
     opening::BENCH,
     row_index::BENCH,
+    tatp::BENCH,
     kv::BENCH,
 ];
 

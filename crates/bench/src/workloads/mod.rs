@@ -2,5 +2,6 @@
 
 pub(crate) mod entries;
 pub(crate) mod keys;
+pub(crate) mod tatp;
 pub(crate) mod urls;
 pub(crate) mod values;

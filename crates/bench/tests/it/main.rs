@@ -8,6 +8,7 @@ mod hashmap;
 mod maps;
 mod row_index;
 mod sqlite;
+mod tatp;
 
 use std::path::Path;
 use std::process::{Command, Output};
