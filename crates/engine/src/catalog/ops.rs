@@ -119,6 +119,7 @@ impl<M: Medium> Engine<M> {
             made.blocks.push(block);
             medium.write_zeros(block.offset, len);
             // Flush: fenced before anything leads to the block.
+            // Redundant: but where the block was used before; short runs use none again.
             medium.flush(block.offset, len);
             Ok(block.offset)
         };

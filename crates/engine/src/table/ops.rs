@@ -211,7 +211,8 @@ impl<M: Medium> Table<M> {
         // Flush: fenced below.
         medium.flush(place.at(run), WORD_LEN);
         medium.store(run_at, run);
-        // Flush and fence: before a row of the tile is acknowledged.
+        // Flush and fence: before another thread's row in the tile is acknowledged.
+        // Redundant fence: for this thread alone, whose statement will fence.
         medium.persist(run_at, WORD_LEN);
         self.heap.verify()?;
         Ok(())
@@ -230,6 +231,7 @@ impl<M: Medium> Table<M> {
             let block = lane.allocate(len)?;
             medium.write_zeros(block.offset, len);
             // Flush: fenced by the caller.
+            // Redundant: but where the block was used before; short runs use none again.
             medium.flush(block.offset, len);
             block
         } else {

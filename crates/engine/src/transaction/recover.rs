@@ -58,6 +58,7 @@ pub(crate) fn complete<M: Medium>(
         table.flush_head(place);
     }
     // Fence: the heads, before another record takes the place of those that say the same.
+    // Redundant: for this thread alone, whose next statement will fence.
     medium.fence();
     heap.verify()?;
     Ok((Slots::new(slots, numbers.into_iter()), Stamps::after(last)))
@@ -112,5 +113,6 @@ fn arrived_row<'t, M: Medium>(
 fn make_void<M: Medium>(table: &Table<M>, at: u64, record: Record) {
     Record { is_void: true, ..record }.write(table.medium(), at);
     // Flush: fenced by the caller.
+    // Redundant: but where the row gets the same cells from a statement that is refused then.
     table.medium().flush(at, LINE_LEN);
 }

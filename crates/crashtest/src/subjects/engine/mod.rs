@@ -13,9 +13,9 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::AllBut(&["-full", "-no-room", "-pages"]),
-        seeds: 2,
-        killed_min: 6,
+        scenarios: Chosen::Only(&["/killed", "/schema", "/schema-killed"]),
+        seeds: 1,
+        killed_min: 15,
         survivors_max: 0,
     }),
 };
