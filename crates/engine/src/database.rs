@@ -8,7 +8,7 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
 use crate::engine::Engine;
-use crate::query::{Get, Row};
+use crate::query::{Find, Get, Row};
 use crate::schema::{Column, TableSpec};
 use crate::table;
 use crate::transaction::Snapshot;
@@ -191,6 +191,43 @@ impl<M: Medium> Table<M> {
     /// When the table has no such index.
     pub fn prepare_get(&self, index: &str) -> Result<Get<M>> {
         Get::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to read all rows with a key of an index.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "phones")?;
+    /// let spec = TableSpec::new("calls")
+    ///     .column("id", Type::U32)
+    ///     .column("subscriber", Type::U32)
+    ///     .primary_key(["id"])
+    ///     .index("by_subscriber", ["subscriber"]);
+    /// let calls = database.create_table(&spec)?;
+    /// for id in 0..10 {
+    ///     calls.insert(&[id.into(), (id % 3).into()])?;
+    /// }
+    ///
+    /// let by_subscriber = calls.prepare_find("by_subscriber")?;
+    /// let mut count = 0;
+    /// by_subscriber.run(&database.snapshot(), &[0.into()], |_| {
+    ///     count += 1;
+    ///     ControlFlow::<()>::Continue(())
+    /// })?;
+    /// assert_eq!(count, 4); // calls 0, 3, 6 and 9
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index.
+    pub fn prepare_find(&self, index: &str) -> Result<Find<M>> {
+        Find::new(&self.engine, &self.core, index)
     }
 
     /// Passes every row to `visit`, as it was at that moment, until it breaks. In no particular

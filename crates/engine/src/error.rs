@@ -38,10 +38,10 @@ pub enum Error {
         /// The name that was asked for.
         column: String,
     },
-    /// The table has no index of this name, or it is not one of single rows.
+    /// The table has no index of this name, or it is none by which single rows are read.
     #[error(
-        "table {table:?} has no unique index {index:?}; `primary` is that of the primary key, and \
-         others have the names that they were given"
+        "table {table:?} has no index {index:?}, or not a unique one, as reading single rows needs \
+         it; `primary` is that of the primary key, and others have the names that they were given"
     )]
     NoSuchIndex {
         /// Name of the table.

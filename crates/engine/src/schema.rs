@@ -33,6 +33,16 @@ pub enum IndexKind {
     Primary,
     /// No two rows have the same values. Rows without a value in one of its columns are not in it.
     Unique,
+    /// Nothing: any number of rows have the same values. Rows without a value in one of its columns
+    /// are not in it.
+    Secondary,
+}
+
+impl IndexKind {
+    /// Whether no two rows have the same values in its columns.
+    pub fn is_unique(self) -> bool {
+        !matches!(self, IndexKind::Secondary)
+    }
 }
 
 /// An index.
@@ -115,6 +125,16 @@ impl TableSpec {
         self.with_index(name, IndexKind::Unique, columns)
     }
 
+    /// Adds an index whose keys any number of rows can have.
+    #[must_use]
+    pub fn index<'n>(
+        self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        self.with_index(name, IndexKind::Secondary, columns)
+    }
+
     fn with_index<'n>(
         mut self,
         name: impl Into<String>,
@@ -177,10 +197,10 @@ impl TableSpec {
         if self.indexes[..at].iter().any(|other| other.name == *name) {
             return Err(match kind {
                 IndexKind::Primary => "it has two primary keys".to_owned(),
-                IndexKind::Unique => format!("two indexes have the name {name:?}"),
+                _ => format!("two indexes have the name {name:?}"),
             });
         }
-        if *kind == IndexKind::Unique && name == PRIMARY {
+        if *kind != IndexKind::Primary && name == PRIMARY {
             return Err(format!("only the index of the primary key is named {PRIMARY:?}"));
         }
         if columns.is_empty() {

@@ -57,6 +57,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("Database", "engine/src/database.rs", &["engine/subject", "../pools"]),
     ("Table", "engine/src/database.rs", &["engine/subject"]),
     ("Get", "engine/src/query/get.rs", &["engine/subject"]),
+    ("Find", "engine/src/query/find.rs", &["engine/subject"]),
     ("Disk", "blockdev/src/disk/mod.rs", &["disk/subject", "pool/kinds"]),
     ("Transaction", "blockdev/src/disk/mod.rs", &["disk/subject"]),
     ("Snapshot", "blockdev/src/disk/mod.rs", &["disk/subject"]),

@@ -182,6 +182,7 @@ impl IndexEntry {
         writer.number(match self.spec.kind {
             IndexKind::Primary => 1u8,
             IndexKind::Unique => 2,
+            IndexKind::Secondary => 3,
         });
         writer.number(self.spec.columns.len() as u64);
         for &column in &self.spec.columns {
@@ -194,6 +195,7 @@ impl IndexEntry {
         let kind = match reader.number()? {
             1 => IndexKind::Primary,
             2 => IndexKind::Unique,
+            3 => IndexKind::Secondary,
             _ => return None,
         };
         let of_index = reader.all(columns, |reader| {

@@ -5,31 +5,25 @@ use std::sync::Arc;
 use remanent_pmem::{Mapped, Medium};
 
 use super::Row;
+use super::prepared::Prepared;
+use crate::Result;
 use crate::engine::Engine;
-use crate::index::Key;
 use crate::table::Table;
 use crate::transaction::Snapshot;
 use crate::value::Value;
-use crate::{Error, Result};
 
 /// A prepared read of the row with a key, by a unique index.
 ///
 /// Made by [`Table::prepare_get`](crate::Table::prepare_get), which has an example.
+#[derive(Clone, Debug)]
 pub struct Get<M: Medium = Mapped> {
-    engine: Arc<Engine<M>>,
-    table: Arc<Table<M>>,
-    /// Number of the index in the table.
-    index: usize,
+    prepared: Prepared<M>,
 }
 
 impl<M: Medium> Get<M> {
     pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        let found = table.indexes.iter().position(|index| index.spec.name == name);
-        let index = found.ok_or_else(|| Error::NoSuchIndex {
-            table: table.name.clone(),
-            index: name.to_owned(),
-        })?;
-        Ok(Get { engine: Arc::clone(engine), table: Arc::clone(table), index })
+        let is_unique = |index: &crate::index::Index<M>| index.spec.kind.is_unique();
+        Ok(Get { prepared: Prepared::new(engine, table, name, is_unique)? })
     }
 
     /// Passes the row with this key to `read`, as it was at that moment, and returns what `read`
@@ -48,52 +42,22 @@ impl<M: Medium> Get<M> {
         key: &[Value<'_>],
         read: impl FnOnce(&Row<'_, M>) -> Result<R>,
     ) -> Result<Option<R>> {
-        let table = &*self.table;
-        let stamp = snapshot.stamp_in(&self.engine)?;
-        let index = &table.indexes[self.index];
-        let (format, columns) = (&table.format, &index.spec.columns);
-        if key.len() != columns.len() {
-            return Err(table.wrong_count(columns.len(), key.len()));
-        }
-        if key.contains(&Value::Null) {
-            return Ok(None);
-        }
-        let key = Key::of_cells(format, columns, |number, cell| {
-            table.encode(columns[number], &key[number], cell)
-        })?;
-        let mut damaged = None;
-        let found = index.find(&key, |row| {
-            let place = table.place(row)?;
-            table.prefetch(place);
-            let committed = table.committed(place);
-            if !committed.is_present() || committed.stamp() > stamp {
-                if !committed.is_present() && !committed.is_free() {
-                    damaged = Some(place);
-                }
-                return None;
+        let prepared = &self.prepared;
+        let stamp = snapshot.stamp_in(&prepared.engine)?;
+        let Some(key) = prepared.key(key)? else { return Ok(None) };
+        let mut damage = None;
+        let found = prepared.index().find(&key, |row| match prepared.row(row, &key, stamp) {
+            Ok(found) => found,
+            Err(error) => {
+                damage.get_or_insert(error);
+                None
             }
-            let keys = table.read_group(place, 0);
-            key.is_of(format, columns, &keys).then(|| Row::read(table, row, place, keys))
         })?;
-        self.engine.heap.verify()?;
-        if let (None, Some(place)) = (&found, damaged) {
-            // It may have been the row.
-            return Err(table.head_damaged(place));
+        prepared.engine.heap.verify()?;
+        match (found, damage) {
+            (Some(row), _) => read(&row).map(Some),
+            (None, Some(error)) => Err(error),
+            (None, None) => Ok(None),
         }
-        found.map(|row| read(&row)).transpose()
-    }
-}
-
-impl<M: Medium> Clone for Get<M> {
-    fn clone(&self) -> Self {
-        let (engine, table) = (Arc::clone(&self.engine), Arc::clone(&self.table));
-        Get { engine, table, index: self.index }
-    }
-}
-
-impl<M: Medium> std::fmt::Debug for Get<M> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let index = &self.table.indexes[self.index].spec.name;
-        f.debug_struct("Get").field("table", &self.table.name).field("index", index).finish()
     }
 }

@@ -57,9 +57,10 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         slot: u32,
     ) -> Result<()> {
-        let hashes = new.keyed(table).map(|(index, key)| (index.number, key.hash));
+        let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
+        let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
-        for (index, key) in new.keyed(table) {
+        for (index, key) in unique() {
             self.require_free(table, index, key)?;
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);

@@ -59,7 +59,7 @@ fn reads_that_are_refused_say_why() {
         "\"x\" is no UINT of 4 bytes",
         "it is \"0151\", and was asked for as u8",
         "has no column \"9\"",
-        "no unique index \"by_name\"",
+        "no index \"by_name\", or not a unique one",
         "has no column \"name\"",
         "no table \"subscriber\"; `Database::tables` lists",
     ]) {

@@ -217,3 +217,49 @@ fn a_statement_that_never_was_does_not_come_back_with_the_same_cells() {
     assert!(get.run(&database.snapshot(), &[7.into()], |_| Ok(())).unwrap().is_none());
     assert_eq!(database.snapshot().stamp(), 1, "its stamp is used");
 }
+
+#[test]
+fn a_secondary_index_finds_every_row_of_a_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("calls.pool");
+    let key_of = |id: u32| if id.is_multiple_of(7) { None } else { Some(id % 5) };
+    {
+        let pool = Pool::options().create(&path).unwrap();
+        let database = Database::create(&pool, "db").unwrap();
+        let spec = TableSpec::new("calls")
+            .column("id", Type::U32)
+            .nullable("subscriber", Type::U32)
+            .primary_key(["id"])
+            .index("by_subscriber", ["subscriber"]);
+        let table = database.create_table(&spec).unwrap();
+        for id in 0..2_000 {
+            table.insert(&[id.into(), key_of(id).into()]).unwrap();
+        }
+        assert!(table.prepare_get("by_subscriber").is_err(), "it is not unique");
+    }
+    let pool = Pool::options().open(&path).unwrap();
+    let database = Database::open(&pool, "db").unwrap();
+    let table = database.table("calls").unwrap();
+    let find = table.prepare_find("by_subscriber").unwrap();
+    let found = |key: Value<'_>| {
+        let mut ids = Vec::new();
+        let visit = |row: &Row<'_>| {
+            ids.push(row.get::<u32>(0).unwrap());
+            ControlFlow::<()>::Continue(())
+        };
+        find.run(&database.snapshot(), &[key], visit).unwrap();
+        ids
+    };
+    for key in 0..6 {
+        let expected: Vec<u32> = (0..2_000).filter(|&id| key_of(id) == Some(key)).collect();
+        assert_eq!(found(key.into()), expected);
+    }
+    assert!(found(Value::Null).is_empty());
+    let first = find.run(&database.snapshot(), &[3.into()], |row| ControlFlow::Break(row.id()));
+    assert!(first.unwrap().is_some());
+    let one = table.prepare_find("primary").unwrap();
+    let seen =
+        one.run(&database.snapshot(), &[9.into()], |row| ControlFlow::Break(row.get::<u32>(0)));
+    assert_eq!(seen.unwrap().unwrap().unwrap(), 9);
+    assert_eq!(database.check().unwrap(), []);
+}

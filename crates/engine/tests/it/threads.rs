@@ -74,7 +74,10 @@ fn a_snapshot_sees_no_gap() {
         let writers: Vec<_> = (0..THREADS).map(|thread| scope.spawn(write(thread))).collect();
         let reader = scope.spawn(|| {
             let mut reads = 0;
-            while !is_done.load(Ordering::Relaxed) {
+            // Once more after the writers have ended, so that something was read.
+            let mut is_last = false;
+            while !is_last {
+                is_last = is_done.load(Ordering::Relaxed);
                 let mut seen: [Vec<u32>; THREADS as usize] = Default::default();
                 let visit = |row: &Row<'_>| {
                     let (id, at) = (row.get::<u32>(0).unwrap(), row.get::<u32>(2).unwrap());

@@ -16,6 +16,9 @@ type M = Arc<Sim>;
 /// Number of tables in operations. The first one is there before they begin.
 const TABLES: u64 = 3;
 
+/// Number of values that rows have.
+const VALUES: u64 = 3;
+
 /// Tables with few keys and small tiles.
 #[derive(Clone, Debug)]
 pub(super) struct Tables {
@@ -47,6 +50,7 @@ pub(super) enum Op {
     Insert(u64, u64, Option<u64>, u64),
     Get(u64, u64),
     GetByCode(u64, u64),
+    FindByValue(u64, u64),
     Scan(u64),
 }
 
@@ -103,6 +107,7 @@ impl Tables {
             .column("value", Type::U16)
             .primary_key(["id"])
             .unique("by_code", ["code"])
+            .index("by_value", ["value"])
             .tile_rows(self.tile_rows);
         let spec = (0..self.more_indexes)
             .fold(spec, |spec, number| spec.unique(format!("more {number}"), ["id"]));
@@ -130,15 +135,31 @@ fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Resul
     Ok(found.into_iter().collect())
 }
 
-fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
-    let mut rows = Rows::new();
-    let failed = table.scan(&database.snapshot(), |row| match row_of(row) {
+/// Collects rows, none of which may come twice.
+fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
+    match row_of(row) {
         Ok((id, others)) => match rows.insert(id, others) {
             None => ControlFlow::Continue(()),
-            Some(_) => ControlFlow::Break(Error::NoSuchTable { table: format!("{id} twice") }),
+            Some(_) => ControlFlow::Break(Error::NoSuchColumn {
+                table: "a row comes twice".to_owned(),
+                column: id.to_string(),
+            }),
         },
         Err(error) => ControlFlow::Break(error),
-    })?;
+    }
+}
+
+fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
+    let mut rows = Rows::new();
+    let failed = table.scan(&database.snapshot(), |row| collect(&mut rows, row))?;
+    failed.map_or(Ok(rows), Err)
+}
+
+fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows, Error> {
+    let find = database.table(&name(table))?.prepare_find("by_value")?;
+    let mut rows = Rows::new();
+    let visit = |row: &Row<'_, M>| collect(&mut rows, row);
+    let failed = find.run(&database.snapshot(), &[value.into()], visit)?;
     failed.map_or(Ok(rows), Err)
 }
 
@@ -184,6 +205,9 @@ impl Subject for Tables {
                 let code = code(number);
                 answer(get(database, table, "by_code", (&code).into()), Answer::Value)
             }
+            Op::FindByValue(table, value) => {
+                answer(find_by_value(database, table, value), Answer::Value)
+            }
             Op::Scan(table) => {
                 let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
                 answer(scanned, Answer::Value)
@@ -203,10 +227,11 @@ impl Subject for Tables {
         | Op::Insert(table, ..)
         | Op::Get(table, _)
         | Op::GetByCode(table, _)
+        | Op::FindByValue(table, _)
         | Op::Scan(table)) = *op;
         let Some(rows) = state.rows(table) else { return Answer::None };
-        let only = |keep: &dyn Fn(u64, Option<u64>) -> bool| {
-            let kept = rows.iter().filter(|(id, (code, _))| keep(**id, *code));
+        let only = |keep: &dyn Fn(u64, Option<u64>, u64) -> bool| {
+            let kept = rows.iter().filter(|(id, (code, value))| keep(**id, *code, *value));
             Answer::Value(kept.map(|(id, others)| (*id, *others)).collect())
         };
         match *op {
@@ -219,9 +244,10 @@ impl Subject for Tables {
                 }
                 Answer::Bool(!is_taken)
             }
-            Op::Get(_, wanted) => only(&|id, _| id == wanted),
-            Op::GetByCode(_, wanted) => only(&|_, code| code == Some(wanted)),
-            Op::Scan(_) => only(&|_, _| true),
+            Op::Get(_, wanted) => only(&|id, _, _| id == wanted),
+            Op::GetByCode(_, wanted) => only(&|_, code, _| code == Some(wanted)),
+            Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
+            Op::Scan(_) => only(&|_, _, _| true),
         }
     }
 
@@ -241,6 +267,13 @@ impl Subject for Tables {
                     return Err(format!("row {id} is found by {code} as {by_code:?}").into());
                 }
             }
+            for value in 0..VALUES {
+                let of_value = find_by_value(&open.object, table, value)?;
+                let expected = rows.iter().filter(|(_, (_, of))| *of == value);
+                if !of_value.iter().eq(expected) {
+                    return Err(format!("the rows with {value} are found as {of_value:?}").into());
+                }
+            }
             match table {
                 0 => state.first = rows,
                 _ => drop(state.others.insert(table, rows)),
@@ -258,7 +291,8 @@ impl Subject for Tables {
         let code = (rng.below(4) != 0).then_some(number);
         match (self.mix, rng.below(12)) {
             (Mix::Schema, 0..=3) => Op::Create(1 + rng.below(TABLES - 1)),
-            (_, 0..=8) => Op::Insert(table, id, code, rng.below(1 << 16)),
+            (_, 0..=7) => Op::Insert(table, id, code, rng.below(VALUES)),
+            (_, 8) => Op::FindByValue(table, rng.below(VALUES)),
             (_, 9) => Op::Get(table, id),
             (_, 10) => Op::GetByCode(table, number),
             _ => Op::Scan(table),

@@ -1,0 +1,69 @@
+//! Reading all rows with a key.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use remanent_pmem::{Mapped, Medium};
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::Row;
+use super::prepared::Prepared;
+use crate::Result;
+use crate::engine::Engine;
+use crate::table::Table;
+use crate::transaction::Snapshot;
+use crate::value::Value;
+
+/// A prepared read of the rows with a key, by any index.
+///
+/// Made by [`Table::prepare_find`](crate::Table::prepare_find), which has an example.
+#[derive(Clone, Debug)]
+pub struct Find<M: Medium = Mapped> {
+    prepared: Prepared<M>,
+}
+
+impl<M: Medium> Find<M> {
+    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+        Ok(Find { prepared: Prepared::new(engine, table, name, |_| true)? })
+    }
+
+    /// Passes the rows with this key to `visit`, as they were at that moment, until it breaks: each
+    /// once, in the order of their numbers. No fence. Their numbers are collected first, which
+    /// allocates for more than 16.
+    ///
+    /// # Errors
+    ///
+    /// When the key has another number of values than the index has columns, or values that do not
+    /// fit them; when the head of a row is damaged, or the medium met a fault.
+    pub fn run<R>(
+        &self,
+        snapshot: &Snapshot<'_, M>,
+        key: &[Value<'_>],
+        mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
+    ) -> Result<Option<R>> {
+        let prepared = &self.prepared;
+        let stamp = snapshot.stamp_in(&prepared.engine)?;
+        let Some(key) = prepared.key(key)? else { return Ok(None) };
+        let mut rows: SmallVec<[RowId; 16]> = SmallVec::new();
+        prepared.index().find(&key, |row| {
+            rows.push(row);
+            None::<()>
+        })?;
+        // A row whose number was used before by one with the same key, and came to nothing, has two
+        // words.
+        rows.sort_unstable();
+        rows.dedup();
+        for row in rows {
+            let found = prepared.row(row, &key, stamp)?;
+            // A faulty medium reads as zeros: not a row of those is shown.
+            prepared.engine.heap.verify()?;
+            if let Some(row) = found
+                && let ControlFlow::Break(result) = visit(&row)
+            {
+                return Ok(Some(result));
+            }
+        }
+        Ok(None)
+    }
+}
