@@ -8,7 +8,7 @@ use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
 use crate::engine::Engine;
-use crate::query::{Find, Get, Row};
+use crate::query::{Delete, Find, Get, Row, Update};
 use crate::schema::{Column, TableSpec};
 use crate::table;
 use crate::transaction::Snapshot;
@@ -86,6 +86,18 @@ impl<M: Medium> Database<M> {
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_, M> {
         Snapshot::of(&self.engine)
+    }
+
+    /// Gives the space of versions back that no snapshot needs, and returns how many rows had some.
+    /// Statements do it beside their work; what is left is what an earlier process has left, and
+    /// the latest changes. Looks at every row.
+    ///
+    /// # Errors
+    ///
+    /// When the head of a row is damaged, or the medium met a fault.
+    pub fn collect(&self) -> Result<u64> {
+        self.engine.sweep()?;
+        self.engine.collect()
     }
 
     /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key
@@ -228,6 +240,66 @@ impl<M: Medium> Table<M> {
     /// When the table has no such index.
     pub fn prepare_find(&self, index: &str) -> Result<Find<M>> {
         Find::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to change rows by the keys of a unique index.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "bank")?;
+    /// let spec = TableSpec::new("accounts")
+    ///     .column("number", Type::U32)
+    ///     .column("balance", Type::I64)
+    ///     .primary_key(["number"]);
+    /// let accounts = database.create_table(&spec)?;
+    /// accounts.insert(&[1.into(), 100.into()])?;
+    ///
+    /// let (update, balance) = (accounts.prepare_update("primary")?, accounts.column("balance")?);
+    /// let left = update.run(&[1.into()], |row, account| {
+    ///     let left = row.get::<i64>(balance)? - 30;
+    ///     account.set(balance, left)?;
+    ///     Ok(left)
+    /// })?;
+    /// assert_eq!(left, Some(70));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index.
+    pub fn prepare_update(&self, index: &str) -> Result<Update<M>> {
+        Update::new(&self.engine, &self.core, index)
+    }
+
+    /// Prepares to remove rows by the keys of a unique index.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "bank")?;
+    /// let spec = TableSpec::new("accounts").column("number", Type::U32).primary_key(["number"]);
+    /// let accounts = database.create_table(&spec)?;
+    /// accounts.insert(&[1.into()])?;
+    ///
+    /// let before = database.snapshot();
+    /// let delete = accounts.prepare_delete("primary")?;
+    /// assert!(delete.run(&[1.into()])?);
+    /// assert!(!delete.run(&[1.into()])?);
+    /// let get = accounts.prepare_get("primary")?;
+    /// assert!(get.run(&before, &[1.into()], |_| Ok(()))?.is_some()); // it was there
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the table has no such index.
+    pub fn prepare_delete(&self, index: &str) -> Result<Delete<M>> {
+        Delete::new(&self.engine, &self.core, index)
     }
 
     /// Passes every row to `visit`, as it was at that moment, until it breaks. In no particular

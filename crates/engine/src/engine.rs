@@ -1,5 +1,6 @@
 //! The database as all handles of a process share it: the object of its root.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use remanent_pmem::heap::{Heap, Violation};
@@ -11,9 +12,11 @@ use remanent_structures::shared::Inspection;
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT};
 use crate::index::KeyLocks;
 use crate::table::Table;
+use crate::transaction::collect::Garbage;
 use crate::transaction::layout::{SLOT_COUNT, SLOTS_LEN};
 use crate::transaction::recover;
 use crate::transaction::slots::Slots;
+use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
 use crate::{Error, Result};
 
@@ -24,6 +27,9 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) schema: PauseMutex<Schema<M>>,
     pub(crate) slots: Slots,
     pub(crate) stamps: Stamps,
+    pub(crate) snapshots: Snapshots,
+    /// Rows with versions that wait until every snapshot sees them.
+    pub(crate) garbage: PauseMutex<VecDeque<Garbage<M>>>,
     pub(crate) keys: KeyLocks,
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
@@ -112,13 +118,15 @@ impl<M: Medium> Engine<M> {
     fn new(heap: Arc<Heap<M>>, schema: Schema<M>, slots: Slots, stamps: Stamps) -> Self {
         let opens = heap.pool().opens();
         let (schema, keys) = (PauseMutex::new(schema), KeyLocks::new());
-        Engine { heap, schema, slots, stamps, keys, opens }
+        let (snapshots, garbage) = (Snapshots::new(), PauseMutex::default());
+        Engine { heap, schema, slots, stamps, snapshots, garbage, keys, opens }
     }
 }
 
 impl<M: Medium> Drop for Engine<M> {
     fn drop(&mut self) {
         // The next opening would do the same; nothing is lost if this fails.
+        let _ = self.collect();
         self.slots.flush_published(self.heap.medium());
         // Fence: for these flushes.
         // Redundant: opening completes what was not published durably.

@@ -44,8 +44,8 @@
 //!
 //! # Not there yet
 //!
-//! Rows can be inserted and read. Updates, deletes, transactions of several statements, ordered
-//! indexes, foreign keys, and dropping a table are to come.
+//! Each statement is a transaction, and changes one row. Transactions of several statements, their
+//! continuation after a crash, ordered indexes, foreign keys, and dropping a table are to come.
 
 #![forbid(unsafe_code)]
 
@@ -64,7 +64,7 @@ pub use remanent_structures::RowId;
 
 pub use self::database::{Database, Table};
 pub use self::error::{Error, Result};
-pub use self::query::{Find, Get, Row};
+pub use self::query::{Changes, Delete, Find, Get, Row, Update};
 pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, ROW_LEN_MAX,
     TableSpec,

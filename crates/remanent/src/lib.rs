@@ -40,7 +40,7 @@
 //! | [`batch_list`] | a list in an order of yours, made durable in batches |
 //! | [`structures::shared`] | several structures under one root, whose operations share fences |
 //! | [`Disk`] | a block device; a transaction of any number of blocks is atomic |
-//! | [`engine`] | tables with keys, read as of one moment; only inserts so far |
+//! | [`engine`] | tables with keys, read as of one moment |
 //!
 //! [`papers`] has the structures of our papers as they are described there: for comparison, not for
 //! use.

@@ -11,7 +11,8 @@ use remanent_structures::shared::{MemberId, Recovery, Site};
 use super::{CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
 use crate::engine::Schema;
 use crate::index::Index;
-use crate::table::{Table, leads_to};
+use crate::table::Table;
+use crate::transaction::recover::Completed;
 
 /// The catalog of a heap and its tables; the heap has recovered, then.
 pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<Schema<M>, PoolError> {
@@ -30,11 +31,21 @@ pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<Schema<M>, PoolErro
         }
         found.push(of_table);
     }
-    let states: HashMap<u32, u64> =
-        catalog.tables.iter().map(|table| (table.number, table.state)).collect();
-    let mut own: HashSet<u64> = states.values().copied().collect();
-    own.extend([at, medium.load(heap.header() + HEADER_SLOTS)]);
-    recovery.run(heap, |block| own.contains(&block.offset) || leads_to(medium, &states, block))?;
+    // Of rows alone: indexes are not ready yet.
+    let mut tables: HashMap<u32, Table<M>> = HashMap::new();
+    for table in &catalog.tables {
+        tables.insert(table.number, Table::open(heap, table.clone(), Vec::new())?);
+    }
+    let slots = medium.load(heap.header() + HEADER_SLOTS);
+    let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
+    own.extend([at, slots]);
+    let completed = Completed::find(heap, slots, &tables)?;
+    recovery.run(heap, |block| {
+        let table = tables.get(&(medium.load(block.offset) as u32));
+        // A block is kept if damage hides whether anything leads to it.
+        own.contains(&block.offset)
+            || table.is_some_and(|of| of.leads_to(block, &completed).unwrap_or(true))
+    })?;
     let mut tables = Vec::new();
     for (entry, found) in catalog.tables.iter().zip(found) {
         let mut indexes = Vec::new();

@@ -55,7 +55,11 @@ impl<M: Medium> Find<M> {
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let found = prepared.row(row, &key, stamp)?;
+            let found = {
+                // No version is freed that the row leads to.
+                let _pin = prepared.engine.heap.pin();
+                prepared.row(row, &key, stamp)?
+            };
             // A faulty medium reads as zeros: not a row of those is shown.
             prepared.engine.heap.verify()?;
             if let Some(row) = found

@@ -1,11 +1,13 @@
 //! Reading: prepared statements, and the rows that they find.
 
+mod change;
 mod find;
 mod get;
 mod prepared;
 mod row;
 mod scan;
 
+pub use self::change::{Changes, Delete, Update};
 pub use self::find::Find;
 pub use self::get::Get;
 pub use self::row::Row;

@@ -58,26 +58,23 @@ impl<M: Medium> Prepared<M> {
         key.map(Some)
     }
 
-    /// The row of this number, if it has the key and was committed at `stamp`.
+    /// The row of this number, if it had the key at `stamp`. The caller has a pin.
     ///
     /// # Errors
     ///
-    /// When its head is damaged: it may be the row.
+    /// When its head or a version is damaged: it may be the row.
     #[inline]
     pub(super) fn row(&self, row: RowId, key: &Key, stamp: u64) -> Result<Option<Row<'_, M>>> {
         let table = &*self.table;
         let Some(place) = table.place(row) else { return Ok(None) };
         table.prefetch(place);
-        let committed = table.committed(place);
-        if !committed.is_present() {
-            return if committed.is_free() { Ok(None) } else { Err(table.head_damaged(place)) };
-        }
-        if committed.stamp() > stamp {
+        let Some(seen) = table.seen(row, place, stamp)? else { return Ok(None) };
+        let keys = table.group_of(place, seen, 0)?;
+        if !key.is_of(&table.format, &self.index().spec.columns, &keys) {
             return Ok(None);
         }
-        let keys = table.read_group(place, 0);
-        let has_key = key.is_of(&table.format, &self.index().spec.columns, &keys);
-        Ok(has_key.then(|| Row::read(table, row, place, keys)))
+        let others = table.group_of(place, seen, 1)?;
+        Ok(Some(Row::new(table, row, [keys, others])))
     }
 }
 

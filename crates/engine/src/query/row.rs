@@ -4,7 +4,7 @@ use remanent_pmem::{Mapped, Medium};
 use remanent_structures::RowId;
 
 use crate::table::Table;
-use crate::table::ops::{Group, RowPlace};
+use crate::table::ops::Group;
 use crate::value::{FromValue, Value};
 use crate::{Error, Result};
 
@@ -16,11 +16,9 @@ pub struct Row<'r, M: Medium = Mapped> {
 }
 
 impl<'r, M: Medium> Row<'r, M> {
-    /// The row at `place`, whose first group was read already.
     #[inline]
-    pub(super) fn read(table: &'r Table<M>, id: RowId, place: RowPlace, keys: Group) -> Self {
-        let others = table.read_group(place, 1);
-        Row { table, id, groups: [keys, others] }
+    pub(crate) fn new(table: &'r Table<M>, id: RowId, groups: [Group; 2]) -> Self {
+        Row { table, id, groups }
     }
 
     /// Number of the row in its table. It keeps it for life.

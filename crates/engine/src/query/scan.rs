@@ -16,15 +16,14 @@ impl<M: Medium> Table<M> {
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
         let mut result = None;
-        self.for_each_row(|row, place, committed| {
-            if !committed.is_present() {
-                return Err(self.head_damaged(place));
-            }
-            if committed.stamp() > stamp {
-                return Ok(true);
-            }
-            let keys = self.read_group(place, 0);
-            match visit(&Row::read(self, row, place, keys)) {
+        self.for_each_row(|row, place, _| {
+            let groups = {
+                // No version is freed that the row leads to.
+                let _pin = self.heap.pin();
+                let Some(seen) = self.seen(row, place, stamp)? else { return Ok(true) };
+                [self.group_of(place, seen, 0)?, self.group_of(place, seen, 1)?]
+            };
+            match visit(&Row::new(self, row, groups)) {
                 ControlFlow::Continue(()) => Ok(true),
                 ControlFlow::Break(found) => {
                     result = Some(found);

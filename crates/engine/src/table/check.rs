@@ -1,15 +1,15 @@
 //! Checking a table against its indexes.
 
-use remanent_pmem::Medium;
 use remanent_pmem::heap::Violation;
+use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowId;
 use remanent_structures::shared::{Inspection, Shareable};
 
 use super::Table;
-use super::layout::{Kind, NUMBER, RUN_COUNT, TilePlace, run_at};
-use super::ops::{HEAD_DAMAGED, RowPlace};
-use crate::Result;
+use super::layout::{Committed, Kind, NUMBER, RUN_COUNT, State, TilePlace, run_at};
 use crate::index::{Index, Key};
+use crate::transaction::layout::STAMP_MAX;
+use crate::{Error, Result};
 
 impl<M: Medium> Table<M> {
     /// What contradicts itself, and which blocks the table reaches. `last` is the stamp of the last
@@ -30,20 +30,36 @@ impl<M: Medium> Table<M> {
         self.check_tiles(&mut found);
         self.for_each_row(|row, place, committed| {
             let head = self.format.head_at(place.tile, place.index);
-            if !committed.is_present() {
-                found.violations.push(Violation::new(head, HEAD_DAMAGED));
-                return Ok(true);
-            }
-            if committed.stamp() > last {
+            if self.stamp_of(committed) > last {
                 let what = "a row was committed later than anything";
                 found.violations.push(Violation::new(head, what));
             }
-            for index in &self.indexes {
-                self.check_row(index, row, place, &mut found)?;
+            match self.check_versions(committed, &mut found).and(self.seen(row, place, STAMP_MAX)) {
+                Err(Error::Pool(PoolError::Corrupt { offset, what })) => {
+                    found.violations.push(Violation::new(offset, what));
+                }
+                Err(error) => return Err(error),
+                Ok(None) => {}
+                Ok(Some(seen)) => {
+                    let keys = self.group_of(place, seen, 0)?;
+                    for index in &self.indexes {
+                        self.check_row(index, row, head, &keys, &mut found)?;
+                    }
+                }
             }
             Ok(true)
         })?;
         Ok(found)
+    }
+
+    /// Says which versions a committed state leads to.
+    fn check_versions(&self, committed: Committed, found: &mut Inspection) -> Result<()> {
+        let State::Version(offset) = committed.state() else { return Ok(()) };
+        let Some(newest) = self.version(offset) else { return Ok(()) };
+        if let Some(blocks) = &mut found.blocks {
+            blocks.extend(self.chain(newest)?.iter().map(|version| version.offset));
+        }
+        Ok(())
     }
 
     fn check_tiles(&self, found: &mut Inspection) {
@@ -79,37 +95,34 @@ impl<M: Medium> Table<M> {
         &self,
         index: &Index<M>,
         row: RowId,
-        place: RowPlace,
+        head: u64,
+        keys: &[u8],
         found: &mut Inspection,
     ) -> Result<()> {
-        let keys = self.read_group(place, 0);
         let columns = &index.spec.columns;
-        let Some(key) = Key::of_row(&self.format, columns, &keys) else { return Ok(()) };
-        let (mut is_found, mut other) = (false, None);
+        let Some(key) = Key::of_row(&self.format, columns, keys) else { return Ok(()) };
+        let (mut is_found, mut other) = (false, false);
         index.find(&key, |seen| {
             is_found |= seen == row;
-            if seen != row && self.has_key(seen, index, &key) {
-                other = Some(seen);
-            }
+            other |= seen != row && self.has_key(seen, index, &key);
             None::<()>
         })?;
-        let head = self.format.head_at(place.tile, place.index);
         if !is_found {
             let what = format!("a row is not found in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
-        if index.spec.kind.is_unique() && other.is_some() {
+        if index.spec.kind.is_unique() && other {
             let what = format!("another row has the same key in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
         Ok(())
     }
 
-    /// Whether a row is committed, and has this key.
+    /// Whether the newest state of a row has this key.
     fn has_key(&self, row: RowId, index: &Index<M>, key: &Key) -> bool {
-        self.place(row).is_some_and(|place| {
-            self.committed(place).is_present()
-                && key.is_of(&self.format, &index.spec.columns, &self.read_group(place, 0))
-        })
+        let Some(place) = self.place(row) else { return false };
+        let Ok(Some(seen)) = self.seen(row, place, STAMP_MAX) else { return false };
+        self.group_of(place, seen, 0)
+            .is_ok_and(|keys| key.is_of(&self.format, &index.spec.columns, &keys))
     }
 }

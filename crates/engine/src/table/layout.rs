@@ -10,7 +10,7 @@
 //!          8  number of the tile                      …  keys: cells that indexes need
 //!                                                     …  cells of the other columns
 //!
-//! head     0  the newest committed state: 0, or its kind and the stamp of its commit
+//! head     0  the newest committed state: 0, or its kind, and its stamp or the offset of a version
 //!          8  *a transaction that is changing the row, or 0
 //! ```
 //!
@@ -38,6 +38,7 @@ pub(crate) enum Kind {
     State,
     Run,
     Tile,
+    Version,
 }
 
 impl Kind {
@@ -47,6 +48,7 @@ impl Kind {
             Kind::State => 0x7374_6174,
             Kind::Run => 0x7275_6e73,
             Kind::Tile => 0x7469_6c65,
+            Kind::Version => 0x7665_7273,
         };
         letters << 32 | table as u64
     }
@@ -221,33 +223,60 @@ impl Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Committed(pub(crate) u64);
 
+/// What a committed state says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// There is no row. The stamp of its removal; 0 if there never was one.
+    Free(u64),
+    /// The row as it lies in the tile, and the stamp of its commit.
+    Present(u64),
+    /// What the version at this offset says.
+    Version(u64),
+    Damaged,
+}
+
 impl Committed {
-    const KIND_SHIFT: u32 = 62;
-    const STAMP: u64 = STAMP_MAX;
-    const PRESENT: u64 = 1;
+    const KIND_SHIFT: u32 = 48;
+    const VALUE: u64 = STAMP_MAX;
+    // Kinds differ in many bits, so that one that changes makes no other kind.
+    const REMOVED: u64 = 0x3c5a;
+    const PRESENT: u64 = 0x5aa5;
+    const VERSION: u64 = 0xa53c;
 
-    /// A row that was inserted by the transaction with this stamp.
+    fn new(kind: u64, value: u64) -> Self {
+        Committed(kind << Self::KIND_SHIFT | value)
+    }
+
+    /// A row that was removed by the transaction with this stamp.
+    pub(crate) fn removed(stamp: u64) -> Self {
+        Self::new(Self::REMOVED, stamp)
+    }
+
+    /// A row that is in the tile as the transaction with this stamp has made it.
     pub(crate) fn present(stamp: u64) -> Self {
-        Committed(Self::PRESENT << Self::KIND_SHIFT | stamp)
+        Self::new(Self::PRESENT, stamp)
     }
 
-    /// The stamp of the commit that made the state; 0 if there was none.
+    /// A row that is what a version says.
+    pub(crate) fn version(offset: u64) -> Self {
+        Self::new(Self::VERSION, offset)
+    }
+
     #[inline(always)]
-    pub(crate) fn stamp(self) -> u64 {
-        self.0 & Self::STAMP
-    }
-
-    /// Whether there is a row.
-    #[inline(always)]
-    pub(crate) fn is_present(self) -> bool {
-        self.0 >> Self::KIND_SHIFT == Self::PRESENT
-    }
-
-    /// Whether there is no row, and never was one.
-    pub(crate) fn is_free(self) -> bool {
-        self.0 == 0
+    pub(crate) fn state(self) -> State {
+        let value = self.0 & Self::VALUE;
+        match self.0 >> Self::KIND_SHIFT {
+            0 if value == 0 => State::Free(0),
+            Self::REMOVED => State::Free(value),
+            Self::PRESENT => State::Present(value),
+            Self::VERSION => State::Version(value),
+            _ => State::Damaged,
+        }
     }
 }
+
+/// Instead of the number of a slot, in the claim of who folds versions.
+const COLLECTOR: u32 = u32::MAX - 1;
 
 /// The second word of a head: who is changing the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -260,6 +289,17 @@ impl Claim {
     /// The claim of a transaction slot, in this opening of the pool.
     pub(crate) fn of(opens: u64, slot: u32) -> Self {
         Claim((opens << Self::OPENS_SHIFT) | (u64::from(slot) + 1))
+    }
+
+    /// The claim of who folds versions.
+    pub(crate) fn of_collector(opens: u64) -> Self {
+        Claim::of(opens, COLLECTOR)
+    }
+
+    /// Whether it is that of who folds versions.
+    #[inline(always)]
+    pub(crate) fn is_collectors(self) -> bool {
+        self.0 as u32 == COLLECTOR + 1
     }
 
     /// Whether it is one of this opening.
@@ -337,11 +377,17 @@ mod tests {
 
     #[test]
     fn heads_tell_what_they_are() {
-        assert!(Committed::present(7).is_present() && Committed::present(7).stamp() == 7);
-        assert!(Committed::present(STAMP_MAX).is_present());
-        assert!(!Committed(0).is_present() && Committed(0).is_free());
-        for damaged in [Committed(5), Committed(u64::MAX)] {
-            assert!(!damaged.is_free() && !damaged.is_present());
+        for stamp in [0, 7, STAMP_MAX] {
+            assert_eq!(Committed::present(stamp).state(), State::Present(stamp));
+            assert_eq!(Committed::removed(stamp).state(), State::Free(stamp));
+            assert_eq!(Committed::version(stamp).state(), State::Version(stamp));
+        }
+        assert_eq!(Committed(0).state(), State::Free(0));
+        for bit in 48..64 {
+            for whole in [Committed(0), Committed::removed(9), Committed::present(9)] {
+                let changed = Committed(whole.0 ^ 1 << bit);
+                assert_eq!(changed.state(), State::Damaged, "{changed:?}");
+            }
         }
         assert!(Claim::of(3, 0).is_of(3) && !Claim::of(3, 9).is_of(4) && !Claim::NONE.is_of(0));
     }

@@ -5,8 +5,7 @@ mod free;
 pub(crate) mod layout;
 pub(crate) mod ops;
 mod recover;
-
-pub(crate) use self::recover::leads_to;
+pub(crate) mod version;
 
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use remanent_pmem::{Error as PoolError, Medium};
 
 use self::free::FreeRows;
 use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
+use self::ops::Group;
 use crate::index::Index;
 use crate::schema::Column;
 use crate::value::Value;
@@ -77,6 +77,25 @@ impl<M: Medium> Table<M> {
     pub(crate) fn encode(&self, column: usize, value: &Value<'_>, cell: &mut [u8]) -> Result<()> {
         let of_type = self.format.cells[column].of_type;
         of_type.encode(value, cell).map_err(|reason| self.refused(column, reason))
+    }
+
+    /// Writes a value into the cells of a row.
+    #[inline]
+    pub(crate) fn set(&self, row: &mut [Group; 2], column: usize, value: &Value<'_>) -> Result<()> {
+        let cell = self.format.cells[column];
+        let group = &mut row[cell.group];
+        if let Some(bit) = cell.null {
+            group[bit / 8] &= !(1 << (bit % 8));
+        }
+        group[cell.range()].fill(0);
+        match (value, cell.null) {
+            (Value::Null, Some(bit)) => group[bit / 8] |= 1 << (bit % 8),
+            (Value::Null, None) => {
+                return Err(self.refused(column, "NULL is not possible".to_owned()));
+            }
+            (value, _) => self.encode(column, value, &mut group[cell.range()])?,
+        }
+        Ok(())
     }
 
     #[cold]

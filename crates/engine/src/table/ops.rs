@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::Table;
 use super::layout::{
-    CLAIM, Claim, Committed, HEAD_LEN, Kind, NUMBER, TILES_MAX, TilePlace, run_at, run_len,
+    CLAIM, Claim, Committed, HEAD_LEN, Kind, NUMBER, State, TILES_MAX, TilePlace, run_at, run_len,
 };
 use crate::{Error, Result};
 
@@ -67,6 +67,22 @@ impl<M: Medium> Table<M> {
         Claim(self.medium().load(self.head_at(place) + CLAIM))
     }
 
+    /// Claims a row, unless it is claimed already; then the error is that claim.
+    pub(crate) fn try_claim(&self, place: RowPlace, claim: Claim, opens: u64) -> Result<(), Claim> {
+        let at = self.head_at(place) + CLAIM;
+        let mut found = self.medium().load(at);
+        loop {
+            if Claim(found).is_of(opens) {
+                return Err(Claim(found));
+            }
+            // A claim of an earlier opening counts for nothing.
+            match self.medium().compare_exchange(at, found, claim.0) {
+                Ok(_) => return Ok(()),
+                Err(other) => found = other,
+            }
+        }
+    }
+
     /// Says who is changing a row, whose cells are written.
     pub(crate) fn claim_row(&self, place: RowPlace, claim: Claim) {
         // Release: after the cells; partner of the load in `claim`.
@@ -79,7 +95,6 @@ impl<M: Medium> Table<M> {
         let head = self.head_at(place);
         // Release: after the cells; partner of the load in `committed`.
         self.medium().store(head, committed.0);
-        self.claim_row(place, Claim::NONE);
         head
     }
 
@@ -101,6 +116,14 @@ impl<M: Medium> Table<M> {
         let mut cells = SmallVec::from_elem(0, self.format.group_len[group] as usize);
         self.medium().read(self.group_at(place, group), &mut cells);
         cells
+    }
+
+    /// Writes and flushes the cells of a group, which no snapshot reads from the tile.
+    pub(crate) fn write_group(&self, place: RowPlace, group: usize, cells: &[u8]) {
+        let at = self.group_at(place, group);
+        self.medium().write(at, cells);
+        // Flush: fenced by the caller, before the row's head says that they are the newest.
+        self.medium().flush(at, cells.len() as u64);
     }
 
     /// Writes the cells of a row that nobody else has.
@@ -149,7 +172,7 @@ impl<M: Medium> Table<M> {
         let first = number << self.format.shift;
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for index in 0..self.format.rows {
-            if !self.committed(RowPlace { tile, index }).is_free() {
+            if !matches!(self.committed(RowPlace { tile, index }).state(), State::Free(_)) {
                 continue;
             }
             let row = first + index;
@@ -254,7 +277,7 @@ impl<M: Medium> Table<M> {
             for index in 0..self.format.rows {
                 let place = RowPlace { tile, index };
                 let committed = self.committed(place);
-                if committed.is_free() {
+                if matches!(committed.state(), State::Free(_)) {
                     continue;
                 }
                 // A faulty medium reads as zeros: not a row of those is shown.

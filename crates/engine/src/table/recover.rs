@@ -1,6 +1,5 @@
 //! Opening a table: how many tiles it has, and which blocks are its own.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use remanent_pmem::heap::{Block, Heap};
@@ -12,11 +11,13 @@ use super::layout::{
     FAR, Format, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first,
     run_len, run_tiles,
 };
+use crate::Result;
 use crate::catalog::TableEntry;
 use crate::index::Index;
+use crate::transaction::recover::Completed;
 
 impl<M: Medium> Table<M> {
-    /// The table of a catalog's entry, with its indexes.
+    /// The table of a catalog's entry, with its indexes; none, if only rows are looked at.
     ///
     /// # Errors
     ///
@@ -26,7 +27,7 @@ impl<M: Medium> Table<M> {
         entry: TableEntry,
         indexes: Vec<Index<M>>,
     ) -> Result<Self, PoolError> {
-        let specs: Vec<_> = indexes.iter().map(|index| index.spec.clone()).collect();
+        let specs: Vec<_> = entry.indexes.iter().map(|index| index.spec.clone()).collect();
         let TableEntry { name, number, columns, state, tile_rows, .. } = entry;
         let format = Format::new(&columns, &specs, tile_rows);
         let free = FreeRows::of(count_tiles(heap.medium(), number, state)?);
@@ -67,29 +68,32 @@ fn count_tiles<M: Medium>(medium: &M, number: u32, state: u64) -> Result<u64, Po
     Ok(run_first(run) + there)
 }
 
-/// Whether one of the tables, by their numbers and states, leads to a block, which may be anything.
-/// Flushes the links that decide it.
-pub(crate) fn leads_to<M: Medium>(medium: &M, states: &HashMap<u32, u64>, block: Block) -> bool {
-    let tag = medium.load(block.offset);
-    let number = tag as u32;
-    states.get(&number).is_some_and(|&state| table_leads_to(medium, number, state, tag, block))
-}
-
-fn table_leads_to<M: Medium>(medium: &M, number: u32, state: u64, tag: u64, block: Block) -> bool {
-    let at = medium.load(block.offset + NUMBER);
-    let links = |at| {
-        // Flush: a link that a killed process has left in the caches; fenced by the heap.
-        // Redundant: but where a process was killed before, and the power fails later.
-        medium.flush(at, WORD_LEN);
-        medium.load(at)
-    };
-    if tag == Kind::Run.tag(number) {
-        return at < u64::from(RUN_COUNT) && links(run_at(state, at as u32)) == block.offset;
+impl<M: Medium> Table<M> {
+    /// Whether the table leads to a block that says that it is the table's, once statements are
+    /// completed; the block may be anything. Flushes the links that decide it.
+    ///
+    /// # Errors
+    ///
+    /// When damage keeps the answer from being found.
+    pub(crate) fn leads_to(&self, block: Block, completed: &Completed) -> Result<bool> {
+        let medium = self.medium();
+        let tag = medium.load(block.offset);
+        let number = medium.load(block.offset + NUMBER);
+        let links = |at| {
+            // Flush: a link that a killed process has left in the caches; fenced by the heap.
+            // Redundant: but where a process was killed before, and the power fails later.
+            medium.flush(at, WORD_LEN);
+            medium.load(at)
+        };
+        if tag == Kind::Run.tag(self.number) {
+            let is_run = number < u64::from(RUN_COUNT);
+            return Ok(is_run && links(run_at(self.state, number as u32)) == block.offset);
+        }
+        if tag == Kind::Tile.tag(self.number) && number < TILES_MAX {
+            let place = TilePlace::of(number);
+            let run = links(run_at(self.state, place.run)).min(FAR);
+            return Ok(run != 0 && links(place.at(run)) == block.offset);
+        }
+        self.leads_to_version(block.offset, completed)
     }
-    if tag == Kind::Tile.tag(number) && at < TILES_MAX {
-        let place = TilePlace::of(at);
-        let run = links(run_at(state, place.run));
-        return run != 0 && links(place.at(run.min(FAR))) == block.offset;
-    }
-    false
 }

@@ -10,7 +10,7 @@
 //!         16  stamp of the commit
 //!         24  not used yet
 //!         32  entry: kind (4 bits), table (24), row (36)
-//!         40  not used yet
+//!         40  offset of a version, if the entry is of one
 //! ```
 //!
 //! A statement writes what it changes where nothing leads to it, then its record, flushes both, and
@@ -35,6 +35,7 @@ pub(crate) const SLOTS_LEN: u64 = SLOT_LEN * SLOT_COUNT as u64;
 const NUMBER: u64 = WORD_LEN;
 const STAMP: u64 = 2 * WORD_LEN;
 const ENTRY: u64 = 4 * WORD_LEN;
+const VERSION: u64 = 5 * WORD_LEN;
 
 /// The state of a record whose statement was committed.
 const COMMITTED: u64 = 1;
@@ -42,27 +43,31 @@ const COMMITTED: u64 = 1;
 const VOID: u64 = 2;
 /// An entry for a row that was inserted.
 const INSERTED: u64 = 1;
+/// An entry for a row that has a new version.
+const CHANGED: u64 = 2;
 const KIND_SHIFT: u32 = 60;
 const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
 const ROW: u64 = (1 << TABLE_SHIFT) - 1;
 
-/// The greatest stamp: heads have 62 bits for one.
-pub(crate) const STAMP_MAX: u64 = (1 << 62) - 1;
+/// The greatest stamp: heads have 48 bits for one.
+pub(crate) const STAMP_MAX: u64 = (1 << 48) - 1;
 
 /// Offset of the record of a slot that has this number.
 pub(crate) fn record_at(slots: u64, slot: u32, number: u64) -> u64 {
     slots + u64::from(slot) * SLOT_LEN + number % 2 * LINE_LEN
 }
 
-/// A statement that has inserted a row and committed it.
+/// A statement that has changed a row and committed that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) number: u64,
     pub(crate) stamp: u64,
     pub(crate) table: u32,
     pub(crate) row: RowId,
-    /// Checksum of the row's cells.
+    /// Offset of the version that the row has got; 0 if it was inserted.
+    pub(crate) version: u64,
+    /// Checksum of the row's cells, or of its version.
     pub(crate) content: u32,
     /// Whether opening has found that the statement did not take effect. Then number and stamp are
     /// all that counts.
@@ -71,12 +76,14 @@ pub(crate) struct Record {
 
 impl Record {
     fn entry(self) -> u64 {
-        INSERTED << KIND_SHIFT | u64::from(self.table) << TABLE_SHIFT | self.row.get()
+        let kind = if self.version == 0 { INSERTED } else { CHANGED };
+        kind << KIND_SHIFT | u64::from(self.table) << TABLE_SHIFT | self.row.get()
     }
 
     fn first_word(self) -> u64 {
         let state = if self.is_void { VOID } else { COMMITTED };
-        let others = [state, self.number, self.stamp, self.entry(), u64::from(self.content)];
+        let content = u64::from(self.content);
+        let others = [state, self.number, self.stamp, self.entry(), self.version, content];
         let bytes: Vec<u8> = others.iter().flat_map(|word| word.to_le_bytes()).collect();
         let own = xxh3_64(&bytes) & 0xffff;
         u64::from(self.content) | own << 32 | 1 << 48 | state << 56
@@ -87,6 +94,7 @@ impl Record {
         medium.store(at + NUMBER, self.number);
         medium.store(at + STAMP, self.stamp);
         medium.store(at + ENTRY, self.entry());
+        medium.store(at + VERSION, self.version);
         // Release: last in the line's order of stores, so that a crash leaves the complete record,
         // or one whose checksum does not match. Partner of `read`.
         medium.store(at, self.first_word());
@@ -100,6 +108,7 @@ impl Record {
             stamp: medium.load(at + STAMP),
             table: (entry >> TABLE_SHIFT & TABLE) as u32,
             row: RowId::new(entry & ROW)?,
+            version: medium.load(at + VERSION),
             content: first as u32,
             is_void: first >> 56 == VOID,
         };

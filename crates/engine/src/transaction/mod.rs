@@ -1,13 +1,17 @@
 //! Transactions: slots and their records, stamps of commits, snapshots.
 
+pub(crate) mod change;
+pub(crate) mod collect;
 pub(crate) mod layout;
 pub(crate) mod ops;
 pub(crate) mod recover;
 pub(crate) mod slots;
+pub(crate) mod snapshots;
 pub(crate) mod stamps;
 
 use remanent_pmem::{Mapped, Medium};
 
+use self::snapshots::Held;
 use crate::engine::Engine;
 use crate::{Error, Result};
 
@@ -31,35 +35,47 @@ use crate::{Error, Result};
 /// ```
 pub struct Snapshot<'d, M: Medium = Mapped> {
     engine: &'d Engine<M>,
-    stamp: u64,
+    held: Held,
 }
 
 impl<'d, M: Medium> Snapshot<'d, M> {
     #[inline]
     pub(crate) fn of(engine: &'d Engine<M>) -> Self {
-        Snapshot { engine, stamp: engine.stamps.visible() }
+        let held = engine.snapshots.hold(engine.medium(), &engine.stamps);
+        Snapshot { engine, held }
     }
 
     /// The stamp, if the snapshot is of this database.
     #[inline(always)]
     pub(crate) fn stamp_in(&self, engine: &Engine<M>) -> Result<u64> {
-        if std::ptr::eq(self.engine, engine) { Ok(self.stamp) } else { Err(Error::OtherDatabase) }
+        match std::ptr::eq(self.engine, engine) {
+            true => Ok(self.held.stamp),
+            false => Err(Error::OtherDatabase),
+        }
     }
 
     /// The number of the moment: commits are numbered in their order.
     pub fn stamp(&self) -> u64 {
-        self.stamp
+        self.held.stamp
     }
 }
 
 impl<M: Medium> Clone for Snapshot<'_, M> {
     fn clone(&self) -> Self {
-        Snapshot { engine: self.engine, stamp: self.stamp }
+        let held = self.engine.snapshots.hold_again(self.engine.medium(), &self.held);
+        Snapshot { engine: self.engine, held }
+    }
+}
+
+impl<M: Medium> Drop for Snapshot<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.engine.snapshots.give_back(&self.held);
     }
 }
 
 impl<M: Medium> std::fmt::Debug for Snapshot<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("stamp", &self.stamp).finish_non_exhaustive()
+        f.debug_struct("Snapshot").field("stamp", &self.held.stamp).finish_non_exhaustive()
     }
 }

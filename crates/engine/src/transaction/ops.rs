@@ -8,7 +8,7 @@ use super::layout::{Record, content_of};
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
-use crate::table::layout::{Claim, Committed};
+use crate::table::layout::{Claim, Committed, State};
 use crate::table::ops::{Group, RowPlace};
 use crate::value::Value;
 use crate::{Error, Result};
@@ -38,13 +38,15 @@ impl<M: Medium> Engine<M> {
         let content = content_of([&new.groups[0], &new.groups[1]]);
         let number = slot.next_number();
         let stamp = commit.stamp;
-        let (table_number, is_void) = (table.number, false);
-        slot.write(medium, Record { number, stamp, table: table_number, row, content, is_void });
+        let (table_number, version, is_void) = (table.number, 0, false);
+        let record = Record { number, stamp, table: table_number, row, version, content, is_void };
+        slot.write(medium, record);
         // Fence: cells, words of the indexes and record; before anybody sees the row, and before it
         // is acknowledged. Also what the record before has published.
         medium.fence();
         self.heap.verify()?;
         slot.has_published(table.publish(place, Committed::present(stamp)));
+        table.claim_row(place, Claim::NONE);
         Ok(row)
     }
 
@@ -64,7 +66,11 @@ impl<M: Medium> Engine<M> {
             self.require_free(table, index, key)?;
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
-        table.claim_row(place, Claim::of(self.opens, slot));
+        // The row is this thread's alone, but for the collector, which may look whether it has
+        // versions still.
+        while table.try_claim(place, Claim::of(self.opens, slot), self.opens).is_err() {
+            self.medium().pause();
+        }
         for (done, (index, key)) in new.keyed(table).enumerate() {
             if let Err(error) = index.rows.insert(key.hash, row) {
                 table.claim_row(place, Claim::NONE);
@@ -78,26 +84,53 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Refuses a key that a row has, or is getting.
-    fn require_free(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<()> {
-        let columns = &index.spec.columns;
+    pub(super) fn require_free(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<()> {
+        let mut failed = None;
+        let _pin = self.heap.pin();
         let taken = index.find(key, |row| {
             let place = table.place(row)?;
-            // The claim first: whoever publishes the row takes it away last.
-            let is_claimed = table.claim(place).is_of(self.opens);
-            let committed = table.committed(place);
-            let is_taken = (is_claimed || committed.is_present())
-                && key.is_of(&table.format, columns, &table.read_group(place, 0));
-            // Whoever is told of a row finds it: until readers see it, it is on its way.
-            let is_visible = || committed.stamp() <= self.stamps.visible();
-            is_taken.then(|| committed.is_present() && is_visible())
+            match self.takes(table, index, key, row, place) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    None
+                }
+            }
         })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let Some(is_visible) = taken else { return Ok(()) };
-        let key = key.tell(&table.format, columns);
+        let key = key.tell(&table.format, &index.spec.columns);
         let (table, index) = (table.name.clone(), index.spec.name.clone());
         match is_visible {
             true => Err(Error::Unique { table, index, key }),
             false => Err(Error::Conflict { table, index, key }),
         }
+    }
+
+    /// Whether a row has a key, or is getting it; and if so, whether readers see that.
+    fn takes(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        key: &Key,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<Option<bool>> {
+        // The claim first: whoever publishes the row takes it away last.
+        let claim = table.claim(place);
+        let committed = table.committed(place);
+        if self.newest_has(table, index, key, row, place)? {
+            // Whoever is told of a row finds it: until readers see it, it is on its way. A claimed
+            // row may be losing the key.
+            let is_settled = !claim.is_of(self.opens) || claim.is_collectors();
+            return Ok(Some(is_settled && table.stamp_of(committed) <= self.stamps.visible()));
+        }
+        // An insert on its way has its cells in the tile already.
+        let is_new = claim.is_of(self.opens) && matches!(committed.state(), State::Free(_));
+        let has_key = || key.is_of(&table.format, &index.spec.columns, &table.read_group(place, 0));
+        Ok((is_new && has_key()).then_some(false))
     }
 }
 
@@ -110,15 +143,7 @@ impl NewRow {
         let mut groups: [Group; 2] =
             format.group_len.map(|len| SmallVec::from_elem(0, len as usize));
         for (column, value) in values.iter().enumerate() {
-            let cell = format.cells[column];
-            let group = &mut groups[cell.group];
-            match (value, cell.null) {
-                (Value::Null, Some(bit)) => group[bit / 8] |= 1 << (bit % 8),
-                (Value::Null, None) => {
-                    return Err(table.refused(column, "NULL is not possible".to_owned()));
-                }
-                (value, _) => table.encode(column, value, &mut group[cell.range()])?,
-            }
+            table.set(&mut groups, column, value)?;
         }
         let key = |index: &Index<M>| Key::of_row(format, &index.spec.columns, &groups[0]);
         let keys = table.indexes.iter().map(key).collect();

@@ -49,6 +49,39 @@ fn an_insert_takes_one_fence_and_a_read_none() {
 }
 
 #[test]
+fn an_update_and_a_removal_take_one_fence_each() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..600u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let update = table.prepare_update("by_number").unwrap();
+    let delete = table.prepare_delete("primary").unwrap();
+    let mut of_updates = 0;
+    for id in 0..500u32 {
+        let number = format!("{id:015}");
+        let of_one = fences(&pool, || {
+            let updated = update.run(&[number.as_str().into()], |_, row| row.set(2, id + 7));
+            assert_eq!(updated.unwrap(), Some(()));
+        });
+        assert!((1..=1 + 6).contains(&of_one), "{of_one}");
+        of_updates += of_one;
+    }
+    // Folding takes one for 32 rows, and freeing and taking blocks a few.
+    assert!(of_updates < 500 * 12 / 10, "{of_updates} fences for 500 updates");
+    let nothing = || assert!(update.run(&["7".into()], |_, _| Ok(())).unwrap().is_none());
+    assert_eq!(fences(&pool, nothing), 0);
+    let of_removals = fences(&pool, || {
+        for id in 0..500u32 {
+            assert!(delete.run(&[id.into()]).unwrap());
+        }
+    });
+    assert!(of_removals < 500 * 12 / 10, "{of_removals} fences for 500 removals");
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
 fn tiles_and_segments_take_few_fences() {
     const COUNT: u32 = 20_000;
     let pool = sim_pool(Guarantee::default());

@@ -1,5 +1,6 @@
 //! Tests of the engine as programs use it.
 
+mod changes;
 mod errors;
 mod fences;
 mod rows;

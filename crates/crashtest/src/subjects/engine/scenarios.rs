@@ -16,7 +16,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// Tiles of three rows, which a few inserts fill.
 fn rows() -> Tables {
-    Tables { keys: 12, tile_rows: 3, more_indexes: 0, mix: Mix::Rows, size_max: SIZE_MAX }
+    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix: Mix::Rows, size_max: SIZE_MAX }
+}
+
+fn raced() -> Tables {
+    Tables { mix: Mix::Together, ..rows() }
 }
 
 fn schema() -> Tables {
@@ -99,24 +103,24 @@ fn in_trouble() -> Vec<Scenario> {
 fn by_threads() -> Vec<Scenario> {
     let threads = Config { creation: false, ..together(2, 3, 3) };
     vec![
-        Scenario::new("engine/threads", "two threads", rows(), threads),
+        Scenario::new("engine/threads", "two threads", raced(), threads),
         Scenario::new(
             "engine/threads-priority",
             "two threads, in long stretches",
-            rows(),
+            raced(),
             Config { creation: false, ..by_priority(2, 3, 3) },
         ),
         Scenario::new(
             "engine/threads-keys",
             "three threads that insert the same keys",
-            Tables { keys: 2, ..rows() },
+            Tables { keys: 2, ..raced() },
             Config { creation: false, ..together(3, 0, 2) },
         )
         .with_weight(2),
         Scenario::new(
             "engine/threads-interleaved",
             "interleavings of three threads that insert the same keys",
-            Tables { keys: 3, ..rows() },
+            Tables { keys: 3, ..raced() },
             interleaved(3, 1, 3, 900),
         )
         .with_weight(100),

@@ -38,6 +38,8 @@ pub(super) struct Tables {
 pub(super) enum Mix {
     /// Mostly inserts into the first table.
     Rows,
+    /// The same, by threads: nothing that looks at two moments.
+    Together,
     /// Tables are made and used.
     Schema,
 }
@@ -48,6 +50,13 @@ pub(super) enum Op {
     Create(u64),
     /// Table, primary key, second key, value.
     Insert(u64, u64, Option<u64>, u64),
+    /// Table, primary key, second key, value.
+    Update(u64, u64, Option<u64>, u64),
+    /// As `Update`; a snapshot sees what was before.
+    UpdateBehind(u64, u64, Option<u64>, u64),
+    Delete(u64, u64),
+    DeleteByCode(u64, u64),
+    Collect,
     Get(u64, u64),
     GetByCode(u64, u64),
     FindByValue(u64, u64),
@@ -115,6 +124,16 @@ impl Tables {
     }
 }
 
+/// Changes a row unless another one has its second key.
+fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool {
+    let is_taken =
+        code.is_some() && rows.iter().any(|(other, (of, _))| *other != id && *of == code);
+    if !is_taken {
+        rows.insert(id, (code, value));
+    }
+    !is_taken
+}
+
 fn insert(
     database: &Database<M>,
     table: u64,
@@ -126,6 +145,21 @@ fn insert(
     let code = code_number.map(code);
     let values = [id.into(), Value::from(code.as_ref()), value.into()];
     table.insert(&values).map(drop)
+}
+
+fn update(
+    database: &Database<M>,
+    table: u64,
+    id: u64,
+    code_number: Option<u64>,
+    value: u64,
+) -> Result<Option<()>, Error> {
+    let update = database.table(&name(table))?.prepare_update("primary")?;
+    let code = code_number.map(code);
+    update.run(&[id.into()], |_, row| {
+        row.set(1, code.as_ref())?;
+        row.set(2, value)
+    })
 }
 
 /// The rows with a key, as an index finds them.
@@ -161,6 +195,22 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
     let visit = |row: &Row<'_, M>| collect(&mut rows, row);
     let failed = find.run(&database.snapshot(), &[value.into()], visit)?;
     failed.map_or(Ok(rows), Err)
+}
+
+/// Removes the row with a key.
+fn delete(
+    open: &Open<Database<M>>,
+    table: u64,
+    index: &str,
+    key: Value<'_>,
+) -> Result<bool, Error> {
+    let delete = open.object.table(&name(table))?.prepare_delete(index)?;
+    loop {
+        match delete.run(&[key]) {
+            Err(error) if error.is_conflict() => open.pool.medium().pause(),
+            deleted => return deleted,
+        }
+    }
 }
 
 impl Subject for Tables {
@@ -200,6 +250,32 @@ impl Subject for Tables {
                 }
                 return answer(inserted, |()| Answer::Bool(true));
             },
+            Op::Update(table, id, code, value) => loop {
+                let updated = update(database, table, id, code, value);
+                if updated.as_ref().is_err_and(Error::is_conflict) {
+                    open.pool.medium().pause();
+                    continue;
+                }
+                return answer(updated, |found| {
+                    found.map_or(Answer::None, |()| Answer::Bool(true))
+                });
+            },
+            Op::UpdateBehind(table, id, code, value) => {
+                let before = database.snapshot();
+                let updated = update(database, table, id, code, value).and_then(|_| {
+                    let get = database.table(&name(table))?.prepare_get("primary")?;
+                    get.run(&before, &[id.into()], row_of)
+                });
+                answer(updated, |row| Answer::Value(row.into_iter().collect()))
+            }
+            Op::Delete(table, id) => {
+                answer(delete(open, table, "primary", id.into()), Answer::Bool)
+            }
+            Op::DeleteByCode(table, number) => {
+                let code = code(number);
+                answer(delete(open, table, "by_code", (&code).into()), Answer::Bool)
+            }
+            Op::Collect => answer(database.collect(), |_| Answer::None),
             Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
             Op::GetByCode(table, number) => {
                 let code = code(number);
@@ -223,19 +299,47 @@ impl Subject for Tables {
             }
             return Answer::Bool(is_new);
         }
+        if let Op::Collect = op {
+            return Answer::None;
+        }
         let (Op::Create(table)
         | Op::Insert(table, ..)
+        | Op::Update(table, ..)
+        | Op::UpdateBehind(table, ..)
+        | Op::Delete(table, _)
+        | Op::DeleteByCode(table, _)
         | Op::Get(table, _)
         | Op::GetByCode(table, _)
         | Op::FindByValue(table, _)
-        | Op::Scan(table)) = *op;
+        | Op::Scan(table)) = *op
+        else {
+            unreachable!("answered above");
+        };
         let Some(rows) = state.rows(table) else { return Answer::None };
         let only = |keep: &dyn Fn(u64, Option<u64>, u64) -> bool| {
             let kept = rows.iter().filter(|(id, (code, value))| keep(**id, *code, *value));
             Answer::Value(kept.map(|(id, others)| (*id, *others)).collect())
         };
         match *op {
-            Op::Create(_) => unreachable!("done above"),
+            Op::Create(_) | Op::Collect => unreachable!("answered above"),
+            Op::Update(_, id, code, value) => match rows.contains_key(&id) {
+                true => Answer::Bool(update_model(rows, id, code, value)),
+                false => Answer::None,
+            },
+            Op::UpdateBehind(_, id, code, value) => {
+                let before = rows.get(&id).map(|others| (id, *others));
+                match before.is_none() || update_model(rows, id, code, value) {
+                    true => Answer::Value(before.into_iter().collect()),
+                    false => Answer::Bool(false),
+                }
+            }
+            Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
+            Op::DeleteByCode(_, number) => {
+                let with_code =
+                    |(_, (code, _)): &(&u64, &(Option<u64>, u64))| *code == Some(number);
+                let id = rows.iter().find(with_code).map(|(id, _)| *id);
+                Answer::Bool(id.is_some_and(|id| rows.remove(&id).is_some()))
+            }
             Op::Insert(_, id, code, value) => {
                 let is_taken = rows.contains_key(&id)
                     || code.is_some() && rows.values().any(|(other, _)| *other == code);
@@ -285,16 +389,24 @@ impl Subject for Tables {
     fn op(&self, rng: &mut Rng) -> Op {
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
-            Mix::Rows => 0,
+            Mix::Rows | Mix::Together => 0,
             Mix::Schema => rng.below(TABLES),
         };
         let code = (rng.below(4) != 0).then_some(number);
-        match (self.mix, rng.below(12)) {
-            (Mix::Schema, 0..=3) => Op::Create(1 + rng.below(TABLES - 1)),
-            (_, 0..=7) => Op::Insert(table, id, code, rng.below(VALUES)),
-            (_, 8) => Op::FindByValue(table, rng.below(VALUES)),
-            (_, 9) => Op::Get(table, id),
-            (_, 10) => Op::GetByCode(table, number),
+        let value = rng.below(VALUES);
+        match (self.mix, rng.below(20)) {
+            (Mix::Schema, 0..=5) => Op::Create(1 + rng.below(TABLES - 1)),
+            (Mix::Together, 7) => Op::Update(table, id, code, value),
+            (_, 0..=5) => Op::Insert(table, id, code, value),
+            (_, 6) => Op::Update(table, id, code, value),
+            (_, 7) => Op::UpdateBehind(table, id, code, value),
+            (_, 8..=9) => Op::Update(table, id, None, value),
+            (_, 10..=11) => Op::Delete(table, id),
+            (_, 12) => Op::DeleteByCode(table, number),
+            (_, 13..=14) => Op::Collect,
+            (_, 15) => Op::FindByValue(table, rng.below(VALUES)),
+            (_, 16) => Op::Get(table, id),
+            (_, 17) => Op::GetByCode(table, number),
             _ => Op::Scan(table),
         }
     }

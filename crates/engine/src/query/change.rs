@@ -1,0 +1,132 @@
+//! Prepared changes of one row by a key.
+
+use std::sync::Arc;
+
+use remanent_pmem::{Mapped, Medium};
+
+use super::Row;
+use super::prepared::Prepared;
+use crate::engine::Engine;
+use crate::index::Index;
+use crate::table::Table;
+use crate::table::ops::Group;
+use crate::transaction::change::Change;
+use crate::value::Value;
+use crate::{Error, Result};
+
+/// A prepared update of the row with a key, by a unique index.
+///
+/// Made by [`Table::prepare_update`](crate::Table::prepare_update), which has an example.
+#[derive(Clone, Debug)]
+pub struct Update<M: Medium = Mapped> {
+    prepared: Prepared<M>,
+}
+
+/// A prepared removal of the row with a key, by a unique index.
+///
+/// Made by [`Table::prepare_delete`](crate::Table::prepare_delete), which has an example.
+#[derive(Clone, Debug)]
+pub struct Delete<M: Medium = Mapped> {
+    prepared: Prepared<M>,
+}
+
+/// What an update makes of a row.
+pub struct Changes<'r, M: Medium = Mapped> {
+    table: &'r Table<M>,
+    groups: [Group; 2],
+}
+
+fn is_unique<M: Medium>(index: &Index<M>) -> bool {
+    index.spec.kind.is_unique()
+}
+
+impl<M: Medium> Update<M> {
+    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+        Ok(Update { prepared: Prepared::new(engine, table, name, is_unique)? })
+    }
+
+    /// Passes the newest state of the row with this key to `change`, which [sets](Changes::set)
+    /// values, and commits that: it is durable when this returns. Returns what `change` does;
+    /// `None` if there is no row. One fence; none if nothing was changed.
+    ///
+    /// Between what `change` reads and what it sets, nobody else changes the row. It should be
+    /// quick, and not change the same row by another statement, which would be refused.
+    ///
+    /// # Errors
+    ///
+    /// That of `change`, when the key does not fit, when another statement is changing the row
+    /// ([`Error::Conflict`]), when a row has one of the new keys ([`Error::Unique`]), or the pool
+    /// is full: nothing was changed then. When the medium met a fault: the row may be changed.
+    pub fn run<R>(
+        &self,
+        key: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let Prepared { engine, table, .. } = &self.prepared;
+        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        engine.change(table, self.prepared.index(), &key, |row, groups| {
+            let mut changes = Changes { table, groups: groups.clone() };
+            let result = change(&Row::new(table, row, groups.clone()), &mut changes)?;
+            Ok((Change::Update(changes.groups), result))
+        })
+    }
+}
+
+impl<M: Medium> Delete<M> {
+    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+        Ok(Delete { prepared: Prepared::new(engine, table, name, is_unique)? })
+    }
+
+    /// Removes the row with this key, and commits that: it is durable when this returns. Returns
+    /// whether there was one. One fence.
+    ///
+    /// # Errors
+    ///
+    /// When the key does not fit, when another statement is changing the row
+    /// ([`Error::Conflict`]), or not even what removing needs is left in a full pool: nothing was
+    /// changed then. When the medium met a fault: the row may be gone.
+    pub fn run(&self, key: &[Value<'_>]) -> Result<bool> {
+        self.run_if(key, |_| Ok(true)).map(|removed| removed == Some(true))
+    }
+
+    /// Removes the row with this key if `decide` says so. Returns what it said; `None` if there is
+    /// no row.
+    ///
+    /// # Errors
+    ///
+    /// That of `decide`, and those of [`run`](Delete::run).
+    pub fn run_if(
+        &self,
+        key: &[Value<'_>],
+        decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
+    ) -> Result<Option<bool>> {
+        let Prepared { engine, table, .. } = &self.prepared;
+        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        engine.change(table, self.prepared.index(), &key, |row, groups| {
+            let is_removed = decide(&Row::new(table, row, groups.clone()))?;
+            Ok((if is_removed { Change::Remove } else { Change::Keep }, is_removed))
+        })
+    }
+}
+
+impl<M: Medium> Changes<'_, M> {
+    /// Gives a column of the row another value.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such column, or the value does not fit it.
+    pub fn set<'v>(&mut self, column: usize, value: impl Into<Value<'v>>) -> Result<()> {
+        let table = self.table;
+        if column >= table.columns.len() {
+            let (table, column) = (table.name.clone(), column.to_string());
+            return Err(Error::NoSuchColumn { table, column });
+        }
+        table.set(&mut self.groups, column, &value.into())
+    }
+}
+
+impl<M: Medium> std::fmt::Debug for Changes<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Changes").field("table", &self.table.name).finish_non_exhaustive()
+    }
+}
