@@ -108,8 +108,9 @@ impl<M: Medium> RootObject<M> for Engine<M> {
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let schema = catalog::recover::open(&heap)?;
-        let (slots, stamps) = recover::complete(&heap, &schema.tables).map_err(Error::into_pool)?;
+        let (schema, completed) = catalog::recover::open(&heap)?;
+        let (slots, stamps) =
+            recover::complete(&heap, &schema.tables, &completed).map_err(Error::into_pool)?;
         Ok(Engine::new(heap, schema, slots, stamps))
     }
 }

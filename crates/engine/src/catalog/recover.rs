@@ -14,8 +14,9 @@ use crate::index::Index;
 use crate::table::Table;
 use crate::transaction::recover::Completed;
 
-/// The catalog of a heap and its tables; the heap has recovered, then.
-pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<Schema<M>, PoolError> {
+/// The catalog of a heap and its tables; the heap has recovered, then. Also the states that rows
+/// are to get.
+pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<(Schema<M>, Completed), PoolError> {
     let medium = heap.medium();
     let at = medium.load(heap.header() + HEADER_CATALOG);
     let catalog = CatalogBlock::read(medium, at).map_err(|what| PoolError::corrupt(at, what))?;
@@ -55,5 +56,5 @@ pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<Schema<M>, PoolErro
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes)?));
     }
-    Ok(Schema { catalog, tables })
+    Ok((Schema { catalog, tables }, completed))
 }

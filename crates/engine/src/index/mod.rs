@@ -26,6 +26,9 @@ pub(crate) struct Index<M: Medium> {
     pub(crate) rows: RowIndex<M>,
 }
 
+/// Numbers of rows.
+pub(crate) type Candidates = SmallVec<[RowId; 8]>;
+
 /// The cells of a key, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
@@ -112,18 +115,15 @@ impl Key {
 }
 
 impl<M: Medium> Index<M> {
-    /// The first of the key's rows that `choose` takes. Rows with other keys are among those that
-    /// it sees.
+    /// Numbers of the rows that may have a key: those that have it, and perhaps others, some of
+    /// them twice.
     #[inline]
-    pub(crate) fn find<R>(
-        &self,
-        key: &Key,
-        mut choose: impl FnMut(RowId) -> Option<R>,
-    ) -> Result<Option<R>> {
-        let found = self.rows.find(key.hash, |row| match choose(row) {
-            Some(chosen) => ControlFlow::Break(chosen),
-            None => ControlFlow::Continue(()),
-        });
-        Ok(found?)
+    pub(crate) fn candidates(&self, key: &Key) -> Result<Candidates> {
+        let mut rows = Candidates::new();
+        self.rows.find(key.hash, |row| {
+            rows.push(row);
+            ControlFlow::<()>::Continue(())
+        })?;
+        Ok(rows)
     }
 }

@@ -4,8 +4,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_pmem::{Mapped, Medium};
-use remanent_structures::RowId;
-use smallvec::SmallVec;
 
 use super::Row;
 use super::prepared::Prepared;
@@ -30,7 +28,7 @@ impl<M: Medium> Find<M> {
 
     /// Passes the rows with this key to `visit`, as they were at that moment, until it breaks: each
     /// once, in the order of their numbers. No fence. Their numbers are collected first, which
-    /// allocates for more than 16.
+    /// allocates for more than 8.
     ///
     /// # Errors
     ///
@@ -45,21 +43,13 @@ impl<M: Medium> Find<M> {
         let prepared = &self.prepared;
         let stamp = snapshot.stamp_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
-        let mut rows: SmallVec<[RowId; 16]> = SmallVec::new();
-        prepared.index().find(&key, |row| {
-            rows.push(row);
-            None::<()>
-        })?;
+        let mut rows = prepared.index().candidates(&key)?;
         // A row whose number was used before by one with the same key, and came to nothing, has two
         // words.
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let found = {
-                // No version is freed that the row leads to.
-                let _pin = prepared.engine.heap.pin();
-                prepared.row(row, &key, stamp)?
-            };
+            let found = prepared.pinned_row(row, &key, stamp)?;
             // A faulty medium reads as zeros: not a row of those is shown.
             prepared.engine.heap.verify()?;
             if let Some(row) = found

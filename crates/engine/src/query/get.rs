@@ -46,22 +46,15 @@ impl<M: Medium> Get<M> {
         let stamp = snapshot.stamp_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut damage = None;
-        let found = {
-            // No version is freed that the row leads to. Not longer: `read` may change rows.
-            let _pin = prepared.engine.heap.pin();
-            prepared.index().find(&key, |row| match prepared.row(row, &key, stamp) {
-                Ok(found) => found,
-                Err(error) => {
-                    damage.get_or_insert(error);
-                    None
-                }
-            })?
-        };
-        prepared.engine.heap.verify()?;
-        match (found, damage) {
-            (Some(row), _) => read(&row).map(Some),
-            (None, Some(error)) => Err(error),
-            (None, None) => Ok(None),
+        for row in prepared.index().candidates(&key)? {
+            let found = prepared.pinned_row(row, &key, stamp);
+            prepared.engine.heap.verify()?;
+            match found {
+                Ok(Some(row)) => return read(&row).map(Some),
+                Ok(None) => {}
+                Err(error) => damage = damage.or(Some(error)),
+            }
         }
+        damage.map_or(Ok(None), Err)
     }
 }

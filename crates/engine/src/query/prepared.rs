@@ -58,14 +58,22 @@ impl<M: Medium> Prepared<M> {
         key.map(Some)
     }
 
-    /// The row of this number, if it had the key at `stamp`. The caller has a pin.
+    /// The row of this number, if it had the key at `stamp`.
     ///
     /// # Errors
     ///
     /// When its head or a version is damaged: it may be the row.
     #[inline]
-    pub(super) fn row(&self, row: RowId, key: &Key, stamp: u64) -> Result<Option<Row<'_, M>>> {
+    pub(super) fn pinned_row(
+        &self,
+        row: RowId,
+        key: &Key,
+        stamp: u64,
+    ) -> Result<Option<Row<'_, M>>> {
         let table = &*self.table;
+        // No version is freed that the row leads to. Not longer: who gets the row may change it,
+        // which may mean to wait for all pins.
+        let _pin = self.engine.heap.pin();
         let Some(place) = table.place(row) else { return Ok(None) };
         table.prefetch(place);
         let Some(seen) = table.seen(row, place, stamp)? else { return Ok(None) };

@@ -40,12 +40,14 @@ impl<M: Medium> Table<M> {
                 }
                 Err(error) => return Err(error),
                 Ok(None) => {}
-                Ok(Some(seen)) => {
-                    let keys = self.group_of(place, seen, 0)?;
-                    for index in &self.indexes {
-                        self.check_row(index, row, head, &keys, &mut found)?;
+                Ok(Some(seen)) => match self.group_of(place, seen, 0) {
+                    Err(error) => found.violations.push(Violation::new(head, error.to_string())),
+                    Ok(keys) => {
+                        for index in &self.indexes {
+                            self.check_row(index, row, head, &keys, &mut found)?;
+                        }
                     }
-                }
+                },
             }
             Ok(true)
         })?;
@@ -101,12 +103,9 @@ impl<M: Medium> Table<M> {
     ) -> Result<()> {
         let columns = &index.spec.columns;
         let Some(key) = Key::of_row(&self.format, columns, keys) else { return Ok(()) };
-        let (mut is_found, mut other) = (false, false);
-        index.find(&key, |seen| {
-            is_found |= seen == row;
-            other |= seen != row && self.has_key(seen, index, &key);
-            None::<()>
-        })?;
+        let candidates = index.candidates(&key)?;
+        let is_found = candidates.contains(&row);
+        let other = candidates.iter().any(|seen| *seen != row && self.has_key(*seen, index, &key));
         if !is_found {
             let what = format!("a row is not found in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));

@@ -103,10 +103,21 @@ impl FreeRows {
         Ok(taken)
     }
 
-    /// Gives a row back that was not used.
+    /// Gives back a row that is free, of which `release` takes the claim away. One of a tile that
+    /// was not examined yet is found there, once it is not claimed.
     #[cold]
-    pub(super) fn give_back<M: Medium>(&self, medium: &M, row: u64) {
-        self.spare.lock(medium).ranges.push(row..row + 1);
+    pub(super) fn give_back<M: Medium>(
+        &self,
+        medium: &M,
+        row: u64,
+        tile: u64,
+        release: impl FnOnce(),
+    ) {
+        let mut spare = self.spare.lock(medium);
+        if tile >= spare.unexamined {
+            spare.ranges.push(row..row + 1);
+        }
+        release();
     }
 }
 
@@ -139,7 +150,7 @@ mod tests {
         assert_eq!(rows.tile_count(), 3);
         let odd = found.iter().filter(|&&row| row < 128).count();
         assert_eq!((odd, found.len()), (40, 80));
-        rows.give_back(pool.medium(), 7);
+        rows.give_back(pool.medium(), 7, 0, || ());
         assert_eq!(rows.take(pool.medium(), examine, grow), Ok(7));
     }
 

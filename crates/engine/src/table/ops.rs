@@ -146,16 +146,19 @@ impl<M: Medium> Table<M> {
 
     /// A free row, which is this thread's alone.
     pub(crate) fn take_row(&self) -> Result<(RowId, RowPlace)> {
-        let examine = |tile| self.free_rows_of(tile);
+        let opens = self.heap.pool().opens();
+        let examine = |tile| self.free_rows_of(tile, opens);
         let row = self.free.take(self.medium(), examine, |tile| self.grow(tile))?;
         let row = RowId::new(row).ok_or_else(|| self.too_many_rows())?;
         let place = self.place(row).expect("the table has the row");
         Ok((row, place))
     }
 
-    /// Gives back a row that was not used.
-    pub(crate) fn give_row_back(&self, row: RowId) {
-        self.free.give_back(self.medium(), row.get());
+    /// Gives back a row that is free, and takes its claim away.
+    pub(crate) fn give_row_back(&self, row: RowId, place: RowPlace) {
+        let tile = row.get() >> self.format.shift;
+        let release = || self.claim_row(place, Claim::NONE);
+        self.free.give_back(self.medium(), row.get(), tile, release);
     }
 
     #[cold]
@@ -164,7 +167,7 @@ impl<M: Medium> Table<M> {
     }
 
     /// The free rows of a tile that nobody has used since the pool was opened.
-    fn free_rows_of(&self, number: u64) -> Result<Vec<Range<u64>>> {
+    fn free_rows_of(&self, number: u64, opens: u64) -> Result<Vec<Range<u64>>> {
         let tile = self.tile(number);
         if !self.is_tile(tile, number) {
             return Err(self.damaged(tile, "it leads to a tile, and there is none"));
@@ -172,7 +175,10 @@ impl<M: Medium> Table<M> {
         let first = number << self.format.shift;
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for index in 0..self.format.rows {
-            if !matches!(self.committed(RowPlace { tile, index }).state(), State::Free(_)) {
+            let place = RowPlace { tile, index };
+            // Who has a row that is free by now gives it back.
+            let is_claimed = self.claim(place).is_of(opens);
+            if is_claimed || !matches!(self.committed(place).state(), State::Free(_)) {
                 continue;
             }
             let row = first + index;

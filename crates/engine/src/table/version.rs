@@ -1,15 +1,18 @@
 //! Versions: what a row became after it was inserted.
 //!
 //! ```text
-//! version   0  tag, number of the table             24  the committed state before it
-//!           8  row (36 bits), what it has (4 bits)  32  checksum of all other words
+//! version   0  tag, number of the table             24  checksum of all but the state before it
+//!           8  the committed state before it        32  row (36 bits), what it has (4 bits)
 //!          16  stamp of the commit                  40  cells of the groups that it has
 //! ```
 //!
-//! A version never changes. The head of its row leads to the newest one, and each to the one before
-//! it; the last state is that in the tile. A group of cells that a version does not have is the one
-//! of the state before. Once every snapshot sees a version, its cells are folded into the tile, and
-//! it is freed.
+//! The head of a row leads to its newest version, and each to the one before it; the last state is
+//! that in the tile. A group of cells that a version does not have is the one of the state before.
+//! Once every snapshot sees a version, it is folded into the tile with those before it, and they
+//! are freed. The one after them leads to the tile then. Nothing else of a version changes.
+//!
+//! Blocks begin at multiples of 32 bytes, so the first four words are in one line. The checksum is
+//! stored last: if it has arrived, so has the state before it.
 
 use remanent_pmem::heap::{Block, Lane};
 use remanent_pmem::{Medium, WORD_LEN};
@@ -21,12 +24,13 @@ use super::Table;
 use super::layout::{Committed, Kind, State};
 use super::ops::{Group, RowPlace};
 use crate::Result;
+use crate::index::Key;
 use crate::transaction::recover::Completed;
 
-const ROW: u64 = WORD_LEN;
+const PREVIOUS: u64 = WORD_LEN;
 const STAMP: u64 = 2 * WORD_LEN;
-const PREVIOUS: u64 = 3 * WORD_LEN;
-const CHECKSUM: u64 = 4 * WORD_LEN;
+const CHECKSUM: u64 = 3 * WORD_LEN;
+const ROW: u64 = 4 * WORD_LEN;
 const CELLS: u64 = 5 * WORD_LEN;
 
 const ROW_BITS: u32 = 36;
@@ -56,7 +60,7 @@ pub(crate) enum Seen {
 }
 
 impl Version {
-    fn second_word(self) -> u64 {
+    fn row_word(self) -> u64 {
         let groups = u64::from(self.has[0]) | u64::from(self.has[1]) << 1;
         self.row.get() | groups << GROUPS_SHIFT | if self.is_removal { REMOVAL } else { 0 }
     }
@@ -87,13 +91,15 @@ impl<M: Medium> Table<M> {
     pub(crate) fn write_version(&self, version: Version, groups: [&[u8]; 2]) -> u32 {
         let (medium, at) = (self.medium(), version.offset);
         medium.store(at, Kind::Version.tag(self.number));
-        medium.store(at + ROW, version.second_word());
+        medium.store(at + ROW, version.row_word());
         medium.store(at + STAMP, version.stamp);
         medium.store(at + PREVIOUS, version.previous.0);
         for group in (0..2).filter(|&group| version.has[group]) {
             medium.write(self.cells_at(version, group), groups[group]);
         }
         let checksum = self.version_checksum(version);
+        // Release: after the state before it, in the line's order of stores. Partner of
+        // `arrived_version`.
         medium.store(at + CHECKSUM, checksum);
         // Flush: fenced by the caller, together with the record that makes it count.
         medium.flush(at, self.version_len(version.has));
@@ -101,8 +107,7 @@ impl<M: Medium> Table<M> {
     }
 
     fn version_checksum(&self, version: Version) -> u64 {
-        let words =
-            [u64::from(self.number), version.second_word(), version.stamp, version.previous.0];
+        let words = [u64::from(self.number), version.row_word(), version.stamp, version.previous.0];
         let mut bytes: SmallVec<[u8; 256]> =
             words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for group in (0..2).filter(|&group| version.has[group]) {
@@ -141,8 +146,7 @@ impl<M: Medium> Table<M> {
             has: [word >> GROUPS_SHIFT & 1 != 0, word >> (GROUPS_SHIFT + 1) & 1 != 0],
             is_removal: word & REMOVAL != 0,
         };
-        (version.second_word() == word && is_inside(self.version_len(version.has)))
-            .then_some(version)
+        (version.row_word() == word && is_inside(self.version_len(version.has))).then_some(version)
     }
 
     /// The version at `offset` if all of it has arrived, as its own checksum says and as a record
@@ -156,6 +160,14 @@ impl<M: Medium> Table<M> {
         is_whole.then_some(version)
     }
 
+    /// Has a version lead to the tile, where all states before it are folded. Returns the offset of
+    /// what is to be flushed.
+    pub(crate) fn end_chain_at(&self, version: Version, committed: Committed) -> u64 {
+        let at = version.offset + PREVIOUS;
+        self.medium().store(at, committed.0);
+        at
+    }
+
     /// Flushes a version that a killed process may have left in the caches.
     pub(crate) fn flush_version(&self, version: Version) {
         // Flush: fenced by the caller.
@@ -164,7 +176,7 @@ impl<M: Medium> Table<M> {
     }
 
     /// The version that a committed state leads to, which has to be older than `below`.
-    fn version_of(&self, offset: u64, row: RowId, below: u64) -> Result<Version> {
+    pub(crate) fn version_of(&self, offset: u64, row: RowId, below: u64) -> Result<Version> {
         match self.version(offset) {
             Some(version) if version.row == row && version.stamp < below => Ok(version),
             _ => Err(self.damaged(offset, "a row leads to no version of it")),
@@ -229,6 +241,24 @@ impl<M: Medium> Table<M> {
             chain.push(last);
         }
         Ok(chain)
+    }
+
+    /// Whether a row has a key in a state that is not folded, or in its tile: then the word of the
+    /// key is in its index. The caller has the row's claim.
+    pub(crate) fn has_had(
+        &self,
+        row: RowId,
+        place: RowPlace,
+        columns: &[usize],
+        key: &Key,
+    ) -> Result<bool> {
+        let is_of = |cells: &Group| key.is_of(&self.format, columns, cells);
+        if is_of(&self.read_group(place, 0)) {
+            return Ok(true);
+        }
+        let State::Version(offset) = self.committed(place).state() else { return Ok(false) };
+        let chain = self.chain(self.version_of(offset, row, u64::MAX)?)?;
+        Ok(chain.iter().any(|version| self.own_group(*version, 0).is_some_and(|of| is_of(&of))))
     }
 
     /// Whether a row leads to a block that says that it is a version of this table, once statements

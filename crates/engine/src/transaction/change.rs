@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
+use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
@@ -38,6 +39,9 @@ impl<M: Medium> Drop for Claimed<'_, M> {
     }
 }
 
+/// An index, and the key that a row gets in it.
+type Word<'t, M> = (&'t Index<M>, Key);
+
 /// A row that a statement was asked to change.
 struct Found {
     row: RowId,
@@ -68,7 +72,7 @@ impl<M: Medium> Engine<M> {
             Change::Remove => self.replace(&mut slot, claimed, row, &groups, None)?,
         }
         drop(slot);
-        self.collect_if_due()?;
+        self.collect_if_due();
         Ok(Some(result))
     }
 
@@ -112,23 +116,18 @@ impl<M: Medium> Engine<M> {
 
     /// The row whose newest committed state has a key.
     fn newest_with(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<Option<Found>> {
-        let _pin = self.heap.pin();
         let mut failed = None;
-        let found = index.find(key, |row| {
-            let place = table.place(row)?;
+        for row in index.candidates(key)? {
+            let Some(place) = table.place(row) else { continue };
+            let _pin = self.heap.pin();
             match self.newest_has(table, index, key, row, place) {
-                Ok(has_key) => has_key.then_some(Found { row, place }),
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    None
-                }
+                Ok(true) => return Ok(Some(Found { row, place })),
+                Ok(false) => {}
+                Err(error) => failed = failed.or(Some(error)),
             }
-        })?;
-        self.heap.verify()?;
-        match (found, failed) {
-            (None, Some(error)) => Err(error),
-            (found, _) => Ok(found),
         }
+        self.heap.verify()?;
+        failed.map_or(Ok(None), Err)
     }
 
     /// Whether the newest committed state of a row has a key. The caller has a pin, or the row's
@@ -172,23 +171,14 @@ impl<M: Medium> Engine<M> {
         // Held until the version is published: until then, nobody can see that the row has the key.
         let _keys = self.keys.lock(medium, unique().map(|(index, key)| (index.number, key.hash)));
         for (index, key) in unique() {
-            self.require_free(table, index, key)?;
+            self.require_free(table, index, key, row)?;
         }
-        for (done, (index, key)) in changed.iter().enumerate() {
-            if let Err(error) = index.rows.insert(key.hash, row) {
-                for (index, key) in &changed[..done] {
-                    index.rows.remove(key.hash, row)?;
-                }
-                return Err(error.into());
-            }
-        }
+        let words = self.add_words(table, row, place, &changed)?;
         // The lane is held until something leads to the version.
-        let mut lane = self.heap.enter().prepare_to_write();
-        let block = match table.allocate_version(&mut lane, has) {
-            Ok(block) => block,
+        let (mut lane, block) = match self.version_block(table, has) {
+            Ok(allocated) => allocated,
             Err(error) => {
-                drop(lane);
-                for (index, key) in &changed {
+                for (index, key) in words {
                     index.rows.remove(key.hash, row)?;
                 }
                 return Err(error);
@@ -220,12 +210,51 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
+    /// Puts a row into indexes under its new keys, and returns where it was not.
+    fn add_words<'k, 't>(
+        &self,
+        table: &Table<M>,
+        row: RowId,
+        place: RowPlace,
+        changed: &'k [Word<'t, M>],
+    ) -> Result<SmallVec<[&'k Word<'t, M>; 2]>> {
+        let mut words: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
+        for word in changed {
+            // A key that the row had before has its word still, until that is folded.
+            if !table.has_had(row, place, &word.0.spec.columns, &word.1)? {
+                words.push(word);
+            }
+        }
+        for (done, (index, key)) in words.iter().enumerate() {
+            if let Err(error) = index.rows.insert(key.hash, row) {
+                for (index, key) in &words[..done] {
+                    index.rows.remove(key.hash, row)?;
+                }
+                return Err(error.into());
+            }
+        }
+        Ok(words)
+    }
+
+    /// Room for a version, and the lane that it is in doubt by.
+    fn version_block(&self, table: &Table<M>, has: [bool; 2]) -> Result<(Lane<'_, M>, Block)> {
+        let allocate = || {
+            let mut lane = self.heap.enter().prepare_to_write();
+            let block = table.allocate_version(&mut lane, has)?;
+            Ok((lane, block))
+        };
+        match allocate() {
+            Err(error) if Error::is_full(&error) => {
+                // Lanes may hold blocks that are not freed yet.
+                self.heap.relieve();
+                allocate()
+            }
+            allocated => allocated,
+        }
+    }
+
     /// The indexes in which a row gets another key, with that key.
-    fn changed_keys<'t>(
-        table: &'t Table<M>,
-        old: &[u8],
-        new: &[u8],
-    ) -> SmallVec<[(&'t Index<M>, Key); 2]> {
+    fn changed_keys<'t>(table: &'t Table<M>, old: &[u8], new: &[u8]) -> SmallVec<[Word<'t, M>; 2]> {
         if old == new {
             return SmallVec::new();
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use remanent_pmem::Medium;
+use remanent_pmem::heap::layout::SUSPECT_COUNT;
 use remanent_pmem::heap::{Lane, Suspect};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
@@ -24,18 +25,46 @@ pub(crate) struct Garbage<M: Medium> {
 
 /// Rows that are folded for one fence, and how many wait until some are.
 const TOGETHER: usize = 32;
+/// Versions that are folded at once: those of one row at the most, and of all rows.
+const VERSIONS: usize = 128;
 /// Suspects of a lane that are left for other purposes.
 const SPARE: usize = 32;
+const _: () = assert!(SPARE + VERSIONS <= SUSPECT_COUNT as usize);
 
-/// A row whose newest version is in its tile, not yet by its head.
-struct Folded<'g, M: Medium> {
-    garbage: &'g Garbage<M>,
+/// Instead of a stamp, of a row that a sweep has found: it is looked at.
+const FOUND: u64 = 0;
+
+/// A row whose oldest versions are in its tile, and nothing says so yet.
+struct Folded<M: Medium> {
+    garbage: Garbage<M>,
     place: RowPlace,
+    /// The state that is in the tile now.
     newest: Version,
+    /// The version after it; `None` if that state is the row's newest.
+    next: Option<Version>,
     suspects: SmallVec<[Suspect; 4]>,
     /// First groups of cells that the row had before.
     old_keys: SmallVec<[Group; 2]>,
-    keys: Group,
+    /// Those of all states that are left.
+    keys: SmallVec<[Group; 2]>,
+}
+
+/// What came of folding a row.
+enum Fold<M: Medium> {
+    Done(Box<Folded<M>>),
+    /// There is nothing to be folded, or its own statement remembers what is.
+    Nothing,
+    /// Somebody is changing it, or there is no room for suspects.
+    Later(Garbage<M>),
+}
+
+/// Words of indexes that no snapshot needs any more.
+struct OldWords<M: Medium> {
+    garbage: Garbage<M>,
+    place: RowPlace,
+    /// Numbers of indexes, and keys.
+    keys: SmallVec<[(usize, Key); 4]>,
+    is_removal: bool,
 }
 
 impl<M: Medium> Engine<M> {
@@ -44,21 +73,22 @@ impl<M: Medium> Engine<M> {
         self.garbage.lock(self.medium()).push_back(garbage);
     }
 
-    /// Folds some rows if enough wait.
-    pub(super) fn collect_if_due(&self) -> Result<()> {
+    /// Folds some rows if enough wait. Not of interest for the statement that is done: an error
+    /// tells of the medium, or of damage, and who meets it next is told.
+    pub(super) fn collect_if_due(&self) {
         if self.garbage.lock(self.medium()).len() >= TOGETHER {
-            self.collect_some()?;
+            let _ = self.collect_some();
         }
-        Ok(())
     }
 
-    /// Folds all rows that can be folded now, and returns how many.
+    /// Folds all rows that can be folded now, and returns how often it did.
     pub(crate) fn collect(&self) -> Result<u64> {
         let mut sum = 0;
         loop {
             match self.collect_some()? {
-                0 => return Ok(sum),
-                count => sum += count,
+                Progress { taken: 0, .. } => return Ok(sum),
+                Progress { folded: 0, left, taken } if left == taken => return Ok(sum),
+                progress => sum += progress.folded as u64,
             }
         }
     }
@@ -66,11 +96,12 @@ impl<M: Medium> Engine<M> {
     /// Remembers all rows that have versions: those that an earlier process has left.
     pub(crate) fn sweep(&self) -> Result<()> {
         let tables = self.schema.lock(self.medium()).tables.clone();
+        self.garbage.lock(self.medium()).clear();
         for table in tables {
-            table.for_each_row(|row, place, committed| {
+            table.for_each_row(|row, _, committed| {
                 if let State::Version(_) = committed.state() {
-                    let stamp = table.stamp_of(table.committed(place));
-                    self.leave_garbage(Garbage { table: Arc::clone(&table), row, stamp });
+                    let table = Arc::clone(&table);
+                    self.leave_garbage(Garbage { table, row, stamp: FOUND });
                 }
                 Ok(true)
             })?;
@@ -79,7 +110,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Folds a few rows: for one fence, besides those for freeing.
-    fn collect_some(&self) -> Result<u64> {
+    fn collect_some(&self) -> Result<Progress> {
         let horizon = self.snapshots.horizon(&self.stamps);
         let batch: Vec<Garbage<M>> = {
             let mut garbage = self.garbage.lock(self.medium());
@@ -87,145 +118,157 @@ impl<M: Medium> Engine<M> {
             let ready = ready.count();
             garbage.drain(..ready).collect()
         };
+        let mut progress = Progress { taken: batch.len(), folded: 0, left: 0 };
         if batch.is_empty() {
-            return Ok(0);
+            return Ok(progress);
         }
-        let mut lane = self.heap.enter().prepare_for(SPARE + 4 * TOGETHER);
-        let mut folded = Vec::new();
-        let mut left = Vec::new();
-        for (index, garbage) in batch.iter().enumerate() {
+        let mut lane = self.heap.enter().prepare_for(SPARE + VERSIONS);
+        let (mut folded, mut left, mut failed) = (Vec::new(), Vec::new(), None);
+        for garbage in batch {
             match self.fold(&mut lane, garbage, horizon) {
                 Ok(Fold::Done(row)) => folded.push(*row),
                 Ok(Fold::Nothing) => {}
-                Ok(Fold::Later) => left.push(index),
-                Err(error) => {
-                    // What is claimed is given free by publishing; the rest is found by a sweep.
-                    self.publish_folded(&mut lane, folded)?;
-                    return Err(error);
-                }
+                Ok(Fold::Later(garbage)) => left.push(garbage),
+                // A damaged row stays as it is, and the others are folded.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        let count = folded.len() as u64;
-        let old_words = self.publish_folded(&mut lane, folded)?;
+        progress.folded = folded.len();
+        let old_words = self.publish_folded(&mut lane, folded, &mut left)?;
         drop(lane);
-        for OldWords { garbage, keys, is_removal } in old_words {
+        for OldWords { garbage: Garbage { table, row, .. }, place, keys, is_removal } in old_words {
             for (index, key) in keys {
-                garbage.table.indexes[index].rows.remove(key.hash, garbage.row)?;
+                table.indexes[index].rows.remove(key.hash, row)?;
             }
             if is_removal {
-                garbage.table.give_row_back(garbage.row);
+                table.give_row_back(row, place);
             }
         }
-        let mut garbage = self.garbage.lock(self.medium());
-        for (index, row) in batch.into_iter().enumerate() {
-            if left.contains(&index) {
-                garbage.push_back(row);
-            }
-        }
-        Ok(count)
+        progress.left = left.len();
+        self.garbage.lock(self.medium()).extend(left);
+        failed.map_or(Ok(progress), Err)
     }
 
-    /// Writes the newest cells of a row into its tile, and makes all of its versions suspects.
-    fn fold<'g>(
-        &self,
-        lane: &mut Lane<'_, M>,
-        garbage: &'g Garbage<M>,
-        horizon: u64,
-    ) -> Result<Fold<'g, M>> {
-        let Garbage { table, row, .. } = garbage;
-        let Some(place) = table.place(*row) else { return Ok(Fold::Nothing) };
+    /// Writes the cells of the newest state that every snapshot sees into the tile of a row, and
+    /// makes the versions suspects that it has until there. Claims the row.
+    fn fold(&self, lane: &mut Lane<'_, M>, garbage: Garbage<M>, horizon: u64) -> Result<Fold<M>> {
+        let (table, row) = (&garbage.table, garbage.row);
+        let Some(place) = table.place(row) else { return Ok(Fold::Nothing) };
         if table.try_claim(place, Claim::of_collector(self.opens), self.opens).is_err() {
-            return Ok(Fold::Later);
+            return Ok(Fold::Later(garbage));
         }
-        let give_free = || table.claim_row(place, Claim::NONE);
-        let newest = match table.committed(place).state() {
-            State::Version(offset) => table.version(offset),
-            _ => None,
-        };
-        // A newer one that is not seen by all is remembered by its own statement.
-        let Some(newest) = newest.filter(|newest| newest.stamp <= horizon) else {
-            give_free();
+        let give_free = |table: &Table<M>| table.claim_row(place, Claim::NONE);
+        let State::Version(offset) = table.committed(place).state() else {
+            give_free(table);
             return Ok(Fold::Nothing);
         };
-        let chain = table.chain(newest).inspect_err(|_| give_free())?;
-        if lane.suspects_left() < SPARE + chain.len() {
-            give_free();
-            return Ok(Fold::Later);
+        let chain = table.version_of(offset, row, u64::MAX).and_then(|newest| table.chain(newest));
+        let chain = chain.inspect_err(|_| give_free(table))?;
+        let seen = chain.iter().filter(|version| version.stamp <= horizon).count();
+        let count = seen.min(lane.suspects_left().saturating_sub(SPARE));
+        if count == 0 {
+            give_free(table);
+            let oldest = chain[chain.len() - 1].stamp;
+            return Ok(match (seen, garbage.stamp) {
+                (0, FOUND) => Fold::Later(Garbage { stamp: oldest, ..garbage }),
+                (0, _) => Fold::Nothing,
+                _ => Fold::Later(garbage),
+            });
         }
-        let suspects = chain.iter().map(|version| lane.suspect(version.offset)).collect();
-        let mut old_keys: SmallVec<[Group; 2]> = SmallVec::from_elem(table.read_group(place, 0), 1);
-        old_keys.extend(chain.iter().filter_map(|version| table.own_group(*version, 0)));
+        let (left, old) = chain.split_at(chain.len() - count);
+        let own_keys = |versions: &[Version]| -> SmallVec<[Group; 2]> {
+            versions.iter().filter_map(|version| table.own_group(*version, 0)).collect()
+        };
+        let (mut old_keys, mut keys) = (own_keys(old), own_keys(left));
+        old_keys.push(table.read_group(place, 0));
         for group in 0..2 {
-            let cells = chain.iter().find_map(|version| table.own_group(*version, group));
+            let cells = old.iter().find_map(|version| table.own_group(*version, group));
             if let Some(cells) = cells {
                 table.write_group(place, group, &cells);
             }
         }
-        let keys = table.read_group(place, 0);
-        let folded = Folded { garbage, place, newest, suspects, old_keys, keys };
+        keys.push(table.read_group(place, 0));
+        let suspects = old.iter().map(|version| lane.suspect(version.offset)).collect();
+        let (newest, next) = (old[0], left.last().copied());
+        let folded = Folded { garbage, place, newest, next, suspects, old_keys, keys };
         Ok(Fold::Done(Box::new(folded)))
     }
 
-    /// Has the heads of rows say that their tiles have the newest cells, and gives the versions to
-    /// be freed. Returns what is to be removed from indexes.
-    fn publish_folded<'g>(
+    /// Says that the tiles of rows have those cells, and gives the versions to be freed. Returns
+    /// what is to be removed from indexes. Rows with more versions are left.
+    fn publish_folded(
         &self,
         lane: &mut Lane<'_, M>,
-        folded: Vec<Folded<'g, M>>,
-    ) -> Result<Vec<OldWords<'g, M>>> {
-        // Fence: the cells, before a head says that they are the newest; the suspects, before
+        folded: Vec<Folded<M>>,
+        left: &mut Vec<Garbage<M>>,
+    ) -> Result<Vec<OldWords<M>>> {
+        // Fence: the cells, before anything says that they are the newest; the suspects, before
         // nothing leads to them.
         lane.fence();
+        if let Err(fault) = self.heap.verify() {
+            // What could not be read is shown as zeros, which may have been written.
+            for row in folded {
+                row.suspects.into_iter().for_each(|suspect| lane.cancel(suspect));
+                row.garbage.table.claim_row(row.place, Claim::NONE);
+            }
+            return Err(fault.into());
+        }
         let mut old_words = Vec::new();
         for row in folded {
-            let Folded { garbage, place, newest, suspects, old_keys, keys } = row;
-            let committed = match newest.is_removal {
+            let Folded { garbage, place, newest, next, suspects, old_keys, keys } = row;
+            let table = &garbage.table;
+            let is_removal = newest.is_removal;
+            let committed = match is_removal {
                 true => Committed::removed(newest.stamp),
                 false => Committed::present(newest.stamp),
             };
-            lane.flush_later(garbage.table.publish(place, committed));
-            garbage.table.claim_row(place, Claim::NONE);
+            lane.flush_later(match next {
+                Some(next) => table.end_chain_at(next, committed),
+                None => table.publish(place, committed),
+            });
+            if !is_removal {
+                table.claim_row(place, Claim::NONE);
+            }
             for suspect in suspects {
                 lane.retire(suspect);
             }
-            old_words.push(OldWords::of(garbage, &old_keys, &keys, newest.is_removal));
+            if let Some(next) = next {
+                let (table, row) = (Arc::clone(table), garbage.row);
+                left.push(Garbage { table, row, stamp: next.stamp });
+            }
+            let words = old_keys_of(table, &old_keys, &keys, is_removal);
+            old_words.push(OldWords { garbage, place, keys: words, is_removal });
         }
         Ok(old_words)
     }
 }
 
-/// What came of folding a row.
-enum Fold<'g, M: Medium> {
-    Done(Box<Folded<'g, M>>),
-    /// There is nothing to be folded.
-    Nothing,
-    /// Somebody is changing it.
-    Later,
+/// How far folding has come.
+struct Progress {
+    taken: usize,
+    folded: usize,
+    left: usize,
 }
 
-/// Words of indexes that no snapshot needs any more.
-struct OldWords<'g, M: Medium> {
-    garbage: &'g Garbage<M>,
-    /// Numbers of indexes, and keys.
-    keys: SmallVec<[(usize, Key); 4]>,
+/// The keys in each index that a row had, and has in no state that is left.
+fn old_keys_of<M: Medium>(
+    table: &Table<M>,
+    old: &[Group],
+    left: &[Group],
     is_removal: bool,
-}
-
-impl<'g, M: Medium> OldWords<'g, M> {
-    fn of(garbage: &'g Garbage<M>, old: &[Group], new: &Group, is_removal: bool) -> Self {
-        let table = &garbage.table;
-        let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
-        for (number, index) in table.indexes.iter().enumerate() {
-            let key = |cells: &Group| Key::of_row(&table.format, &index.spec.columns, cells);
-            let kept = key(new).filter(|_| !is_removal);
-            for cells in old {
-                let Some(key) = key(cells) else { continue };
-                let word = (number, key);
-                if kept.as_ref() != Some(&word.1) && !keys.contains(&word) {
-                    keys.push(word);
-                }
+) -> SmallVec<[(usize, Key); 4]> {
+    let mut keys: SmallVec<[(usize, Key); 4]> = SmallVec::new();
+    for (number, index) in table.indexes.iter().enumerate() {
+        let columns = &index.spec.columns;
+        let is_left =
+            |key: &Key| !is_removal && left.iter().any(|of| key.is_of(&table.format, columns, of));
+        for cells in old {
+            let Some(key) = Key::of_row(&table.format, columns, cells) else { continue };
+            let word = (number, key);
+            if !is_left(&word.1) && !keys.contains(&word) {
+                keys.push(word);
             }
         }
-        OldWords { garbage, keys, is_removal }
     }
+    keys
 }

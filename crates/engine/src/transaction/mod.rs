@@ -60,13 +60,6 @@ impl<'d, M: Medium> Snapshot<'d, M> {
     }
 }
 
-impl<M: Medium> Clone for Snapshot<'_, M> {
-    fn clone(&self) -> Self {
-        let held = self.engine.snapshots.hold_again(self.engine.medium(), &self.held);
-        Snapshot { engine: self.engine, held }
-    }
-}
-
 impl<M: Medium> Drop for Snapshot<'_, M> {
     #[inline]
     fn drop(&mut self) {

@@ -29,7 +29,7 @@ impl<M: Medium> Engine<M> {
         let (row, place) = table.take_row()?;
         let mut slot = self.slots.hold(self.medium());
         if let Err(error) = self.place_row(table, &new, row, place, slot.index) {
-            table.give_row_back(row);
+            table.give_row_back(row, place);
             return Err(error);
         }
         let medium = self.medium();
@@ -59,21 +59,22 @@ impl<M: Medium> Engine<M> {
         place: RowPlace,
         slot: u32,
     ) -> Result<()> {
+        // Others may have it for a moment: who looked for a row that was here before.
+        while table.try_claim(place, Claim::of(self.opens, slot), self.opens).is_err() {
+            self.medium().pause();
+        }
+        if !matches!(table.committed(place).state(), State::Free(_)) {
+            return Err(table.head_damaged(place));
+        }
         let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
         let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
-            self.require_free(table, index, key)?;
+            self.require_free(table, index, key, row)?;
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
-        // The row is this thread's alone, but for the collector, which may look whether it has
-        // versions still.
-        while table.try_claim(place, Claim::of(self.opens, slot), self.opens).is_err() {
-            self.medium().pause();
-        }
         for (done, (index, key)) in new.keyed(table).enumerate() {
             if let Err(error) = index.rows.insert(key.hash, row) {
-                table.claim_row(place, Claim::NONE);
                 for (index, key) in new.keyed(table).take(done) {
                     index.rows.remove(key.hash, row)?;
                 }
@@ -83,22 +84,21 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Refuses a key that a row has, or is getting.
-    pub(super) fn require_free(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<()> {
-        let mut failed = None;
-        let _pin = self.heap.pin();
-        let taken = index.find(key, |row| {
-            let place = table.place(row)?;
-            match self.takes(table, index, key, row, place) {
-                Ok(taken) => taken,
-                Err(error) => {
-                    failed.get_or_insert(error);
-                    None
-                }
+    /// Refuses a key that another row has, or is getting. An earlier statement may have left a word
+    /// of the key for the row itself.
+    pub(super) fn require_free(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        key: &Key,
+        own: RowId,
+    ) -> Result<()> {
+        let mut taken = None;
+        for row in index.candidates(key)?.into_iter().filter(|row| *row != own) {
+            if let Some(place) = table.place(row) {
+                let _pin = self.heap.pin();
+                taken = taken.or(self.takes(table, index, key, row, place)?);
             }
-        })?;
-        if let Some(error) = failed {
-            return Err(error);
         }
         let Some(is_visible) = taken else { return Ok(()) };
         let key = key.tell(&table.format, &index.spec.columns);
@@ -128,7 +128,8 @@ impl<M: Medium> Engine<M> {
             return Ok(Some(is_settled && table.stamp_of(committed) <= self.stamps.visible()));
         }
         // An insert on its way has its cells in the tile already.
-        let is_new = claim.is_of(self.opens) && matches!(committed.state(), State::Free(_));
+        let is_statements = claim.is_of(self.opens) && !claim.is_collectors();
+        let is_new = is_statements && matches!(committed.state(), State::Free(_));
         let has_key = || key.is_of(&table.format, &index.spec.columns, &table.read_group(place, 0));
         Ok((is_new && has_key()).then_some(false))
     }

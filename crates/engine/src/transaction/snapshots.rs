@@ -54,12 +54,6 @@ impl Snapshots {
         }
     }
 
-    /// Another snapshot of the same moment.
-    pub(crate) fn hold_again<M: Medium>(&self, medium: &M, held: &Held) -> Held {
-        // The first one keeps the horizon down meanwhile.
-        Held { place: self.take(medium, held.stamp), stamp: held.stamp }
-    }
-
     fn take<M: Medium>(&self, medium: &M, stamp: u64) -> usize {
         let first = medium.thread() as usize;
         loop {

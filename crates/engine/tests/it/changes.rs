@@ -222,3 +222,78 @@ fn changes_are_there_after_opening() {
         }
     }
 }
+
+#[test]
+fn a_row_that_is_updated_often_behind_a_snapshot_is_folded_in_the_end() {
+    const TIMES: i64 = 1_000;
+    let pool = Pool::options().create_in_memory().unwrap();
+    let (database, table) = accounts(&pool);
+    table.insert(&[1.into(), "ada".into(), 0.into()]).unwrap();
+    let update = table.prepare_update("primary").unwrap();
+    let get = table.prepare_get("primary").unwrap();
+    let before = database.snapshot();
+    for step in 1..=TIMES {
+        // The key of an index, too, which comes back again and again.
+        update.run(&[1.into()], |_, account| account.set(2, step % 2)).unwrap().unwrap();
+    }
+    assert_eq!(get.run(&before, &[1.into()], balance).unwrap(), Some(0));
+    assert_eq!(database.check().unwrap(), []);
+    drop(before);
+    let middle = database.snapshot();
+    for step in 1..=TIMES {
+        update.run(&[1.into()], |_, account| account.set(2, step % 2)).unwrap().unwrap();
+    }
+    database.collect().unwrap();
+    assert_eq!(get.run(&middle, &[1.into()], balance).unwrap(), Some(0));
+    assert_eq!(database.check().unwrap(), []);
+    drop(middle);
+    assert!(database.collect().unwrap() > 5, "folded in portions");
+    assert_eq!(database.collect().unwrap(), 0);
+    assert_eq!(get.run(&database.snapshot(), &[1.into()], balance).unwrap(), Some(0));
+    assert_eq!(database.check().unwrap(), []);
+}
+
+#[test]
+fn rows_that_are_removed_after_opening_are_used_again_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("removed.pool");
+    {
+        let pool = Pool::options().create(&path).unwrap();
+        let (_database, table) = accounts(&pool);
+        for number in 0..200 {
+            table.insert(&[number.into(), Value::Null, 0.into()]).unwrap();
+        }
+    }
+    let pool = Pool::options().open(&path).unwrap();
+    let database = Database::open(&pool, "bank").unwrap();
+    let table = database.table("accounts").unwrap();
+    let delete = table.prepare_delete("primary").unwrap();
+    thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let (table, delete) = (&table, &delete);
+            scope.spawn(move || {
+                for turn in 0..1_500 {
+                    let (old, new) = (thread + 3 * turn, thread + 3 * (turn + 60));
+                    loop {
+                        match delete.run(&[old.into()]) {
+                            Ok(_) => break,
+                            Err(error) => assert!(error.is_conflict(), "{error}"),
+                        }
+                    }
+                    let row = [new.into(), Value::Null, new.into()];
+                    let inserted = table.insert(&row);
+                    assert!(matches!(inserted, Ok(_) | Err(Error::Unique { .. })), "{inserted:?}");
+                }
+            });
+        }
+    });
+    let mut numbers = Vec::new();
+    let visit = |row: &Row<'_>| {
+        numbers.push(row.get::<u32>(0).unwrap());
+        ControlFlow::<()>::Continue(())
+    };
+    table.scan(&database.snapshot(), visit).unwrap();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (4_500..4_680).collect::<Vec<u32>>());
+    assert_eq!(database.check().unwrap(), []);
+}
