@@ -13,7 +13,7 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/killed", "/schema", "/schema-killed"]),
+        scenarios: Chosen::Only(&["/rows", "/killed", "/schema", "/schema-killed"]),
         seeds: 1,
         killed_min: 15,
         survivors_max: 0,
