@@ -156,6 +156,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Lane::note_linked", "called by vectors and logs"),
     ("Lane::prepare_for", "called by steps, of which batches are made"),
     ("Lane::suspects_left", TELLS),
+    ("Database::open_or_create", COMBINES),
     ("Delete::run_if", "called by run"),
     ("RowIndex::abandon", "called by the engine when a pool is full"),
     ("RowIndex::create_in_lane", "called by the engine for each index of a table"),
@@ -183,6 +184,8 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Vector::is_empty", COUNTS),
     ("Vector::open_or_create", COMBINES),
     ("Step::is_empty", COUNTS),
+    ("Table::columns", TELLS),
+    ("Table::name", TELLS),
     ("TxArray::is_empty", COUNTS),
     ("TxArray::len", COUNTS),
 ];

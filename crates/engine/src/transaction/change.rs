@@ -202,6 +202,7 @@ impl<M: Medium> Engine<M> {
         slot.write(medium, record);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.
+        // Redundant flush: what folding has noted is flushed before its blocks are freed, too.
         lane.fence();
         self.heap.verify()?;
         slot.has_published(table.publish(place, Committed::version(block.offset)));
