@@ -24,7 +24,6 @@ use super::Table;
 use super::layout::{Committed, Kind, State};
 use super::ops::{Group, RowPlace};
 use crate::Result;
-use crate::index::Key;
 use crate::transaction::recover::Completed;
 
 const PREVIOUS: u64 = WORD_LEN;
@@ -241,24 +240,6 @@ impl<M: Medium> Table<M> {
             chain.push(last);
         }
         Ok(chain)
-    }
-
-    /// Whether a row has a key in a state that is not folded, or in its tile: then the word of the
-    /// key is in its index. The caller has the row's claim.
-    pub(crate) fn has_had(
-        &self,
-        row: RowId,
-        place: RowPlace,
-        columns: &[usize],
-        key: &Key,
-    ) -> Result<bool> {
-        let is_of = |cells: &Group| key.is_of(&self.format, columns, cells);
-        if is_of(&self.read_group(place, 0)) {
-            return Ok(true);
-        }
-        let State::Version(offset) = self.committed(place).state() else { return Ok(false) };
-        let chain = self.chain(self.version_of(offset, row, u64::MAX)?)?;
-        Ok(chain.iter().any(|version| self.own_group(*version, 0).is_some_and(|of| is_of(&of))))
     }
 
     /// Whether a row leads to a block that says that it is a version of this table, once statements

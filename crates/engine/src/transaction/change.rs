@@ -173,14 +173,12 @@ impl<M: Medium> Engine<M> {
         for (index, key) in unique() {
             self.require_free(table, index, key, row)?;
         }
-        let words = self.add_words(table, row, place, &changed)?;
+        let words = Self::add_words(row, &changed)?;
         // The lane is held until something leads to the version.
         let (mut lane, block) = match self.version_block(table, has) {
             Ok(allocated) => allocated,
             Err(error) => {
-                for (index, key) in words {
-                    index.rows.remove(key.hash, row)?;
-                }
+                Self::remove_words(row, &words)?;
                 return Err(error);
             }
         };
@@ -211,30 +209,32 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Puts a row into indexes under its new keys, and returns where it was not.
+    /// Puts a row that is claimed into indexes under its new keys, and returns where it was not. It
+    /// may be there: a state that is not folded has the key, or a statement has left the word.
     fn add_words<'k, 't>(
-        &self,
-        table: &Table<M>,
         row: RowId,
-        place: RowPlace,
         changed: &'k [Word<'t, M>],
     ) -> Result<SmallVec<[&'k Word<'t, M>; 2]>> {
-        let mut words: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
+        let mut added: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
         for word in changed {
-            // A key that the row had before has its word still, until that is folded.
-            if !table.has_had(row, place, &word.0.spec.columns, &word.1)? {
-                words.push(word);
-            }
-        }
-        for (done, (index, key)) in words.iter().enumerate() {
-            if let Err(error) = index.rows.insert(key.hash, row) {
-                for (index, key) in &words[..done] {
-                    index.rows.remove(key.hash, row)?;
-                }
+            let (index, key) = word;
+            let was_there = index.candidates(key)?.contains(&row);
+            if let Err(error) = index.rows.ensure(key.hash, row) {
+                Self::remove_words(row, &added)?;
                 return Err(error.into());
             }
+            if !was_there {
+                added.push(word);
+            }
         }
-        Ok(words)
+        Ok(added)
+    }
+
+    fn remove_words(row: RowId, words: &[&Word<'_, M>]) -> Result<()> {
+        for (index, key) in words {
+            index.rows.remove(key.hash, row)?;
+        }
+        Ok(())
     }
 
     /// Room for a version, and the lane that it is in doubt by.

@@ -58,7 +58,8 @@ enum Fold<M: Medium> {
     Later(Garbage<M>),
 }
 
-/// Words of indexes that no snapshot needs any more.
+/// Words of indexes that no snapshot needs any more, of a row that is claimed until they are
+/// removed: a statement that gives it one of these keys again has to see that the word is gone.
 struct OldWords<M: Medium> {
     garbage: Garbage<M>,
     place: RowPlace,
@@ -136,13 +137,9 @@ impl<M: Medium> Engine<M> {
         progress.folded = folded.len();
         let old_words = self.publish_folded(&mut lane, folded, &mut left)?;
         drop(lane);
-        for OldWords { garbage: Garbage { table, row, .. }, place, keys, is_removal } in old_words {
-            for (index, key) in keys {
-                table.indexes[index].rows.remove(key.hash, row)?;
-            }
-            if is_removal {
-                table.give_row_back(row, place);
-            }
+        for words in old_words {
+            let removed = words.remove();
+            failed = failed.or(removed.err());
         }
         progress.left = left.len();
         self.garbage.lock(self.medium()).extend(left);
@@ -226,9 +223,6 @@ impl<M: Medium> Engine<M> {
                 Some(next) => table.end_chain_at(next, committed),
                 None => table.publish(place, committed),
             });
-            if !is_removal {
-                table.claim_row(place, Claim::NONE);
-            }
             for suspect in suspects {
                 lane.retire(suspect);
             }
@@ -237,9 +231,29 @@ impl<M: Medium> Engine<M> {
                 left.push(Garbage { table, row, stamp: next.stamp });
             }
             let words = old_keys_of(table, &old_keys, &keys, is_removal);
+            if words.is_empty() && !is_removal {
+                table.claim_row(place, Claim::NONE);
+                continue;
+            }
             old_words.push(OldWords { garbage, place, keys: words, is_removal });
         }
         Ok(old_words)
+    }
+}
+
+impl<M: Medium> OldWords<M> {
+    /// Removes the words, and gives the row free.
+    fn remove(self) -> Result<()> {
+        let OldWords { garbage: Garbage { table, row, .. }, place, keys, is_removal } = self;
+        let remove = |(index, key): &(usize, Key)| {
+            table.indexes[*index].rows.remove(key.hash, row).map(drop)
+        };
+        let removed = keys.iter().try_for_each(remove);
+        match is_removal {
+            true => table.give_row_back(row, place),
+            false => table.claim_row(place, Claim::NONE),
+        }
+        Ok(removed?)
     }
 }
 
