@@ -88,9 +88,9 @@ impl<M: Medium> Database<M> {
         Snapshot::of(&self.engine)
     }
 
-    /// Gives the space of versions back that no snapshot needs, and returns how many rows had some.
-    /// Statements do it beside their work; what is left is what an earlier process has left, and
-    /// the latest changes. Looks at every row.
+    /// Gives the space of versions back that no snapshot needs, and returns in how many portions: a
+    /// row of many versions counts several times. Statements do it beside their work; what is left
+    /// is what an earlier process has left, and the latest changes. Looks at every row.
     ///
     /// # Errors
     ///

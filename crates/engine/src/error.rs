@@ -83,10 +83,10 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
     },
-    /// Another transaction is changing the row, and is not done yet.
+    /// Another statement is inserting, changing or removing a row with the key, and is not done.
     #[error(
-        "table {table:?}: another transaction is inserting a row with the same {index:?} key \
-         ({key}); nothing was changed, and trying again may succeed"
+        "table {table:?}: another statement is changing a row with this {index:?} key ({key}); \
+         nothing was changed, and trying again may succeed"
     )]
     Conflict {
         /// Name of the table.

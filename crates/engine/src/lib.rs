@@ -1,7 +1,7 @@
 //! Tables in persistent memory: rows that are durable when the call returns, and there the moment
 //! the pool is opened, whatever killed the process that wrote them.
 //!
-//! A statement writes its row where nothing leads to it, and then a record of one line. Both become
+//! A statement writes its row where no reader sees it, and then a record of one line. Both become
 //! durable with **one fence**. There is no log beside the rows, and opening has no statement to
 //! undo: the records, of which there is a fixed number, tell which statements took effect
 //! ([Oukid et al., CIDR 2015](https://www.cidrdb.org/cidr2015/Papers/CIDR15_Paper13.pdf), section
@@ -36,8 +36,8 @@
 //! # What holds
 //!
 //! - **Statements** are atomic, and durable in the pool's class when they return.
-//! - **Snapshots.** A read sees a moment of the whole database, writes nothing, and waits for no
-//!   statement. No reader sees a row that a crash could still take away.
+//! - **Snapshots.** A read sees a moment of the whole database, writes nothing to the pool, and
+//!   waits for no statement. No reader sees a row that a crash could still take away.
 //! - **Indexes** have eight bytes for a row, and no key: each row that they lead to is looked at.
 //!   So they need no fence of their own, and what a crash leaves of them does no harm.
 //! - **Schema changes** are one durable step each.

@@ -48,7 +48,7 @@ impl IndexKind {
 /// An index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
-    /// Its name, which only indexes of the same table must not have.
+    /// Its name. Indexes of one table have different names.
     pub name: String,
     /// What it promises.
     pub kind: IndexKind,

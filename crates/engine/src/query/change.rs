@@ -7,7 +7,6 @@ use remanent_pmem::{Mapped, Medium};
 use super::Row;
 use super::prepared::Prepared;
 use crate::engine::Engine;
-use crate::index::Index;
 use crate::table::Table;
 use crate::table::ops::Group;
 use crate::transaction::change::Change;
@@ -36,18 +35,15 @@ pub struct Changes<'r, M: Medium = Mapped> {
     groups: [Group; 2],
 }
 
-fn is_unique<M: Medium>(index: &Index<M>) -> bool {
-    index.spec.kind.is_unique()
-}
-
 impl<M: Medium> Update<M> {
     pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Update { prepared: Prepared::new(engine, table, name, is_unique)? })
+        Ok(Update { prepared: Prepared::unique(engine, table, name)? })
     }
 
     /// Passes the newest state of the row with this key to `change`, which [sets](Changes::set)
     /// values, and commits that: it is durable when this returns. Returns what `change` does;
-    /// `None` if there is no row. One fence; none if nothing was changed.
+    /// `None` if there is no row. One fence, and those for blocks and for folding; none if nothing
+    /// was changed.
     ///
     /// Between what `change` reads and what it sets, nobody else changes the row. It should be
     /// quick, and not change the same row by another statement, which would be refused.
@@ -74,11 +70,11 @@ impl<M: Medium> Update<M> {
 
 impl<M: Medium> Delete<M> {
     pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Delete { prepared: Prepared::new(engine, table, name, is_unique)? })
+        Ok(Delete { prepared: Prepared::unique(engine, table, name)? })
     }
 
     /// Removes the row with this key, and commits that: it is durable when this returns. Returns
-    /// whether there was one. One fence.
+    /// whether there was one. One fence, and those for blocks and for folding.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ pub struct Find<M: Medium = Mapped> {
 
 impl<M: Medium> Find<M> {
     pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        Ok(Find { prepared: Prepared::new(engine, table, name, |_| true)? })
+        Ok(Find { prepared: Prepared::any(engine, table, name)? })
     }
 
     /// Passes the rows with this key to `visit`, as they were at that moment, until it breaks: each
@@ -44,8 +44,7 @@ impl<M: Medium> Find<M> {
         let stamp = snapshot.stamp_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut rows = prepared.index().candidates(&key)?;
-        // A row whose number was used before by one with the same key, and came to nothing, has two
-        // words.
+        // A row number that was used before, with the same key, may have a second word.
         rows.sort_unstable();
         rows.dedup();
         for row in rows {

@@ -22,14 +22,13 @@ pub struct Get<M: Medium = Mapped> {
 
 impl<M: Medium> Get<M> {
     pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
-        let is_unique = |index: &crate::index::Index<M>| index.spec.kind.is_unique();
-        Ok(Get { prepared: Prepared::new(engine, table, name, is_unique)? })
+        Ok(Get { prepared: Prepared::unique(engine, table, name)? })
     }
 
     /// Passes the row with this key to `read`, as it was at that moment, and returns what `read`
     /// does; `None` if there was none, as for NULL. No fence; a lock only where a part of the index
     /// is used for the first time since the pool was opened. Nothing is allocated for keys of up to
-    /// 32 bytes and rows whose columns, with keys and others apart, have up to 64.
+    /// 32 bytes, and rows whose key columns and other columns take up to 64 bytes each.
     ///
     /// # Errors
     ///

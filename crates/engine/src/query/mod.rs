@@ -1,4 +1,4 @@
-//! Reading: prepared statements, and the rows that they find.
+//! Prepared statements: reads and changes by a key, the rows that they find; scans.
 
 mod change;
 mod find;

@@ -1,4 +1,4 @@
-//! What reads by an index have in common.
+//! What reads and changes by an index have in common.
 
 use std::sync::Arc;
 
@@ -21,8 +21,22 @@ pub(super) struct Prepared<M: Medium> {
 }
 
 impl<M: Medium> Prepared<M> {
+    /// A unique index.
+    pub(super) fn unique(
+        engine: &Arc<Engine<M>>,
+        table: &Arc<Table<M>>,
+        name: &str,
+    ) -> Result<Self> {
+        Self::new(engine, table, name, |index| index.spec.kind.is_unique())
+    }
+
+    /// Any index.
+    pub(super) fn any(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+        Self::new(engine, table, name, |_| true)
+    }
+
     /// The index of this name, if `is_right` takes it.
-    pub(super) fn new(
+    fn new(
         engine: &Arc<Engine<M>>,
         table: &Arc<Table<M>>,
         name: &str,

@@ -8,7 +8,7 @@ use crate::table::ops::Group;
 use crate::value::{FromValue, Value};
 use crate::{Error, Result};
 
-/// A row. Its values are copies on the stack, or lie in it.
+/// A copy of a row's cells.
 pub struct Row<'r, M: Medium = Mapped> {
     table: &'r Table<M>,
     id: RowId,

@@ -176,9 +176,9 @@ impl<M: Medium> Table<M> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for index in 0..self.format.rows {
             let place = RowPlace { tile, index };
-            // Who has a row that is free by now gives it back.
-            let is_claimed = self.claim(place).is_of(opens);
-            if is_claimed || !matches!(self.committed(place).state(), State::Free(_)) {
+            // The head first: who removes a row takes its claim away last, and gives it back.
+            let is_free = matches!(self.committed(place).state(), State::Free(_));
+            if !is_free || self.claim(place).is_of(opens) {
                 continue;
             }
             let row = first + index;

@@ -106,7 +106,8 @@ impl<M: Medium> Table<M> {
     }
 
     fn version_checksum(&self, version: Version) -> u64 {
-        let words = [u64::from(self.number), version.row_word(), version.stamp, version.previous.0];
+        // Without the state before it, which folding replaces.
+        let words = [u64::from(self.number), version.row_word(), version.stamp];
         let mut bytes: SmallVec<[u8; 256]> =
             words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for group in (0..2).filter(|&group| version.has[group]) {
@@ -252,7 +253,11 @@ impl<M: Medium> Table<M> {
         let committed = completed.state(self.number, version.row);
         let committed = committed.unwrap_or_else(|| self.committed(place));
         let State::Version(newest) = committed.state() else { return Ok(false) };
-        let newest = self.version_of(newest, version.row, u64::MAX)?;
-        Ok(self.chain(newest)?.iter().any(|of_row| of_row.offset == offset))
+        let chain = self.chain(self.version_of(newest, version.row, u64::MAX)?)?;
+        for version in &chain {
+            // Folding may have cut the chain.
+            self.flush_version(*version);
+        }
+        Ok(chain.iter().any(|of_row| of_row.offset == offset))
     }
 }

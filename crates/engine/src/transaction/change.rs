@@ -209,8 +209,8 @@ impl<M: Medium> Engine<M> {
         Ok(())
     }
 
-    /// Puts a row that is claimed into indexes under its new keys, and returns where it was not. It
-    /// may be there: a state that is not folded has the key, or a statement has left the word.
+    /// Puts a row that is claimed into indexes under its new keys, and returns the words that were
+    /// added. Others are there: of a state that is not folded, or left by a statement.
     fn add_words<'k, 't>(
         row: RowId,
         changed: &'k [Word<'t, M>],

@@ -52,7 +52,7 @@ struct Folded<M: Medium> {
 /// What came of folding a row.
 enum Fold<M: Medium> {
     Done(Box<Folded<M>>),
-    /// There is nothing to be folded, or its own statement remembers what is.
+    /// Nothing can be folded yet. Newer versions have entries of their own.
     Nothing,
     /// Somebody is changing it, or there is no room for suspects.
     Later(Garbage<M>),
@@ -147,7 +147,7 @@ impl<M: Medium> Engine<M> {
     }
 
     /// Writes the cells of the newest state that every snapshot sees into the tile of a row, and
-    /// makes the versions suspects that it has until there. Claims the row.
+    /// makes suspects of the versions that this replaces. Claims the row.
     fn fold(&self, lane: &mut Lane<'_, M>, garbage: Garbage<M>, horizon: u64) -> Result<Fold<M>> {
         let (table, row) = (&garbage.table, garbage.row);
         let Some(place) = table.place(row) else { return Ok(Fold::Nothing) };

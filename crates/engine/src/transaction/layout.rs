@@ -84,7 +84,10 @@ impl Record {
         let state = if self.is_void { VOID } else { COMMITTED };
         let content = u64::from(self.content);
         let others = [state, self.number, self.stamp, self.entry(), self.version, content];
-        let bytes: Vec<u8> = others.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = [0; 6 * WORD_LEN as usize];
+        for (place, word) in bytes.chunks_exact_mut(WORD_LEN as usize).zip(others) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
         let own = xxh3_64(&bytes) & 0xffff;
         u64::from(self.content) | own << 32 | 1 << 48 | state << 56
     }

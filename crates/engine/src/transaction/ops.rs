@@ -28,7 +28,8 @@ impl<M: Medium> Engine<M> {
         let new = NewRow::of(table, values)?;
         let (row, place) = table.take_row()?;
         let mut slot = self.slots.hold(self.medium());
-        if let Err(error) = self.place_row(table, &new, row, place, slot.index) {
+        self.claim_free(table, place, slot.index)?;
+        if let Err(error) = self.place_row(table, &new, row, place) {
             table.give_row_back(row, place);
             return Err(error);
         }
@@ -50,22 +51,21 @@ impl<M: Medium> Engine<M> {
         Ok(row)
     }
 
-    /// Has everybody see that the row is coming, unless one of its keys is taken.
-    fn place_row(
-        &self,
-        table: &Table<M>,
-        new: &NewRow,
-        row: RowId,
-        place: RowPlace,
-        slot: u32,
-    ) -> Result<()> {
+    /// Claims a row that was free when it was taken. If it is not any more, nobody gets it again.
+    fn claim_free(&self, table: &Table<M>, place: RowPlace, slot: u32) -> Result<()> {
         // Others may have it for a moment: who looked for a row that was here before.
         while table.try_claim(place, Claim::of(self.opens, slot), self.opens).is_err() {
             self.medium().pause();
         }
-        if !matches!(table.committed(place).state(), State::Free(_)) {
-            return Err(table.head_damaged(place));
+        if matches!(table.committed(place).state(), State::Free(_)) {
+            return Ok(());
         }
+        table.claim_row(place, Claim::NONE);
+        Err(table.head_damaged(place))
+    }
+
+    /// Writes a row that is claimed and enters it in the indexes, unless one of its keys is taken.
+    fn place_row(&self, table: &Table<M>, new: &NewRow, row: RowId, place: RowPlace) -> Result<()> {
         let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
         let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);

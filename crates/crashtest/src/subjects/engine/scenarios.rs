@@ -46,6 +46,13 @@ fn by_one_thread() -> Vec<Scenario> {
             Config { nested: recovery, after: 6, creation: false, ..alone(4, 4) },
         )
         .with_weight(2),
+        Scenario::new(
+            "engine/keys",
+            "rows get keys that they had before; crashes inside recovery and after it",
+            Tables { keys: 3, mix: Mix::Keys, ..rows() },
+            Config { nested: recovery, after: 6, creation: false, ..few_images(alone(6, 6)) },
+        )
+        .with_weight(4),
         Scenario::new("engine/schema", "tables are made and used", schema(), alone(2, 8)),
         Scenario::new(
             "engine/schema-recovery",

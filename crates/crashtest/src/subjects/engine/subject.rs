@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use remanent_crashsim::{Outcome, Rng, Sim, Subject};
+use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{Database, Error, Row, Table, TableSpec, Type, Value};
 use remanent_pmem::{Error as PoolError, Medium};
 
@@ -40,6 +40,8 @@ pub(super) enum Mix {
     Rows,
     /// The same, by threads: nothing that looks at two moments.
     Together,
+    /// Rows get keys that they had before, and are folded.
+    Keys,
     /// Tables are made and used.
     Schema,
 }
@@ -54,6 +56,9 @@ pub(super) enum Op {
     Update(u64, u64, Option<u64>, u64),
     /// As `Update`; a snapshot sees what was before.
     UpdateBehind(u64, u64, Option<u64>, u64),
+    /// Two updates of a row to these values, which has no second key then, and folding while a
+    /// snapshot sees the state between them.
+    FoldBetween(u64, u64, u64, u64),
     Delete(u64, u64),
     DeleteByCode(u64, u64),
     Collect,
@@ -268,6 +273,14 @@ impl Subject for Tables {
                 });
                 answer(updated, |row| Answer::Value(row.into_iter().collect()))
             }
+            Op::FoldBetween(table, id, first, second) => {
+                let done = update(database, table, id, None, first).and_then(|_| {
+                    let _between = database.snapshot();
+                    update(database, table, id, None, second)?;
+                    database.collect()
+                });
+                answer(done, |_| Answer::None)
+            }
             Op::Delete(table, id) => {
                 answer(delete(open, table, "primary", id.into()), Answer::Bool)
             }
@@ -306,6 +319,7 @@ impl Subject for Tables {
         | Op::Insert(table, ..)
         | Op::Update(table, ..)
         | Op::UpdateBehind(table, ..)
+        | Op::FoldBetween(table, ..)
         | Op::Delete(table, _)
         | Op::DeleteByCode(table, _)
         | Op::Get(table, _)
@@ -333,6 +347,12 @@ impl Subject for Tables {
                     false => Answer::Bool(false),
                 }
             }
+            Op::FoldBetween(_, id, _, second) => {
+                if rows.contains_key(&id) {
+                    update_model(rows, id, None, second);
+                }
+                Answer::None
+            }
             Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
             Op::DeleteByCode(_, number) => {
                 let with_code =
@@ -353,6 +373,12 @@ impl Subject for Tables {
             Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
             Op::Scan(_) => only(&|_, _, _| true),
         }
+    }
+
+    fn steps(&self, op: &Op) -> Steps<Op> {
+        let Op::FoldBetween(table, id, first, second) = *op else { return Steps::One };
+        let update = |value| Op::Update(table, id, None, value);
+        Steps::InOrder(vec![update(first), update(second)])
     }
 
     fn observe(&self, open: &Self::Handle) -> Outcome<State> {
@@ -389,13 +415,15 @@ impl Subject for Tables {
     fn op(&self, rng: &mut Rng) -> Op {
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
-            Mix::Rows | Mix::Together => 0,
+            Mix::Rows | Mix::Together | Mix::Keys => 0,
             Mix::Schema => rng.below(TABLES),
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
         match (self.mix, rng.below(20)) {
             (Mix::Schema, 0..=5) => Op::Create(1 + rng.below(TABLES - 1)),
+            (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
+            (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),
             (Mix::Together, 7) => Op::Update(table, id, code, value),
             (_, 0..=5) => Op::Insert(table, id, code, value),
             (_, 6) => Op::Update(table, id, code, value),
