@@ -25,7 +25,8 @@ pub trait Subject: Sync {
     /// The answer of an operation.
     type Ret: Clone + PartialEq + Debug + Send;
     /// State of the model, and everything that can be observed of the structure. The default is the
-    /// empty structure.
+    /// empty structure. The model may keep more than can be observed, if equality and hashes do
+    /// without it, and equal states of a run do not differ in it.
     type State: Clone + Default + Eq + Hash + Debug;
     /// The opened structure, with all it needs. Dropping it is a clean close, which is explored
     /// too.
