@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
@@ -11,7 +12,9 @@ use crate::engine::Engine;
 use crate::query::{Delete, Find, Get, Row, Update};
 use crate::schema::{Column, TableSpec};
 use crate::table;
-use crate::transaction::Snapshot;
+use crate::transaction::{
+    Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
+};
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -86,6 +89,47 @@ impl<M: Medium> Database<M> {
     #[inline]
     pub fn snapshot(&self) -> Snapshot<'_, M> {
         Snapshot::of(&self.engine)
+    }
+
+    /// Begins a transaction of several statements: see [`Transaction`]. Waits while 256
+    /// transactions are open.
+    ///
+    /// # Errors
+    ///
+    /// When the medium met a fault.
+    pub fn begin(&self) -> Result<Transaction<'_, M>> {
+        self.begin_with(&TransactionOptions::new())
+    }
+
+    /// Begins a transaction that is as `options` say.
+    ///
+    /// # Errors
+    ///
+    /// As for [`begin`](Database::begin).
+    pub fn begin_with(&self, options: &TransactionOptions) -> Result<Transaction<'_, M>> {
+        Transaction::begin(&self.engine, options)
+    }
+
+    /// Goes on with a transaction that was suspended, or whose process was killed, or tells what
+    /// became of it. Of transactions that are over, each of 256 slots keeps the last 8 at least.
+    /// No fence, unless its time is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InUse`] while somebody has it, and [`Error::Forgotten`] if it is over and nobody
+    /// knows any more how it ended. When the medium met a fault.
+    pub fn resume(&self, token: Token) -> Result<Resumed<'_, M>> {
+        self.engine.resume(token)
+    }
+
+    /// The transactions that can be [resumed](Database::resume).
+    pub fn open_transactions(&self) -> Vec<OpenTransaction> {
+        self.engine.open_transactions()
+    }
+
+    /// Has transactions expire by another clock than the machine's, which begins now.
+    pub fn set_clock(&self, now: impl Fn() -> Duration + Send + Sync + 'static) {
+        self.engine.clock.set(self.engine.medium(), now);
     }
 
     /// Gives the space of versions back that no snapshot needs, and returns in how many portions: a
@@ -166,14 +210,24 @@ impl<M: Medium> Table<M> {
     /// getting it ([`Error::Conflict`]), or the pool is full: nothing was changed then. When the
     /// medium met a fault: the row may be there.
     pub fn insert(&self, values: &[Value<'_>]) -> Result<RowId> {
-        match self.engine.insert(&self.core, values) {
-            // Lanes may hold blocks that are not freed yet.
-            Err(error) if error.is_full() => {
-                self.engine.heap.relieve();
-                self.engine.insert(&self.core, values)
-            }
-            result => result,
-        }
+        self.engine.alone(|statement| self.engine.insert(statement, &self.core, values))
+    }
+
+    /// The same as a statement of a transaction: it is durable when this returns, and counts when
+    /// the transaction has committed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`insert`](Table::insert), and [`Error::Overtaken`] when a row had one of the keys
+    /// at the transaction's moment, and has lost it since. Nothing was changed then, and the
+    /// transaction goes on.
+    pub fn insert_in(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        values: &[Value<'_>],
+    ) -> Result<RowId> {
+        let mut statement = transaction.next_statement(&self.engine)?;
+        self.engine.insert(&mut statement, &self.core, values)
     }
 
     /// Prepares to read rows by the keys of a unique index; `primary` is that of the primary key.
@@ -310,10 +364,10 @@ impl<M: Medium> Table<M> {
     /// When the head of a row is damaged, or the medium met a fault.
     pub fn scan<R>(
         &self,
-        snapshot: &Snapshot<'_, M>,
+        moment: &impl Moment<M>,
         visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
-        self.core.scan(snapshot.stamp_in(&self.engine)?, visit)
+        self.core.scan(moment.view_in(&self.engine)?, visit)
     }
 }
 

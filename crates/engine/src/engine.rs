@@ -12,12 +12,14 @@ use remanent_structures::shared::Inspection;
 use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT};
 use crate::index::KeyLocks;
 use crate::table::Table;
+use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
-use crate::transaction::layout::{SLOT_COUNT, SLOTS_LEN};
+use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial};
 use crate::transaction::recover;
-use crate::transaction::slots::Slots;
+use crate::transaction::slots::{Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
+use crate::transaction::statuses::Statuses;
 use crate::{Error, Result};
 
 /// A database.
@@ -25,7 +27,9 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) heap: Arc<Heap<M>>,
     /// Held while the schema changes.
     pub(crate) schema: PauseMutex<Schema<M>>,
-    pub(crate) slots: Slots,
+    pub(crate) slots: Slots<M>,
+    /// What became of transactions.
+    pub(crate) statuses: Arc<Statuses>,
     pub(crate) stamps: Stamps,
     pub(crate) snapshots: Snapshots,
     /// Rows with versions that wait until every snapshot sees them.
@@ -33,6 +37,9 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) keys: KeyLocks,
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
+    pub(crate) clock: Clock,
+    /// Held by who has rows say what became of transactions of an earlier process.
+    pub(crate) sweeping: PauseMutex<()>,
 }
 
 /// The tables, and the catalog that says so.
@@ -100,27 +107,57 @@ impl<M: Medium> RootObject<M> for Engine<M> {
         medium.persist(header, 2 * WORD_LEN);
         drop(lane);
         heap.verify()?;
-        let numbers = (0..SLOT_COUNT).map(|_| 0);
-        let slots = Slots::new(slots.offset, numbers);
+        let statuses = Arc::new(Statuses::new());
+        let unused = (0..SLOT_COUNT).map(|_| Slot::of(Record::NONE, 0, None));
+        let opening = Serial::opening_of(heap.pool().opens());
+        let slots = Slots::new(slots.offset, &statuses, opening, unused);
         let schema = Schema { catalog: Catalog::default(), tables: Vec::new() };
-        Ok(Engine::new(heap, schema, slots, Stamps::after(0)))
+        Ok(Engine::new(heap, schema, slots, statuses, Stamps::after(0), Snapshots::new()))
     }
 
     fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let (schema, completed) = catalog::recover::open(&heap)?;
+        let statuses = Arc::new(Statuses::new());
+        let (schema, completed) = catalog::recover::open(&heap, &statuses)?;
+        let snapshots = Snapshots::new();
         let (slots, stamps) =
-            recover::complete(&heap, &schema.tables, &completed).map_err(Error::into_pool)?;
-        Ok(Engine::new(heap, schema, slots, stamps))
+            recover::complete(&heap, &schema.tables, &completed, &statuses, &snapshots)
+                .map_err(Error::into_pool)?;
+        Ok(Engine::new(heap, schema, slots, statuses, stamps, snapshots))
     }
 }
 
 impl<M: Medium> Engine<M> {
-    fn new(heap: Arc<Heap<M>>, schema: Schema<M>, slots: Slots, stamps: Stamps) -> Self {
+    fn new(
+        heap: Arc<Heap<M>>,
+        schema: Schema<M>,
+        slots: Slots<M>,
+        statuses: Arc<Statuses>,
+        stamps: Stamps,
+        snapshots: Snapshots,
+    ) -> Self {
         let opens = heap.pool().opens();
         let (schema, keys) = (PauseMutex::new(schema), KeyLocks::new());
-        let (snapshots, garbage) = (Snapshots::new(), PauseMutex::default());
-        Engine { heap, schema, slots, stamps, snapshots, garbage, keys, opens }
+        let (garbage, sweeping) = (PauseMutex::default(), PauseMutex::default());
+        let clock = Clock::new();
+        Engine {
+            heap,
+            schema,
+            slots,
+            statuses,
+            stamps,
+            snapshots,
+            garbage,
+            keys,
+            opens,
+            clock,
+            sweeping,
+        }
+    }
+
+    /// The opening, as transactions name it.
+    pub(crate) fn opening(&self) -> u16 {
+        Serial::opening_of(self.opens)
     }
 }
 
@@ -128,9 +165,6 @@ impl<M: Medium> Drop for Engine<M> {
     fn drop(&mut self) {
         // The next opening would do the same; nothing is lost if this fails.
         let _ = self.collect();
-        self.slots.flush_published(self.heap.medium());
-        // Fence: for these flushes.
-        // Redundant: opening completes what was not published durably.
-        self.heap.medium().fence();
+        self.slots.close(self.heap.medium());
     }
 }

@@ -3,6 +3,8 @@
 use remanent_pmem::Error as PoolError;
 use remanent_structures::Error as StructureError;
 
+use crate::transaction::Token;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -96,8 +98,56 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
     },
-    /// A snapshot of one database was used for a table of another.
-    #[error("the snapshot is of another database than the table; make one of this database")]
+    /// The row, or one with the key, was changed by a transaction that has committed since this one
+    /// took its snapshot. Trying again is of no use until the transaction sees what was committed.
+    #[error(
+        "table {table:?}: the row with this {index:?} key ({key}) was changed since the \
+         transaction began; nothing was changed; begin again, or let it see what was committed \
+         since (`Transaction::refresh`)"
+    )]
+    Overtaken {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+    },
+    /// A statement of a transaction that was committed, given up, or suspended.
+    #[error("the transaction is over; begin another one")]
+    TransactionEnded,
+    /// A transaction has as many statements as it can have.
+    #[error("a transaction has {limit} statements at the most; commit it, and begin another one")]
+    TooManyStatements {
+        /// The limit.
+        limit: u32,
+    },
+    /// A slot has had as many transactions as can be numbered.
+    #[error("the database has had as many transactions as it can number; copy it to a new one")]
+    TooManyTransactions,
+    /// A transaction that somebody else goes on with.
+    #[error("transaction {token} is in use: somebody else goes on with it")]
+    InUse {
+        /// Its name.
+        token: Token,
+    },
+    /// A transaction that is over, and after which there were many others.
+    #[error(
+        "transaction {token} is over, and how it ended is not known any more: each slot keeps the \
+         outcomes of 8 transactions"
+    )]
+    Forgotten {
+        /// Its name.
+        token: Token,
+    },
+    /// A text that names no transaction.
+    #[error("{text:?} names no transaction: a token has 16 hexadecimal digits")]
+    NoToken {
+        /// The text.
+        text: String,
+    },
+    /// A snapshot or a transaction of one database was used for a table of another.
+    #[error("the snapshot or transaction is of another database than the table")]
     OtherDatabase,
     /// More rows than a table can have.
     #[error("table {table:?} has as many rows as a table can have")]

@@ -36,6 +36,8 @@
 //! # What holds
 //!
 //! - **Statements** are atomic, and durable in the pool's class when they return.
+//! - **Transactions** of several statements have snapshot isolation, and outlive the process: see
+//!   [`Transaction`].
 //! - **Snapshots.** A read sees a moment of the whole database, writes nothing to the pool, and
 //!   waits for no statement. No reader sees a row that a crash could still take away.
 //! - **Indexes** have eight bytes for a row, and no key: each row that they lead to is looked at.
@@ -44,8 +46,8 @@
 //!
 //! # Not there yet
 //!
-//! Each statement is a transaction, and changes one row. Transactions of several statements, their
-//! continuation after a crash, ordered indexes, foreign keys, and dropping a table are to come.
+//! A statement changes one row, and is refused rather than waits. Ordered indexes, foreign keys,
+//! and dropping a table are to come.
 
 #![forbid(unsafe_code)]
 
@@ -69,7 +71,9 @@ pub use self::schema::{
     COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, ROW_LEN_MAX,
     TableSpec,
 };
-pub use self::transaction::Snapshot;
+pub use self::transaction::{
+    Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
+};
 pub use self::value::{FromValue, Type, Value};
 
 /// Sources with flushes and fences, in which mutation testing looks for `// Redundant: reason`.
@@ -83,7 +87,9 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/table/version.rs", include_str!("table/version.rs")),
     ("src/transaction/change.rs", include_str!("transaction/change.rs")),
     ("src/transaction/collect.rs", include_str!("transaction/collect.rs")),
+    ("src/transaction/finish.rs", include_str!("transaction/finish.rs")),
     ("src/transaction/ops.rs", include_str!("transaction/ops.rs")),
     ("src/transaction/recover.rs", include_str!("transaction/recover.rs")),
     ("src/transaction/slots.rs", include_str!("transaction/slots.rs")),
+    ("src/transaction/sweep.rs", include_str!("transaction/sweep.rs")),
 ];

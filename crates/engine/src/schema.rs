@@ -154,6 +154,11 @@ impl TableSpec {
         self
     }
 
+    /// Name of the table.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Its columns.
     pub fn columns(&self) -> &[Column] {
         &self.columns

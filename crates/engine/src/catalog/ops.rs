@@ -58,7 +58,7 @@ impl<M: Medium> Engine<M> {
             made => made,
         };
         let (catalog, entry, indexes) = made?;
-        let table = Arc::new(Table::open(&self.heap, entry, indexes)?);
+        let table = Arc::new(Table::open(&self.heap, entry, indexes, &self.statuses)?);
         schema.catalog = catalog;
         schema.tables.push(Arc::clone(&table));
         Ok(table)

@@ -13,10 +13,14 @@ use crate::engine::Schema;
 use crate::index::Index;
 use crate::table::Table;
 use crate::transaction::recover::Completed;
+use crate::transaction::statuses::Statuses;
 
 /// The catalog of a heap and its tables; the heap has recovered, then. Also the states that rows
 /// are to get.
-pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<(Schema<M>, Completed), PoolError> {
+pub(crate) fn open<M: Medium>(
+    heap: &Arc<Heap<M>>,
+    statuses: &Arc<Statuses>,
+) -> Result<(Schema<M>, Completed), PoolError> {
     let medium = heap.medium();
     let at = medium.load(heap.header() + HEADER_CATALOG);
     let catalog = CatalogBlock::read(medium, at).map_err(|what| PoolError::corrupt(at, what))?;
@@ -35,12 +39,12 @@ pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<(Schema<M>, Complet
     // Of rows alone: indexes are not ready yet.
     let mut tables: HashMap<u32, Table<M>> = HashMap::new();
     for table in &catalog.tables {
-        tables.insert(table.number, Table::open(heap, table.clone(), Vec::new())?);
+        tables.insert(table.number, Table::open(heap, table.clone(), Vec::new(), statuses)?);
     }
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     own.extend([at, slots]);
-    let completed = Completed::find(heap, slots, &tables)?;
+    let completed = Completed::find(heap, slots, &tables, statuses)?;
     recovery.run(heap, |block| {
         let table = tables.get(&(medium.load(block.offset) as u32));
         // A block is kept if damage hides whether anything leads to it.
@@ -54,7 +58,7 @@ pub(crate) fn open<M: Medium>(heap: &Arc<Heap<M>>) -> Result<(Schema<M>, Complet
             let (number, header, rows) = (*number, *header, found.finish()?);
             indexes.push(Index { spec: spec.clone(), header, number, rows });
         }
-        tables.push(Arc::new(Table::open(heap, entry.clone(), indexes)?));
+        tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }
     Ok((Schema { catalog, tables }, completed))
 }

@@ -9,7 +9,9 @@ use super::prepared::Prepared;
 use crate::engine::Engine;
 use crate::table::Table;
 use crate::table::ops::Group;
+use crate::transaction::Transaction;
 use crate::transaction::change::Change;
+use crate::transaction::statement::Statement;
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -58,9 +60,35 @@ impl<M: Medium> Update<M> {
         key: &[Value<'_>],
         change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
     ) -> Result<Option<R>> {
+        self.prepared.engine.alone(|statement| self.run_by(statement, key, change))
+    }
+
+    /// The same as a statement of a transaction, which is durable when this returns, and counts
+    /// when the transaction has committed. `change` is passed the row as the transaction sees it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Update::run), and [`Error::Overtaken`] when the row was changed since the
+    /// transaction took its snapshot. Nothing was changed then, and the transaction goes on.
+    pub fn run_in<R>(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        key: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let mut statement = transaction.next_statement(&self.prepared.engine)?;
+        self.run_by(&mut statement, key, change)
+    }
+
+    fn run_by<R>(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        key: &[Value<'_>],
+        change: impl FnOnce(&Row<'_, M>, &mut Changes<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
         let Prepared { engine, table, .. } = &self.prepared;
         let Some(key) = self.prepared.key(key)? else { return Ok(None) };
-        engine.change(table, self.prepared.index(), &key, |row, groups| {
+        engine.change(statement, table, self.prepared.index(), &key, |row, groups| {
             let mut changes = Changes { table, groups: groups.clone() };
             let result = change(&Row::new(table, row, groups.clone()), &mut changes)?;
             Ok((Change::Update(changes.groups), result))
@@ -96,9 +124,43 @@ impl<M: Medium> Delete<M> {
         key: &[Value<'_>],
         decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
     ) -> Result<Option<bool>> {
+        self.prepared.engine.alone(|statement| self.run_by(statement, key, decide))
+    }
+
+    /// Like [`run`](Delete::run), as a statement of a transaction.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`run`](Delete::run), and [`Error::Overtaken`] when the row was changed since the
+    /// transaction took its snapshot. Nothing was changed then, and the transaction goes on.
+    pub fn run_in(&self, transaction: &mut Transaction<'_, M>, key: &[Value<'_>]) -> Result<bool> {
+        self.run_if_in(transaction, key, |_| Ok(true)).map(|removed| removed == Some(true))
+    }
+
+    /// Like [`run_if`](Delete::run_if), as a statement of a transaction.
+    ///
+    /// # Errors
+    ///
+    /// That of `decide`, and those of [`run_in`](Delete::run_in).
+    pub fn run_if_in(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        key: &[Value<'_>],
+        decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
+    ) -> Result<Option<bool>> {
+        let mut statement = transaction.next_statement(&self.prepared.engine)?;
+        self.run_by(&mut statement, key, decide)
+    }
+
+    fn run_by(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        key: &[Value<'_>],
+        decide: impl FnOnce(&Row<'_, M>) -> Result<bool>,
+    ) -> Result<Option<bool>> {
         let Prepared { engine, table, .. } = &self.prepared;
         let Some(key) = self.prepared.key(key)? else { return Ok(None) };
-        engine.change(table, self.prepared.index(), &key, |row, groups| {
+        engine.change(statement, table, self.prepared.index(), &key, |row, groups| {
             let is_removed = decide(&Row::new(table, row, groups.clone()))?;
             Ok((if is_removed { Change::Remove } else { Change::Keep }, is_removed))
         })

@@ -10,7 +10,7 @@ use super::prepared::Prepared;
 use crate::Result;
 use crate::engine::Engine;
 use crate::table::Table;
-use crate::transaction::Snapshot;
+use crate::transaction::Moment;
 use crate::value::Value;
 
 /// A prepared read of the rows with a key, by any index.
@@ -36,19 +36,19 @@ impl<M: Medium> Find<M> {
     /// fit them; when the head of a row is damaged, or the medium met a fault.
     pub fn run<R>(
         &self,
-        snapshot: &Snapshot<'_, M>,
+        moment: &impl Moment<M>,
         key: &[Value<'_>],
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
         let prepared = &self.prepared;
-        let stamp = snapshot.stamp_in(&prepared.engine)?;
+        let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut rows = prepared.index().candidates(&key)?;
         // A row number that was used before, with the same key, may have a second word.
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let found = prepared.pinned_row(row, &key, stamp)?;
+            let found = prepared.pinned_row(row, &key, view)?;
             // A faulty medium reads as zeros: not a row of those is shown.
             prepared.engine.heap.verify()?;
             if let Some(row) = found

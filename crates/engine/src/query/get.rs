@@ -9,7 +9,7 @@ use super::prepared::Prepared;
 use crate::Result;
 use crate::engine::Engine;
 use crate::table::Table;
-use crate::transaction::Snapshot;
+use crate::transaction::Moment;
 use crate::value::Value;
 
 /// A prepared read of the row with a key, by a unique index.
@@ -37,16 +37,16 @@ impl<M: Medium> Get<M> {
     #[inline]
     pub fn run<R>(
         &self,
-        snapshot: &Snapshot<'_, M>,
+        moment: &impl Moment<M>,
         key: &[Value<'_>],
         read: impl FnOnce(&Row<'_, M>) -> Result<R>,
     ) -> Result<Option<R>> {
         let prepared = &self.prepared;
-        let stamp = snapshot.stamp_in(&prepared.engine)?;
+        let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut damage = None;
         for row in prepared.index().candidates(&key)? {
-            let found = prepared.pinned_row(row, &key, stamp);
+            let found = prepared.pinned_row(row, &key, view);
             prepared.engine.heap.verify()?;
             match found {
                 Ok(Some(row)) => return read(&row).map(Some),

@@ -9,6 +9,7 @@ use super::Row;
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
+use crate::transaction::view::View;
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -72,7 +73,7 @@ impl<M: Medium> Prepared<M> {
         key.map(Some)
     }
 
-    /// The row of this number, if it had the key at `stamp`.
+    /// The row of this number, if it has the key in a view.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl<M: Medium> Prepared<M> {
         &self,
         row: RowId,
         key: &Key,
-        stamp: u64,
+        view: View,
     ) -> Result<Option<Row<'_, M>>> {
         let table = &*self.table;
         // No version is freed that the row leads to. Not longer: who gets the row may change it,
@@ -90,7 +91,7 @@ impl<M: Medium> Prepared<M> {
         let _pin = self.engine.heap.pin();
         let Some(place) = table.place(row) else { return Ok(None) };
         table.prefetch(place);
-        let Some(seen) = table.seen(row, place, stamp)? else { return Ok(None) };
+        let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let keys = table.group_of(place, seen, 0)?;
         if !key.is_of(&table.format, &self.index().spec.columns, &keys) {
             return Ok(None);

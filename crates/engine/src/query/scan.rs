@@ -7,12 +7,13 @@ use remanent_pmem::Medium;
 use super::Row;
 use crate::Result;
 use crate::table::Table;
+use crate::transaction::view::View;
 
 impl<M: Medium> Table<M> {
-    /// Passes every row that was committed at `stamp` to `visit`, until it breaks.
+    /// Passes every row of a view to `visit`, until it breaks.
     pub(crate) fn scan<R>(
         &self,
-        stamp: u64,
+        view: View,
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
         let mut result = None;
@@ -20,7 +21,7 @@ impl<M: Medium> Table<M> {
             let groups = {
                 // No version is freed that the row leads to.
                 let _pin = self.heap.pin();
-                let Some(seen) = self.seen(row, place, stamp)? else { return Ok(true) };
+                let Some(seen) = self.seen(row, place, view)? else { return Ok(true) };
                 [self.group_of(place, seen, 0)?, self.group_of(place, seen, 1)?]
             };
             match visit(&Row::new(self, row, groups)) {

@@ -6,9 +6,12 @@ use remanent_structures::RowId;
 use remanent_structures::shared::{Inspection, Shareable};
 
 use super::Table;
-use super::layout::{Committed, Kind, NUMBER, RUN_COUNT, State, TilePlace, run_at};
+use super::layout::{Committed, Kind, NUMBER, Pending, RUN_COUNT, State, TilePlace, run_at};
+use super::ops::RowPlace;
+use super::version::{NEWEST, Seen};
 use crate::index::{Index, Key};
-use crate::transaction::layout::STAMP_MAX;
+use crate::transaction::statuses::Fate;
+use crate::transaction::view::View;
 use crate::{Error, Result};
 
 impl<M: Medium> Table<M> {
@@ -34,32 +37,88 @@ impl<M: Medium> Table<M> {
                 let what = "a row was committed later than anything";
                 found.violations.push(Violation::new(head, what));
             }
-            match self.check_versions(committed, &mut found).and(self.seen(row, place, STAMP_MAX)) {
-                Err(Error::Pool(PoolError::Corrupt { offset, what })) => {
-                    found.violations.push(Violation::new(offset, what));
-                }
-                Err(error) => return Err(error),
+            let pending = self.claim(place).as_pending();
+            let newest = self.check_versions(row, committed, pending, &mut found);
+            match newest.and_then(|()| self.seen(row, place, View::NEWEST)) {
                 Ok(None) => {}
-                Ok(Some(seen)) => match self.group_of(place, seen, 0) {
-                    Err(error) => found.violations.push(Violation::new(head, error.to_string())),
-                    Ok(keys) => {
-                        for index in &self.indexes {
-                            self.check_row(index, row, head, &keys, &mut found)?;
-                        }
-                    }
-                },
+                Ok(Some(seen)) => self.check_keys(row, place, seen, true, &mut found)?,
+                Err(error) => note(error, &mut found)?,
+            }
+            let slot = pending.map(|pending| pending.by.slot());
+            let is_known = |of: &Pending| self.statuses.fate(of.by).is_some();
+            if pending.is_some_and(|of| !is_known(&of))
+                && slot.is_some_and(|slot| !self.statuses.is_orphan(slot))
+            {
+                let what = "a row is of a transaction that nobody knows";
+                found.violations.push(Violation::new(head, what));
+            }
+            // What is being taken back may have lost its words.
+            let is_open = |of: &Pending| self.statuses.fate(of.by) == Some(Fate::Open);
+            let Some(pending) = pending.filter(is_open) else { return Ok(true) };
+            let of_row = match pending.version {
+                0 => Ok(Seen::InTile),
+                offset => self.version_of(offset, row, NEWEST).map(Seen::In),
+            };
+            match of_row {
+                Ok(seen) => self.check_keys(row, place, seen, false, &mut found)?,
+                Err(error) => note(error, &mut found)?,
             }
             Ok(true)
         })?;
         Ok(found)
     }
 
-    /// Says which versions a committed state leads to.
-    fn check_versions(&self, committed: Committed, found: &mut Inspection) -> Result<()> {
-        let State::Version(offset) = committed.state() else { return Ok(()) };
-        let Some(newest) = self.version(offset) else { return Ok(()) };
+    /// Looks for a row in the indexes, by the keys that it has somewhere; and if they are its own,
+    /// for other rows with these keys.
+    fn check_keys(
+        &self,
+        row: RowId,
+        place: RowPlace,
+        seen: Seen,
+        is_committed: bool,
+        found: &mut Inspection,
+    ) -> Result<()> {
+        let head = self.head_at(place);
+        if let Seen::In(version) = seen
+            && version.is_removal
+        {
+            return Ok(());
+        }
+        match self.group_of(place, seen, 0) {
+            Err(error) => found.violations.push(Violation::new(head, error.to_string())),
+            Ok(keys) => {
+                for index in &self.indexes {
+                    self.check_row(index, row, head, &keys, is_committed, found)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says which versions the head of a row leads to.
+    fn check_versions(
+        &self,
+        row: RowId,
+        committed: Committed,
+        pending: Option<Pending>,
+        found: &mut Inspection,
+    ) -> Result<()> {
+        let committed = match committed.state() {
+            State::Version(offset) => offset,
+            _ => 0,
+        };
+        let mut versions: Vec<u64> = Vec::new();
+        for newest in [committed, pending.map_or(0, |pending| pending.version)] {
+            if newest != 0 {
+                let chain = self.chain(self.version_of(newest, row, NEWEST)?)?;
+                versions.extend(chain.iter().map(|version| version.offset));
+            }
+        }
+        // What a transaction has written leads to what was committed.
+        versions.sort_unstable();
+        versions.dedup();
         if let Some(blocks) = &mut found.blocks {
-            blocks.extend(self.chain(newest)?.iter().map(|version| version.offset));
+            blocks.extend(versions);
         }
         Ok(())
     }
@@ -99,6 +158,7 @@ impl<M: Medium> Table<M> {
         row: RowId,
         head: u64,
         keys: &[u8],
+        is_committed: bool,
         found: &mut Inspection,
     ) -> Result<()> {
         let columns = &index.spec.columns;
@@ -110,7 +170,7 @@ impl<M: Medium> Table<M> {
             let what = format!("a row is not found in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
-        if index.spec.kind.is_unique() && other {
+        if is_committed && index.spec.kind.is_unique() && other {
             let what = format!("another row has the same key in the index {:?}", index.spec.name);
             found.violations.push(Violation::new(head, what));
         }
@@ -120,8 +180,19 @@ impl<M: Medium> Table<M> {
     /// Whether the newest state of a row has this key.
     fn has_key(&self, row: RowId, index: &Index<M>, key: &Key) -> bool {
         let Some(place) = self.place(row) else { return false };
-        let Ok(Some(seen)) = self.seen(row, place, STAMP_MAX) else { return false };
+        let Ok(Some(seen)) = self.seen(row, place, View::NEWEST) else { return false };
         self.group_of(place, seen, 0)
             .is_ok_and(|keys| key.is_of(&self.format, &index.spec.columns, &keys))
+    }
+}
+
+/// An error that tells of damage is a violation.
+fn note(error: Error, found: &mut Inspection) -> Result<()> {
+    match error {
+        Error::Pool(PoolError::Corrupt { offset, what }) => {
+            found.violations.push(Violation::new(offset, what));
+            Ok(())
+        }
+        error => Err(error),
     }
 }

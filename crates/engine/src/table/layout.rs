@@ -11,10 +11,8 @@
 //!                                                     …  cells of the other columns
 //!
 //! head     0  the newest committed state: 0, or its kind, and its stamp or the offset of a version
-//!          8  *a transaction that is changing the row, or 0
+//!          8  who is changing the row, or 0
 //! ```
-//!
-//! The word marked `*` counts only in the opening of the pool that stored it.
 //!
 //! Row *r* is row *r* mod 2^s of tile *r* / 2^s. A tile has as many rows as a chunk of 64 KiB has
 //! room for, so not every number below 2^s is that of a row. Rows never move, and a tile is never
@@ -28,7 +26,7 @@
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
 use crate::schema::{Column, IndexSpec};
-use crate::transaction::layout::STAMP_MAX;
+use crate::transaction::layout::{STAMP_MAX, ShortId};
 use crate::value::Type;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
@@ -262,6 +260,11 @@ impl Committed {
         Self::new(Self::VERSION, offset)
     }
 
+    /// Before a version: the row as the same transaction has inserted it.
+    pub(crate) fn own_insert() -> Self {
+        Self::present(STAMP_MAX)
+    }
+
     #[inline(always)]
     pub(crate) fn state(self) -> State {
         let value = self.0 & Self::VALUE;
@@ -276,19 +279,45 @@ impl Committed {
 }
 
 /// Instead of the number of a slot, in the claim of who folds versions.
-const COLLECTOR: u32 = u32::MAX - 1;
+const COLLECTOR: u32 = 0xffff;
 
 /// The second word of a head: who is changing the row.
+///
+/// ```text
+/// bits 60..64  kind
+/// of a statement that is in progress, or of who folds versions
+///      16..48  opening of the pool, in which alone it counts
+///       0..16  slot
+/// of an open transaction
+///      52..60  slot
+///      43..52  the last bits of the transaction's number
+///       0..43  offset of its newest version of the row, in units of 32 bytes; 0 if it inserted it
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Claim(pub(crate) u64);
 
+/// What a transaction has made of a row, and not committed as far as the row knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    pub(crate) by: ShortId,
+    /// Offset of the newest version; 0 if the row was inserted, and lies in its tile.
+    pub(crate) version: u64,
+}
+
 impl Claim {
     pub(crate) const NONE: Claim = Claim(0);
-    const OPENS_SHIFT: u32 = 32;
+    const KIND_SHIFT: u32 = 60;
+    const IN_PROGRESS: u64 = 0x9;
+    const PENDING: u64 = 0x6;
+    const OPENS_SHIFT: u32 = 16;
+    const OPENS: u64 = u32::MAX as u64;
+    const ID_SHIFT: u32 = 43;
+    const UNIT: u64 = 32;
 
-    /// The claim of a transaction slot, in this opening of the pool.
+    /// The claim of a statement that has a slot, in this opening of the pool.
     pub(crate) fn of(opens: u64, slot: u32) -> Self {
-        Claim((opens << Self::OPENS_SHIFT) | (u64::from(slot) + 1))
+        let opens = (opens & Self::OPENS) << Self::OPENS_SHIFT;
+        Claim(Self::IN_PROGRESS << Self::KIND_SHIFT | opens | u64::from(slot))
     }
 
     /// The claim of who folds versions.
@@ -296,17 +325,42 @@ impl Claim {
         Claim::of(opens, COLLECTOR)
     }
 
+    /// The claim of an open transaction.
+    pub(crate) fn pending(pending: Pending) -> Self {
+        debug_assert!(pending.version.is_multiple_of(Self::UNIT), "blocks begin there");
+        let id = u64::from(pending.by.get()) << Self::ID_SHIFT;
+        Claim(Self::PENDING << Self::KIND_SHIFT | id | (pending.version / Self::UNIT))
+    }
+
+    fn is_in_progress(self) -> bool {
+        self.0 >> Self::KIND_SHIFT == Self::IN_PROGRESS
+    }
+
     /// Whether it is that of who folds versions.
     #[inline(always)]
     pub(crate) fn is_collectors(self) -> bool {
-        self.0 as u32 == COLLECTOR + 1
+        self.is_in_progress() && self.0 as u16 == COLLECTOR as u16
     }
 
-    /// Whether it is one of this opening.
+    /// Whether it keeps others from changing the row, in this opening.
     #[inline(always)]
-    pub(crate) fn is_of(self, opens: u64) -> bool {
-        self.0 != 0
-            && self.0 >> Self::OPENS_SHIFT == opens << Self::OPENS_SHIFT >> Self::OPENS_SHIFT
+    pub(crate) fn is_held(self, opens: u64) -> bool {
+        match self.0 >> Self::KIND_SHIFT {
+            Self::IN_PROGRESS => self.0 >> Self::OPENS_SHIFT & Self::OPENS == opens & Self::OPENS,
+            Self::PENDING => true,
+            _ => false,
+        }
+    }
+
+    /// What a transaction has made of the row.
+    #[inline(always)]
+    pub(crate) fn as_pending(self) -> Option<Pending> {
+        if self.0 >> Self::KIND_SHIFT != Self::PENDING {
+            return None;
+        }
+        let by = ShortId::new((self.0 >> Self::ID_SHIFT) as u32);
+        let version = (self.0 & ((1 << Self::ID_SHIFT) - 1)) * Self::UNIT;
+        Some(Pending { by, version })
     }
 }
 
@@ -314,6 +368,7 @@ impl Claim {
 mod tests {
     use super::*;
     use crate::TableSpec;
+    use crate::transaction::layout::TransactionId;
 
     fn format(spec: &TableSpec) -> Format {
         Format::new(spec.columns(), &spec.resolve().unwrap(), None)
@@ -389,6 +444,17 @@ mod tests {
                 assert_eq!(changed.state(), State::Damaged, "{changed:?}");
             }
         }
-        assert!(Claim::of(3, 0).is_of(3) && !Claim::of(3, 9).is_of(4) && !Claim::NONE.is_of(0));
+        assert!(
+            Claim::of(3, 0).is_held(3) && !Claim::of(3, 9).is_held(4) && !Claim::NONE.is_held(0)
+        );
+        assert!(Claim::of_collector(3).is_collectors() && !Claim::of(3, 255).is_collectors());
+        let by = TransactionId { slot: 255, number: 511 }.short();
+        for version in [0, 32, (1 << 48) - 32] {
+            let pending = Pending { by, version };
+            let claim = Claim::pending(pending);
+            assert!(claim.is_held(9) && !claim.is_collectors());
+            assert_eq!(claim.as_pending(), Some(pending));
+        }
+        assert_eq!(Claim::of(u64::MAX, 255).as_pending(), None);
     }
 }

@@ -17,6 +17,7 @@ use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
 use crate::index::Index;
 use crate::schema::Column;
+use crate::transaction::statuses::Statuses;
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -31,6 +32,8 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) indexes: Vec<Index<M>>,
     /// Offset of its state.
     pub(crate) state: u64,
+    /// What became of the transactions that rows name.
+    pub(crate) statuses: Arc<Statuses>,
     free: FreeRows,
 }
 

@@ -20,6 +20,13 @@ pub(crate) const HEAD_DAMAGED: &str = "the head of a row says what it cannot say
 /// The cells of one group of a row.
 pub(crate) type Group = SmallVec<[u8; 64]>;
 
+/// Both words of a row's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) committed: Committed,
+    pub(crate) claim: Claim,
+}
+
 /// Where a row lies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RowPlace {
@@ -38,7 +45,7 @@ impl<M: Medium> Table<M> {
     }
 
     #[inline(always)]
-    fn head_at(&self, place: RowPlace) -> u64 {
+    pub(crate) fn head_at(&self, place: RowPlace) -> u64 {
         self.format.head_at(place.tile, place.index)
     }
 
@@ -72,10 +79,10 @@ impl<M: Medium> Table<M> {
         let at = self.head_at(place) + CLAIM;
         let mut found = self.medium().load(at);
         loop {
-            if Claim(found).is_of(opens) {
+            if Claim(found).is_held(opens) {
                 return Err(Claim(found));
             }
-            // A claim of an earlier opening counts for nothing.
+            // That of a statement of an earlier opening counts for nothing.
             match self.medium().compare_exchange(at, found, claim.0) {
                 Ok(_) => return Ok(()),
                 Err(other) => found = other,
@@ -83,10 +90,18 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// Says who is changing a row, whose cells are written.
-    pub(crate) fn claim_row(&self, place: RowPlace, claim: Claim) {
+    /// Says who is changing a row, whose cells are written. Returns the offset of its head, which
+    /// is to be flushed if the claim outlives the opening.
+    pub(crate) fn claim_row(&self, place: RowPlace, claim: Claim) -> u64 {
+        let head = self.head_at(place);
         // Release: after the cells; partner of the load in `claim`.
-        self.medium().store(self.head_at(place) + CLAIM, claim.0);
+        self.medium().store(head + CLAIM, claim.0);
+        head
+    }
+
+    /// Takes the claim of a row away.
+    pub(crate) fn give_free(&self, place: RowPlace) {
+        self.claim_row(place, Claim::NONE);
     }
 
     /// Makes a committed state the newest of a row. Returns the offset of its head, which is to be
@@ -157,7 +172,7 @@ impl<M: Medium> Table<M> {
     /// Gives back a row that is free, and takes its claim away.
     pub(crate) fn give_row_back(&self, row: RowId, place: RowPlace) {
         let tile = row.get() >> self.format.shift;
-        let release = || self.claim_row(place, Claim::NONE);
+        let release = || self.give_free(place);
         self.free.give_back(self.medium(), row.get(), tile, release);
     }
 
@@ -176,9 +191,10 @@ impl<M: Medium> Table<M> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for index in 0..self.format.rows {
             let place = RowPlace { tile, index };
-            // The head first: who removes a row takes its claim away last, and gives it back.
-            let is_free = matches!(self.committed(place).state(), State::Free(_));
-            if !is_free || self.claim(place).is_of(opens) {
+            // The head first: who removes a row takes its claim away last, and gives it back. And
+            // last: who settles an inserted row takes its claim away, too.
+            let is_free = || matches!(self.committed(place).state(), State::Free(_));
+            if !is_free() || self.claim(place).is_held(opens) || !is_free() {
                 continue;
             }
             let row = first + index;
@@ -273,7 +289,20 @@ impl<M: Medium> Table<M> {
         Ok(block)
     }
 
-    /// Calls `visit` with every row that is not free, until it returns false.
+    /// Every row of a tile, with its head.
+    pub(crate) fn heads_of(&self, number: u64) -> impl Iterator<Item = (RowId, RowPlace, Head)> {
+        let (tile, first) = (self.tile(number), number << self.format.shift);
+        (0..self.format.rows).filter_map(move |index| {
+            let place = RowPlace { tile, index };
+            // The claim first, as for readers.
+            let claim = self.claim(place);
+            let head = Head { committed: self.committed(place), claim };
+            Some((RowId::new(first + index)?, place, head))
+        })
+    }
+
+    /// Calls `visit` with every row that is not free, or that a transaction has inserted, until it
+    /// returns false.
     pub(crate) fn for_each_row(
         &self,
         mut visit: impl FnMut(RowId, RowPlace, Committed) -> Result<bool>,
@@ -282,8 +311,9 @@ impl<M: Medium> Table<M> {
             let (tile, first) = (self.tile(number), number << self.format.shift);
             for index in 0..self.format.rows {
                 let place = RowPlace { tile, index };
+                let is_pending = self.claim(place).as_pending().is_some();
                 let committed = self.committed(place);
-                if matches!(committed.state(), State::Free(_)) {
+                if matches!(committed.state(), State::Free(_)) && !is_pending {
                     continue;
                 }
                 // A faulty medium reads as zeros: not a row of those is shown.

@@ -15,6 +15,7 @@ use crate::Result;
 use crate::catalog::TableEntry;
 use crate::index::Index;
 use crate::transaction::recover::Completed;
+use crate::transaction::statuses::Statuses;
 
 impl<M: Medium> Table<M> {
     /// The table of a catalog's entry, with its indexes; none, if only rows are looked at.
@@ -26,13 +27,14 @@ impl<M: Medium> Table<M> {
         heap: &Arc<Heap<M>>,
         entry: TableEntry,
         indexes: Vec<Index<M>>,
+        statuses: &Arc<Statuses>,
     ) -> Result<Self, PoolError> {
         let specs: Vec<_> = entry.indexes.iter().map(|index| index.spec.clone()).collect();
         let TableEntry { name, number, columns, state, tile_rows, .. } = entry;
         let format = Format::new(&columns, &specs, tile_rows);
         let free = FreeRows::of(count_tiles(heap.medium(), number, state)?);
-        let heap = Arc::clone(heap);
-        Ok(Table { heap, name, number, columns, format, indexes, state, free })
+        let (heap, statuses) = (Arc::clone(heap), Arc::clone(statuses));
+        Ok(Table { heap, name, number, columns, format, indexes, state, statuses, free })
     }
 }
 

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //! version   0  tag, number of the table             24  checksum of all but the state before it
-//!           8  the committed state before it        32  row (36 bits), what it has (4 bits)
-//!          16  stamp of the commit                  40  cells of the groups that it has
+//!           8  the state before it                  32  row (36 bits), number of the statement in
+//!          16  stamp of the commit; until then,         its transaction (24), what it has (4)
+//!              the transaction                      40  cells of the groups that it has
 //! ```
 //!
 //! The head of a row leads to its newest version, and each to the one before it; the last state is
 //! that in the tile. A group of cells that a version does not have is the one of the state before.
 //! Once every snapshot sees a version, it is folded into the tile with those before it, and they
-//! are freed. The one after them leads to the tile then. Nothing else of a version changes.
+//! are freed. The one after them leads to the tile then.
+//!
+//! A transaction of several statements does not know its stamp when it writes versions. They name
+//! it instead, and get the stamp when it has committed; meanwhile its slot tells it. Nothing else
+//! of a version changes.
 //!
 //! Blocks begin at multiples of 32 bytes, so the first four words are in one line. The checksum is
 //! stored last: if it has arrived, so has the state before it.
@@ -21,10 +26,13 @@ use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Table;
-use super::layout::{Committed, Kind, State};
+use super::layout::{Claim, Committed, Kind, Pending, State};
 use super::ops::{Group, RowPlace};
 use crate::Result;
+use crate::transaction::layout::{Identity, TransactionId};
 use crate::transaction::recover::Completed;
+use crate::transaction::statuses::Fate;
+use crate::transaction::view::View;
 
 const PREVIOUS: u64 = WORD_LEN;
 const STAMP: u64 = 2 * WORD_LEN;
@@ -33,6 +41,8 @@ const ROW: u64 = 4 * WORD_LEN;
 const CELLS: u64 = 5 * WORD_LEN;
 
 const ROW_BITS: u32 = 36;
+const STATEMENT_SHIFT: u32 = ROW_BITS;
+const STATEMENT: u64 = (1 << (GROUPS_SHIFT - STATEMENT_SHIFT)) - 1;
 /// A bit for each group that it has, above the row.
 const GROUPS_SHIFT: u32 = 60;
 /// The row was removed.
@@ -43,11 +53,23 @@ const REMOVAL: u64 = 1 << 62;
 pub(crate) struct Version {
     pub(crate) offset: u64,
     pub(crate) row: RowId,
+    /// Stamp of its commit; [`UNCOMMITTED`] if there was none yet.
     pub(crate) stamp: u64,
+    /// Number of its statement in the transaction.
+    pub(crate) statement: u32,
     pub(crate) previous: Committed,
     pub(crate) has: [bool; 2],
     pub(crate) is_removal: bool,
 }
+
+/// The stamp of versions that are not committed: greater than any.
+pub(crate) const UNCOMMITTED: u64 = u64::MAX - 1;
+
+/// A place in a row's chain of versions, which goes to ever smaller ones: stamp and statement.
+pub(crate) type Order = (u64, u32);
+
+/// Behind every version.
+pub(crate) const NEWEST: Order = (u64::MAX, u32::MAX);
 
 /// Where the cells of a row are, as a snapshot sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +83,14 @@ pub(crate) enum Seen {
 impl Version {
     fn row_word(self) -> u64 {
         let groups = u64::from(self.has[0]) | u64::from(self.has[1]) << 1;
-        self.row.get() | groups << GROUPS_SHIFT | if self.is_removal { REMOVAL } else { 0 }
+        let statement = u64::from(self.statement) << STATEMENT_SHIFT;
+        let removal = if self.is_removal { REMOVAL } else { 0 };
+        self.row.get() | statement | groups << GROUPS_SHIFT | removal
+    }
+
+    /// Where it stands among the versions of its row.
+    pub(crate) fn order(self) -> Order {
+        (self.stamp, self.statement)
     }
 }
 
@@ -87,16 +116,21 @@ impl<M: Medium> Table<M> {
     }
 
     /// Writes and flushes a version. Returns its checksum.
-    pub(crate) fn write_version(&self, version: Version, groups: [&[u8]; 2]) -> u32 {
+    pub(crate) fn write_version(
+        &self,
+        version: Version,
+        identity: Identity,
+        groups: [&[u8]; 2],
+    ) -> u32 {
         let (medium, at) = (self.medium(), version.offset);
         medium.store(at, Kind::Version.tag(self.number));
         medium.store(at + ROW, version.row_word());
-        medium.store(at + STAMP, version.stamp);
+        medium.store(at + STAMP, identity.stamp);
         medium.store(at + PREVIOUS, version.previous.0);
         for group in (0..2).filter(|&group| version.has[group]) {
             medium.write(self.cells_at(version, group), groups[group]);
         }
-        let checksum = self.version_checksum(version);
+        let checksum = self.version_checksum(version, identity);
         // Release: after the state before it, in the line's order of stores. Partner of
         // `arrived_version`.
         medium.store(at + CHECKSUM, checksum);
@@ -105,9 +139,10 @@ impl<M: Medium> Table<M> {
         checksum as u32
     }
 
-    fn version_checksum(&self, version: Version) -> u64 {
-        // Without the state before it, which folding replaces.
-        let words = [u64::from(self.number), version.row_word(), version.stamp];
+    /// Without the state before it, which folding replaces.
+    fn version_checksum(&self, version: Version, identity: Identity) -> u64 {
+        let Identity { stamp, opening } = identity;
+        let words = [u64::from(self.number), version.row_word(), stamp, u64::from(opening)];
         let mut bytes: SmallVec<[u8; 256]> =
             words.iter().flat_map(|word| word.to_le_bytes()).collect();
         for group in (0..2).filter(|&group| version.has[group]) {
@@ -141,7 +176,8 @@ impl<M: Medium> Table<M> {
         let version = Version {
             offset,
             row: RowId::new(word & ((1 << ROW_BITS) - 1))?,
-            stamp: medium.load(offset + STAMP),
+            stamp: self.version_stamp(offset),
+            statement: (word >> STATEMENT_SHIFT & STATEMENT) as u32,
             previous: Committed(medium.load(offset + PREVIOUS)),
             has: [word >> GROUPS_SHIFT & 1 != 0, word >> (GROUPS_SHIFT + 1) & 1 != 0],
             is_removal: word & REMOVAL != 0,
@@ -149,14 +185,67 @@ impl<M: Medium> Table<M> {
         (version.row_word() == word && is_inside(self.version_len(version.has))).then_some(version)
     }
 
+    /// The stamp of the version at `offset`, which may have to be asked from its transaction.
+    #[inline]
+    fn version_stamp(&self, offset: u64) -> u64 {
+        let mut word = self.medium().load(offset + STAMP);
+        while let Some(id) = TransactionId::of_stamp(word) {
+            let fate = self.statuses.fate(id.short());
+            // If its slot was used for others meanwhile, the version says it itself.
+            let again = self.medium().load(offset + STAMP);
+            if again == word {
+                return match fate {
+                    Some(Fate::Committed(stamp)) => stamp,
+                    _ => UNCOMMITTED,
+                };
+            }
+            word = again;
+        }
+        word
+    }
+
+    /// Has versions say their stamps whose transactions have committed: this one and those before
+    /// it, up to one with another stamp than `only`. Calls `changed` with what is to be flushed.
+    pub(crate) fn stamp_versions(
+        &self,
+        row: RowId,
+        newest: u64,
+        only: Option<u64>,
+        mut changed: impl FnMut(u64),
+    ) {
+        let (mut next, mut below) = (State::Version(newest), NEWEST);
+        while let State::Version(offset) = next
+            && let Ok(version) = self.version_of(offset, row, below)
+            && only.is_none_or(|stamp| stamp == version.stamp)
+        {
+            if version.stamp != UNCOMMITTED && self.is_unstamped(offset) {
+                // Release: partner of the load in `version_stamp`.
+                self.medium().store(offset + STAMP, version.stamp);
+            }
+            changed(offset + STAMP);
+            (next, below) = (version.previous.state(), version.order());
+        }
+    }
+
+    /// Whether a version names its transaction instead of a stamp.
+    fn is_unstamped(&self, offset: u64) -> bool {
+        TransactionId::of_stamp(self.medium().load(offset + STAMP)).is_some()
+    }
+
     /// The version at `offset` if all of it has arrived, as its own checksum says and as a record
     /// says.
-    pub(crate) fn arrived_version(&self, offset: u64, row: RowId, content: u32) -> Option<Version> {
+    pub(crate) fn arrived_version(
+        &self,
+        offset: u64,
+        row: RowId,
+        content: u32,
+        identity: Identity,
+    ) -> Option<Version> {
         let version = self.version(offset)?;
         let checksum = self.medium().load(offset + CHECKSUM);
         let is_whole = version.row == row
             && checksum as u32 == content
-            && checksum == self.version_checksum(version);
+            && checksum == self.version_checksum(version, identity);
         is_whole.then_some(version)
     }
 
@@ -175,10 +264,10 @@ impl<M: Medium> Table<M> {
         self.medium().flush(version.offset, self.version_len(version.has));
     }
 
-    /// The version that a committed state leads to, which has to be older than `below`.
-    pub(crate) fn version_of(&self, offset: u64, row: RowId, below: u64) -> Result<Version> {
+    /// The version that a state leads to, which has to stand before `below`.
+    pub(crate) fn version_of(&self, offset: u64, row: RowId, below: Order) -> Result<Version> {
         match self.version(offset) {
-            Some(version) if version.row == row && version.stamp < below => Ok(version),
+            Some(version) if version.row == row && version.order() < below => Ok(version),
             _ => Err(self.damaged(offset, "a row leads to no version of it")),
         }
     }
@@ -192,26 +281,61 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// What a snapshot with this stamp sees of a row; `None` when it sees none. The caller has a
+    /// What a transaction or a snapshot sees of a row; `None` when it sees none. The caller has a
     /// pin, or the row's claim.
     #[inline]
-    pub(crate) fn seen(&self, row: RowId, place: RowPlace, stamp: u64) -> Result<Option<Seen>> {
+    pub(crate) fn seen(&self, row: RowId, place: RowPlace, view: View) -> Result<Option<Seen>> {
+        // The claim first: who commits takes it away when the committed state is there.
+        if let Some(pending) = self.claim(place).as_pending()
+            && let Some(seen) = self.seen_pending(row, place, pending, view)?
+        {
+            return Ok(seen);
+        }
         let mut committed = self.committed(place);
-        let mut below = u64::MAX;
+        let mut below = NEWEST;
         loop {
             match committed.state() {
-                State::Present(of) => return Ok((of <= stamp).then_some(Seen::InTile)),
+                State::Present(of) => return Ok((of <= view.stamp).then_some(Seen::InTile)),
                 State::Free(_) => return Ok(None),
                 State::Version(offset) => {
                     let version = self.version_of(offset, row, below)?;
-                    if version.stamp <= stamp {
+                    if version.stamp <= view.stamp {
                         return Ok((!version.is_removal).then_some(Seen::In(version)));
                     }
-                    (committed, below) = (version.previous, version.stamp);
+                    (committed, below) = (version.previous, version.order());
                 }
                 State::Damaged => return Err(self.head_damaged(place)),
             }
         }
+    }
+
+    /// What is seen of a row that a transaction has changed; `None` if that is not seen.
+    #[cold]
+    fn seen_pending(
+        &self,
+        row: RowId,
+        place: RowPlace,
+        pending: Pending,
+        view: View,
+    ) -> Result<Option<Option<Seen>>> {
+        let fate = self.statuses.fate(pending.by);
+        if self.claim(place) != Claim::pending(pending) {
+            // It has ended meanwhile: the committed state says so, and its slot may be another's.
+            return Ok(None);
+        }
+        let is_seen = match fate {
+            Some(Fate::Open) => view.own.is_some_and(|id| id.short() == pending.by),
+            Some(Fate::Committed(stamp)) => stamp <= view.stamp,
+            Some(Fate::Aborted) | None => false,
+        };
+        if !is_seen {
+            return Ok(None);
+        }
+        if pending.version == 0 {
+            return Ok(Some(Some(Seen::InTile)));
+        }
+        let version = self.version_of(pending.version, row, NEWEST)?;
+        Ok(Some((!version.is_removal).then_some(Seen::In(version))))
     }
 
     /// The cells of a group, of a row that is seen there.
@@ -225,7 +349,7 @@ impl<M: Medium> Table<M> {
             match version.previous.state() {
                 State::Present(_) => return Ok(self.read_group(place, group)),
                 State::Version(offset) => {
-                    version = self.version_of(offset, version.row, version.stamp)?;
+                    version = self.version_of(offset, version.row, version.order())?;
                 }
                 State::Free(_) | State::Damaged => return Err(self.head_damaged(place)),
             }
@@ -237,10 +361,41 @@ impl<M: Medium> Table<M> {
         let mut chain = SmallVec::from_elem(newest, 1);
         let mut last = newest;
         while let State::Version(offset) = last.previous.state() {
-            last = self.version_of(offset, last.row, last.stamp)?;
+            last = self.version_of(offset, last.row, last.order())?;
             chain.push(last);
         }
         Ok(chain)
+    }
+
+    /// The versions of a row that its open transaction has written, from the newest to the oldest,
+    /// and whether the transaction has inserted the row.
+    pub(crate) fn pending_versions(
+        &self,
+        row: RowId,
+        pending: Pending,
+    ) -> Result<(SmallVec<[Version; 4]>, bool)> {
+        let mut versions = SmallVec::new();
+        if pending.version == 0 {
+            return Ok((versions, true));
+        }
+        let mut last = self.version_of(pending.version, row, NEWEST)?;
+        loop {
+            let is_own = |version: Version| {
+                let word = self.medium().load(version.offset + STAMP);
+                TransactionId::of_stamp(word).is_some_and(|id| id.short() == pending.by)
+            };
+            versions.push(last);
+            match last.previous.state() {
+                State::Version(offset) => {
+                    let before = self.version_of(offset, row, last.order())?;
+                    if !is_own(before) {
+                        return Ok((versions, false));
+                    }
+                    last = before;
+                }
+                _ => return Ok((versions, last.previous == Committed::own_insert())),
+            }
+        }
     }
 
     /// Whether a row leads to a block that says that it is a version of this table, once statements
@@ -250,14 +405,20 @@ impl<M: Medium> Table<M> {
         let Some(place) = self.place(version.row) else { return Ok(false) };
         // Redundant: but where a process was killed before, and the power fails later.
         self.flush_head(place);
-        let committed = completed.state(self.number, version.row);
-        let committed = committed.unwrap_or_else(|| self.committed(place));
-        let State::Version(newest) = committed.state() else { return Ok(false) };
-        let chain = self.chain(self.version_of(newest, version.row, u64::MAX)?)?;
-        for version in &chain {
-            // Folding may have cut the chain.
-            self.flush_version(*version);
+        let head = completed.head(self, version.row, place);
+        let mut newest: SmallVec<[u64; 2]> = SmallVec::new();
+        if let State::Version(of_row) = head.committed.state() {
+            newest.push(of_row);
         }
-        Ok(chain.iter().any(|of_row| of_row.offset == offset))
+        newest.extend(head.claim.as_pending().map(|pending| pending.version).filter(|at| *at != 0));
+        let mut is_found = false;
+        for of_row in newest {
+            for version in self.chain(self.version_of(of_row, version.row, NEWEST)?)? {
+                // Folding may have cut the chain.
+                self.flush_version(version);
+                is_found |= version.offset == offset;
+            }
+        }
+        Ok(is_found)
     }
 }

@@ -7,13 +7,12 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::collect::Garbage;
-use super::layout::{Record, STAMP_MAX};
-use super::slots::HeldSlot;
+use super::statement::{Claimed, NewState, Part, Refusal, Statement};
+use super::view::View;
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
-use crate::table::layout::{Claim, Committed};
+use crate::table::layout::Committed;
 use crate::table::ops::{Group, RowPlace};
 use crate::table::version::Version;
 use crate::{Error, Result};
@@ -27,18 +26,6 @@ pub(crate) enum Change {
     Remove,
 }
 
-/// The right to change a row. Dropping it gives the row free.
-struct Claimed<'t, M: Medium> {
-    table: &'t Arc<Table<M>>,
-    place: RowPlace,
-}
-
-impl<M: Medium> Drop for Claimed<'_, M> {
-    fn drop(&mut self) {
-        self.table.claim_row(self.place, Claim::NONE);
-    }
-}
-
 /// An index, and the key that a row gets in it.
 type Word<'t, M> = (&'t Index<M>, Key);
 
@@ -48,62 +35,69 @@ struct Found {
     place: RowPlace,
 }
 
+/// The same, claimed, with its cells.
+struct Target<'t, M: Medium> {
+    row: RowId,
+    claimed: Claimed<'t, M>,
+    groups: [Group; 2],
+}
+
 impl<M: Medium> Engine<M> {
-    /// Changes the row with a key of a unique index as `decide` says, and commits that. `None` when
-    /// there is no row. One fence.
+    /// Changes the row with a key of a unique index as `decide` says. `None` when there is no row.
+    /// One fence.
     pub(crate) fn change<R>(
         &self,
+        statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
         index: &Index<M>,
         key: &Key,
         decide: impl FnOnce(RowId, &[Group; 2]) -> Result<(Change, R)>,
     ) -> Result<Option<R>> {
-        let mut slot = self.slots.hold(self.medium());
-        let Some((row, claimed, groups)) = self.claim_newest(table, index, key, slot.index)? else {
+        self.require_open(statement)?;
+        let Some(target) = self.claim_row(statement, table, index, key)? else {
             return Ok(None);
         };
-        let (change, result) = decide(row, &groups)?;
+        let (change, result) = decide(target.row, &target.groups)?;
         match change {
             Change::Keep => {}
-            Change::Update(new) if new == groups => {}
-            Change::Update(new) => {
-                self.replace(&mut slot, claimed, row, &groups, Some(new))?;
-            }
-            Change::Remove => self.replace(&mut slot, claimed, row, &groups, None)?,
+            Change::Update(new) if new == target.groups => {}
+            Change::Update(new) => self.replace(statement, target, Some(new))?,
+            Change::Remove => self.replace(statement, target, None)?,
         }
-        drop(slot);
-        self.collect_if_due();
         Ok(Some(result))
     }
 
-    /// Claims the row whose newest committed state has a key, and returns its cells.
-    #[allow(clippy::type_complexity, reason = "a row, the right to change it, and its cells")]
-    fn claim_newest<'t>(
+    /// Claims the row that has a key for a statement.
+    fn claim_row<'t>(
         &self,
+        statement: &Statement<'_, '_, M>,
         table: &'t Arc<Table<M>>,
         index: &Index<M>,
         key: &Key,
-        slot: u32,
-    ) -> Result<Option<(RowId, Claimed<'t, M>, [Group; 2])>> {
+    ) -> Result<Option<Target<'t, M>>> {
         loop {
-            let Some(Found { row, place }) = self.newest_with(table, index, key)? else {
+            let Some(found) = self.row_with(table, index, key, statement.view)? else {
                 return Ok(None);
             };
-            match table.try_claim(place, Claim::of(self.opens, slot), self.opens) {
-                Ok(()) => {}
-                // That takes one fence.
-                Err(other) if other.is_collectors() => {
+            let Found { row, place } = found;
+            let claimed = match self.claim_for(statement, table, row, place)? {
+                Ok(claimed) => claimed,
+                Err(Refusal::Wait) => {
                     self.medium().pause();
                     continue;
                 }
-                Err(_) => return Err(self.in_the_way(table, index, key)),
+                Err(Refusal::Conflict) => return Err(self.in_the_way(table, index, key)),
+            };
+            if claimed.own.is_none()
+                && table.stamp_of(table.committed(place)) > statement.view.stamp
+            {
+                return Err(self.overtaken(table, index, key));
             }
-            let claimed = Claimed { table, place };
             // Nobody changes the row or frees a version of it any more. But somebody may have.
-            if let Some(groups) = self.newest(table, row, place)?
+            if let Some(groups) = self.cells(table, row, place, statement.view)?
                 && key.is_of(&table.format, &index.spec.columns, &groups[0])
             {
-                return Ok(Some((row, claimed, groups)));
+                return Ok(Some(Target { row, claimed, groups }));
             }
         }
     }
@@ -114,13 +108,25 @@ impl<M: Medium> Engine<M> {
         Error::Conflict { table: table.name.clone(), index: index.spec.name.clone(), key }
     }
 
-    /// The row whose newest committed state has a key.
-    fn newest_with(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Result<Option<Found>> {
+    #[cold]
+    fn overtaken(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
+        let key = key.tell(&table.format, &index.spec.columns);
+        Error::Overtaken { table: table.name.clone(), index: index.spec.name.clone(), key }
+    }
+
+    /// The row that has a key in a view.
+    fn row_with(
+        &self,
+        table: &Table<M>,
+        index: &Index<M>,
+        key: &Key,
+        view: View,
+    ) -> Result<Option<Found>> {
         let mut failed = None;
         for row in index.candidates(key)? {
             let Some(place) = table.place(row) else { continue };
             let _pin = self.heap.pin();
-            match self.newest_has(table, index, key, row, place) {
+            match self.sees_key(table, index, key, row, place, view) {
                 Ok(true) => return Ok(Some(Found { row, place })),
                 Ok(false) => {}
                 Err(error) => failed = failed.or(Some(error)),
@@ -130,23 +136,29 @@ impl<M: Medium> Engine<M> {
         failed.map_or(Ok(None), Err)
     }
 
-    /// Whether the newest committed state of a row has a key. The caller has a pin, or the row's
-    /// claim.
-    pub(super) fn newest_has(
+    /// Whether a row has a key in a view. The caller has a pin, or the row's claim.
+    pub(super) fn sees_key(
         &self,
         table: &Table<M>,
         index: &Index<M>,
         key: &Key,
         row: RowId,
         place: RowPlace,
+        view: View,
     ) -> Result<bool> {
-        let Some(seen) = table.seen(row, place, STAMP_MAX)? else { return Ok(false) };
+        let Some(seen) = table.seen(row, place, view)? else { return Ok(false) };
         let keys = table.group_of(place, seen, 0)?;
         Ok(key.is_of(&table.format, &index.spec.columns, &keys))
     }
 
-    fn newest(&self, table: &Table<M>, row: RowId, place: RowPlace) -> Result<Option<[Group; 2]>> {
-        let Some(seen) = table.seen(row, place, STAMP_MAX)? else { return Ok(None) };
+    fn cells(
+        &self,
+        table: &Table<M>,
+        row: RowId,
+        place: RowPlace,
+        view: View,
+    ) -> Result<Option<[Group; 2]>> {
+        let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let groups = [table.group_of(place, seen, 0)?, table.group_of(place, seen, 1)?];
         self.heap.verify()?;
         Ok(Some(groups))
@@ -155,23 +167,22 @@ impl<M: Medium> Engine<M> {
     /// Gives a row that is claimed a new version: these cells, or its removal.
     fn replace(
         &self,
-        slot: &mut HeldSlot<'_>,
-        claimed: Claimed<'_, M>,
-        row: RowId,
-        old: &[Group; 2],
-        new: Option<[Group; 2]>,
+        statement: &mut Statement<'_, '_, M>,
+        target: Target<'_, M>,
+        cells: Option<[Group; 2]>,
     ) -> Result<()> {
+        let Target { row, mut claimed, groups: old } = target;
         let (table, place) = (claimed.table, claimed.place);
-        let medium = self.medium();
-        let is_removal = new.is_none();
-        let has = [0, 1].map(|group| new.as_ref().is_some_and(|new| new[group] != old[group]));
-        let new = new.unwrap_or_else(|| old.clone());
-        let changed = Self::changed_keys(table, &old[0], &new[0]);
+        let is_removal = cells.is_none();
+        let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
+        let cells = cells.unwrap_or_else(|| old.clone());
+        let changed = Self::changed_keys(table, &old[0], &cells[0]);
         let unique = || changed.iter().filter(|(index, _)| index.spec.kind.is_unique());
+        let hashes = unique().map(|(index, key)| (index.number, key.hash));
         // Held until the version is published: until then, nobody can see that the row has the key.
-        let _keys = self.keys.lock(medium, unique().map(|(index, key)| (index.number, key.hash)));
+        let keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
-            self.require_free(table, index, key, row)?;
+            self.require_free(table, index, key, row, statement.view)?;
         }
         let words = Self::add_words(row, &changed)?;
         // The lane is held until something leads to the version.
@@ -182,30 +193,39 @@ impl<M: Medium> Engine<M> {
                 return Err(error);
             }
         };
-        let commit = self.stamps.begin(medium);
-        let stamp = commit.stamp;
-        let previous = table.committed(place);
-        let version = Version { offset: block.offset, row, stamp, previous, has, is_removal };
-        let content = table.write_version(version, [&new[0], &new[1]]);
-        let (number, table_number) = (slot.next_number(), table.number);
-        let record = Record {
-            number,
-            stamp,
-            table: table_number,
-            row,
-            version: block.offset,
-            content,
-            is_void: false,
+        let commit = self.commit_of(statement.part);
+        let previous = match claimed.own {
+            Some(own) if own.version == 0 => Committed::own_insert(),
+            Some(own) => Committed::version(own.version),
+            None => table.committed(place),
         };
-        slot.write(medium, record);
+        let identity = self.identity_of(statement, commit.as_ref());
+        let number = statement.slot.open().map_or(0, |open| open.statement + 1);
+        let version = Version {
+            offset: block.offset,
+            row,
+            stamp: identity.stamp,
+            statement: number,
+            previous,
+            has,
+            is_removal,
+        };
+        let content = table.write_version(version, identity, [&cells[0], &cells[1]]);
+        let is_own = claimed.own.is_some();
+        let new = NewState { table, row, place, version: block.offset, is_own };
+        self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: version, words of the indexes and record; before anybody sees the change, and
         // before it is acknowledged. Also what the record before has published.
         // Redundant flush: what folding has noted is flushed before its blocks are freed, too.
         lane.fence();
         self.heap.verify()?;
-        slot.has_published(table.publish(place, Committed::version(block.offset)));
-        drop(lane);
-        self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp });
+        self.publish(statement, commit.as_ref(), &new);
+        drop((keys, lane));
+        if statement.part == Part::Whole {
+            table.give_free(place);
+        }
+        claimed.keep();
+        self.end_statement(statement, commit, table, row, true);
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use crate::index::Key;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, State};
 use crate::table::ops::{Group, RowPlace};
-use crate::table::version::Version;
+use crate::table::version::{NEWEST, Version};
 
 /// A row that a statement has left with a version.
 pub(crate) struct Garbage<M: Medium> {
@@ -24,11 +24,11 @@ pub(crate) struct Garbage<M: Medium> {
 }
 
 /// Rows that are folded for one fence, and how many wait until some are.
-const TOGETHER: usize = 32;
+pub(super) const TOGETHER: usize = 32;
 /// Versions that are folded at once: those of one row at the most, and of all rows.
-const VERSIONS: usize = 128;
+pub(super) const VERSIONS: usize = 128;
 /// Suspects of a lane that are left for other purposes.
-const SPARE: usize = 32;
+pub(super) const SPARE: usize = 32;
 const _: () = assert!(SPARE + VERSIONS <= SUSPECT_COUNT as usize);
 
 /// Instead of a stamp, of a row that a sweep has found: it is looked at.
@@ -58,14 +58,26 @@ enum Fold<M: Medium> {
     Later(Garbage<M>),
 }
 
-/// Words of indexes that no snapshot needs any more, of a row that is claimed until they are
-/// removed: a statement that gives it one of these keys again has to see that the word is gone.
-struct OldWords<M: Medium> {
-    garbage: Garbage<M>,
-    place: RowPlace,
+/// Words of indexes that nobody needs any more, of a row that is claimed until they are removed: a
+/// statement that gives it one of these keys again has to see that the word is gone.
+pub(super) struct OldWords<M: Medium> {
+    pub(super) table: Arc<Table<M>>,
+    pub(super) row: RowId,
+    pub(super) place: RowPlace,
     /// Numbers of indexes, and keys.
-    keys: SmallVec<[(usize, Key); 4]>,
-    is_removal: bool,
+    pub(super) keys: SmallVec<[(usize, Key); 4]>,
+    pub(super) after: After,
+}
+
+/// What becomes of a row then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// It is there, and nobody has it.
+    GiveFree,
+    /// It can be used for another row.
+    GiveBack,
+    /// It stays claimed.
+    Keep,
 }
 
 impl<M: Medium> Engine<M> {
@@ -76,7 +88,7 @@ impl<M: Medium> Engine<M> {
 
     /// Folds some rows if enough wait. Not of interest for the statement that is done: an error
     /// tells of the medium, or of damage, and who meets it next is told.
-    pub(super) fn collect_if_due(&self) {
+    pub(crate) fn collect_if_due(&self) {
         if self.garbage.lock(self.medium()).len() >= TOGETHER {
             let _ = self.collect_some();
         }
@@ -94,8 +106,10 @@ impl<M: Medium> Engine<M> {
         }
     }
 
-    /// Remembers all rows that have versions: those that an earlier process has left.
+    /// Remembers all rows that have versions: those that an earlier process has left. Ends
+    /// transactions whose time is over.
     pub(crate) fn sweep(&self) -> Result<()> {
+        self.sweep_orphans()?;
         let tables = self.schema.lock(self.medium()).tables.clone();
         self.garbage.lock(self.medium()).clear();
         for table in tables {
@@ -135,7 +149,10 @@ impl<M: Medium> Engine<M> {
             }
         }
         progress.folded = folded.len();
-        let old_words = self.publish_folded(&mut lane, folded, &mut left)?;
+        let old_words = match folded.is_empty() {
+            true => Vec::new(),
+            false => self.publish_folded(&mut lane, folded, &mut left)?,
+        };
         drop(lane);
         for words in old_words {
             let removed = words.remove();
@@ -151,20 +168,21 @@ impl<M: Medium> Engine<M> {
     fn fold(&self, lane: &mut Lane<'_, M>, garbage: Garbage<M>, horizon: u64) -> Result<Fold<M>> {
         let (table, row) = (&garbage.table, garbage.row);
         let Some(place) = table.place(row) else { return Ok(Fold::Nothing) };
-        if table.try_claim(place, Claim::of_collector(self.opens), self.opens).is_err() {
-            return Ok(Fold::Later(garbage));
+        if let Err(other) = table.try_claim(place, Claim::of_collector(self.opens), self.opens) {
+            // Who ends a transaction leaves its rows here.
+            let is_pending = other.as_pending().is_some();
+            return Ok(if is_pending { Fold::Nothing } else { Fold::Later(garbage) });
         }
-        let give_free = |table: &Table<M>| table.claim_row(place, Claim::NONE);
         let State::Version(offset) = table.committed(place).state() else {
-            give_free(table);
+            table.give_free(place);
             return Ok(Fold::Nothing);
         };
-        let chain = table.version_of(offset, row, u64::MAX).and_then(|newest| table.chain(newest));
-        let chain = chain.inspect_err(|_| give_free(table))?;
+        let chain = table.version_of(offset, row, NEWEST).and_then(|newest| table.chain(newest));
+        let chain = chain.inspect_err(|_| table.give_free(place))?;
         let seen = chain.iter().filter(|version| version.stamp <= horizon).count();
         let count = seen.min(lane.suspects_left().saturating_sub(SPARE));
         if count == 0 {
-            give_free(table);
+            table.give_free(place);
             let oldest = chain[chain.len() - 1].stamp;
             return Ok(match (seen, garbage.stamp) {
                 (0, FOUND) => Fold::Later(Garbage { stamp: oldest, ..garbage }),
@@ -206,14 +224,14 @@ impl<M: Medium> Engine<M> {
             // What could not be read is shown as zeros, which may have been written.
             for row in folded {
                 row.suspects.into_iter().for_each(|suspect| lane.cancel(suspect));
-                row.garbage.table.claim_row(row.place, Claim::NONE);
+                row.garbage.table.give_free(row.place);
             }
             return Err(fault.into());
         }
         let mut old_words = Vec::new();
         for row in folded {
             let Folded { garbage, place, newest, next, suspects, old_keys, keys } = row;
-            let table = &garbage.table;
+            let table = Arc::clone(&garbage.table);
             let is_removal = newest.is_removal;
             let committed = match is_removal {
                 true => Committed::removed(newest.stamp),
@@ -227,15 +245,17 @@ impl<M: Medium> Engine<M> {
                 lane.retire(suspect);
             }
             if let Some(next) = next {
-                let (table, row) = (Arc::clone(table), garbage.row);
+                let (table, row) = (Arc::clone(&table), garbage.row);
                 left.push(Garbage { table, row, stamp: next.stamp });
             }
-            let words = old_keys_of(table, &old_keys, &keys, is_removal);
+            let words = old_keys_of(&table, &old_keys, &keys, is_removal);
             if words.is_empty() && !is_removal {
-                table.claim_row(place, Claim::NONE);
+                table.give_free(place);
                 continue;
             }
-            old_words.push(OldWords { garbage, place, keys: words, is_removal });
+            let after = if is_removal { After::GiveBack } else { After::GiveFree };
+            let Garbage { table, row, .. } = garbage;
+            old_words.push(OldWords { table, row, place, keys: words, after });
         }
         Ok(old_words)
     }
@@ -243,15 +263,16 @@ impl<M: Medium> Engine<M> {
 
 impl<M: Medium> OldWords<M> {
     /// Removes the words, and gives the row free.
-    fn remove(self) -> Result<()> {
-        let OldWords { garbage: Garbage { table, row, .. }, place, keys, is_removal } = self;
+    pub(super) fn remove(self) -> Result<()> {
+        let OldWords { table, row, place, keys, after } = self;
         let remove = |(index, key): &(usize, Key)| {
             table.indexes[*index].rows.remove(key.hash, row).map(drop)
         };
         let removed = keys.iter().try_for_each(remove);
-        match is_removal {
-            true => table.give_row_back(row, place),
-            false => table.claim_row(place, Claim::NONE),
+        match after {
+            After::GiveFree => table.give_free(place),
+            After::GiveBack => table.give_row_back(row, place),
+            After::Keep => {}
         }
         Ok(removed?)
     }
@@ -265,7 +286,7 @@ struct Progress {
 }
 
 /// The keys in each index that a row had, and has in no state that is left.
-fn old_keys_of<M: Medium>(
+pub(super) fn old_keys_of<M: Medium>(
     table: &Table<M>,
     old: &[Group],
     left: &[Group],

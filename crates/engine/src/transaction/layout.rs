@@ -2,15 +2,23 @@
 //!
 //! ```text
 //! slot, 256 bytes
-//! byte     0  records with even numbers             128  not used yet
+//! byte     0  records with even numbers
 //!         64  records with odd numbers
+//!        128  8 outcomes of transactions before the last one, the newest over the oldest
 //!
-//! record   0  checksum of the content (32 bits), of the record (16), entries (8), state (8)
+//! record   0  checksum of the content (32 bits), of the record (16), whether it has an entry (8),
+//!             state of the slot (8)
 //!          8  number: one more than that of the record before
-//!         16  stamp of the commit
-//!         24  not used yet
+//!         16  stamp of the slot's last commit
+//!         24  the slot's last transaction: number (44 bits), opening in which it began (12); if
+//!             the record is of none, its own opening
 //!         32  entry: kind (4 bits), table (24), row (36)
 //!         40  offset of a version, if the entry is of one
+//!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
+//!         56  stamp of the transaction's snapshot
+//!
+//! outcome  0  number (44 bits), opening (12), 1 if committed and 2 if aborted (8)
+//!          8  stamp of the commit (48 bits), checksum of the outcome (16)
 //! ```
 //!
 //! A statement writes what it changes where nothing leads to it, then its record, flushes both, and
@@ -19,7 +27,7 @@
 //! record is a line, and its first word is stored last. So it is there as a whole or not at all.
 //!
 //! The record before is kept, because what its statement has published is durable only with the
-//! fence of the next.
+//! fence of the next. So each record says all that is to be known about its slot.
 
 use remanent_pmem::{LINE_LEN, Medium, WORD_LEN};
 use remanent_structures::RowId;
@@ -27,20 +35,26 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes of a slot.
 const SLOT_LEN: u64 = 256;
-/// Slots of a database: statements that can be in progress together.
+/// Slots of a database: statements and open transactions that there can be together.
 pub(crate) const SLOT_COUNT: u32 = 256;
 /// Bytes of all slots.
 pub(crate) const SLOTS_LEN: u64 = SLOT_LEN * SLOT_COUNT as u64;
+/// Outcomes that a slot keeps.
+pub(crate) const OUTCOME_COUNT: usize = 8;
 
 const NUMBER: u64 = WORD_LEN;
 const STAMP: u64 = 2 * WORD_LEN;
+const TRANSACTION: u64 = 3 * WORD_LEN;
 const ENTRY: u64 = 4 * WORD_LEN;
 const VERSION: u64 = 5 * WORD_LEN;
+const STATEMENT: u64 = 6 * WORD_LEN;
+const SNAPSHOT: u64 = 7 * WORD_LEN;
+/// All words of a record but the first, in the order of `Record::words`.
+const PLACES: [u64; 7] = [NUMBER, STAMP, TRANSACTION, ENTRY, VERSION, STATEMENT, SNAPSHOT];
+const OUTCOMES: u64 = 2 * LINE_LEN;
+const OUTCOME_LEN: u64 = 2 * WORD_LEN;
+const _: () = assert!(OUTCOMES + OUTCOME_COUNT as u64 * OUTCOME_LEN == SLOT_LEN);
 
-/// The state of a record whose statement was committed.
-const COMMITTED: u64 = 1;
-/// The state of a record whose statement did not take effect.
-const VOID: u64 = 2;
 /// An entry for a row that was inserted.
 const INSERTED: u64 = 1;
 /// An entry for a row that has a new version.
@@ -49,55 +63,218 @@ const KIND_SHIFT: u32 = 60;
 const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
 const ROW: u64 = (1 << TABLE_SHIFT) - 1;
+const LIMIT_SHIFT: u32 = 24;
 
 /// The greatest stamp: heads have 48 bits for one.
 pub(crate) const STAMP_MAX: u64 = (1 << 48) - 1;
+/// Statements of a transaction at the most.
+pub(crate) const STATEMENTS_MAX: u32 = (1 << LIMIT_SHIFT) - 1;
 
 /// Offset of the record of a slot that has this number.
 pub(crate) fn record_at(slots: u64, slot: u32, number: u64) -> u64 {
     slots + u64::from(slot) * SLOT_LEN + number % 2 * LINE_LEN
 }
 
-/// A statement that has changed a row and committed that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
+/// Offset of an outcome of a slot.
+pub(crate) fn outcome_at(slots: u64, slot: u32, index: usize) -> u64 {
+    slots + u64::from(slot) * SLOT_LEN + OUTCOMES + index as u64 * OUTCOME_LEN
+}
+
+/// A transaction of several statements, among those of its slot. Those that began later have
+/// greater numbers; one that a crash has left without a trace may have had the same, in an earlier
+/// opening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Serial {
     pub(crate) number: u64,
-    pub(crate) stamp: u64,
+    /// How often the pool had been opened, but for multiples of 4,096.
+    pub(crate) opening: u16,
+}
+
+impl Serial {
+    const NUMBER_BITS: u32 = 44;
+    pub(crate) const NUMBER_MAX: u64 = (1 << Self::NUMBER_BITS) - 1;
+    pub(crate) const OPENINGS: u16 = 1 << 12;
+
+    /// The opening of a pool that was opened so often.
+    pub(crate) fn opening_of(opens: u64) -> u16 {
+        (opens % u64::from(Self::OPENINGS)) as u16
+    }
+
+    /// Both in 56 bits.
+    pub(crate) fn get(self) -> u64 {
+        self.number | u64::from(self.opening) << Self::NUMBER_BITS
+    }
+
+    pub(crate) fn new(word: u64) -> Self {
+        let opening = Self::opening_of(word >> Self::NUMBER_BITS);
+        Serial { number: word & Self::NUMBER_MAX, opening }
+    }
+}
+
+/// A transaction of several statements, as a version names who wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TransactionId {
+    pub(crate) slot: u32,
+    pub(crate) number: u64,
+}
+
+/// A transaction among the last 512 of its slot, as a claim names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShortId(u32);
+
+impl TransactionId {
+    const MARK: u64 = 1 << 63;
+    const SLOT_SHIFT: u32 = Serial::NUMBER_BITS;
+
+    /// Instead of a stamp, in versions of a transaction that is not committed.
+    pub(crate) fn as_stamp(self) -> u64 {
+        Self::MARK | u64::from(self.slot) << Self::SLOT_SHIFT | self.number
+    }
+
+    /// The transaction that a word names instead of a stamp.
+    #[inline(always)]
+    pub(crate) fn of_stamp(word: u64) -> Option<Self> {
+        let slot = (word >> Self::SLOT_SHIFT) as u32 % SLOT_COUNT;
+        let id = || TransactionId { slot, number: word & Serial::NUMBER_MAX };
+        (word & Self::MARK != 0).then(id)
+    }
+
+    #[inline(always)]
+    pub(crate) fn short(self) -> ShortId {
+        ShortId::new(self.slot << ShortId::NUMBER_BITS | (self.number as u32 & ShortId::NUMBER))
+    }
+}
+
+impl ShortId {
+    const NUMBER_BITS: u32 = 9;
+    const NUMBER: u32 = (1 << Self::NUMBER_BITS) - 1;
+
+    #[inline(always)]
+    pub(crate) fn new(bits: u32) -> Self {
+        ShortId(bits % (SLOT_COUNT << Self::NUMBER_BITS))
+    }
+
+    /// Slot and number in 17 bits.
+    #[inline(always)]
+    pub(crate) fn get(self) -> u32 {
+        self.0
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(self) -> u32 {
+        self.0 >> Self::NUMBER_BITS
+    }
+}
+
+/// What a record says of its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No transaction of several statements is open; the record is of none.
+    Alone,
+    /// The transaction is open.
+    Open,
+    /// The transaction was committed, with the record's stamp.
+    Committed,
+    /// The transaction was given up.
+    Aborted,
+}
+
+impl State {
+    const ALL: [State; 4] = [State::Alone, State::Open, State::Committed, State::Aborted];
+
+    // They differ in four bits each.
+    fn code(self) -> u64 {
+        match self {
+            State::Alone => 0x0f,
+            State::Open => 0x33,
+            State::Committed => 0x55,
+            State::Aborted => 0x69,
+        }
+    }
+
+    fn of_code(code: u64) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.code() == code)
+    }
+}
+
+/// What a statement has made of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
     pub(crate) table: u32,
     pub(crate) row: RowId,
     /// Offset of the version that the row has got; 0 if it was inserted.
     pub(crate) version: u64,
     /// Checksum of the row's cells, or of its version.
     pub(crate) content: u32,
-    /// Whether opening has found that the statement did not take effect. Then number and stamp are
-    /// all that counts.
-    pub(crate) is_void: bool,
 }
 
-impl Record {
-    fn entry(self) -> u64 {
+impl Entry {
+    fn word(self) -> u64 {
         let kind = if self.version == 0 { INSERTED } else { CHANGED };
         kind << KIND_SHIFT | u64::from(self.table) << TABLE_SHIFT | self.row.get()
     }
+}
+
+/// What is known of a slot, and the statement that made it so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) number: u64,
+    pub(crate) state: State,
+    /// Stamp of the slot's last commit.
+    pub(crate) stamp: u64,
+    /// The last transaction of several statements.
+    pub(crate) serial: Serial,
+    /// Its last statement.
+    pub(crate) statement: u32,
+    pub(crate) limit_ms: u32,
+    /// Stamp of its snapshot.
+    pub(crate) snapshot: u64,
+    /// None if nothing was changed: when a transaction ends by itself, or opening has found that a
+    /// statement did not take effect.
+    pub(crate) entry: Option<Entry>,
+}
+
+impl Record {
+    /// What is known of a slot that was never used.
+    pub(crate) const NONE: Record = Record {
+        number: 0,
+        state: State::Alone,
+        stamp: 0,
+        serial: Serial { number: 0, opening: 0 },
+        statement: 0,
+        limit_ms: 0,
+        snapshot: 0,
+        entry: None,
+    };
+
+    fn words(self) -> [u64; 7] {
+        [
+            self.number,
+            self.stamp,
+            self.serial.get(),
+            self.entry.map_or(0, Entry::word),
+            self.entry.map_or(0, |entry| entry.version),
+            u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT,
+            self.snapshot,
+        ]
+    }
 
     fn first_word(self) -> u64 {
-        let state = if self.is_void { VOID } else { COMMITTED };
-        let content = u64::from(self.content);
-        let others = [state, self.number, self.stamp, self.entry(), self.version, content];
-        let mut bytes = [0; 6 * WORD_LEN as usize];
-        for (place, word) in bytes.chunks_exact_mut(WORD_LEN as usize).zip(others) {
+        let content = self.entry.map_or(0, |entry| u64::from(entry.content));
+        let head = content | u64::from(self.entry.is_some()) << 48 | self.state.code() << 56;
+        let mut bytes = [0; LINE_LEN as usize];
+        let words = std::iter::once(head).chain(self.words());
+        for (place, word) in bytes.chunks_exact_mut(WORD_LEN as usize).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        let own = xxh3_64(&bytes) & 0xffff;
-        u64::from(self.content) | own << 32 | 1 << 48 | state << 56
+        head | (xxh3_64(&bytes) & 0xffff) << 32
     }
 
     /// Writes the record at `at`.
     pub(crate) fn write<M: Medium>(self, medium: &M, at: u64) {
-        medium.store(at + NUMBER, self.number);
-        medium.store(at + STAMP, self.stamp);
-        medium.store(at + ENTRY, self.entry());
-        medium.store(at + VERSION, self.version);
+        for (place, word) in PLACES.into_iter().zip(self.words()) {
+            medium.store(at + place, word);
+        }
         // Release: last in the line's order of stores, so that a crash leaves the complete record,
         // or one whose checksum does not match. Partner of `read`.
         medium.store(at, self.first_word());
@@ -105,26 +282,157 @@ impl Record {
 
     /// The record at `at`; `None` when there is none.
     pub(crate) fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
-        let (first, entry) = (medium.load(at), medium.load(at + ENTRY));
+        let first = medium.load(at);
+        let words = PLACES.map(|place| medium.load(at + place));
+        let [number, stamp, serial, entry, version, statement, snapshot] = words;
+        let entry = match first >> 48 & 1 {
+            0 => None,
+            _ => Some(Entry {
+                table: (entry >> TABLE_SHIFT & TABLE) as u32,
+                row: RowId::new(entry & ROW)?,
+                version,
+                content: first as u32,
+            }),
+        };
         let record = Record {
-            number: medium.load(at + NUMBER),
-            stamp: medium.load(at + STAMP),
-            table: (entry >> TABLE_SHIFT & TABLE) as u32,
-            row: RowId::new(entry & ROW)?,
-            version: medium.load(at + VERSION),
-            content: first as u32,
-            is_void: first >> 56 == VOID,
+            number,
+            state: State::of_code(first >> 56)?,
+            stamp,
+            serial: Serial::new(serial),
+            statement: statement as u32 & STATEMENTS_MAX,
+            limit_ms: (statement >> LIMIT_SHIFT) as u32,
+            snapshot,
+            entry,
         };
         let is_one = first == record.first_word()
-            && entry == record.entry()
+            && words == record.words()
             && record.stamp <= STAMP_MAX
+            && record.snapshot <= STAMP_MAX
             && record.number < u64::MAX;
         is_one.then_some(record)
     }
+
+    /// The transaction of several statements, if the record is of one.
+    pub(crate) fn id(self, slot: u32) -> Option<TransactionId> {
+        let number = self.serial.number;
+        (self.state != State::Alone).then_some(TransactionId { slot, number })
+    }
+
+    /// By what versions of the record's statement know it.
+    pub(crate) fn identity(self, slot: u32) -> Identity {
+        let stamp = self.id(slot).map_or(self.stamp, TransactionId::as_stamp);
+        Identity { stamp, opening: self.serial.opening }
+    }
+}
+
+/// By what a version knows its statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Its stamp, or its transaction instead.
+    pub(crate) stamp: u64,
+    /// The opening in which it, or its transaction, began: after a crash, there may be another one
+    /// with the same stamp.
+    pub(crate) opening: u16,
 }
 
 /// The checksum of a row's cells.
 pub(crate) fn content_of(groups: [&[u8]; 2]) -> u32 {
     let keys = xxh3_64(groups[0]);
     (xxh3_64(groups[1]) ^ keys.rotate_left(17)) as u32
+}
+
+/// How a transaction of several statements ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) serial: Serial,
+    /// The stamp of its commit; `None` if it was given up.
+    pub(crate) committed: Option<u64>,
+}
+
+impl Outcome {
+    const SHIFT: u32 = 56;
+    const CHECKSUM_SHIFT: u32 = 48;
+
+    fn words(self) -> [u64; 2] {
+        let kind = if self.committed.is_some() { 1 } else { 2 };
+        let first = self.serial.get() | kind << Self::SHIFT;
+        let stamp = self.committed.unwrap_or(0);
+        let mut bytes = [0; 2 * WORD_LEN as usize];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&stamp.to_le_bytes());
+        [first, stamp | xxh3_64(&bytes) << Self::CHECKSUM_SHIFT]
+    }
+
+    /// Writes it at `at`, over one of a transaction that is durable in its rows.
+    pub(crate) fn write<M: Medium>(self, medium: &M, at: u64) {
+        for (place, word) in (0..).zip(self.words()) {
+            medium.store(at + place * WORD_LEN, word);
+        }
+    }
+
+    /// The outcome at `at`; `None` if there is none, or a crash has torn it.
+    pub(crate) fn read<M: Medium>(medium: &M, at: u64) -> Option<Self> {
+        let words = [medium.load(at), medium.load(at + WORD_LEN)];
+        let stamp = words[1] & STAMP_MAX;
+        let committed = (words[0] >> Self::SHIFT == 1).then_some(stamp);
+        let outcome = Outcome { serial: Serial::new(words[0]), committed };
+        (outcome.words() == words).then_some(outcome)
+    }
+
+    /// Whether nothing was ever written at `at`.
+    pub(crate) fn is_unused<M: Medium>(medium: &M, at: u64) -> bool {
+        medium.load(at) == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use remanent_pmem::Pool;
+
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_written() {
+        let pool = Pool::options().create_in_memory().unwrap();
+        let (medium, at) = (pool.medium(), pool.medium().len() - LINE_LEN);
+        let entry = Entry { table: 7, row: RowId::new(ROW - 1).unwrap(), version: 64, content: 9 };
+        for state in State::ALL {
+            for entry in [None, Some(entry), Some(Entry { version: 0, ..entry })] {
+                let record = Record {
+                    number: 12,
+                    state,
+                    stamp: STAMP_MAX,
+                    serial: Serial { number: Serial::NUMBER_MAX, opening: 4_095 },
+                    statement: STATEMENTS_MAX,
+                    limit_ms: u32::MAX,
+                    snapshot: STAMP_MAX,
+                    entry,
+                };
+                record.write(medium, at);
+                assert_eq!(Record::read(medium, at), Some(record));
+                for word in 0..8 {
+                    let of = medium.load(at + word * WORD_LEN);
+                    medium.store(at + word * WORD_LEN, of ^ 1 << 40);
+                    assert_eq!(Record::read(medium, at), None, "word {word}");
+                    medium.store(at + word * WORD_LEN, of);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn transactions_are_named_in_few_bits() {
+        let id = TransactionId { slot: 255, number: Serial::NUMBER_MAX };
+        assert_eq!(TransactionId::of_stamp(id.as_stamp()), Some(id));
+        assert_eq!(TransactionId::of_stamp(STAMP_MAX), None);
+        assert_eq!(id.short().slot(), 255);
+        assert_eq!(ShortId::new(id.short().get()), id.short());
+        let pool = Pool::options().create_in_memory().unwrap();
+        let (medium, at) = (pool.medium(), pool.medium().len() - LINE_LEN);
+        for committed in [Some(STAMP_MAX), None] {
+            let outcome = Outcome { serial: Serial { number: 9, opening: 77 }, committed };
+            outcome.write(medium, at);
+            assert_eq!(Outcome::read(medium, at), Some(outcome));
+        }
+    }
 }

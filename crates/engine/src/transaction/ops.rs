@@ -1,15 +1,21 @@
-//! Statements that change rows.
+//! Inserting rows.
+
+use std::sync::Arc;
 
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
-use super::layout::{Record, content_of};
+use super::layout::{STAMP_MAX, content_of};
+use super::statement::{NewState, Part, Statement};
+use super::statuses::Fate;
+use super::view::View;
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
-use crate::table::layout::{Claim, Committed, State};
+use crate::table::layout::{Claim, Pending, State};
 use crate::table::ops::{Group, RowPlace};
+use crate::table::version::{NEWEST, Seen};
 use crate::value::Value;
 use crate::{Error, Result};
 
@@ -23,31 +29,52 @@ struct NewRow {
 }
 
 impl<M: Medium> Engine<M> {
-    /// Adds a row, and commits that. One fence.
-    pub(crate) fn insert(&self, table: &Table<M>, values: &[Value<'_>]) -> Result<RowId> {
-        let new = NewRow::of(table, values)?;
+    /// Adds a row. One fence.
+    pub(crate) fn insert(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        table: &Arc<Table<M>>,
+        values: &[Value<'_>],
+    ) -> Result<RowId> {
+        self.require_open(statement)?;
+        let row = NewRow::of(table, values)?;
+        match self.try_insert(statement, table, &row) {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                self.try_insert(statement, table, &row)
+            }
+            result => result,
+        }
+    }
+
+    fn try_insert(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        table: &Arc<Table<M>>,
+        new_row: &NewRow,
+    ) -> Result<RowId> {
         let (row, place) = table.take_row()?;
-        let mut slot = self.slots.hold(self.medium());
-        self.claim_free(table, place, slot.index)?;
-        if let Err(error) = self.place_row(table, &new, row, place) {
+        self.claim_free(table, place, statement.slot.index)?;
+        if let Err(error) = self.place_row(table, new_row, row, place, statement.view) {
             table.give_row_back(row, place);
             return Err(error);
         }
         let medium = self.medium();
         table.flush_groups(place);
-        let commit = self.stamps.begin(medium);
-        let content = content_of([&new.groups[0], &new.groups[1]]);
-        let number = slot.next_number();
-        let stamp = commit.stamp;
-        let (table_number, version, is_void) = (table.number, 0, false);
-        let record = Record { number, stamp, table: table_number, row, version, content, is_void };
-        slot.write(medium, record);
+        let commit = self.commit_of(statement.part);
+        let content = content_of([&new_row.groups[0], &new_row.groups[1]]);
+        let new = NewState { table, row, place, version: 0, is_own: false };
+        self.write_record(statement, commit.as_ref(), &new, content);
         // Fence: cells, words of the indexes and record; before anybody sees the row, and before it
         // is acknowledged. Also what the record before has published.
         medium.fence();
         self.heap.verify()?;
-        slot.has_published(table.publish(place, Committed::present(stamp)));
-        table.claim_row(place, Claim::NONE);
+        self.publish(statement, commit.as_ref(), &new);
+        if statement.part == Part::Whole {
+            table.give_free(place);
+        }
+        self.end_statement(statement, commit, table, row, false);
         Ok(row)
     }
 
@@ -60,17 +87,24 @@ impl<M: Medium> Engine<M> {
         if matches!(table.committed(place).state(), State::Free(_)) {
             return Ok(());
         }
-        table.claim_row(place, Claim::NONE);
+        table.give_free(place);
         Err(table.head_damaged(place))
     }
 
     /// Writes a row that is claimed and enters it in the indexes, unless one of its keys is taken.
-    fn place_row(&self, table: &Table<M>, new: &NewRow, row: RowId, place: RowPlace) -> Result<()> {
+    fn place_row(
+        &self,
+        table: &Table<M>,
+        new: &NewRow,
+        row: RowId,
+        place: RowPlace,
+        view: View,
+    ) -> Result<()> {
         let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
         let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
         for (index, key) in unique() {
-            self.require_free(table, index, key, row)?;
+            self.require_free(table, index, key, row, view)?;
         }
         table.write_groups(place, [&new.groups[0], &new.groups[1]]);
         for (done, (index, key)) in new.keyed(table).enumerate() {
@@ -92,47 +126,104 @@ impl<M: Medium> Engine<M> {
         index: &Index<M>,
         key: &Key,
         own: RowId,
+        view: View,
     ) -> Result<()> {
         let mut taken = None;
         for row in index.candidates(key)?.into_iter().filter(|row| *row != own) {
             if let Some(place) = table.place(row) {
                 let _pin = self.heap.pin();
-                taken = taken.or(self.takes(table, index, key, row, place)?);
+                taken = taken.or(self.takes(table, (index, key), row, place, view)?);
             }
         }
-        let Some(is_visible) = taken else { return Ok(()) };
+        let Some(taken) = taken else { return Ok(()) };
         let key = key.tell(&table.format, &index.spec.columns);
         let (table, index) = (table.name.clone(), index.spec.name.clone());
-        match is_visible {
-            true => Err(Error::Unique { table, index, key }),
-            false => Err(Error::Conflict { table, index, key }),
+        match taken {
+            Taken::Settled => Err(Error::Unique { table, index, key }),
+            Taken::Perhaps => Err(Error::Conflict { table, index, key }),
+            Taken::Before => Err(Error::Overtaken { table, index, key }),
         }
     }
 
-    /// Whether a row has a key, or is getting it; and if so, whether readers see that.
+    /// Whether a row has a key, or may have it once another transaction has ended. The caller has a
+    /// pin.
     fn takes(
         &self,
         table: &Table<M>,
-        index: &Index<M>,
-        key: &Key,
+        (index, key): (&Index<M>, &Key),
         row: RowId,
         place: RowPlace,
-    ) -> Result<Option<bool>> {
+        view: View,
+    ) -> Result<Option<Taken>> {
         // The claim first: whoever publishes the row takes it away last.
         let claim = table.claim(place);
         let committed = table.committed(place);
-        if self.newest_has(table, index, key, row, place)? {
-            // Whoever is told of a row finds it: until readers see it, it is on its way. A claimed
-            // row may be losing the key.
-            let is_settled = !claim.is_of(self.opens) || claim.is_collectors();
-            return Ok(Some(is_settled && table.stamp_of(committed) <= self.stamps.visible()));
+        let is_held = claim.is_held(self.opens) && !claim.is_collectors();
+        let pending = claim.as_pending();
+        let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
+        let is_own = pending.is_some_and(|of| view.own.is_some_and(|id| id.short() == of.by));
+        let newest = View { stamp: STAMP_MAX, ..view };
+        if self.sees_key(table, index, key, row, place, newest)? {
+            let is_settled = match (pending, fate) {
+                _ if is_own => true,
+                (Some(_), Some(Fate::Open)) => false,
+                (Some(_), Some(Fate::Committed(stamp))) => stamp <= self.stamps.visible(),
+                // Whoever is told of a row finds it: until readers see it, it is on its way. A
+                // claimed row may be losing the key.
+                _ => {
+                    (pending.is_some() || !is_held)
+                        && table.stamp_of(committed) <= self.stamps.visible()
+                }
+            };
+            return Ok(Some(if is_settled { Taken::Settled } else { Taken::Perhaps }));
         }
-        // An insert on its way has its cells in the tile already.
-        let is_statements = claim.is_of(self.opens) && !claim.is_collectors();
-        let is_new = is_statements && matches!(committed.state(), State::Free(_));
-        let has_key = || key.is_of(&table.format, &index.spec.columns, &table.read_group(place, 0));
-        Ok((is_new && has_key()).then_some(false))
+        if view.own.is_some() && self.sees_key(table, index, key, row, place, view)? {
+            return Ok(Some(Taken::Before));
+        }
+        let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec.columns, keys);
+        let is_getting_it = match pending {
+            Some(pending) if !is_own && fate == Some(Fate::Open) => {
+                self.pending_keys(table, row, place, pending)?.is_some_and(|keys| has_key(&keys))
+            }
+            Some(_) => false,
+            // An insert on its way has its cells in the tile already.
+            None => {
+                is_held
+                    && matches!(committed.state(), State::Free(_))
+                    && has_key(&table.read_group(place, 0))
+            }
+        };
+        Ok(is_getting_it.then_some(Taken::Perhaps))
     }
+
+    /// The first group of a row as an open transaction has it; `None` if that has removed it.
+    fn pending_keys(
+        &self,
+        table: &Table<M>,
+        row: RowId,
+        place: RowPlace,
+        pending: Pending,
+    ) -> Result<Option<Group>> {
+        if pending.version == 0 {
+            return Ok(Some(table.read_group(place, 0)));
+        }
+        let version = table.version_of(pending.version, row, NEWEST)?;
+        match version.is_removal {
+            true => Ok(None),
+            false => table.group_of(place, Seen::In(version), 0).map(Some),
+        }
+    }
+}
+
+/// That a key is not free.
+#[derive(Clone, Copy)]
+enum Taken {
+    /// A row has it.
+    Settled,
+    /// Another transaction decides it.
+    Perhaps,
+    /// A row had it when the transaction took its snapshot.
+    Before,
 }
 
 impl NewRow {

@@ -6,136 +6,41 @@ use std::sync::Arc;
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
 use remanent_structures::RowId;
+use smallvec::SmallVec;
 
-use super::layout::{Record, SLOT_COUNT, SLOTS_LEN, content_of, record_at};
-use super::slots::Slots;
+use super::layout::{
+    Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State, TransactionId,
+    content_of, outcome_at, record_at,
+};
+use super::slots::{Open, Slot, Slots};
+use super::snapshots::Snapshots;
 use super::stamps::Stamps;
+use super::statuses::{Fate, Statuses};
 use crate::Result;
 use crate::catalog::HEADER_SLOTS;
 use crate::index::Key;
 use crate::table::Table;
-use crate::table::layout::{Committed, State};
-use crate::table::ops::RowPlace;
-use crate::table::version::Seen;
+use crate::table::layout::{Claim, Committed, Pending, State as RowState};
+use crate::table::ops::{Head, RowPlace};
+use crate::table::version::{NEWEST, Seen};
 
-/// Completes the statements that were in progress, by the states that rows are to have. Returns the
-/// slots and the stamps.
-pub(crate) fn complete<M: Medium>(
-    heap: &Arc<Heap<M>>,
-    tables: &[Arc<Table<M>>],
-    completed: &Completed,
-) -> Result<(Slots, Stamps)> {
-    let medium = heap.medium();
-    let slots = medium.load(heap.header() + HEADER_SLOTS);
-    let mut last = 0;
-    let mut numbers = vec![0; SLOT_COUNT as usize];
-    for (slot, at, record) in records(medium, slots) {
-        last = last.max(record.stamp);
-        let number = &mut numbers[slot as usize];
-        *number = record.number.max(*number);
-        let table = tables.iter().find(|table| table.number == record.table);
-        let Some((table, place)) = table.and_then(|table| Some((table, table.place(record.row)?)))
-        else {
-            continue;
-        };
-        if record.is_void {
-            continue;
-        }
-        if !table.is_tile(place.tile, record.row.get() >> table.format.shift) {
-            return Err(table.damaged(place.tile, "it leads to a tile, and there is none"));
-        }
-        if !is_in_doubt(table, place, record) {
-            // A killed process may have left it in the caches.
-            table.flush_head(place);
-        } else if arrived(table, place, record).is_none() {
-            make_void(table, at, record);
-        }
-    }
-    for (&(table, row), &(stamp, _)) in &completed.0 {
-        let table = tables.iter().find(|of| of.number == table).expect("it was found before");
-        ensure_words(table, row, stamp, completed)?;
-    }
-    // Fence: cells, versions, and words of the indexes, before a head says that they are there: a
-    // killed process may have left them in the caches.
-    medium.fence();
-    for (&(table, row), &(_, committed)) in &completed.0 {
-        let table = tables.iter().find(|of| of.number == table).expect("it was found before");
-        if let Some(place) = table.place(row) {
-            table.publish(place, committed);
-            table.flush_head(place);
-        }
-    }
-    // Fence: the heads, before another record takes the place of those that say the same.
-    // Redundant: for this thread alone, whose next statement will fence.
-    medium.fence();
-    heap.verify()?;
-    Ok((Slots::new(slots, numbers.into_iter()), Stamps::after(last)))
+/// A record, its slot, and where it lies.
+#[derive(Clone, Copy)]
+struct Found {
+    slot: u32,
+    at: u64,
+    record: Record,
 }
 
-/// All records, with their slots and where they lie.
-fn records<M: Medium>(medium: &M, slots: u64) -> impl Iterator<Item = (u32, u64, Record)> {
-    (0..SLOT_COUNT).flat_map(move |slot| {
-        [0, 1].into_iter().filter_map(move |half| {
-            let at = record_at(slots, slot, half);
-            let record = Record::read(medium, at).filter(|record| record.number % 2 == half)?;
-            Some((slot, at, record))
-        })
-    })
+/// What opening finds of statements that were in progress, and of transactions.
+pub(crate) struct Completed {
+    /// The heads that rows will have; rows that keep theirs are not among them.
+    heads: BTreeMap<(u32, RowId), Head>,
+    /// All records, the older one of a slot first, as they will be.
+    records: Vec<Found>,
+    /// Those of them that are to be written: their statements did not take effect.
+    void: Vec<Found>,
 }
-
-/// Puts a row into the indexes as its new state wants it: the words may be lost although the record
-/// has arrived.
-fn ensure_words<M: Medium>(
-    table: &Table<M>,
-    row: RowId,
-    stamp: u64,
-    completed: &Completed,
-) -> Result<()> {
-    let (Some(place), Some(committed)) = (table.place(row), completed.state(table.number, row))
-    else {
-        return Ok(());
-    };
-    let keys = match committed.state() {
-        State::Version(offset) => {
-            let version = table.version_of(offset, row, stamp + 1)?;
-            if version.is_removal {
-                return Ok(());
-            }
-            table.group_of(place, Seen::In(version), 0)?
-        }
-        _ => table.read_group(place, 0),
-    };
-    for index in &table.indexes {
-        if let Some(key) = Key::of_row(&table.format, &index.spec.columns, &keys) {
-            index.rows.ensure(key.hash, row)?;
-        }
-    }
-    Ok(())
-}
-
-/// The state that a record says, if all that its statement wrote has arrived. Flushes that.
-fn arrived<M: Medium>(table: &Table<M>, place: RowPlace, record: Record) -> Option<Committed> {
-    if record.version == 0 {
-        let [keys, others] = [0, 1].map(|group| table.read_group(place, group));
-        if content_of([&keys, &others]) != record.content {
-            return None;
-        }
-        table.flush_groups(place);
-        return Some(Committed::present(record.stamp));
-    }
-    let version = table.arrived_version(record.version, record.row, record.content)?;
-    table.flush_version(version);
-    (version.stamp == record.stamp).then(|| Committed::version(record.version))
-}
-
-/// Whether the head of a row is older than a record, which may have arrived or not.
-fn is_in_doubt<M: Medium>(table: &Table<M>, place: RowPlace, record: Record) -> bool {
-    table.stamp_of(table.committed(place)) < record.stamp
-}
-
-/// The states that rows will have once statements are completed, each with its stamp. Rows that
-/// keep their state are not among them.
-pub(crate) struct Completed(BTreeMap<(u32, RowId), (u64, Committed)>);
 
 impl Completed {
     /// What the records of the slots say, before indexes are ready.
@@ -143,36 +48,399 @@ impl Completed {
         heap: &Heap<M>,
         slots: u64,
         tables: &HashMap<u32, Table<M>>,
+        statuses: &Statuses,
     ) -> Result<Self, PoolError> {
         require_slots(heap, slots)?;
         let medium = heap.medium();
-        let mut states: BTreeMap<(u32, RowId), (u64, Committed)> = BTreeMap::new();
-        for (_, at, record) in records(medium, slots) {
+        let mut records = records(medium, slots);
+        for found in &records {
             // Flush: what a killed process has left in the caches, before blocks count as used by
             // it; fenced by the heap.
             // Redundant: but where a process was killed before, and the power fails later.
-            medium.flush(at, LINE_LEN);
-            let Some(table) = tables.get(&record.table).filter(|_| !record.is_void) else {
-                continue;
-            };
-            let Some(place) = table.place(record.row) else { continue };
-            if !is_in_doubt(table, place, record) {
+            medium.flush(found.at, LINE_LEN);
+        }
+        // Whatever a committed state leads to was committed: so all are believed at first.
+        note_fates(medium, slots, &records, statuses);
+        let mut void = Vec::new();
+        for index in 0..records.len() {
+            let found = records[index];
+            let is_newest = records.get(index + 1).is_none_or(|next| next.slot != found.slot);
+            let Some((table, place, entry)) = target(tables, found.record) else { continue };
+            if !is_newest
+                || is_known(table, place, found, entry, statuses)
+                || arrived(table, place, found, entry)
+            {
                 continue;
             }
-            if let Some(committed) = arrived(table, place, record) {
-                let newest = states.entry((record.table, record.row)).or_insert((0, committed));
-                if record.stamp >= newest.0 {
-                    *newest = (record.stamp, committed);
-                }
+            // The slot is as it was before: what a later record takes the place of says so, too.
+            let before = index.checked_sub(1).map(|index| records[index]);
+            let before = before.filter(|before| before.slot == found.slot);
+            let before = before.map_or(Record::NONE, |before| before.record);
+            let record = Record { number: found.record.number, entry: None, ..before };
+            records[index].record = record;
+            void.push(Found { record, ..found });
+        }
+        statuses.clear();
+        note_fates(medium, slots, &records, statuses);
+        let mut heads = BTreeMap::new();
+        for found in &records {
+            let Some((table, place, entry)) = target(tables, found.record) else { continue };
+            if !is_known(table, place, *found, entry, statuses)
+                && arrived(table, place, *found, entry)
+            {
+                let head = heads
+                    .entry((entry.table, entry.row))
+                    .or_insert_with(|| known_head(table, place, statuses));
+                complete_head(table, head, *found, entry, statuses);
             }
         }
-        Ok(Completed(states))
+        Ok(Completed { heads, records, void })
     }
 
-    /// The state of a row of a table, if it will have another one.
-    pub(crate) fn state(&self, table: u32, row: RowId) -> Option<Committed> {
-        self.0.get(&(table, row)).map(|(_, committed)| *committed)
+    /// The head that a row of a table will have.
+    pub(crate) fn head<M: Medium>(&self, table: &Table<M>, row: RowId, place: RowPlace) -> Head {
+        let present = || Head { committed: table.committed(place), claim: table.claim(place) };
+        self.heads.get(&(table.number, row)).copied().unwrap_or_else(present)
     }
+}
+
+/// All records, slot by slot, the older one first.
+fn records<M: Medium>(medium: &M, slots: u64) -> Vec<Found> {
+    let mut all = Vec::new();
+    for slot in 0..SLOT_COUNT {
+        let mut of_slot: SmallVec<[Found; 2]> = SmallVec::new();
+        for half in [0, 1] {
+            let at = record_at(slots, slot, half);
+            let record = Record::read(medium, at).filter(|record| record.number % 2 == half);
+            of_slot.extend(record.map(|record| Found { slot, at, record }));
+        }
+        of_slot.sort_unstable_by_key(|found| found.record.number);
+        all.extend(of_slot);
+    }
+    all
+}
+
+/// Says what became of the transactions that records are of, and of that before them: it may have
+/// rows that do not say it durably.
+fn note_fates<M: Medium>(medium: &M, slots: u64, records: &[Found], statuses: &Statuses) {
+    for of_slot in records.chunk_by(|one, other| one.slot == other.slot) {
+        let slot = of_slot[0].slot;
+        let ids = of_slot.iter().filter_map(|found| found.record.id(slot));
+        let ids: SmallVec<[TransactionId; 2]> = ids.collect();
+        if ids.is_empty() {
+            continue;
+        }
+        let outcomes =
+            (0..OUTCOME_COUNT).map(|of| Outcome::read(medium, outcome_at(slots, slot, of)));
+        let before = outcomes
+            .flatten()
+            .filter(|outcome| ids.iter().all(|id| id.number > outcome.serial.number))
+            .max_by_key(|outcome| outcome.serial.number);
+        if let Some(Outcome { serial, committed }) = before {
+            let fate = committed.map_or(Fate::Aborted, Fate::Committed);
+            statuses.begin(TransactionId { slot, number: serial.number }, fate);
+        }
+        let mut last = None;
+        for Found { record, .. } in of_slot {
+            let Some(id) = record.id(slot) else { continue };
+            let fate = match record.state {
+                State::Committed => Fate::Committed(record.stamp),
+                State::Aborted => Fate::Aborted,
+                State::Open | State::Alone => Fate::Open,
+            };
+            match last == Some(id) {
+                true => statuses.set(id, fate),
+                false => statuses.begin(id, fate),
+            }
+            last = Some(id);
+        }
+    }
+}
+
+/// The row that a record is of.
+fn target<M: Medium>(
+    tables: &HashMap<u32, Table<M>>,
+    record: Record,
+) -> Option<(&Table<M>, RowPlace, Entry)> {
+    let entry = record.entry?;
+    let table = tables.get(&entry.table)?;
+    let place = table.place(entry.row)?;
+    Some((table, place, entry))
+}
+
+/// What became of a record's transaction.
+fn fate_of(found: Found, statuses: &Statuses) -> Fate {
+    match found.record.id(found.slot) {
+        Some(id) => statuses.fate(id.short()).unwrap_or(Fate::Aborted),
+        None => Fate::Committed(found.record.stamp),
+    }
+}
+
+/// Whether the head of a row says what a record says, or something newer.
+fn is_known<M: Medium>(
+    table: &Table<M>,
+    place: RowPlace,
+    found: Found,
+    entry: Entry,
+    statuses: &Statuses,
+) -> bool {
+    let pending = table.claim(place).as_pending();
+    let id = found.record.id(found.slot);
+    if let (Some(pending), Some(id)) = (pending, id)
+        && pending.by == id.short()
+    {
+        return pending.version == entry.version
+            || table.version(pending.version).is_some_and(|version| {
+                version.row == entry.row && version.statement >= found.record.statement
+            });
+    }
+    let committed = table.stamp_of(table.committed(place));
+    let of_claim = pending.and_then(|pending| match statuses.fate(pending.by) {
+        Some(Fate::Committed(stamp)) => Some(stamp),
+        _ => None,
+    });
+    match fate_of(found, statuses) {
+        Fate::Committed(stamp) => committed.max(of_claim.unwrap_or(0)) >= stamp,
+        Fate::Open => false,
+        Fate::Aborted => true,
+    }
+}
+
+/// Whether all that a record's statement wrote has arrived. Flushes that.
+fn arrived<M: Medium>(table: &Table<M>, place: RowPlace, found: Found, entry: Entry) -> bool {
+    if entry.version == 0 {
+        let [keys, others] = [0, 1].map(|group| table.read_group(place, group));
+        let is_whole = content_of([&keys, &others]) == entry.content;
+        if is_whole {
+            table.flush_groups(place);
+        }
+        return is_whole;
+    }
+    let Entry { row, version, content, .. } = entry;
+    let identity = found.record.identity(found.slot);
+    match table.arrived_version(version, row, content, identity) {
+        Some(version) => {
+            table.flush_version(version);
+            true
+        }
+        None => false,
+    }
+}
+
+/// The head of a row, which a record will change: if its transaction has committed, the row has
+/// been settled since, and if it has not, been given free.
+fn known_head<M: Medium>(table: &Table<M>, place: RowPlace, statuses: &Statuses) -> Head {
+    let (committed, claim) = (table.committed(place), table.claim(place));
+    let free = Head { committed, claim: Claim::NONE };
+    let Some(pending) = claim.as_pending() else { return free };
+    match statuses.fate(pending.by) {
+        Some(Fate::Open) => Head { committed, claim },
+        Some(Fate::Committed(stamp)) if stamp > table.stamp_of(committed) => {
+            Head { committed: committed_by(pending.version, stamp), claim: Claim::NONE }
+        }
+        _ => free,
+    }
+}
+
+fn committed_by(version: u64, stamp: u64) -> Committed {
+    match version {
+        0 => Committed::present(stamp),
+        offset => Committed::version(offset),
+    }
+}
+
+/// Has the head of a row say what a record says, unless it says something newer.
+fn complete_head<M: Medium>(
+    table: &Table<M>,
+    head: &mut Head,
+    found: Found,
+    entry: Entry,
+    statuses: &Statuses,
+) {
+    match (fate_of(found, statuses), found.record.id(found.slot)) {
+        (Fate::Committed(stamp), _) if table.stamp_of(head.committed) <= stamp => {
+            head.committed = committed_by(entry.version, stamp);
+        }
+        (Fate::Open, Some(id)) => {
+            let pending = Pending { by: id.short(), version: entry.version };
+            head.claim = Claim::pending(pending);
+            if let Some(before) = committed_before(table, *head, entry.row, pending) {
+                head.committed = before;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What was committed of a row when an open transaction first changed it. The head may lead to
+/// versions still that were folded before, and are free.
+fn committed_before<M: Medium>(
+    table: &Table<M>,
+    head: Head,
+    row: RowId,
+    pending: Pending,
+) -> Option<Committed> {
+    match table.pending_versions(row, pending).ok()? {
+        // There was no row: a removal was folded.
+        (_, true) => Some(Committed::removed(table.stamp_of(head.committed))),
+        (versions, false) => versions.last().map(|oldest| oldest.previous),
+    }
+}
+
+/// Completes the statements that were in progress. Returns the slots and the stamps.
+pub(crate) fn complete<M: Medium>(
+    heap: &Arc<Heap<M>>,
+    tables: &[Arc<Table<M>>],
+    completed: &Completed,
+    statuses: &Arc<Statuses>,
+    snapshots: &Snapshots,
+) -> Result<(Slots<M>, Stamps)> {
+    let medium = heap.medium();
+    let slots = medium.load(heap.header() + HEADER_SLOTS);
+    let table_of = |number| tables.iter().find(|table| table.number == number);
+    for found in &completed.records {
+        let Some(entry) = found.record.entry else { continue };
+        let Some(table) = table_of(entry.table) else { continue };
+        let Some(place) = table.place(entry.row) else { continue };
+        if !table.is_tile(place.tile, entry.row.get() >> table.format.shift) {
+            return Err(table.damaged(place.tile, "it leads to a tile, and there is none"));
+        }
+        // A killed process may have left it in the caches.
+        table.flush_head(place);
+    }
+    for (&(table, row), &head) in &completed.heads {
+        let table = table_of(table).expect("it was found before");
+        ensure_words(table, row, head)?;
+    }
+    for found in &completed.void {
+        // The row may get the same cells later, and the statement must not seem to have taken
+        // effect then.
+        found.record.write(medium, found.at);
+        // Flush: fenced by the caller.
+        // Redundant: but where the row gets the same cells from a statement that is refused then.
+        medium.flush(found.at, LINE_LEN);
+    }
+    // Fence: cells, versions, and words of the indexes, before a head says that they are there: a
+    // killed process may have left them in the caches.
+    medium.fence();
+    for (&(table, row), &head) in &completed.heads {
+        let table = table_of(table).expect("it was found before");
+        if let Some(place) = table.place(row) {
+            publish_head(table, place, head);
+        }
+    }
+    let volatile = (0..SLOT_COUNT).map(|slot| {
+        let of_slot: SmallVec<[Record; 2]> = completed
+            .records
+            .iter()
+            .filter(|found| found.slot == slot)
+            .map(|found| found.record)
+            .collect();
+        let outcome = complete_outcomes(medium, slots, slot, &of_slot);
+        let is_orphan = of_slot.iter().any(|record| record.id(slot).is_some());
+        statuses.set_orphan(slot, is_orphan);
+        let last = of_slot.last().copied().unwrap_or(Record::NONE);
+        if last.id(slot).is_some() {
+            statuses.set_owner(slot, last.serial, false);
+        }
+        Slot::of(last, outcome, open_of(medium, last, snapshots))
+    });
+    let volatile: Vec<Slot<M>> = volatile.collect();
+    // Fence: the heads, before another record takes the place of those that say the same.
+    // Redundant: for this thread alone, whose next statement will fence.
+    medium.fence();
+    heap.verify()?;
+    let last = completed.records.iter().map(|found| found.record.stamp).max().unwrap_or(0);
+    let opening = Serial::opening_of(heap.pool().opens());
+    Ok((Slots::new(slots, statuses, opening, volatile.into_iter()), Stamps::after(last)))
+}
+
+/// Writes and flushes a head, in an order in which half of it is completed by the next opening.
+fn publish_head<M: Medium>(table: &Table<M>, place: RowPlace, head: Head) {
+    // A claim of a transaction that was given up must not come back beside the new state, because
+    // what it leads to may be freed. But if another one takes its place, it goes last: it may be
+    // all that leads to what was committed.
+    if head.claim == Claim::NONE {
+        table.give_free(place);
+    }
+    table.publish(place, head.committed);
+    table.claim_row(place, head.claim);
+    table.flush_head(place);
+}
+
+/// The transaction that is open as the last record of a slot says.
+fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option<Open<M>> {
+    let is_open = last.state == State::Open;
+    is_open.then(|| Open {
+        serial: last.serial,
+        statement: last.statement,
+        limit_ms: last.limit_ms,
+        snapshot: snapshots.hold_at(medium, last.snapshot),
+        snapshot_before: None,
+        rows: Vec::new(),
+        is_continued: true,
+        expires_ms: Some(u64::from(last.limit_ms)),
+    })
+}
+
+/// Keeps the outcomes of a slot's last transactions, which a crash may have lost. Returns where the
+/// next one comes.
+fn complete_outcomes<M: Medium>(medium: &M, slots: u64, slot: u32, records: &[Record]) -> usize {
+    let at = |index| outcome_at(slots, slot, index);
+    let mut kept: [Option<Outcome>; OUTCOME_COUNT] =
+        std::array::from_fn(|index| Outcome::read(medium, at(index)));
+    let newest = (0..OUTCOME_COUNT).max_by_key(|index| kept[*index].map(|of| of.serial.number));
+    let mut next = newest
+        .filter(|index| kept[*index].is_some())
+        .map_or(0, |newest| (newest + 1) % OUTCOME_COUNT);
+    for record in records {
+        let committed = match record.state {
+            State::Committed => Some(record.stamp),
+            State::Aborted => None,
+            State::Open | State::Alone => continue,
+        };
+        let outcome = Outcome { serial: record.serial, committed };
+        if !kept.contains(&Some(outcome)) {
+            outcome.write(medium, at(next));
+            kept[next] = Some(outcome);
+            next = (next + 1) % OUTCOME_COUNT;
+        }
+    }
+    if records.iter().any(|record| record.state != State::Alone) {
+        // Flush: fenced by the caller; a killed process may have left some in the caches.
+        medium.flush(at(0), 2 * LINE_LEN);
+    }
+    next
+}
+
+/// Puts a row into the indexes as its new states want it: the words may be lost although the record
+/// has arrived.
+fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<()> {
+    let Some(place) = table.place(row) else { return Ok(()) };
+    let committed = match head.committed.state() {
+        RowState::Version(offset) => Some(offset),
+        RowState::Present(_) => Some(0),
+        RowState::Free(_) | RowState::Damaged => None,
+    };
+    let pending = head.claim.as_pending().map(|pending| pending.version);
+    for version in committed.into_iter().chain(pending) {
+        let keys = match version {
+            0 => table.read_group(place, 0),
+            offset => {
+                let version = table.version_of(offset, row, NEWEST)?;
+                if version.is_removal {
+                    continue;
+                }
+                table.group_of(place, Seen::In(version), 0)?
+            }
+        };
+        for index in &table.indexes {
+            if let Some(key) = Key::of_row(&table.format, &index.spec.columns, &keys) {
+                index.rows.ensure(key.hash, row)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn require_slots<M: Medium>(heap: &Heap<M>, slots: u64) -> Result<(), PoolError> {
@@ -180,13 +448,4 @@ fn require_slots<M: Medium>(heap: &Heap<M>, slots: u64) -> Result<(), PoolError>
         true => Err(PoolError::corrupt(slots, "the header leads to no transaction slots")),
         false => Ok(()),
     }
-}
-
-/// Makes sure that a record whose statement did not take effect never seems to have: the row may
-/// get the same cells later. The stamp remains, so that no other commit gets it.
-fn make_void<M: Medium>(table: &Table<M>, at: u64, record: Record) {
-    Record { is_void: true, ..record }.write(table.medium(), at);
-    // Flush: fenced by the caller.
-    // Redundant: but where the row gets the same cells from a statement that is refused then.
-    table.medium().flush(at, LINE_LEN);
 }

@@ -54,6 +54,11 @@ impl Snapshots {
         }
     }
 
+    /// Takes a snapshot with this stamp, while nothing that it sees is folded.
+    pub(crate) fn hold_at<M: Medium>(&self, medium: &M, stamp: u64) -> Held {
+        Held { place: self.take(medium, stamp), stamp }
+    }
+
     fn take<M: Medium>(&self, medium: &M, stamp: u64) -> usize {
         let first = medium.thread() as usize;
         loop {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
-use remanent_engine::{Database, Row, TableSpec, Type};
+use remanent_engine::{Database, Resumed, Row, TableSpec, Transaction, Type};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
 
@@ -123,4 +123,64 @@ fn a_tile_takes_four_fences() {
     // The statement's own, and of the first one also those of a run of tiles.
     assert_eq!(of_each[1..], [1 + 4; 3], "{of_each:?}");
     assert!(of_each[0] <= 1 + 4 + 2, "{of_each:?}");
+}
+
+#[test]
+fn a_statement_of_a_transaction_takes_one_fence_and_the_last_one_commits_for_it() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..64u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let update = table.prepare_update("primary").unwrap();
+    let get = table.prepare_get("primary").unwrap();
+    let set = |transaction: &mut Transaction<'_, Arc<Sim>>, id: u32, value: u32| {
+        let found = update.run_in(transaction, &[id.into()], |_, row| row.set(2, value)).unwrap();
+        assert!(found.is_some());
+        Ok(())
+    };
+    // Chunks for versions are taken before they are counted.
+    for id in 0..8 {
+        update.run(&[id.into()], |_, row| row.set(2, 2)).unwrap();
+    }
+    let nothing = || {
+        let mut transaction = database.begin().unwrap();
+        get.run(&transaction, &[7.into()], |_| Ok(())).unwrap();
+        assert!(update.run_in(&mut transaction, &[99.into()], |_, _| Ok(())).unwrap().is_none());
+        let twice = [7.into(), "7".into(), 1.into()];
+        assert!(table.insert_in(&mut transaction, &twice).is_err());
+        transaction.commit().unwrap();
+        drop(database.begin().unwrap());
+    };
+    assert_eq!(fences(&pool, nothing), 0);
+    let two = || {
+        let mut transaction = database.begin().unwrap();
+        set(&mut transaction, 1, 10).unwrap();
+        transaction.commit_with(|last| set(last, 2, 11)).unwrap();
+    };
+    assert_eq!(fences(&pool, two), 2);
+    let with_commit = || {
+        let mut transaction = database.begin().unwrap();
+        table.insert_in(&mut transaction, &[100.into(), "100".into(), 1.into()]).unwrap();
+        set(&mut transaction, 3, 10).unwrap();
+        transaction.commit().unwrap();
+    };
+    assert_eq!(fences(&pool, with_commit), 3);
+    // One for what leads to the last version, one for the record, and one for the suspects.
+    let given_up = || {
+        let mut transaction = database.begin().unwrap();
+        set(&mut transaction, 4, 10).unwrap();
+        set(&mut transaction, 5, 10).unwrap();
+        transaction.abort().unwrap();
+    };
+    assert_eq!(fences(&pool, given_up), 2 + 3);
+    let resumed = || {
+        let mut transaction = database.begin().unwrap();
+        set(&mut transaction, 6, 10).unwrap();
+        let token = transaction.suspend();
+        let Resumed::Open(transaction) = database.resume(token).unwrap() else { panic!("it is") };
+        transaction.commit().unwrap();
+    };
+    assert_eq!(fences(&pool, resumed), 2);
 }

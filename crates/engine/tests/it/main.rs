@@ -3,8 +3,11 @@
 mod changes;
 mod errors;
 mod fences;
+mod isolation;
+mod left;
 mod rows;
 mod threads;
+mod transactions;
 
 use remanent_engine::{TableSpec, Type};
 

@@ -215,7 +215,6 @@ fn a_statement_that_never_was_does_not_come_back_with_the_same_cells() {
     let database: Database<Arc<Sim>> = Database::open(&pool, "db").unwrap();
     let get = database.table("subscribers").unwrap().prepare_get("primary").unwrap();
     assert!(get.run(&database.snapshot(), &[7.into()], |_| Ok(())).unwrap().is_none());
-    assert_eq!(database.snapshot().stamp(), 1, "its stamp is used");
 }
 
 #[test]

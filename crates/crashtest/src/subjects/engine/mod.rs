@@ -1,7 +1,9 @@
 //! The engine: tables, their rows and indexes, by one model.
 
+mod model;
 mod scenarios;
 mod subject;
+mod transactions;
 
 use super::{Chosen, MutationSample, Subject};
 
@@ -13,7 +15,14 @@ pub(super) const SUBJECT: Subject = Subject {
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {
-        scenarios: Chosen::Only(&["/rows", "/killed", "/schema", "/schema-killed"]),
+        scenarios: Chosen::Only(&[
+            "/rows",
+            "/killed",
+            "/schema",
+            "/schema-killed",
+            "/transactions",
+            "/transactions-killed",
+        ]),
         seeds: 1,
         killed_min: 15,
         survivors_max: 0,

@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), of_transactions(), in_trouble(), by_threads()].into_iter().flatten().collect()
 }
 
 /// Tiles of three rows, which a few inserts fill.
@@ -21,6 +21,10 @@ fn rows() -> Tables {
 
 fn raced() -> Tables {
     Tables { mix: Mix::Together, ..rows() }
+}
+
+fn transactions() -> Tables {
+    Tables { keys: 4, mix: Mix::Transactions, ..rows() }
 }
 
 fn schema() -> Tables {
@@ -72,6 +76,74 @@ fn by_one_thread() -> Vec<Scenario> {
             rows(),
             pages(prepared(alone(4, 4))),
         ),
+    ]
+}
+
+fn of_transactions() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 8, samples: 3 };
+    let in_recovery =
+        |config| Config { nested: recovery, after: 8, creation: false, ..few_images(config) };
+    vec![
+        Scenario::new(
+            "engine/transactions",
+            "a transaction of several statements, and statements beside it",
+            transactions(),
+            prepared(alone(4, 12)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/transactions-stores",
+            "the same; between any two stores",
+            transactions(),
+            at_stores(Config { creation: false, ..alone(6, 5) }),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/transactions-recovery",
+            "the same; crashes inside recovery and after it",
+            transactions(),
+            in_recovery(alone(6, 8)),
+        )
+        .with_weight(4),
+        Scenario::new(
+            "engine/transactions-killed",
+            "the same; killed, then power lost",
+            transactions(),
+            killed(alone(6, 6)),
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/transactions-killed-twice",
+            "the same; killed twice, then power lost",
+            transactions(),
+            killed_twice(alone(6, 4)),
+        ),
+        Scenario::new(
+            "engine/transactions-pages",
+            "the same, on a page-cache file",
+            transactions(),
+            pages(prepared(alone(6, 5))),
+        ),
+        Scenario::new(
+            "engine/transactions-no-room",
+            "the same; each call for room fails once",
+            transactions(),
+            without_room(4, prepared(alone(6, 6))),
+        ),
+        Scenario::new(
+            "engine/transfers",
+            "transactions of two threads on the same rows",
+            Tables { keys: 3, mix: Mix::Transfers, ..rows() },
+            Config { creation: false, ..together(2, 3, 3) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/transfers-interleaved",
+            "interleavings of transactions of three threads on the same rows",
+            Tables { keys: 3, mix: Mix::Transfers, ..rows() },
+            interleaved(3, 2, 2, 900),
+        )
+        .with_weight(40),
     ]
 }
 

@@ -1,23 +1,24 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
-use remanent_engine::{Database, Error, Row, Table, TableSpec, Type, Value};
+use remanent_engine::{Database, Error, Row, Table, TableSpec, Transaction, Type, Value};
 use remanent_pmem::{Error as PoolError, Medium};
 
+use super::model::{Open as OpenModel, Rows, State};
+use super::transactions;
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
-type M = Arc<Sim>;
+pub(super) type M = Arc<Sim>;
 
 /// Number of tables in operations. The first one is there before they begin.
 const TABLES: u64 = 3;
 
 /// Number of values that rows have.
-const VALUES: u64 = 3;
+pub(super) const VALUES: u64 = 3;
 
 /// Tables with few keys and small tiles.
 #[derive(Clone, Debug)]
@@ -44,6 +45,10 @@ pub(super) enum Mix {
     Keys,
     /// Tables are made and used.
     Schema,
+    /// One transaction of several statements at a time, and statements beside it.
+    Transactions,
+    /// Transactions of threads.
+    Transfers,
 }
 
 /// One operation.
@@ -66,30 +71,32 @@ pub(super) enum Op {
     GetByCode(u64, u64),
     FindByValue(u64, u64),
     Scan(u64),
+    /// A statement of the open transaction, which begins if there is none.
+    Within(Statement),
+    /// The last statement of the open transaction.
+    CommitWith(Statement),
+    Commit,
+    Abort,
+    /// Two rows get the values after those that they have: a transaction. Nothing is changed unless
+    /// both are there, so that all that counts of what it has read is what it changes.
+    Transfer(u64, u64),
 }
 
-/// Second key and value of each row, by its first key.
-type Rows = BTreeMap<u64, (Option<u64>, u64)>;
-
-/// The tables.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    first: Rows,
-    others: BTreeMap<u64, Rows>,
+/// A statement of a transaction, on the first table.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Statement {
+    /// Primary key, second key, value.
+    Insert(u64, Option<u64>, u64),
+    Update(u64, Option<u64>, u64),
+    Delete(u64),
 }
 
-impl State {
-    fn rows(&mut self, table: u64) -> Option<&mut Rows> {
-        if table == 0 { Some(&mut self.first) } else { self.others.get_mut(&table) }
-    }
-}
-
-fn name(table: u64) -> String {
+pub(super) fn name(table: u64) -> String {
     format!("table {table}")
 }
 
 /// A second key, as text of a length of its own.
-fn code(number: u64) -> String {
+pub(super) fn code(number: u64) -> String {
     format!("{number:0len$}", len = 3 + number as usize % 7)
 }
 
@@ -97,7 +104,10 @@ fn number_of(code: &str) -> u64 {
     code.parse().expect("a number, as it was written")
 }
 
-fn row_of(row: &Row<'_, M>) -> Result<(u64, (Option<u64>, u64)), Error> {
+/// A row with its first key, as [`Rows`] have it.
+type Keyed = (u64, (Option<u64>, u64));
+
+fn row_of(row: &Row<'_, M>) -> Result<Keyed, Error> {
     let code: Option<&str> = row.get(1)?;
     Ok((row.get(0)?, (code.map(number_of), row.get(2)?)))
 }
@@ -105,7 +115,9 @@ fn row_of(row: &Row<'_, M>) -> Result<(u64, (Option<u64>, u64)), Error> {
 fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> Answer<Rows> {
     match result {
         Ok(value) => map(value),
-        Err(Error::Unique { .. }) => Answer::Bool(false),
+        Err(Error::Unique { .. } | Error::Conflict { .. } | Error::Overtaken { .. }) => {
+            Answer::Bool(false)
+        }
         Err(Error::NoSuchTable { .. }) => Answer::None,
         Err(error) if error.is_full() => Answer::Refused(error.to_string()),
         Err(error @ Error::Pool(PoolError::Medium(_))) => Answer::Refused(error.to_string()),
@@ -113,11 +125,16 @@ fn answer<T>(result: Result<T, Error>, map: impl FnOnce(T) -> Answer<Rows>) -> A
     }
 }
 
+fn bool_or_none(found: Option<()>) -> Answer<Rows> {
+    found.map_or(Answer::None, |()| Answer::Bool(true))
+}
+
 impl Tables {
     fn create(&self, database: &Database<M>, table: u64) -> Result<(), Error> {
         let spec = TableSpec::new(name(table))
             .column("id", Type::U32)
-            .nullable("code", Type::Text { max: 12 })
+            // Versions take two lines.
+            .nullable("code", Type::Text { max: 40 })
             .column("value", Type::U16)
             .primary_key(["id"])
             .unique("by_code", ["code"])
@@ -129,14 +146,24 @@ impl Tables {
     }
 }
 
-/// Changes a row unless another one has its second key.
-fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool {
-    let is_taken =
-        code.is_some() && rows.iter().any(|(other, (of, _))| *other != id && *of == code);
-    if !is_taken {
-        rows.insert(id, (code, value));
+impl Tables {
+    /// Repeats a call that others are in the way of, unless they are there to stay.
+    fn patiently<T>(
+        &self,
+        open: &Open<Database<M>>,
+        mut call: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            match call() {
+                Err(Error::Conflict { .. } | Error::Overtaken { .. })
+                    if self.mix != Mix::Transactions =>
+                {
+                    open.pool.medium().pause();
+                }
+                result => return result,
+            }
+        }
     }
-    !is_taken
 }
 
 fn insert(
@@ -167,6 +194,33 @@ fn update(
     })
 }
 
+/// Updates a row, and returns what a snapshot saw before.
+fn update_behind(
+    database: &Database<M>,
+    table: u64,
+    id: u64,
+    code: Option<u64>,
+    value: u64,
+) -> Result<Option<Keyed>, Error> {
+    let before = database.snapshot();
+    update(database, table, id, code, value)?;
+    let get = database.table(&name(table))?.prepare_get("primary")?;
+    get.run(&before, &[id.into()], row_of)
+}
+
+/// Updates a row twice, and folds while a snapshot sees the state between.
+fn fold_between(
+    database: &Database<M>,
+    table: u64,
+    id: u64,
+    [first, second]: [u64; 2],
+) -> Result<u64, Error> {
+    update(database, table, id, None, first)?;
+    let _between = database.snapshot();
+    update(database, table, id, None, second)?;
+    database.collect()
+}
+
 /// The rows with a key, as an index finds them.
 fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<Rows, Error> {
     let get = database.table(&name(table))?.prepare_get(index)?;
@@ -194,6 +248,28 @@ fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
     failed.map_or(Ok(rows), Err)
 }
 
+/// The rows that a transaction sees, each of which is found by its keys.
+fn rows_of(database: &Database<M>, transaction: &Transaction<'_, M>) -> Outcome<Rows> {
+    let table = database.table(&name(0))?;
+    let mut rows = Rows::new();
+    if let Some(error) = table.scan(transaction, |row| collect(&mut rows, row))? {
+        return Err(error.into());
+    }
+    let (by_id, by_code) = (table.prepare_get("primary")?, table.prepare_get("by_code")?);
+    for (&id, &row) in &rows {
+        let found = by_id.run(transaction, &[id.into()], row_of)?;
+        if found != Some((id, row)) {
+            return Err(format!("within its transaction, row {id} is found as {found:?}").into());
+        }
+        let Some(code) = row.0.map(code) else { continue };
+        let found = by_code.run(transaction, &[(&code).into()], row_of)?;
+        if found != Some((id, row)) {
+            return Err(format!("within its transaction, {code} is found as {found:?}").into());
+        }
+    }
+    Ok(rows)
+}
+
 fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows, Error> {
     let find = database.table(&name(table))?.prepare_find("by_value")?;
     let mut rows = Rows::new();
@@ -203,19 +279,8 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
 }
 
 /// Removes the row with a key.
-fn delete(
-    open: &Open<Database<M>>,
-    table: u64,
-    index: &str,
-    key: Value<'_>,
-) -> Result<bool, Error> {
-    let delete = open.object.table(&name(table))?.prepare_delete(index)?;
-    loop {
-        match delete.run(&[key]) {
-            Err(error) if error.is_conflict() => open.pool.medium().pause(),
-            deleted => return deleted,
-        }
-    }
+fn delete(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<bool, Error> {
+    database.table(&name(table))?.prepare_delete(index)?.run(&[key])
 }
 
 impl Subject for Tables {
@@ -237,7 +302,14 @@ impl Subject for Tables {
     }
 
     fn open(&self, medium: M) -> Outcome<Self::Handle> {
-        Open::recover(medium, Database::open)
+        let open = Open::recover(medium, Database::open)?;
+        if self.mix == Mix::Transfers {
+            // Those of threads, which nobody goes on with.
+            while let Some(transaction) = transactions::resumed(&open.object)? {
+                transaction.abort()?;
+            }
+        }
+        Ok(open)
     }
 
     fn apply(&self, open: &Self::Handle, op: &Op) -> Answer<Rows> {
@@ -247,46 +319,43 @@ impl Subject for Tables {
                 Err(Error::Schema { .. }) => Answer::Bool(false),
                 made => answer(made, |()| Answer::Bool(true)),
             },
-            Op::Insert(table, id, code, value) => loop {
-                let inserted = insert(database, table, id, code, value);
-                if inserted.as_ref().is_err_and(Error::is_conflict) {
-                    open.pool.medium().pause();
-                    continue;
-                }
-                return answer(inserted, |()| Answer::Bool(true));
-            },
-            Op::Update(table, id, code, value) => loop {
-                let updated = update(database, table, id, code, value);
-                if updated.as_ref().is_err_and(Error::is_conflict) {
-                    open.pool.medium().pause();
-                    continue;
-                }
-                return answer(updated, |found| {
-                    found.map_or(Answer::None, |()| Answer::Bool(true))
-                });
-            },
+            Op::Insert(table, id, code, value) => {
+                let inserted = self.patiently(open, || insert(database, table, id, code, value));
+                answer(inserted, |()| Answer::Bool(true))
+            }
+            Op::Update(table, id, code, value) => {
+                let updated = self.patiently(open, || update(database, table, id, code, value));
+                answer(updated, bool_or_none)
+            }
+            Op::Within(statement) => {
+                answer(transactions::within(database, statement), bool_or_none)
+            }
+            Op::CommitWith(statement) => {
+                answer(transactions::commit_with(database, statement), bool_or_none)
+            }
+            Op::Commit => answer(transactions::end(database, true), Answer::Bool),
+            Op::Abort => answer(transactions::end(database, false), Answer::Bool),
+            Op::Transfer(from, to) => {
+                let done = self.patiently(open, || transactions::transfer(database, from, to));
+                answer(done, Answer::Bool)
+            }
             Op::UpdateBehind(table, id, code, value) => {
-                let before = database.snapshot();
-                let updated = update(database, table, id, code, value).and_then(|_| {
-                    let get = database.table(&name(table))?.prepare_get("primary")?;
-                    get.run(&before, &[id.into()], row_of)
-                });
+                let updated = update_behind(database, table, id, code, value);
                 answer(updated, |row| Answer::Value(row.into_iter().collect()))
             }
             Op::FoldBetween(table, id, first, second) => {
-                let done = update(database, table, id, None, first).and_then(|_| {
-                    let _between = database.snapshot();
-                    update(database, table, id, None, second)?;
-                    database.collect()
-                });
-                answer(done, |_| Answer::None)
+                answer(fold_between(database, table, id, [first, second]), |_| Answer::None)
             }
             Op::Delete(table, id) => {
-                answer(delete(open, table, "primary", id.into()), Answer::Bool)
+                let deleted =
+                    self.patiently(open, || delete(database, table, "primary", id.into()));
+                answer(deleted, Answer::Bool)
             }
             Op::DeleteByCode(table, number) => {
                 let code = code(number);
-                answer(delete(open, table, "by_code", (&code).into()), Answer::Bool)
+                let deleted =
+                    self.patiently(open, || delete(database, table, "by_code", (&code).into()));
+                answer(deleted, Answer::Bool)
             }
             Op::Collect => answer(database.collect(), |_| Answer::None),
             Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
@@ -305,74 +374,7 @@ impl Subject for Tables {
     }
 
     fn model(&self, state: &mut State, op: &Op) -> Answer<Rows> {
-        if let Op::Create(table) = *op {
-            let is_new = state.rows(table).is_none();
-            if is_new {
-                state.others.insert(table, Rows::new());
-            }
-            return Answer::Bool(is_new);
-        }
-        if let Op::Collect = op {
-            return Answer::None;
-        }
-        let (Op::Create(table)
-        | Op::Insert(table, ..)
-        | Op::Update(table, ..)
-        | Op::UpdateBehind(table, ..)
-        | Op::FoldBetween(table, ..)
-        | Op::Delete(table, _)
-        | Op::DeleteByCode(table, _)
-        | Op::Get(table, _)
-        | Op::GetByCode(table, _)
-        | Op::FindByValue(table, _)
-        | Op::Scan(table)) = *op
-        else {
-            unreachable!("answered above");
-        };
-        let Some(rows) = state.rows(table) else { return Answer::None };
-        let only = |keep: &dyn Fn(u64, Option<u64>, u64) -> bool| {
-            let kept = rows.iter().filter(|(id, (code, value))| keep(**id, *code, *value));
-            Answer::Value(kept.map(|(id, others)| (*id, *others)).collect())
-        };
-        match *op {
-            Op::Create(_) | Op::Collect => unreachable!("answered above"),
-            Op::Update(_, id, code, value) => match rows.contains_key(&id) {
-                true => Answer::Bool(update_model(rows, id, code, value)),
-                false => Answer::None,
-            },
-            Op::UpdateBehind(_, id, code, value) => {
-                let before = rows.get(&id).map(|others| (id, *others));
-                match before.is_none() || update_model(rows, id, code, value) {
-                    true => Answer::Value(before.into_iter().collect()),
-                    false => Answer::Bool(false),
-                }
-            }
-            Op::FoldBetween(_, id, _, second) => {
-                if rows.contains_key(&id) {
-                    update_model(rows, id, None, second);
-                }
-                Answer::None
-            }
-            Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
-            Op::DeleteByCode(_, number) => {
-                let with_code =
-                    |(_, (code, _)): &(&u64, &(Option<u64>, u64))| *code == Some(number);
-                let id = rows.iter().find(with_code).map(|(id, _)| *id);
-                Answer::Bool(id.is_some_and(|id| rows.remove(&id).is_some()))
-            }
-            Op::Insert(_, id, code, value) => {
-                let is_taken = rows.contains_key(&id)
-                    || code.is_some() && rows.values().any(|(other, _)| *other == code);
-                if !is_taken {
-                    rows.insert(id, (code, value));
-                }
-                Answer::Bool(!is_taken)
-            }
-            Op::Get(_, wanted) => only(&|id, _, _| id == wanted),
-            Op::GetByCode(_, wanted) => only(&|_, code, _| code == Some(wanted)),
-            Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
-            Op::Scan(_) => only(&|_, _, _| true),
-        }
+        state.apply(op)
     }
 
     fn steps(&self, op: &Op) -> Steps<Op> {
@@ -409,18 +411,41 @@ impl Subject for Tables {
                 _ => drop(state.others.insert(table, rows)),
             }
         }
+        if let Some(transaction) = transactions::resumed(&open.object)? {
+            let rows = rows_of(&open.object, &transaction)?;
+            state.open = Some(OpenModel::observed(transaction.statement(), rows));
+            transaction.suspend();
+        }
         Ok(state)
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
-            Mix::Rows | Mix::Together | Mix::Keys => 0,
+            Mix::Rows | Mix::Together | Mix::Keys | Mix::Transactions | Mix::Transfers => 0,
             Mix::Schema => rng.below(TABLES),
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
+        let statement = |rng: &mut Rng| match rng.below(6) {
+            0..=1 => Statement::Insert(id, code, value),
+            2..=3 => Statement::Update(id, code, value),
+            4 => Statement::Update(id, None, value),
+            _ => Statement::Delete(id),
+        };
         match (self.mix, rng.below(20)) {
+            (Mix::Transactions, 6..=12) => Op::Within(statement(rng)),
+            (Mix::Transactions, 13) => Op::CommitWith(statement(rng)),
+            (Mix::Transactions, 14 | 15) => Op::Commit,
+            (Mix::Transactions, 16) => Op::Abort,
+            (Mix::Transactions, 17) => Op::Delete(table, id),
+            (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
+            (Mix::Transactions, 5) => Op::Collect,
+            (Mix::Transfers, 3..=5) => Op::Scan(table),
+            (Mix::Transfers, 7..=11) => {
+                Op::Transfer(id, (id + 1 + rng.below(self.keys - 1)) % self.keys)
+            }
+            (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
             (Mix::Schema, 0..=5) => Op::Create(1 + rng.below(TABLES - 1)),
             (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
             (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),

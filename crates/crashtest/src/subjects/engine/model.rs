@@ -1,0 +1,307 @@
+//! The model: tables, and beside them a transaction of several statements, by snapshot isolation,
+//! where the first writer wins.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use super::subject::{Op, Statement, VALUES};
+use crate::answer::Answer;
+
+/// Second key and value of each row, by its first key.
+pub(super) type Rows = BTreeMap<u64, (Option<u64>, u64)>;
+
+/// The tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct State {
+    pub(super) first: Rows,
+    pub(super) others: BTreeMap<u64, Rows>,
+    pub(super) open: Option<Open>,
+}
+
+impl State {
+    /// Executes an operation.
+    pub(super) fn apply(&mut self, op: &Op) -> Answer<Rows> {
+        if let Op::Create(table) = *op {
+            let is_new = self.rows(table).is_none();
+            if is_new {
+                self.others.insert(table, Rows::new());
+            }
+            return Answer::Bool(is_new);
+        }
+        if let Op::Collect = op {
+            return Answer::None;
+        }
+        if let Some(answer) = self.apply_to_transaction(op) {
+            return answer;
+        }
+        let (Op::Create(table)
+        | Op::Insert(table, ..)
+        | Op::Update(table, ..)
+        | Op::UpdateBehind(table, ..)
+        | Op::FoldBetween(table, ..)
+        | Op::Delete(table, _)
+        | Op::DeleteByCode(table, _)
+        | Op::Get(table, _)
+        | Op::GetByCode(table, _)
+        | Op::FindByValue(table, _)
+        | Op::Scan(table)) = *op
+        else {
+            unreachable!("answered above");
+        };
+        if self.is_in_the_way(op) {
+            return Answer::Bool(false);
+        }
+        let before = self.open.is_some().then(|| self.first.clone());
+        let answer = alone(self, table, op);
+        if let (Some(open), Some(before)) = (&mut self.open, before) {
+            open.overtake(&before, &self.first);
+        }
+        answer
+    }
+
+    /// An operation on the open transaction; `None` if it is another one.
+    fn apply_to_transaction(&mut self, op: &Op) -> Option<Answer<Rows>> {
+        let answer = |done: Option<bool>| done.map_or(Answer::None, Answer::Bool);
+        Some(match *op {
+            Op::Within(statement) => {
+                let mut open = self.open.take().unwrap_or_else(|| Open::on(&self.first));
+                let done = open.apply(&self.first, statement);
+                self.open = (open.statement > 0).then_some(open);
+                answer(done)
+            }
+            Op::CommitWith(statement) => {
+                let Some(mut open) = self.open.take() else { return Some(Answer::None) };
+                let done = open.apply(&self.first, statement);
+                match done {
+                    Some(false) => self.open = Some(open),
+                    _ => self.first = open.commit(&self.first),
+                }
+                answer(done)
+            }
+            Op::Commit | Op::Abort => {
+                let Some(open) = self.open.take() else { return Some(Answer::Bool(false)) };
+                if let Op::Commit = op {
+                    self.first = open.commit(&self.first);
+                }
+                Answer::Bool(true)
+            }
+            Op::Transfer(from, to) => {
+                let is_there = [from, to].iter().all(|id| self.first.contains_key(id));
+                for id in [from, to].into_iter().filter(|_| is_there) {
+                    let row = self.first.get_mut(&id).expect("it is there");
+                    row.1 = (row.1 + 1) % VALUES;
+                }
+                Answer::Bool(is_there)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether the open transaction keeps a statement of others from doing something.
+    fn is_in_the_way(&self, op: &Op) -> bool {
+        let Some(open) = &self.open else { return false };
+        let row_of = |code| self.first.iter().find(|(_, (of, _))| *of == Some(code));
+        match *op {
+            Op::Insert(0, id, code, _) => open.takes(Some(id), code),
+            Op::Update(0, id, code, _) => match self.first.get(&id) {
+                Some((before, _)) => open.holds(id) || code != *before && open.takes(None, code),
+                None => false,
+            },
+            Op::Delete(0, id) => self.first.contains_key(&id) && open.holds(id),
+            Op::DeleteByCode(0, code) => row_of(code).is_some_and(|(id, _)| open.holds(*id)),
+            _ => false,
+        }
+    }
+
+    fn rows(&mut self, table: u64) -> Option<&mut Rows> {
+        if table == 0 { Some(&mut self.first) } else { self.others.get_mut(&table) }
+    }
+}
+
+/// Changes a row unless another one has its second key.
+fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool {
+    let is_taken =
+        code.is_some() && rows.iter().any(|(other, (of, _))| *other != id && *of == code);
+    if !is_taken {
+        rows.insert(id, (code, value));
+    }
+    !is_taken
+}
+
+/// A statement that is a transaction, or a read.
+fn alone(state: &mut State, table: u64, op: &Op) -> Answer<Rows> {
+    let Some(rows) = state.rows(table) else { return Answer::None };
+    let only = |keep: &dyn Fn(u64, Option<u64>, u64) -> bool| {
+        let kept = rows.iter().filter(|(id, (code, value))| keep(**id, *code, *value));
+        Answer::Value(kept.map(|(id, others)| (*id, *others)).collect())
+    };
+    match *op {
+        Op::Update(_, id, code, value) => match rows.contains_key(&id) {
+            true => Answer::Bool(update_model(rows, id, code, value)),
+            false => Answer::None,
+        },
+        Op::UpdateBehind(_, id, code, value) => {
+            let before = rows.get(&id).map(|others| (id, *others));
+            match before.is_none() || update_model(rows, id, code, value) {
+                true => Answer::Value(before.into_iter().collect()),
+                false => Answer::Bool(false),
+            }
+        }
+        Op::FoldBetween(_, id, _, second) => {
+            if rows.contains_key(&id) {
+                update_model(rows, id, None, second);
+            }
+            Answer::None
+        }
+        Op::Delete(_, id) => Answer::Bool(rows.remove(&id).is_some()),
+        Op::DeleteByCode(_, number) => {
+            let with_code = |(_, (code, _)): &(&u64, &(Option<u64>, u64))| *code == Some(number);
+            let id = rows.iter().find(with_code).map(|(id, _)| *id);
+            Answer::Bool(id.is_some_and(|id| rows.remove(&id).is_some()))
+        }
+        Op::Insert(_, id, code, value) => {
+            let is_taken = rows.contains_key(&id)
+                || code.is_some() && rows.values().any(|(other, _)| *other == code);
+            if !is_taken {
+                rows.insert(id, (code, value));
+            }
+            Answer::Bool(!is_taken)
+        }
+        Op::Get(_, wanted) => only(&|id, _, _| id == wanted),
+        Op::GetByCode(_, wanted) => only(&|_, code, _| code == Some(wanted)),
+        Op::FindByValue(_, wanted) => only(&|_, _, value| value == wanted),
+        Op::Scan(_) => only(&|_, _, _| true),
+        _ => unreachable!("answered above"),
+    }
+}
+
+/// An open transaction.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Open {
+    /// Statements that took effect.
+    pub(super) statement: u32,
+    /// The rows that it sees.
+    pub(super) rows: Rows,
+    /// Keys of rows that it has changed, and whether one was there before. Not observed.
+    pending: BTreeMap<u64, bool>,
+    /// Keys of rows that others have changed since it began. Not observed.
+    overtaken: BTreeSet<u64>,
+}
+
+impl PartialEq for Open {
+    fn eq(&self, other: &Self) -> bool {
+        (self.statement, &self.rows) == (other.statement, &other.rows)
+    }
+}
+
+impl Eq for Open {}
+
+impl Hash for Open {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.statement, &self.rows).hash(state);
+    }
+}
+
+/// Whether some row but that with `own` has one of the keys.
+fn has(rows: &Rows, own: Option<u64>, id: Option<u64>, code: Option<u64>) -> bool {
+    let others = || rows.iter().filter(|(other, _)| Some(**other) != own);
+    id.is_some_and(|id| rows.contains_key(&id))
+        || code.is_some() && others().any(|(_, (of, _))| *of == code)
+}
+
+impl Open {
+    /// What an observer finds.
+    pub(super) fn observed(statement: u32, rows: Rows) -> Self {
+        Open { statement, rows, ..Open::default() }
+    }
+
+    /// One that begins now.
+    pub(super) fn on(committed: &Rows) -> Self {
+        Open { rows: committed.clone(), ..Open::default() }
+    }
+
+    /// The newest rows that it may change: its own, and what was committed of others.
+    fn newest(&self, committed: &Rows) -> Rows {
+        let others = committed.iter().filter(|(id, _)| !self.pending.contains_key(id));
+        let own = self.rows.iter().filter(|(id, _)| self.pending.contains_key(id));
+        others.chain(own).map(|(id, row)| (*id, *row)).collect()
+    }
+
+    /// Makes a statement; `None` if there is no such row, and false if it is refused.
+    pub(super) fn apply(&mut self, committed: &Rows, statement: Statement) -> Option<bool> {
+        let newest = self.newest(committed);
+        let is_taken =
+            |own, id, code| has(&self.rows, own, id, code) || has(&newest, own, id, code);
+        let (id, row) = match statement {
+            Statement::Insert(id, code, value) => {
+                if is_taken(None, Some(id), code) {
+                    return Some(false);
+                }
+                (id, Some((code, value)))
+            }
+            Statement::Update(id, code, value) => {
+                let before = *self.rows.get(&id)?;
+                if self.is_overtaken(id) {
+                    return Some(false);
+                }
+                if before == (code, value) {
+                    return Some(true);
+                }
+                if code != before.0 && is_taken(Some(id), None, code) {
+                    return Some(false);
+                }
+                (id, Some((code, value)))
+            }
+            Statement::Delete(id) => {
+                self.rows.get(&id)?;
+                if self.is_overtaken(id) {
+                    return Some(false);
+                }
+                (id, None)
+            }
+        };
+        let was_there = self.rows.contains_key(&id);
+        match row {
+            Some(row) => drop(self.rows.insert(id, row)),
+            None => drop(self.rows.remove(&id)),
+        }
+        let had_one = *self.pending.entry(id).or_insert(was_there);
+        if row.is_none() && !had_one {
+            // Nobody ever saw it.
+            self.pending.remove(&id);
+        }
+        self.statement += 1;
+        Some(true)
+    }
+
+    fn is_overtaken(&self, id: u64) -> bool {
+        self.overtaken.contains(&id) && !self.pending.contains_key(&id)
+    }
+
+    /// What is committed once it is.
+    pub(super) fn commit(self, committed: &Rows) -> Rows {
+        self.newest(committed)
+    }
+
+    /// Whether it keeps others from changing a row that is there.
+    pub(super) fn holds(&self, id: u64) -> bool {
+        self.pending.contains_key(&id)
+    }
+
+    /// Whether it keeps others from giving a row one of the keys.
+    pub(super) fn takes(&self, id: Option<u64>, code: Option<u64>) -> bool {
+        let own: Rows = self
+            .rows
+            .iter()
+            .filter(|(id, _)| self.pending.contains_key(id))
+            .map(|(id, row)| (*id, *row))
+            .collect();
+        has(&own, None, id, code)
+    }
+
+    /// Another one has changed rows.
+    pub(super) fn overtake(&mut self, before: &Rows, after: &Rows) {
+        let changed = before.iter().filter(|(id, row)| after.get(id) != Some(row));
+        self.overtaken.extend(changed.map(|(id, _)| *id));
+    }
+}

@@ -1,0 +1,109 @@
+//! What operations do with transactions of several statements.
+
+use std::time::Duration;
+
+use remanent_engine::{
+    Database, Error, OpenTransaction, Resumed, Transaction, TransactionOptions, Value,
+};
+
+use super::subject::{M, Statement, VALUES, code, name};
+
+/// Makes a statement of a transaction. `None` if there is no row.
+fn make(
+    database: &Database<M>,
+    transaction: &mut Transaction<'_, M>,
+    statement: Statement,
+) -> Result<Option<()>, Error> {
+    let table = database.table(&name(0))?;
+    match statement {
+        Statement::Insert(id, code_number, value) => {
+            let code = code_number.map(code);
+            let values = [id.into(), Value::from(code.as_ref()), value.into()];
+            table.insert_in(transaction, &values).map(|_| Some(()))
+        }
+        Statement::Update(id, code_number, value) => {
+            let code = code_number.map(code);
+            let update = table.prepare_update("primary")?;
+            update.run_in(transaction, &[id.into()], |_, row| {
+                row.set(1, code.as_ref())?;
+                row.set(2, value)
+            })
+        }
+        Statement::Delete(id) => {
+            let delete = table.prepare_delete("primary")?;
+            let is_removed = delete.run_in(transaction, &[id.into()])?;
+            Ok(is_removed.then_some(()))
+        }
+    }
+}
+
+/// The open transaction, which somebody before has left, perhaps in another process.
+pub(super) fn resumed(database: &Database<M>) -> Result<Option<Transaction<'_, M>>, Error> {
+    let Some(OpenTransaction { token, .. }) = database.open_transactions().first().copied() else {
+        return Ok(None);
+    };
+    match database.resume(token)? {
+        Resumed::Open(transaction) => Ok(Some(transaction)),
+        ended => Err(Error::NoToken { text: format!("{token} is open, and then {ended:?}") }),
+    }
+}
+
+/// Makes a statement of the open transaction, which begins if there is none, and leaves it open.
+pub(super) fn within(database: &Database<M>, statement: Statement) -> Result<Option<()>, Error> {
+    let mut transaction = match resumed(database)? {
+        Some(transaction) => transaction,
+        None => database.begin_with(&patient())?,
+    };
+    let result = make(database, &mut transaction, statement);
+    if transaction.statement() > 0 {
+        transaction.suspend();
+    }
+    result
+}
+
+/// Makes the last statement of the open transaction. `None` if there is no row, or no transaction.
+pub(super) fn commit_with(
+    database: &Database<M>,
+    statement: Statement,
+) -> Result<Option<()>, Error> {
+    let Some(mut transaction) = resumed(database)? else { return Ok(None) };
+    let done = transaction.commit_with(|last| make(database, last, statement));
+    if done.is_err() {
+        transaction.suspend();
+    }
+    done
+}
+
+/// Commits the open transaction, or gives it up. Whether there is one.
+pub(super) fn end(database: &Database<M>, is_commit: bool) -> Result<bool, Error> {
+    let Some(transaction) = resumed(database)? else { return Ok(false) };
+    match is_commit {
+        true => transaction.commit()?,
+        false => transaction.abort()?,
+    }
+    Ok(true)
+}
+
+/// Options of a transaction that waits as long as it can.
+fn patient() -> TransactionOptions {
+    TransactionOptions::new().time_limit(Duration::MAX)
+}
+
+/// Gives two rows other values, or neither. Whether both are there.
+pub(super) fn transfer(database: &Database<M>, from: u64, to: u64) -> Result<bool, Error> {
+    let mut transaction = database.begin_with(&patient())?;
+    let update = database.table(&name(0))?.prepare_update("primary")?;
+    let next = |transaction: &mut Transaction<'_, M>, id: u64| {
+        update.run_in(transaction, &[id.into()], |row, changes| {
+            changes.set(2, (row.get::<u64>(2)? + 1) % VALUES)
+        })
+    };
+    if next(&mut transaction, from)?.is_none() {
+        return Ok(false);
+    }
+    let get = database.table(&name(0))?.prepare_get("primary")?;
+    if get.run(&transaction, &[to.into()], |_| Ok(()))?.is_none() {
+        return Ok(false);
+    }
+    transaction.commit_with(|last| next(last, to)).map(|_| true)
+}

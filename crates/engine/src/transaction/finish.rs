@@ -1,0 +1,237 @@
+//! How a transaction of several statements ends: one record, and then its rows say so.
+
+use remanent_pmem::heap::{Lane, Suspect};
+use remanent_pmem::{LINE_LEN, Medium};
+use smallvec::SmallVec;
+
+use super::collect::{After, Garbage, OldWords, SPARE, TOGETHER, VERSIONS, old_keys_of};
+use super::layout::{ShortId, State};
+use super::slots::{HeldSlot, Written};
+use super::stamps::Commit;
+use super::statuses::Fate;
+use crate::Result;
+use crate::engine::Engine;
+use crate::table::layout::State as RowState;
+use crate::table::layout::{Claim, Committed, Pending};
+use crate::table::ops::{Group, RowPlace};
+use crate::table::version::{NEWEST, Version};
+
+/// A row whose newest states are to be taken back, once their blocks are suspects durably.
+struct Undone<'w, M: Medium> {
+    written: &'w Written<M>,
+    place: RowPlace,
+    suspects: SmallVec<[Suspect; 4]>,
+    /// What its transaction has made of it that is left.
+    left: Option<Pending>,
+    words: OldWords<M>,
+}
+
+impl<M: Medium> Engine<M> {
+    /// Commits the transaction that has a slot. One fence; none if it has changed nothing.
+    pub(super) fn commit(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
+        let medium = self.medium();
+        let Some(open) = slot.open() else { return Err(crate::Error::TransactionEnded) };
+        if open.statement == 0 {
+            // It leaves no trace: as if it had been given up.
+            slot.set_fate(Fate::Aborted);
+            self.forget(slot, None);
+            return Ok(());
+        }
+        let commit = self.stamps.begin(medium);
+        slot.write(medium, State::Committed, Some(commit.stamp), None);
+        // Fence: before anybody sees what the transaction has changed, and before it is
+        // acknowledged.
+        medium.fence();
+        self.heap.verify()?;
+        self.has_committed(slot, commit);
+        Ok(())
+    }
+
+    /// Shows what a transaction has changed, whose record is durable.
+    pub(super) fn has_committed(&self, slot: &mut HeldSlot<'_, M>, commit: Commit<'_, M>) {
+        let (medium, stamp) = (self.medium(), commit.stamp);
+        let Some(id) = slot.id() else { return };
+        slot.set_fate(Fate::Committed(stamp));
+        drop(commit);
+        let rows = self.forget(slot, Some(stamp));
+        for written in &rows {
+            // A damaged row stays as it is, and who meets it next is told.
+            let _ = self.settle(written, id.short(), stamp, |line| slot.has_published(line));
+        }
+        if slot.has_published_much() {
+            slot.flush_published(medium);
+            // Fence: for these flushes. A short transaction leaves them to the next record.
+            // Redundant: the next record would do the same.
+            medium.fence();
+        }
+    }
+
+    /// Gives up the transaction that has a slot. Two fences, and those for taking back; none if it
+    /// has changed nothing.
+    pub(super) fn abort(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
+        let medium = self.medium();
+        let Some(id) = slot.id() else { return Ok(()) };
+        if slot.open().is_some_and(|open| open.statement > 0) {
+            slot.flush_published(medium);
+            // Fence: what leads to the last statement's version, so that it is taken back even if
+            // the record alone arrives.
+            // Redundant: but where the thread has used other chunks for versions since; opening
+            // asks about all blocks of the last one.
+            medium.fence();
+            slot.write(medium, State::Aborted, None, None);
+            // Fence: before anything that the transaction has written is taken back.
+            medium.fence();
+            self.heap.verify()?;
+        }
+        slot.set_fate(Fate::Aborted);
+        let rows = self.forget(slot, None);
+        self.undo(&rows, id.short(), |line| slot.has_published(line))
+    }
+
+    /// Ends the transaction of a slot, and returns the rows that it has changed.
+    fn forget(&self, slot: &mut HeldSlot<'_, M>, committed: Option<u64>) -> Vec<Written<M>> {
+        let Some(open) = slot.end(self.medium(), committed) else { return Vec::new() };
+        self.snapshots.give_back(&open.snapshot);
+        if let Some(before) = &open.snapshot_before {
+            self.snapshots.give_back(before);
+        }
+        open.rows
+    }
+
+    /// Has a row say what a transaction has made of it, which has committed. The caller flushes
+    /// what `changed` is told.
+    pub(super) fn settle(
+        &self,
+        written: &Written<M>,
+        by: ShortId,
+        stamp: u64,
+        mut changed: impl FnMut(u64),
+    ) -> Result<()> {
+        let Written { table, row } = written;
+        let Some(place) = table.place(*row) else { return Ok(()) };
+        let pending = table.claim(place).as_pending().filter(|pending| pending.by == by);
+        let Some(pending) = pending else { return Ok(()) };
+        let committed = match pending.version {
+            0 => Committed::present(stamp),
+            newest => {
+                table.version_of(newest, *row, NEWEST)?;
+                table.stamp_versions(*row, newest, Some(stamp), &mut changed);
+                Committed::version(newest)
+            }
+        };
+        changed(table.publish(place, committed));
+        table.give_free(place);
+        if pending.version != 0 {
+            self.leave_garbage(Garbage { table: table.clone(), row: *row, stamp });
+        }
+        Ok(())
+    }
+
+    /// Takes back what a transaction has made of rows, which was given up. The caller flushes what
+    /// `changed` is told. One fence for 32 rows, and those for freeing.
+    pub(super) fn undo(
+        &self,
+        rows: &[Written<M>],
+        by: ShortId,
+        mut changed: impl FnMut(u64),
+    ) -> Result<()> {
+        let mut failed = None;
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let mut lane = self.heap.enter().prepare_for(SPARE + VERSIONS);
+            let mut undone = Vec::new();
+            while let Some((written, others)) = rest.split_first()
+                && undone.len() < TOGETHER
+                && lane.suspects_left() > SPARE
+            {
+                let is_whole = match self.prepare_undo(&mut lane, written, by) {
+                    Ok(Some(row)) => {
+                        let is_whole = row.left.is_none();
+                        undone.push(row);
+                        is_whole
+                    }
+                    Ok(None) => true,
+                    // A damaged row stays as it is.
+                    Err(error) => {
+                        failed = failed.or(Some(error));
+                        true
+                    }
+                };
+                if !is_whole {
+                    break;
+                }
+                rest = others;
+            }
+            // Fence: the suspects, before nothing leads to them.
+            lane.fence();
+            if let Err(fault) = self.heap.verify() {
+                for row in undone {
+                    row.suspects.into_iter().for_each(|suspect| lane.cancel(suspect));
+                }
+                return Err(fault.into());
+            }
+            let mut words = Vec::new();
+            for row in undone {
+                let Undone { written, place, suspects, left, words: of_row } = row;
+                // Until its words are removed, nobody gives the row one of these keys again.
+                let claim = left.map_or(Claim::of_collector(self.opens), Claim::pending);
+                let head = written.table.claim_row(place, claim);
+                lane.flush_later(head);
+                changed(head & !(LINE_LEN - 1));
+                suspects.into_iter().for_each(|suspect| lane.retire(suspect));
+                if let RowState::Version(_) = written.table.committed(place).state() {
+                    // Nobody could fold it while the transaction had the row.
+                    let (table, row) = (written.table.clone(), written.row);
+                    let stamp = table.stamp_of(table.committed(place));
+                    self.leave_garbage(Garbage { table, row, stamp });
+                }
+                words.push(of_row);
+            }
+            drop(lane);
+            for of_row in words {
+                failed = failed.or(of_row.remove().err());
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes suspects of the versions that a transaction has given a row, or of the newest of them.
+    fn prepare_undo<'w>(
+        &self,
+        lane: &mut Lane<'_, M>,
+        written: &'w Written<M>,
+        by: ShortId,
+    ) -> Result<Option<Undone<'w, M>>> {
+        let (table, row) = (&written.table, written.row);
+        let Some(place) = table.place(row) else { return Ok(None) };
+        let pending = table.claim(place).as_pending().filter(|pending| pending.by == by);
+        let Some(pending) = pending else { return Ok(None) };
+        let (versions, is_insert) = table.pending_versions(row, pending)?;
+        let count = versions.len().min(lane.suspects_left().saturating_sub(SPARE));
+        let (gone, left) = versions.split_at(count);
+        let own_keys = |versions: &[Version]| -> SmallVec<[Group; 2]> {
+            versions.iter().filter_map(|version| table.own_group(*version, 0)).collect()
+        };
+        let (mut old_keys, mut keys) = (own_keys(gone), own_keys(left));
+        let is_new = is_insert && left.is_empty();
+        if is_new {
+            old_keys.push(table.read_group(place, 0));
+        } else {
+            if let RowState::Version(offset) = table.committed(place).state() {
+                let newest = table.version_of(offset, row, NEWEST)?;
+                keys.extend(own_keys(&table.chain(newest)?));
+            }
+            keys.push(table.read_group(place, 0));
+        }
+        let words = old_keys_of(table, &old_keys, &keys, is_new);
+        let after = match (is_new, left.is_empty()) {
+            (true, _) => After::GiveBack,
+            (false, true) => After::GiveFree,
+            (false, false) => After::Keep,
+        };
+        let words = OldWords { table: table.clone(), row, place, keys: words, after };
+        let left = left.first().map(|version| Pending { by, version: version.offset });
+        let suspects = gone.iter().map(|version| lane.suspect(version.offset)).collect();
+        Ok(Some(Undone { written, place, suspects, left, words }))
+    }
+}

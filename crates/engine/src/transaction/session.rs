@@ -1,0 +1,342 @@
+//! What programs use: transactions of several statements, which outlive the process.
+
+use std::time::Duration;
+
+use remanent_pmem::{Mapped, Medium};
+
+use super::layout::{Outcome, Serial, TransactionId};
+use super::slots::HeldSlot;
+use super::statement::{Part, Statement};
+use super::statuses::Fate;
+use super::view::View;
+use super::{Moment, Sealed, Token};
+use crate::engine::Engine;
+use crate::{Error, Result};
+
+/// Several statements that take effect together.
+///
+/// Each statement is durable when it returns. If the process is killed, the transaction is still
+/// there: [`Database::resume`](crate::Database::resume) goes on behind the last statement. Dropping
+/// it gives it up, and so does [`abort`](Transaction::abort).
+///
+/// It sees the moment at which it began, and what it has changed. Nobody else sees that before it
+/// has committed. Of two transactions that change a row, the first one gets it; the other is
+/// refused with [`Error::Conflict`], or with [`Error::Overtaken`] if the first one has committed by
+/// then. A statement that is refused leaves no trace, and the transaction goes on.
+///
+/// ```
+/// use remanent_engine::{Database, Resumed, TableSpec, Type};
+/// use remanent_pmem::Pool;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+/// let bank = Database::create(&pool, "bank")?;
+/// let spec = TableSpec::new("accounts")
+///     .column("number", Type::U32)
+///     .column("balance", Type::I64)
+///     .primary_key(["number"]);
+/// let accounts = bank.create_table(&spec)?;
+/// let (update, balance) = (accounts.prepare_update("primary")?, accounts.column("balance")?);
+///
+/// let mut transfer = bank.begin()?;
+/// accounts.insert_in(&mut transfer, &[1.into(), 100.into()])?;
+/// let token = transfer.suspend(); // as if the process had been killed here
+///
+/// let Resumed::Open(mut transfer) = bank.resume(token)? else { panic!("it was not ended") };
+/// assert_eq!(transfer.statement(), 1);
+/// transfer.commit_with(|last| {
+///     update.run_in(last, &[1.into()], |_, account| account.set(balance, 70))
+/// })?;
+/// assert!(matches!(bank.resume(token)?, Resumed::Committed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Transaction<'d, M: Medium = Mapped> {
+    engine: &'d Engine<M>,
+    /// `None` once it is over, or suspended.
+    slot: Option<HeldSlot<'d, M>>,
+    token: Token,
+    /// What the next statement is for it.
+    next: Part,
+}
+
+/// How a transaction is to be.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct TransactionOptions {
+    time_limit: Duration,
+}
+
+/// What became of a transaction, as [`Database::resume`](crate::Database::resume) finds it.
+#[derive(Debug)]
+pub enum Resumed<'d, M: Medium = Mapped> {
+    /// It goes on: [`statement`](Transaction::statement) says how many statements took effect.
+    Open(Transaction<'d, M>),
+    /// It was committed.
+    Committed,
+    /// It was given up, or its time was over, or none of its statements took effect.
+    Aborted,
+}
+
+/// A transaction that nobody goes on with at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenTransaction {
+    /// Its name.
+    pub token: Token,
+    /// How many of its statements took effect.
+    pub statement: u32,
+}
+
+impl TransactionOptions {
+    /// The usual: a time limit of one minute.
+    pub const fn new() -> Self {
+        TransactionOptions { time_limit: Duration::from_secs(60) }
+    }
+
+    /// Gives the transaction up if nobody goes on with it for so long: after it was suspended, or
+    /// after the database was opened when a process was killed. 49 days at the most.
+    pub const fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit;
+        self
+    }
+}
+
+impl Default for TransactionOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<'d, M: Medium> Transaction<'d, M> {
+    pub(crate) fn begin(engine: &'d Engine<M>, options: &TransactionOptions) -> Result<Self> {
+        let limit_ms = options.time_limit.as_millis().min(u32::MAX.into()) as u32;
+        let mut slot = engine.hold_slot()?;
+        let snapshot = engine.snapshots.hold(engine.medium(), &engine.stamps);
+        slot.begin(engine.opening(), limit_ms, snapshot)?;
+        Ok(Self::of(engine, slot))
+    }
+
+    fn of(engine: &'d Engine<M>, slot: HeldSlot<'d, M>) -> Self {
+        let serial = slot.open().map_or(Serial::default(), |open| open.serial);
+        let token = Token::new(slot.index, serial);
+        Transaction { engine, slot: Some(slot), token, next: Part::One }
+    }
+
+    /// Its name: with it, [`Database::resume`](crate::Database::resume) tells after a crash what
+    /// became of it. Keep it where the crash does not reach.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+
+    /// How many of its statements took effect. Refused ones, and those that found no row or changed
+    /// nothing, do not count. 0 once it is over.
+    pub fn statement(&self) -> u32 {
+        self.slot.as_ref().and_then(HeldSlot::open).map_or(0, |open| open.statement)
+    }
+
+    /// Sees all that was committed by now, from the next statement on.
+    ///
+    /// # Errors
+    ///
+    /// When it is over.
+    pub fn refresh(&mut self) -> Result<()> {
+        let engine = self.engine;
+        let open =
+            self.slot.as_mut().and_then(HeldSlot::open_mut).ok_or(Error::TransactionEnded)?;
+        let newer = engine.snapshots.hold(engine.medium(), &engine.stamps);
+        let before = std::mem::replace(&mut open.snapshot, newer);
+        // Until the next record, a crash brings the one back that the last record names.
+        match open.statement > 0 && open.snapshot_before.is_none() {
+            true => open.snapshot_before = Some(before),
+            false => engine.snapshots.give_back(&before),
+        }
+        Ok(())
+    }
+
+    /// Commits what it has changed: durable when this returns. One fence; none if it has changed
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// When it is over. When the medium met a fault: whether it was committed is known once the
+    /// pool was opened again.
+    pub fn commit(mut self) -> Result<()> {
+        self.commit_now()
+    }
+
+    /// Makes a last statement, which commits the transaction, too, for the same fence. `last` makes
+    /// it: the first statement of it that takes effect commits. If none does, because it finds no
+    /// row, or changes nothing, and `last` returns no error, the transaction is committed by
+    /// itself.
+    ///
+    /// # Errors
+    ///
+    /// That of `last`. If its statement was refused, the transaction goes on; if it took effect, it
+    /// has committed, whatever `last` has returned afterwards. [`Error::TransactionEnded`] when the
+    /// transaction is over, as it is for a second statement.
+    pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let result = {
+            let last_one = LastOne::of(self);
+            last(last_one.0)
+        };
+        if self.slot.as_ref().is_some_and(|slot| slot.open().is_none()) {
+            self.slot = None;
+            self.engine.collect_if_due();
+            return result;
+        }
+        let result = result?;
+        self.commit_now()?;
+        Ok(result)
+    }
+
+    fn commit_now(&mut self) -> Result<()> {
+        // If it fails, nobody can say whether it was committed, and it is left as it is.
+        let mut slot = self.slot.take().ok_or(Error::TransactionEnded)?;
+        self.engine.commit(&mut slot)?;
+        drop(slot);
+        self.engine.collect_if_due();
+        Ok(())
+    }
+
+    /// Gives it up: nothing that it has changed was ever there. One fence, and those for giving
+    /// back what it has written.
+    ///
+    /// # Errors
+    ///
+    /// When it is over, a row is damaged, or the medium met a fault.
+    pub fn abort(mut self) -> Result<()> {
+        let mut slot = self.slot.take().ok_or(Error::TransactionEnded)?;
+        self.engine.abort(&mut slot)
+    }
+
+    /// Leaves it as it is, for who resumes it with the token within its time limit.
+    pub fn suspend(mut self) -> Token {
+        let now_ms = self.engine.clock.now_ms(self.engine.medium());
+        if let Some(open) = self.slot.as_mut().and_then(HeldSlot::open_mut) {
+            open.expires_ms = Some(now_ms + u64::from(open.limit_ms));
+            let serial = self.token.serial();
+            self.engine.statuses.set_owner(self.token.slot(), serial, false);
+        }
+        self.slot = None;
+        self.token
+    }
+
+    /// The next statement.
+    pub(crate) fn next_statement(&mut self, engine: &Engine<M>) -> Result<Statement<'_, 'd, M>> {
+        let view = self.view_in(engine)?;
+        let slot = self.slot.as_mut().ok_or(Error::TransactionEnded)?;
+        Ok(Statement { slot, part: self.next, view })
+    }
+}
+
+/// While it is there, the next statement of a transaction is its last one.
+struct LastOne<'t, 'd, M: Medium>(&'t mut Transaction<'d, M>);
+
+impl<'t, 'd, M: Medium> LastOne<'t, 'd, M> {
+    fn of(transaction: &'t mut Transaction<'d, M>) -> Self {
+        transaction.next = Part::Last;
+        LastOne(transaction)
+    }
+}
+
+impl<M: Medium> Drop for LastOne<'_, '_, M> {
+    fn drop(&mut self) {
+        self.0.next = Part::One;
+    }
+}
+
+impl<M: Medium> Drop for Transaction<'_, M> {
+    fn drop(&mut self) {
+        if let Some(mut slot) = self.slot.take() {
+            // An error tells of the medium, or of damage, and who meets it next is told.
+            let _ = self.engine.abort(&mut slot);
+        }
+    }
+}
+
+impl<M: Medium> Sealed<M> for Transaction<'_, M> {
+    #[inline]
+    #[allow(private_interfaces, reason = "nobody else can call it")]
+    fn view_in(&self, engine: &Engine<M>) -> Result<View> {
+        if !std::ptr::eq(self.engine, engine) {
+            return Err(Error::OtherDatabase);
+        }
+        let slot = self.slot.as_ref().ok_or(Error::TransactionEnded)?;
+        let open = slot.open().ok_or(Error::TransactionEnded)?;
+        Ok(View { stamp: open.snapshot.stamp, own: slot.id() })
+    }
+}
+
+impl<M: Medium> Moment<M> for Transaction<'_, M> {}
+
+impl<M: Medium> std::fmt::Debug for Transaction<'_, M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Transaction");
+        shown.field("token", &self.token).field("statement", &self.statement());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    /// The transaction of a token, or what became of it.
+    pub(crate) fn resume(&self, token: Token) -> Result<Resumed<'_, M>> {
+        let (index, serial) = (token.slot(), token.serial());
+        let id = TransactionId { slot: index, number: serial.number };
+        loop {
+            self.expire(index)?;
+            let (owner, is_in_use) = self.statuses.owner(index);
+            if owner != serial {
+                return self.outcome_of(token);
+            }
+            match self.statuses.fate(id.short()) {
+                Some(Fate::Open) if is_in_use => return Err(Error::InUse { token }),
+                Some(Fate::Open) => {}
+                // Whoever is told of a commit sees it.
+                Some(Fate::Committed(stamp)) if stamp <= self.stamps.visible() => {
+                    return Ok(Resumed::Committed);
+                }
+                Some(Fate::Committed(_)) => {}
+                Some(Fate::Aborted) | None => return Ok(Resumed::Aborted),
+            }
+            // Others look at a slot for a moment.
+            let Some(mut slot) = self.slots.try_hold_one(index) else {
+                self.medium().pause();
+                continue;
+            };
+            if let Some(open) = slot.open_mut().filter(|open| open.serial == serial) {
+                open.expires_ms = None;
+                self.statuses.set_owner(index, serial, true);
+                return Ok(Resumed::Open(Transaction::of(self, slot)));
+            }
+        }
+    }
+
+    /// How a transaction ended after which there were others in its slot.
+    fn outcome_of(&self, token: Token) -> Result<Resumed<'_, M>> {
+        let serial = token.serial();
+        let (outcomes, has_had_others) = self.slots.outcomes(self.medium(), token.slot());
+        if let Some(found) = outcomes.iter().find(|outcome| outcome.serial == serial) {
+            let is_committed = found.committed.is_some();
+            return Ok(if is_committed { Resumed::Committed } else { Resumed::Aborted });
+        }
+        let age = |of: Serial| {
+            let ago = self.opening() + Serial::OPENINGS - of.opening;
+            (ago % Serial::OPENINGS, Serial::NUMBER_MAX - of.number)
+        };
+        let oldest = outcomes.iter().map(|outcome: &Outcome| age(outcome.serial)).max();
+        match has_had_others && oldest.is_none_or(|oldest| age(serial) > oldest) {
+            true => Err(Error::Forgotten { token }),
+            false => Ok(Resumed::Aborted),
+        }
+    }
+
+    /// All transactions that nobody goes on with at present.
+    pub(crate) fn open_transactions(&self) -> Vec<OpenTransaction> {
+        let slots = (0..super::layout::SLOT_COUNT).filter_map(|index| {
+            let slot = self.slots.try_hold_one(index)?;
+            let open = slot.open()?;
+            let token = Token::new(index, open.serial);
+            Some(OpenTransaction { token, statement: open.statement })
+        });
+        slots.collect()
+    }
+}

@@ -1,0 +1,257 @@
+//! A statement in progress: what it belongs to, and how it takes effect.
+
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+use remanent_structures::RowId;
+
+use super::collect::Garbage;
+use super::layout::{Entry, Identity, State, TransactionId};
+use super::slots::{HeldSlot, Written};
+use super::stamps::Commit;
+use super::statuses::Fate;
+use super::view::View;
+use crate::engine::Engine;
+use crate::table::Table;
+use crate::table::layout::{Claim, Committed, Pending};
+use crate::table::ops::RowPlace;
+use crate::{Error, Result};
+
+/// What a statement is for its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    /// One of several, after which the transaction goes on.
+    One,
+    /// One that commits the transaction, too.
+    Last,
+}
+
+/// A statement in progress.
+pub(crate) struct Statement<'t, 'd, M: Medium> {
+    pub(super) slot: &'t mut HeldSlot<'d, M>,
+    pub(super) part: Part,
+    /// What it sees, and may change.
+    pub(super) view: View,
+}
+
+/// What a statement has written of a row, before anything leads to it.
+pub(super) struct NewState<'t, M: Medium> {
+    pub(super) table: &'t Arc<Table<M>>,
+    pub(super) row: RowId,
+    pub(super) place: RowPlace,
+    /// Offset of the new version; 0 if the row was inserted.
+    pub(super) version: u64,
+    /// Whether its transaction has changed the row before.
+    pub(super) is_own: bool,
+}
+
+/// The right to change a row. Dropping it gives the row free, or leaves it as the transaction had
+/// it.
+pub(super) struct Claimed<'t, M: Medium> {
+    pub(super) table: &'t Arc<Table<M>>,
+    pub(super) place: RowPlace,
+    /// What the transaction has made of the row before.
+    pub(super) own: Option<Pending>,
+    is_kept: bool,
+}
+
+/// Why a row cannot be claimed.
+pub(super) enum Refusal {
+    /// It can be in a moment.
+    Wait,
+    /// Another statement or transaction is changing it.
+    Conflict,
+}
+
+impl<M: Medium> Drop for Claimed<'_, M> {
+    fn drop(&mut self) {
+        if self.own.is_none() && !self.is_kept {
+            self.table.give_free(self.place);
+        }
+    }
+}
+
+impl<M: Medium> Claimed<'_, M> {
+    /// Leaves the claim as it is.
+    pub(super) fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl<M: Medium> Statement<'_, '_, M> {
+    pub(super) fn id(&self) -> Option<TransactionId> {
+        self.slot.id()
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    /// Makes a statement that is a transaction.
+    pub(crate) fn alone<R>(
+        &self,
+        make: impl FnOnce(&mut Statement<'_, '_, M>) -> Result<R>,
+    ) -> Result<R> {
+        let mut slot = self.hold_slot()?;
+        let (part, view) = (Part::Whole, View::NEWEST);
+        let result = make(&mut Statement { slot: &mut slot, part, view })?;
+        drop(slot);
+        self.collect_if_due();
+        Ok(result)
+    }
+
+    /// Claims a row for a statement.
+    pub(super) fn claim_for<'t>(
+        &self,
+        statement: &Statement<'_, '_, M>,
+        table: &'t Arc<Table<M>>,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<Result<Claimed<'t, M>, Refusal>> {
+        let claim = Claim::of(self.opens, statement.slot.index);
+        let Err(other) = table.try_claim(place, claim, self.opens) else {
+            return Ok(Ok(Claimed { table, place, own: None, is_kept: false }));
+        };
+        let Some(pending) = other.as_pending() else {
+            // Folding takes one fence.
+            let is_short = other.is_collectors();
+            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Conflict }));
+        };
+        if statement.id().is_some_and(|id| id.short() == pending.by) {
+            return Ok(Ok(Claimed { table, place, own: Some(pending), is_kept: false }));
+        }
+        let slot = pending.by.slot();
+        if self.statuses.fate(pending.by) == Some(Fate::Open) {
+            let is_short = self.expire(slot)?;
+            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Conflict }));
+        }
+        if self.statuses.is_orphan(slot) {
+            self.settle_orphan(table, row, place)?;
+        } else {
+            self.require_claim_ends(statement, table, place, pending)?;
+        }
+        Ok(Err(Refusal::Wait))
+    }
+
+    /// Who ends a transaction holds its slot until all rows say what became of it. A row that does
+    /// not then never will: it is damaged.
+    fn require_claim_ends(
+        &self,
+        statement: &Statement<'_, '_, M>,
+        table: &Table<M>,
+        place: RowPlace,
+        pending: Pending,
+    ) -> Result<()> {
+        let slot = pending.by.slot();
+        let held = self.slots.try_hold_one(slot);
+        let is_ending = held.is_none() && slot != statement.slot.index;
+        let is_left = || table.claim(place) == Claim::pending(pending);
+        let is_over = || self.statuses.fate(pending.by) != Some(Fate::Open);
+        match !is_ending && is_left() && is_over() && !self.statuses.is_orphan(slot) {
+            true => Err(table.head_damaged(place)),
+            false => Ok(()),
+        }
+    }
+
+    /// The commit of a statement's transaction, if the statement is its last one.
+    pub(super) fn commit_of(&self, part: Part) -> Option<Commit<'_, M>> {
+        (part != Part::One).then(|| self.stamps.begin(self.medium()))
+    }
+
+    /// By what versions of a statement know it.
+    pub(super) fn identity_of(
+        &self,
+        statement: &Statement<'_, '_, M>,
+        commit: Option<&Commit<'_, M>>,
+    ) -> Identity {
+        match (statement.slot.id(), statement.slot.open(), commit) {
+            (Some(id), Some(open), _) => {
+                Identity { stamp: id.as_stamp(), opening: open.serial.opening }
+            }
+            (.., Some(commit)) => Identity { stamp: commit.stamp, opening: self.opening() },
+            (.., None) => unreachable!("a statement without a transaction commits"),
+        }
+    }
+
+    /// Writes the record of a statement. The caller fences.
+    pub(super) fn write_record(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        commit: Option<&Commit<'_, M>>,
+        new: &NewState<'_, M>,
+        content: u32,
+    ) {
+        let state = match statement.part {
+            Part::Whole => State::Alone,
+            Part::One => State::Open,
+            Part::Last => State::Committed,
+        };
+        let (table, row, version) = (new.table.number, new.row, new.version);
+        let entry = Entry { table, row, version, content };
+        let stamp = commit.map(|commit| commit.stamp);
+        statement.slot.write(self.medium(), state, stamp, Some(entry));
+    }
+
+    /// Has the row lead to its new state. The row stays claimed if the statement is a transaction.
+    pub(super) fn publish(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        commit: Option<&Commit<'_, M>>,
+        new: &NewState<'_, M>,
+    ) {
+        let NewState { table, row, place, version, is_own } = *new;
+        match (statement.id(), commit) {
+            (None, Some(commit)) => {
+                let committed = match version {
+                    0 => Committed::present(commit.stamp),
+                    offset => Committed::version(offset),
+                };
+                statement.slot.has_published(table.publish(place, committed));
+            }
+            (None, None) => unreachable!("a statement without a transaction commits"),
+            (Some(id), _) => {
+                let pending = Pending { by: id.short(), version };
+                statement.slot.has_published(table.claim_row(place, Claim::pending(pending)));
+                let open = statement.slot.open_mut().expect("it has a transaction");
+                if !is_own {
+                    open.rows.push(Written { table: Arc::clone(table), row });
+                }
+                // The record that is durable by now names the newer one.
+                if let Some(before) = open.snapshot_before.take() {
+                    self.snapshots.give_back(&before);
+                }
+            }
+        }
+    }
+
+    /// Ends a statement that has taken effect, and its transaction if that was its last one.
+    pub(super) fn end_statement(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        commit: Option<Commit<'_, M>>,
+        table: &Arc<Table<M>>,
+        row: RowId,
+        is_version: bool,
+    ) {
+        match (statement.part, commit) {
+            (Part::Whole, Some(commit)) => {
+                let stamp = commit.stamp;
+                drop(commit);
+                if is_version {
+                    self.leave_garbage(Garbage { table: Arc::clone(table), row, stamp });
+                }
+            }
+            (Part::Last, Some(commit)) => self.has_committed(statement.slot, commit),
+            _ => {}
+        }
+    }
+
+    /// Refuses a statement of a transaction that is at its end, or cannot have another one.
+    pub(crate) fn require_open(&self, statement: &Statement<'_, '_, M>) -> Result<()> {
+        match statement.part {
+            Part::Whole => Ok(()),
+            _ if statement.slot.open().is_none() => Err(Error::TransactionEnded),
+            _ => statement.slot.require_statement(),
+        }
+    }
+}

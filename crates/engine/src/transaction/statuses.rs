@@ -1,0 +1,145 @@
+//! What became of transactions, for who meets what they have written.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::layout::{SLOT_COUNT, STAMP_MAX, Serial, ShortId, TransactionId};
+
+/// The last two transactions of each slot.
+#[derive(Debug)]
+pub(crate) struct Statuses {
+    slots: Box<[Status]>,
+}
+
+/// Those of one slot, in a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Status {
+    current: AtomicU64,
+    /// The one before: after a crash, rows may not say yet what became of it.
+    previous: AtomicU64,
+    /// Whether an earlier process has left rows that do not say what became of the transaction. But
+    /// for that transaction itself, if it is open, nobody uses the slot until they do.
+    is_orphan: AtomicBool,
+    /// The last transaction that has begun, in full; above it, whether somebody has a handle to it.
+    owner: AtomicU64,
+}
+
+/// What became of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Open,
+    /// Committed, with this stamp.
+    Committed(u64),
+    Aborted,
+}
+
+impl Fate {
+    const SHIFT: u32 = 48;
+    const OPEN: u64 = 1;
+    const COMMITTED: u64 = 2;
+    const ABORTED: u64 = 3;
+
+    fn bits(self) -> u64 {
+        match self {
+            Fate::Open => Self::OPEN << Self::SHIFT,
+            Fate::Committed(stamp) => Self::COMMITTED << Self::SHIFT | stamp,
+            Fate::Aborted => Self::ABORTED << Self::SHIFT,
+        }
+    }
+
+    fn of_bits(bits: u64) -> Option<Self> {
+        match bits >> Self::SHIFT & 3 {
+            Self::OPEN => Some(Fate::Open),
+            Self::COMMITTED => Some(Fate::Committed(bits & STAMP_MAX)),
+            Self::ABORTED => Some(Fate::Aborted),
+            _ => None,
+        }
+    }
+}
+
+/// A transaction's last bits, above its fate.
+const ID_SHIFT: u32 = 50;
+
+impl Statuses {
+    pub(crate) fn new() -> Self {
+        Statuses { slots: (0..SLOT_COUNT).map(|_| Status::default()).collect() }
+    }
+
+    fn word(id: TransactionId, fate: Fate) -> u64 {
+        // Of the slot, all have the same bits.
+        u64::from(id.short().get() % 512) << ID_SHIFT | fate.bits()
+    }
+
+    /// Says that a transaction begins, or is the one before the next.
+    pub(crate) fn begin(&self, id: TransactionId, fate: Fate) {
+        let status = &self.slots[id.slot as usize];
+        // Relaxed: the holder of the slot alone changes it.
+        let before = status.current.load(Ordering::Relaxed);
+        // Release: partner of the loads in `fate`; what rows said before is seen.
+        status.previous.store(before, Ordering::Release);
+        status.current.store(Self::word(id, fate), Ordering::Release);
+    }
+
+    /// Says what became of the last transaction of its slot.
+    pub(crate) fn set(&self, id: TransactionId, fate: Fate) {
+        // Release: partner of the load in `fate`.
+        self.slots[id.slot as usize].current.store(Self::word(id, fate), Ordering::Release);
+    }
+
+    /// What became of a transaction. `None` if it was none of the last two: then its rows say it,
+    /// because a slot is not used for the next one but one before they do, durably.
+    ///
+    /// Nine bits of its number are enough: two transactions that follow each other in the pool
+    /// differ in them, and nothing names older ones. Who was stopped since it has read a name has
+    /// to see that the name is still there.
+    #[inline]
+    pub(crate) fn fate(&self, id: ShortId) -> Option<Fate> {
+        let status = &self.slots[id.slot() as usize];
+        let number = u64::from(id.get() % 512);
+        // Acquire: partner of the stores in `begin` and `set`.
+        let words = [&status.current, &status.previous].map(|word| word.load(Ordering::Acquire));
+        words.into_iter().find(|word| word >> ID_SHIFT == number).and_then(Fate::of_bits)
+    }
+
+    /// Whether a transaction is the last one of its slot.
+    pub(crate) fn is_last(&self, id: ShortId) -> bool {
+        // Acquire: partner of the stores in `begin` and `set`.
+        let current = self.slots[id.slot() as usize].current.load(Ordering::Acquire);
+        current >> ID_SHIFT == u64::from(id.get() % 512)
+    }
+
+    /// Says who has had a slot last, and whether somebody has a handle to it.
+    pub(crate) fn set_owner(&self, slot: u32, serial: Serial, is_in_use: bool) {
+        let word = serial.get() | u64::from(is_in_use) << 63;
+        // Release: after what became of it; partner of the load in `owner`.
+        self.slots[slot as usize].owner.store(word, Ordering::Release);
+    }
+
+    /// The last transaction that has begun in a slot, and whether somebody has a handle to it.
+    pub(crate) fn owner(&self, slot: u32) -> (Serial, bool) {
+        // Acquire: partner of the store in `set_owner`.
+        let word = self.slots[slot as usize].owner.load(Ordering::Acquire);
+        (Serial::new(word), word >> 63 != 0)
+    }
+
+    /// Whether rows of a slot wait for a sweep.
+    #[inline]
+    pub(crate) fn is_orphan(&self, slot: u32) -> bool {
+        // Acquire: partner of the store in `set_orphan`.
+        self.slots[slot as usize].is_orphan.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_orphan(&self, slot: u32, is_orphan: bool) {
+        // Release: what the sweep has done is seen by who uses the slot.
+        self.slots[slot as usize].is_orphan.store(is_orphan, Ordering::Release);
+    }
+
+    /// Forgets what was said: opening knows better by now.
+    pub(crate) fn clear(&self) {
+        for status in &self.slots {
+            // Relaxed: nobody else is there yet.
+            status.current.store(0, Ordering::Relaxed);
+            status.previous.store(0, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Rows that an earlier process has left before they said what became of their transactions. Its
+//! slot tells it until a sweep has looked at every row; nobody else uses the slot meanwhile.
+
+use std::sync::Arc;
+
+use remanent_pmem::{LINE_LEN, Medium};
+use remanent_structures::RowId;
+
+use super::layout::SLOT_COUNT;
+use super::slots::{HeldSlot, Written};
+use super::statuses::Fate;
+use crate::Result;
+use crate::engine::Engine;
+use crate::table::Table;
+use crate::table::layout::State;
+use crate::table::ops::RowPlace;
+
+impl<M: Medium> Engine<M> {
+    /// A slot that nobody has. Waits while all are taken.
+    pub(crate) fn hold_slot(&self) -> Result<HeldSlot<'_, M>> {
+        loop {
+            if let Some(slot) = self.slots.try_hold(self.medium()) {
+                return Ok(slot);
+            }
+            // An error tells of a row, and not of this statement.
+            if !self.sweep_orphans().unwrap_or(false) {
+                self.heap.verify()?;
+                self.medium().pause();
+            }
+        }
+    }
+
+    /// Gives up the transaction of a slot if nobody has it and its time is over; says whether it
+    /// did.
+    pub(super) fn expire(&self, slot: u32) -> Result<bool> {
+        let Some(mut held) = self.slots.try_hold_one(slot) else { return Ok(false) };
+        let expires_ms = held.open().and_then(|open| open.expires_ms);
+        let is_over = expires_ms.is_some_and(|at| at <= self.clock.now_ms(self.medium()));
+        if is_over {
+            self.abort(&mut held)?;
+        }
+        Ok(is_over)
+    }
+
+    /// Has a row say what became of its transaction, which is over, and which an earlier process
+    /// has left.
+    pub(super) fn settle_orphan(
+        &self,
+        table: &Arc<Table<M>>,
+        row: RowId,
+        place: RowPlace,
+    ) -> Result<()> {
+        // The sweep waits for this row's fence, before the slot is used for others.
+        let _sweeping = self.sweeping.lock(self.medium());
+        let mut lines = Vec::new();
+        let settled = self.settle_row(table, row, place, &mut lines);
+        self.persist(lines);
+        settled
+    }
+
+    fn settle_row(
+        &self,
+        table: &Arc<Table<M>>,
+        row: RowId,
+        place: RowPlace,
+        lines: &mut Vec<u64>,
+    ) -> Result<()> {
+        let Some(by) = table.claim(place).as_pending().map(|pending| pending.by) else {
+            return Ok(());
+        };
+        if !self.statuses.is_orphan(by.slot()) {
+            return Ok(());
+        }
+        // Who has gone on with the transaction ends it with its slot in hand.
+        let held = self.slots.try_hold_one(by.slot());
+        let is_ending = held.as_ref().is_none_or(|held| held.open().is_some());
+        if self.statuses.is_last(by) && is_ending {
+            return Ok(());
+        }
+        let written = Written { table: Arc::clone(table), row };
+        match self.statuses.fate(by) {
+            Some(Fate::Open) => Ok(()),
+            Some(Fate::Committed(stamp)) => {
+                self.settle(&written, by, stamp, |line| lines.push(line))
+            }
+            Some(Fate::Aborted) | None => self.undo(&[written], by, |line| lines.push(line)),
+        }
+    }
+
+    fn persist(&self, mut lines: Vec<u64>) {
+        for line in &mut lines {
+            *line &= !(LINE_LEN - 1);
+        }
+        lines.sort_unstable();
+        lines.dedup();
+        for line in lines {
+            // Flush: fenced below.
+            self.medium().flush(line, LINE_LEN);
+        }
+        // Fence: before the transaction's slot is used for others.
+        // Redundant: for this thread alone, whose next statement will fence.
+        self.medium().fence();
+    }
+
+    /// Gives up all transactions whose time is over, and looks at every row for those that an
+    /// earlier process has left, and that are over. Slots can be used then; says whether there are
+    /// any more.
+    pub(crate) fn sweep_orphans(&self) -> Result<bool> {
+        let (mut over, mut is_any) = (Vec::new(), false);
+        for slot in 0..SLOT_COUNT {
+            is_any |= self.expire(slot)?;
+            let held = self.slots.try_hold_one(slot);
+            if self.statuses.is_orphan(slot) && held.is_some_and(|held| held.open().is_none()) {
+                over.push(slot);
+            }
+        }
+        if over.is_empty() {
+            return Ok(is_any);
+        }
+        let mut failed = None;
+        let tables = self.schema.lock(self.medium()).tables.clone();
+        for table in tables {
+            for tile in 0..table.tile_count() {
+                // A damaged row stays as it is, and so does its slot.
+                let swept = self.sweep_tile(&table, tile, &mut over);
+                failed = failed.or(swept.err());
+            }
+        }
+        self.heap.verify()?;
+        for slot in over {
+            self.statuses.set_orphan(slot, false);
+            is_any = true;
+        }
+        failed.map_or(Ok(is_any), Err)
+    }
+
+    fn sweep_tile(&self, table: &Arc<Table<M>>, tile: u64, over: &mut Vec<u32>) -> Result<()> {
+        let _sweeping = self.sweeping.lock(self.medium());
+        let mut lines = Vec::new();
+        let mut failed = None;
+        for (row, place, head) in table.heads_of(tile) {
+            // A killed process may have left it in the caches.
+            lines.push(table.head_at(place));
+            if let State::Version(newest) = head.committed.state() {
+                // Of which nothing is freed meanwhile.
+                let _pin = self.heap.pin();
+                table.stamp_versions(row, newest, None, |line| lines.push(line));
+            }
+            let Some(pending) = head.claim.as_pending() else { continue };
+            if let Err(error) = self.settle_row(table, row, place, &mut lines) {
+                over.retain(|slot| *slot != pending.by.slot());
+                failed = failed.or(Some(error));
+            }
+        }
+        self.persist(lines);
+        failed.map_or(Ok(()), Err)
+    }
+}
