@@ -2,6 +2,5 @@
 
 pub(crate) mod entries;
 pub(crate) mod keys;
-pub(crate) mod tatp;
 pub(crate) mod urls;
 pub(crate) mod values;

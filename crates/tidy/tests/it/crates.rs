@@ -12,13 +12,14 @@ use crate::assert_none;
 /// Which crates of the workspace each crate may depend on.
 ///
 /// The simulator may be a dev-dependency of every crate that comes after `remanent-pmem`.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("remanent-macros", &[]),
     ("remanent-pmem", &["remanent-macros"]),
     ("remanent-crashsim", &["remanent-pmem"]),
     ("remanent-structures", &["remanent-pmem", "remanent-macros"]),
     ("remanent-blockdev", &["remanent-pmem"]),
     ("remanent-engine", &["remanent-pmem", "remanent-structures"]),
+    ("remanent-tatp", &["remanent-pmem", "remanent-engine"]),
     ("remanent-sockets", &[]),
     ("remanent-nbd", &["remanent-sockets"]),
     ("remanent-server", &["remanent-pmem", "remanent-structures", "remanent-sockets"]),
@@ -48,6 +49,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "remanent-blockdev",
             "remanent-engine",
             "remanent-sqlite",
+            "remanent-tatp",
         ],
     ),
     ("remanent-rig", &[]),
