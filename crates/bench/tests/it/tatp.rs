@@ -7,13 +7,15 @@ fn every_claim_and_chart_is_there() {
     let out = scratch();
     let report = run(&["tatp", "--tiny", "--dir", &temporary()], out.path());
     for id in [
+        "tatp.memory_vs_sqlite_memory",
+        "tatp.nvram_vs_sqlite_wal",
+        "tatp.nvram_vs_memory",
+        "tatp.scaling.2",
         "tatp.get_subscriber_ns",
-        "tatp.get_subscriber.nvram_vs_sqlite_memory",
-        "tatp.get_access_ns",
-        "tatp.get_access.nvram_vs_sqlite_memory",
-        "tatp.insert.nvram_vs_sqlite_memory",
+        "tatp.bytes_vs_sqlite",
+        "tatp.update_subscriber_data_ns.vs_floor",
     ] {
         assert_claim(&report, id);
     }
-    assert_charts("tatp", &["rows"], out.path());
+    assert_charts("tatp", &["kinds"], out.path());
 }

@@ -210,6 +210,9 @@ fn the_first_of_two_transactions_gets_a_row() {
     let mut third = bank.database.begin().unwrap();
     assert!(bank.remove(None, 2).unwrap());
     assert!(matches!(bank.set(Some(&mut third), 2, 0), Err(Error::Overtaken { .. })));
+    // It still sees the row that has had the key.
+    let again = insert(&bank.accounts, Some(&mut third), 2, 0);
+    assert!(matches!(again, Err(Error::Overtaken { .. })), "{again:?}");
     insert(&bank.accounts, None, 9, 9).unwrap();
     assert!(!bank.set(Some(&mut third), 9, 0).unwrap(), "it does not see the row");
     drop(third);
