@@ -25,8 +25,7 @@ pub trait Subject: Sync {
     /// The answer of an operation.
     type Ret: Clone + PartialEq + Debug + Send;
     /// State of the model, and everything that can be observed of the structure. The default is the
-    /// empty structure. The model may keep more than can be observed, if equality and hashes do
-    /// without it, and equal states of a run do not differ in it.
+    /// empty structure.
     type State: Clone + Default + Eq + Hash + Debug;
     /// The opened structure, with all it needs. Dropping it is a clean close, which is explored
     /// too.
@@ -74,6 +73,14 @@ pub trait Subject: Sync {
     ///
     /// Any error is a violation, unless a fault was injected.
     fn observe(&self, handle: &Self::Handle) -> Outcome<Self::State>;
+
+    /// The model's state after a crash, if what was observed equals one that it holds possible. The
+    /// default is what was observed. A model that knows more than can be observed, which equality
+    /// and hashes do without, goes on from its own state.
+    fn go_on_from(&self, of_model: &Self::State, observed: Self::State) -> Self::State {
+        let _ = of_model;
+        observed
+    }
 
     /// Draws an operation for a generated workload.
     fn op(&self, rng: &mut Rng) -> Self::Op;

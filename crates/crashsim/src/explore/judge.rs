@@ -226,12 +226,12 @@ impl<S: Subject> Judge<'_, S> {
             Err(error) => return failed(Broken::Open, error),
         };
         self.reject_fault()?;
-        // The model may know more than can be observed.
-        let Some(state) = right.iter().find(|right| **right == state) else {
+        let Some(of_model) = right.iter().find(|right| **right == state) else {
             return Err((broken, format!("{when}{}", mismatch(&state, right))));
         };
+        let state = self.subject.go_on_from(of_model, state);
         match self.subject.check(handle) {
-            Ok(()) => self.reject_fault().map(|()| Some(state.clone())),
+            Ok(()) => self.reject_fault().map(|()| Some(state)),
             Err(error) => failed(Broken::Check, error),
         }
     }

@@ -250,6 +250,7 @@ impl<M: Medium> Table<M> {
             }
         };
         // Fence: the blocks, before anything leads to them.
+        // Redundant flush: what folding has noted is flushed before its blocks are freed, too.
         lane.fence();
         let run = made.map_or_else(|| medium.load(run_at), |run| run.offset);
         medium.store(place.at(run), tile.offset);

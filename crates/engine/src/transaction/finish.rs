@@ -49,7 +49,7 @@ impl<M: Medium> Engine<M> {
 
     /// Shows what a transaction has changed, whose record is durable.
     pub(super) fn has_committed(&self, slot: &mut HeldSlot<'_, M>, commit: Commit<'_, M>) {
-        let (medium, stamp) = (self.medium(), commit.stamp);
+        let stamp = commit.stamp;
         let Some(id) = slot.id() else { return };
         slot.set_fate(Fate::Committed(stamp));
         drop(commit);
@@ -57,12 +57,6 @@ impl<M: Medium> Engine<M> {
         for written in &rows {
             // A damaged row stays as it is, and who meets it next is told.
             let _ = self.settle(written, id.short(), stamp, |line| slot.has_published(line));
-        }
-        if slot.has_published_much() {
-            slot.flush_published(medium);
-            // Fence: for these flushes. A short transaction leaves them to the next record.
-            // Redundant: the next record would do the same.
-            medium.fence();
         }
     }
 
@@ -80,6 +74,8 @@ impl<M: Medium> Engine<M> {
             medium.fence();
             slot.write(medium, State::Aborted, None, None);
             // Fence: before anything that the transaction has written is taken back.
+            // Redundant: but where a crash comes after another one, as in
+            // `engine/transactions-recovery`.
             medium.fence();
             self.heap.verify()?;
         }
@@ -163,6 +159,8 @@ impl<M: Medium> Engine<M> {
                 rest = others;
             }
             // Fence: the suspects, before nothing leads to them.
+            // Redundant: but where a crash comes after another one, as in
+            // `engine/transactions-recovery`.
             lane.fence();
             if let Err(fault) = self.heap.verify() {
                 for row in undone {

@@ -408,6 +408,8 @@ fn complete_outcomes<M: Medium>(medium: &M, slots: u64, slot: u32, records: &[Re
     }
     if records.iter().any(|record| record.state != State::Alone) {
         // Flush: fenced by the caller; a killed process may have left some in the caches.
+        // Redundant: but where a crash comes after another one, as in
+        // `engine/transactions-recovery`.
         medium.flush(at(0), 2 * LINE_LEN);
     }
     next

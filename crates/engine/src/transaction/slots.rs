@@ -240,11 +240,6 @@ impl<M: Medium> HeldSlot<'_, M> {
         self.slot.published.push(offset);
     }
 
-    /// Whether so much was published that the next record would take long.
-    pub(crate) fn has_published_much(&self) -> bool {
-        self.slot.published.len() > 512
-    }
-
     /// Flushes what was published. The caller fences.
     pub(crate) fn flush_published(&mut self, medium: &M) {
         self.slot.flush_published(medium);

@@ -54,7 +54,7 @@ impl<M: Medium> Engine<M> {
         let _sweeping = self.sweeping.lock(self.medium());
         let mut lines = Vec::new();
         let settled = self.settle_row(table, row, place, &mut lines);
-        self.persist(lines);
+        self.make_durable(lines);
         settled
     }
 
@@ -87,7 +87,7 @@ impl<M: Medium> Engine<M> {
         }
     }
 
-    fn persist(&self, mut lines: Vec<u64>) {
+    fn make_durable(&self, mut lines: Vec<u64>) {
         for line in &mut lines {
             *line &= !(LINE_LEN - 1);
         }
@@ -95,6 +95,8 @@ impl<M: Medium> Engine<M> {
         lines.dedup();
         for line in lines {
             // Flush: fenced below.
+            // Redundant: but where a crash comes after another one, as in
+            // `engine/transactions-recovery`.
             self.medium().flush(line, LINE_LEN);
         }
         // Fence: before the transaction's slot is used for others.
@@ -152,7 +154,7 @@ impl<M: Medium> Engine<M> {
                 failed = failed.or(Some(error));
             }
         }
-        self.persist(lines);
+        self.make_durable(lines);
         failed.map_or(Ok(()), Err)
     }
 }

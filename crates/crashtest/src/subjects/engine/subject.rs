@@ -419,6 +419,10 @@ impl Subject for Tables {
         Ok(state)
     }
 
+    fn go_on_from(&self, of_model: &State, _observed: State) -> State {
+        of_model.clone()
+    }
+
     fn op(&self, rng: &mut Rng) -> Op {
         let (id, number) = (rng.below(self.keys), rng.below(self.keys));
         let table = match self.mix {
