@@ -140,8 +140,10 @@ impl<M: Medium> Database<M> {
     ///
     /// When the head of a row is damaged, or the medium met a fault.
     pub fn collect(&self) -> Result<u64> {
-        self.engine.sweep()?;
-        self.engine.collect()
+        // A damaged row stays as it is, and what waits beside it is folded.
+        let swept = self.engine.sweep();
+        let folded = self.engine.collect()?;
+        swept.map(|()| folded)
     }
 
     /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key

@@ -109,7 +109,7 @@ impl<M: Medium> Engine<M> {
     /// Remembers all rows that have versions: those that an earlier process has left. Ends
     /// transactions whose time is over.
     pub(crate) fn sweep(&self) -> Result<()> {
-        self.sweep_orphans()?;
+        let swept = self.sweep_orphans();
         let tables = self.schema.lock(self.medium()).tables.clone();
         self.garbage.lock(self.medium()).clear();
         for table in tables {
@@ -121,7 +121,7 @@ impl<M: Medium> Engine<M> {
                 Ok(true)
             })?;
         }
-        Ok(())
+        swept.map(drop)
     }
 
     /// Folds a few rows: for one fence, besides those for freeing.

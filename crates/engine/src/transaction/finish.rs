@@ -1,6 +1,7 @@
 //! How a transaction of several statements ends: one record, and then its rows say so.
 
 use remanent_pmem::heap::{Lane, Suspect};
+use remanent_pmem::sync::PauseGuard;
 use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
@@ -51,13 +52,29 @@ impl<M: Medium> Engine<M> {
     pub(super) fn has_committed(&self, slot: &mut HeldSlot<'_, M>, commit: Commit<'_, M>) {
         let stamp = commit.stamp;
         let Some(id) = slot.id() else { return };
+        let sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Committed(stamp));
-        drop(commit);
+        // Who ends a commit waits for those before it. So not with the lock, which they may need.
+        let _later = match &sweeping {
+            Some(_) => Some(commit),
+            None => {
+                drop(commit);
+                None
+            }
+        };
         let rows = self.forget(slot, Some(stamp));
         for written in &rows {
             // A damaged row stays as it is, and who meets it next is told.
             let _ = self.settle(written, id.short(), stamp, |line| slot.has_published(line));
         }
+        drop(sweeping);
+    }
+
+    /// Others put right the rows of a transaction that an earlier process has begun, once it is
+    /// over. While its rows are put right by who ends it, they wait.
+    fn keep_others_from(&self, slot: &HeldSlot<'_, M>) -> Option<PauseGuard<'_, ()>> {
+        let is_continued = slot.open().is_some_and(|open| open.is_continued);
+        is_continued.then(|| self.sweeping.lock(self.medium()))
     }
 
     /// Gives up the transaction that has a slot. Two fences, and those for taking back; none if it
@@ -79,6 +96,7 @@ impl<M: Medium> Engine<M> {
             medium.fence();
             self.heap.verify()?;
         }
+        let _sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Aborted);
         let rows = self.forget(slot, None);
         self.undo(&rows, id.short(), |line| slot.has_published(line))

@@ -69,6 +69,7 @@ impl Completed {
             if !is_newest
                 || is_known(table, place, found, entry, statuses)
                 || arrived(table, place, found, entry)
+                || was_changed_since(&records, tables, found, entry, statuses)
             {
                 continue;
             }
@@ -174,6 +175,28 @@ fn fate_of(found: Found, statuses: &Statuses) -> Fate {
         Some(id) => statuses.fate(id.short()).unwrap_or(Fate::Aborted),
         None => Fate::Committed(found.record.stamp),
     }
+}
+
+/// Whether a later statement has changed a row: then the record's took effect, and folding may have
+/// written other cells over its own.
+fn was_changed_since<M: Medium>(
+    records: &[Found],
+    tables: &HashMap<u32, Table<M>>,
+    found: Found,
+    entry: Entry,
+    statuses: &Statuses,
+) -> bool {
+    records.iter().any(|later| {
+        let Some((table, place, of_later)) = target(tables, later.record) else { return false };
+        let is_later = matches!(
+            fate_of(*later, statuses),
+            Fate::Committed(stamp) if stamp > found.record.stamp
+        );
+        (of_later.table, of_later.row) == (entry.table, entry.row)
+            && of_later.version != 0
+            && is_later
+            && arrived(table, place, *later, of_later)
+    })
 }
 
 /// Whether the head of a row says what a record says, or something newer.
@@ -337,9 +360,11 @@ pub(crate) fn complete<M: Medium>(
             .map(|found| found.record)
             .collect();
         let outcome = complete_outcomes(medium, slots, slot, &of_slot);
-        let is_orphan = of_slot.iter().any(|record| record.id(slot).is_some());
-        statuses.set_orphan(slot, is_orphan);
         let last = of_slot.last().copied().unwrap_or(Record::NONE);
+        // That is written when the database is closed, and all rows say it.
+        let is_closed = last.state == State::Alone && last.entry.is_none();
+        let is_orphan = !is_closed && of_slot.iter().any(|record| record.id(slot).is_some());
+        statuses.set_orphan(slot, is_orphan);
         if last.id(slot).is_some() {
             statuses.set_owner(slot, last.serial, false);
         }

@@ -197,7 +197,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
         Ok(())
     }
 
-    /// Gives it up: nothing that it has changed was ever there. One fence, and those for giving
+    /// Gives it up: nothing that it has changed was ever there. Two fences, and those for giving
     /// back what it has written.
     ///
     /// # Errors
@@ -287,7 +287,12 @@ impl<M: Medium> Engine<M> {
             if owner != serial {
                 return self.outcome_of(token);
             }
-            match self.statuses.fate(id.short()) {
+            let fate = self.statuses.fate(id.short());
+            if self.statuses.owner(index).0 != serial {
+                // The slot was used for others meanwhile, and the fate may be theirs.
+                continue;
+            }
+            match fate {
                 Some(Fate::Open) if is_in_use => return Err(Error::InUse { token }),
                 Some(Fate::Open) => {}
                 // Whoever is told of a commit sees it.

@@ -141,7 +141,8 @@ impl<M: Medium> Slots<M> {
         medium.fence();
         for mut slot in all() {
             let is_over = slot.open().is_none() && !self.statuses.is_orphan(slot.index);
-            if is_over && slot.slot.last.state != State::Alone {
+            let last = slot.slot.last;
+            if is_over && (last.state != State::Alone || last.entry.is_some()) {
                 slot.write(medium, State::Alone, None, None);
             }
         }

@@ -101,13 +101,6 @@ impl Statuses {
         words.into_iter().find(|word| word >> ID_SHIFT == number).and_then(Fate::of_bits)
     }
 
-    /// Whether a transaction is the last one of its slot.
-    pub(crate) fn is_last(&self, id: ShortId) -> bool {
-        // Acquire: partner of the stores in `begin` and `set`.
-        let current = self.slots[id.slot() as usize].current.load(Ordering::Acquire);
-        current >> ID_SHIFT == u64::from(id.get() % 512)
-    }
-
     /// Says who has had a slot last, and whether somebody has a handle to it.
     pub(crate) fn set_owner(&self, slot: u32, serial: Serial, is_in_use: bool) {
         let word = serial.get() | u64::from(is_in_use) << 63;

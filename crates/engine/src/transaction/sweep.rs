@@ -58,6 +58,7 @@ impl<M: Medium> Engine<M> {
         settled
     }
 
+    /// The caller has the lock: who ends a transaction that was continued has it meanwhile, too.
     fn settle_row(
         &self,
         table: &Arc<Table<M>>,
@@ -69,12 +70,6 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         };
         if !self.statuses.is_orphan(by.slot()) {
-            return Ok(());
-        }
-        // Who has gone on with the transaction ends it with its slot in hand.
-        let held = self.slots.try_hold_one(by.slot());
-        let is_ending = held.as_ref().is_none_or(|held| held.open().is_some());
-        if self.statuses.is_last(by) && is_ending {
             return Ok(());
         }
         let written = Written { table: Arc::clone(table), row };
@@ -110,7 +105,8 @@ impl<M: Medium> Engine<M> {
     pub(crate) fn sweep_orphans(&self) -> Result<bool> {
         let (mut over, mut is_any) = (Vec::new(), false);
         for slot in 0..SLOT_COUNT {
-            is_any |= self.expire(slot)?;
+            // An error tells of a row, which stays as it is.
+            is_any |= self.expire(slot).unwrap_or(false);
             let held = self.slots.try_hold_one(slot);
             if self.statuses.is_orphan(slot) && held.is_some_and(|held| held.open().is_none()) {
                 over.push(slot);
@@ -143,10 +139,12 @@ impl<M: Medium> Engine<M> {
         for (row, place, head) in table.heads_of(tile) {
             // A killed process may have left it in the caches.
             lines.push(table.head_at(place));
-            if let State::Version(newest) = head.committed.state() {
-                // Of which nothing is freed meanwhile.
+            {
+                // Nothing is freed meanwhile that the head leads to.
                 let _pin = self.heap.pin();
-                table.stamp_versions(row, newest, None, |line| lines.push(line));
+                if let State::Version(newest) = table.committed(place).state() {
+                    table.stamp_versions(row, newest, None, |line| lines.push(line));
+                }
             }
             let Some(pending) = head.claim.as_pending() else { continue };
             if let Err(error) = self.settle_row(table, row, place, &mut lines) {

@@ -313,3 +313,120 @@ fn a_transaction_that_is_forgotten_does_not_keep_the_database_from_closing() {
         bank.check();
     });
 }
+
+#[test]
+fn a_commit_outlives_folding_of_the_row_that_its_last_statement_inserted() {
+    let bank = bank();
+    let other = bank.database.begin().unwrap(); // has the first slot
+    let mut transaction = bank.database.begin().unwrap();
+    assert!(bank.set_in(&mut transaction, 1, 70).unwrap());
+    let row = transaction.commit_with(|last| Ok(bank.insert_in(last, 10))).unwrap();
+    let token = transaction.token();
+    drop((transaction, other));
+    assert!(bank.set(10, 5).unwrap());
+    bank.database.collect().unwrap();
+    let head = bank.head(row);
+    // The head's line was never flushed; the cells of the newer state were.
+    let bank = bank.killed(|medium| {
+        medium.store(head, 0);
+        medium.store(head + 8, 0);
+    });
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+    assert_eq!((bank.now(1), bank.now(10)), (Some(70), Some(5)));
+    bank.database.collect().unwrap();
+    assert_eq!((bank.now(1), bank.now(10)), (Some(70), Some(5)));
+}
+
+#[test]
+fn a_sweep_leaves_no_row_out_while_others_look_at_slots() {
+    for round in 0..20 {
+        let bank = bank();
+        let mut transaction = bank.database.begin().unwrap();
+        for number in 10..300 {
+            bank.insert_in(&mut transaction, number);
+        }
+        let rows = 10..300u32;
+        let before: Vec<(u64, u64, u64)> = (0..bank.pool.medium().len())
+            .step_by(8)
+            .filter(|at| bank.pool.medium().load(*at) >> 60 == 6)
+            .map(|at| (at, bank.pool.medium().load(at - 8), bank.pool.medium().load(at)))
+            .collect();
+        assert!(before.len() >= 290);
+        match round % 2 {
+            0 => transaction.commit().unwrap(),
+            _ => {
+                transaction.suspend();
+            }
+        }
+        let mut bank = bank.killed(|medium| {
+            for (at, committed, claim) in before {
+                medium.store(at - 8, committed);
+                medium.store(at, claim);
+            }
+        });
+        if round % 2 != 0 {
+            let token = bank.database.open_transactions()[0].token;
+            let transaction = open(bank.database.resume(token).unwrap());
+            transaction.commit().unwrap();
+        }
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        bank.database.open_transactions();
+                    }
+                });
+            }
+            bank.database.collect().unwrap();
+            stop.store(true, Ordering::Relaxed);
+        });
+        // Its slot is used for others.
+        for _ in 0..3 {
+            let mut other = bank.database.begin().unwrap();
+            assert!(bank.set_in(&mut other, 1, 1 + round).unwrap() || round > 0);
+            other.commit().unwrap();
+        }
+        bank = bank.killed(|_| ());
+        assert!(rows.clone().all(|number| bank.now(number) == Some(0)), "round {round}");
+        bank.check();
+    }
+}
+
+#[test]
+fn a_last_statement_may_be_followed_by_one_that_meets_its_rows() {
+    ends(|| {
+        let bank = bank();
+        let mut transaction = bank.database.begin().unwrap();
+        assert!(bank.set_in(&mut transaction, 1, 70).unwrap());
+        let token = transaction.suspend();
+        let bank = bank.killed(|_| ());
+        let mut transaction = open(bank.database.resume(token).unwrap());
+        let done = transaction.commit_with(|last| {
+            bank.set_in(last, 2, 71)?;
+            bank.set(1, 72)
+        });
+        assert!(done.unwrap());
+        assert_eq!((bank.now(1), bank.now(2)), (Some(72), Some(71)));
+        bank.check();
+    });
+}
+
+#[test]
+fn slots_can_be_used_again_after_a_clean_close() {
+    let mut bank = bank();
+    for round in 0..20 {
+        let mut transaction = bank.database.begin().unwrap();
+        assert!(bank.set_in(&mut transaction, 1, round).unwrap());
+        // The same slot each time, so that it is no orphan.
+        assert!(transaction.token().to_string().starts_with("00"), "round {round}");
+        transaction.commit().unwrap();
+        assert!(bank.set(2, round).unwrap());
+        let Bank { pool, database, table } = bank;
+        drop((database, table));
+        let database = Database::open(&pool, "bank").unwrap();
+        let table = database.table("accounts").unwrap();
+        bank = Bank { pool, database, table };
+    }
+    bank.check();
+}
