@@ -8,9 +8,10 @@ use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Mapped, Medium, Pool};
 use remanent_structures::RowId;
 
-use crate::engine::Engine;
 use crate::query::{Delete, Find, Get, Row, Update};
-use crate::schema::{Column, TableSpec};
+use crate::rebuild::{Rebuild, RebuildProgress};
+use crate::root::Root;
+use crate::schema::{Column, Placement, TableSpec};
 use crate::table;
 use crate::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
@@ -22,7 +23,14 @@ use crate::{Error, Result};
 ///
 /// Clones are handles to one database.
 pub struct Database<M: Medium = Mapped> {
-    engine: Arc<Engine<M>>,
+    engine: Arc<Root<M>>,
+}
+
+impl Database {
+    /// Options by which a database is opened, in a pool of any medium.
+    pub const fn options() -> DatabaseOptions {
+        DatabaseOptions::new()
+    }
 }
 
 impl<M: Medium> Database<M> {
@@ -36,13 +44,14 @@ impl<M: Medium> Database<M> {
     }
 
     /// Opens an existing database, whatever state a crash left it in: in a time that does not
-    /// depend on the number of rows.
+    /// depend on the number of rows, unless indexes lie in DRAM. Those are
+    /// [rebuilt](Rebuild::Wait) by this thread; [`options`](Database::options) has others do it.
     ///
     /// # Errors
     ///
     /// When there is no such root, it is of another type, or the database is damaged.
     pub fn open(pool: &Pool<M>, name: &str) -> Result<Self> {
-        Ok(Database { engine: pool.open_root(name)? })
+        DatabaseOptions::new().open(pool, name)
     }
 
     /// Opens a database, or creates it when there is no root of that name.
@@ -51,10 +60,7 @@ impl<M: Medium> Database<M> {
     ///
     /// As for [`open`](Database::open) and [`create`](Database::create).
     pub fn open_or_create(pool: &Pool<M>, name: &str) -> Result<Self> {
-        match Self::open(pool, name) {
-            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Self::create(pool, name),
-            opened => opened,
-        }
+        DatabaseOptions::new().open_or_create(pool, name)
     }
 
     /// Makes a table: one durable step. Two fences, and those for chunks that the allocator takes.
@@ -146,15 +152,110 @@ impl<M: Medium> Database<M> {
         swept.map(|()| folded)
     }
 
+    /// Puts about a thousand rows into the indexes in DRAM of their table, which opening has found
+    /// empty: of the table that is wanted most. Returns whether there were any. For programs that
+    /// open with [`Rebuild::Steps`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory left, or the medium met a fault.
+    pub fn rebuild_step(&self) -> Result<bool> {
+        self.engine.rebuild_step()
+    }
+
+    /// How far the rebuilding of indexes in DRAM has come.
+    pub fn rebuild_progress(&self) -> RebuildProgress {
+        self.engine.rebuild_progress()
+    }
+
     /// Proves that the database is whole: catalog, tiles and indexes agree, no two rows have a key
     /// that only one may have, and exactly the reachable blocks are allocated. No operation may be
-    /// in progress.
+    /// in progress. Indexes in DRAM are rebuilt before.
     ///
     /// # Errors
     ///
     /// When the medium met a fault. What is wrong with the database is the result, not an error.
     pub fn check(&self) -> Result<Vec<Violation>> {
         self.engine.check()
+    }
+}
+
+/// How a database is opened.
+///
+/// ```
+/// use remanent_engine::{Database, Placement, Rebuild, TableSpec, Type};
+/// use remanent_pmem::Pool;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("bank.pool");
+/// # let pool = Pool::options().create(&path)?;
+/// let bank = Database::create(&pool, "bank")?;
+/// let spec = TableSpec::new("accounts")
+///     .column("number", Type::U32)
+///     .primary_key(["number"])
+///     .place(["primary"], Placement::Dram);
+/// bank.create_table(&spec)?.insert(&[7.into()])?;
+/// drop((bank, pool));
+///
+/// let pool = Pool::options().open(&path)?;
+/// let bank = Database::options().rebuild(Rebuild::Background).open(&pool, "bank")?;
+/// let get = bank.table("accounts")?.prepare_get("primary")?; // at once
+/// assert!(get.run(&bank.snapshot(), &[7.into()], |_| Ok(()))?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct DatabaseOptions {
+    rebuild: Rebuild,
+    threads: usize,
+}
+
+impl DatabaseOptions {
+    /// The usual ones: opening rebuilds indexes in DRAM, by its own thread.
+    pub const fn new() -> Self {
+        DatabaseOptions { rebuild: Rebuild::Wait, threads: 1 }
+    }
+
+    /// Who rebuilds indexes in DRAM, and when.
+    #[must_use]
+    pub const fn rebuild(mut self, rebuild: Rebuild) -> Self {
+        self.rebuild = rebuild;
+        self
+    }
+
+    /// By how many threads. One at least.
+    #[must_use]
+    pub const fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Opens an existing database, whatever state a crash left it in.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such root, it is of another type, or the database is damaged.
+    pub fn open<M: Medium>(&self, pool: &Pool<M>, name: &str) -> Result<Database<M>> {
+        let engine: Arc<Root<M>> = pool.open_root(name)?;
+        engine.rebuild(self.rebuild, self.threads)?;
+        Ok(Database { engine })
+    }
+
+    /// Opens a database, or creates it when there is no root of that name.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](DatabaseOptions::open), and when the pool is full.
+    pub fn open_or_create<M: Medium>(&self, pool: &Pool<M>, name: &str) -> Result<Database<M>> {
+        match self.open(pool, name) {
+            Err(Error::Pool(PoolError::NoSuchRoot { .. })) => Database::create(pool, name),
+            opened => opened,
+        }
+    }
+}
+
+impl Default for DatabaseOptions {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -174,7 +275,7 @@ impl<M: Medium> std::fmt::Debug for Database<M> {
 ///
 /// Clones are handles to one table.
 pub struct Table<M: Medium = Mapped> {
-    engine: Arc<Engine<M>>,
+    engine: Arc<Root<M>>,
     core: Arc<table::Table<M>>,
 }
 
@@ -200,6 +301,20 @@ impl<M: Medium> Table<M> {
             table: self.core.name.clone(),
             column: name.to_owned(),
         })
+    }
+
+    /// Where the index of this name lies.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn placement(&self, index: &str) -> Result<Placement> {
+        let found = self.core.indexes.iter().find(|of| of.spec.name == index);
+        let found = found.ok_or_else(|| Error::NoSuchIndex {
+            table: self.core.name.clone(),
+            index: index.to_owned(),
+        })?;
+        Ok(found.spec.placement)
     }
 
     /// Adds a row, and commits that: it is durable when this returns. The values are in the order

@@ -1,16 +1,15 @@
-//! The database as all handles of a process share it: the object of its root.
+//! The database, as its handles and its threads share it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use remanent_pmem::heap::{Heap, Violation};
-use remanent_pmem::pool::{RootObject, RootType};
 use remanent_pmem::sync::PauseMutex;
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
 use remanent_structures::shared::Inspection;
 
-use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, LAYOUT};
-use crate::index::KeyLocks;
+use crate::catalog::{self, Catalog, CatalogBlock, HEADER_CATALOG, HEADER_SLOTS};
+use crate::index::{Dram, KeyLocks};
 use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
@@ -27,6 +26,8 @@ pub(crate) struct Engine<M: Medium> {
     pub(crate) heap: Arc<Heap<M>>,
     /// Held while the schema changes.
     pub(crate) schema: PauseMutex<Schema<M>>,
+    /// Where indexes lie that are not in the pool.
+    pub(crate) dram: Dram,
     pub(crate) slots: Slots<M>,
     /// What became of transactions.
     pub(crate) statuses: Arc<Statuses>,
@@ -61,6 +62,7 @@ impl<M: Medium> Engine<M> {
 
     /// What contradicts itself. No operation may be in progress.
     pub(crate) fn check(&self) -> Result<Vec<Violation>> {
+        self.rebuild(1)?;
         self.heap.quiesce()?;
         let medium = self.medium();
         let catalog = medium.load(self.heap.header() + HEADER_CATALOG);
@@ -88,12 +90,9 @@ impl<M: Medium> Engine<M> {
     }
 }
 
-impl<M: Medium> RootObject<M> for Engine<M> {
-    fn root_type() -> RootType {
-        RootType { name: "Database".to_owned(), layout: LAYOUT }
-    }
-
-    fn create(heap: Heap<M>) -> Result<Self, PoolError> {
+impl<M: Medium> Engine<M> {
+    /// An empty database in a new heap.
+    pub(crate) fn create(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
         let (medium, header) = (heap.medium(), heap.header());
         let mut lane = heap.enter().prepare_to_write();
@@ -112,25 +111,32 @@ impl<M: Medium> RootObject<M> for Engine<M> {
         let opening = Serial::opening_of(heap.pool().opens());
         let slots = Slots::new(slots.offset, &statuses, opening, unused);
         let schema = Schema { catalog: Catalog::default(), tables: Vec::new() };
-        Ok(Engine::new(heap, schema, slots, statuses, Stamps::after(0), Snapshots::new()))
+        let (dram, stamps, snapshots) = (Dram::default(), Stamps::after(0), Snapshots::new());
+        Ok(Engine::new(heap, schema, dram, slots, statuses, stamps, snapshots))
     }
 
-    fn open(heap: Heap<M>) -> Result<Self, PoolError> {
+    /// The database in a heap, whatever state a crash left it in.
+    pub(crate) fn open(heap: Heap<M>) -> Result<Self, PoolError> {
         let heap = Arc::new(heap);
-        let statuses = Arc::new(Statuses::new());
-        let (schema, completed) = catalog::recover::open(&heap, &statuses)?;
+        let (statuses, dram) = (Arc::new(Statuses::new()), Dram::default());
+        let (schema, completed) = catalog::recover::open(&heap, &statuses, &dram)?;
         let snapshots = Snapshots::new();
         let (slots, stamps) =
             recover::complete(&heap, &schema.tables, &completed, &statuses, &snapshots)
                 .map_err(Error::into_pool)?;
-        Ok(Engine::new(heap, schema, slots, statuses, stamps, snapshots))
+        for table in &schema.tables {
+            table.rebuilding.set_opened(stamps.visible());
+            if completed.has_open(table.number) {
+                table.rebuilding.want();
+            }
+        }
+        Ok(Engine::new(heap, schema, dram, slots, statuses, stamps, snapshots))
     }
-}
 
-impl<M: Medium> Engine<M> {
     fn new(
         heap: Arc<Heap<M>>,
         schema: Schema<M>,
+        dram: Dram,
         slots: Slots<M>,
         statuses: Arc<Statuses>,
         stamps: Stamps,
@@ -143,6 +149,7 @@ impl<M: Medium> Engine<M> {
         Engine {
             heap,
             schema,
+            dram,
             slots,
             statuses,
             stamps,

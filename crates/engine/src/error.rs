@@ -173,6 +173,15 @@ impl Error {
         matches!(self, Error::Conflict { .. })
     }
 
+    /// Whether it tells that bytes of the pool have changed.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Error::Pool(PoolError::Corrupt { .. })
+                | Error::Structure(StructureError::Corrupt { .. })
+        )
+    }
+
     /// The error as the pool reports it when it opens a root.
     pub(crate) fn into_pool(self) -> PoolError {
         match self {

@@ -57,6 +57,8 @@ mod engine;
 mod error;
 mod index;
 mod query;
+mod rebuild;
+mod root;
 mod schema;
 mod table;
 mod transaction;
@@ -64,12 +66,13 @@ mod value;
 
 pub use remanent_structures::RowId;
 
-pub use self::database::{Database, Table};
+pub use self::database::{Database, DatabaseOptions, Table};
 pub use self::error::{Error, Result};
 pub use self::query::{Changes, Delete, Find, Get, Row, Update};
+pub use self::rebuild::{Rebuild, RebuildProgress};
 pub use self::schema::{
-    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, ROW_LEN_MAX,
-    TableSpec,
+    COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, NAME_LEN_MAX, PRIMARY, Placement,
+    ROW_LEN_MAX, TableSpec,
 };
 pub use self::transaction::{
     Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,

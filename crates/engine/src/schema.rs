@@ -45,6 +45,18 @@ impl IndexKind {
     }
 }
 
+/// Where an index lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Placement {
+    /// In the pool, where it is there the moment the database is opened.
+    #[default]
+    Pmem,
+    /// In memory that ends with the process: its words need no flush, and it is
+    /// [rebuilt](crate::Rebuild) from the rows whenever the database is opened.
+    Dram,
+}
+
 /// An index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
@@ -54,6 +66,8 @@ pub struct IndexSpec {
     pub kind: IndexKind,
     /// Its columns, as numbers of columns of the table.
     pub columns: Vec<usize>,
+    /// Where it lies.
+    pub placement: Placement,
 }
 
 /// Description of a table, for [`Database::create_table`](crate::Database::create_table).
@@ -76,6 +90,8 @@ pub struct TableSpec {
     pub(crate) indexes: Vec<Index>,
     /// Rows of a tile, if a test asks for few.
     pub(crate) tile_rows: Option<u32>,
+    /// Names of indexes that were to be placed, and are not there.
+    misplaced: Vec<String>,
 }
 
 /// An index whose columns are names still.
@@ -84,12 +100,19 @@ pub(crate) struct Index {
     name: String,
     kind: IndexKind,
     columns: Vec<String>,
+    placement: Placement,
 }
 
 impl TableSpec {
     /// A table of this name without columns.
     pub fn new(name: impl Into<String>) -> Self {
-        TableSpec { name: name.into(), columns: Vec::new(), indexes: Vec::new(), tile_rows: None }
+        TableSpec {
+            name: name.into(),
+            columns: Vec::new(),
+            indexes: Vec::new(),
+            tile_rows: None,
+            misplaced: Vec::new(),
+        }
     }
 
     /// Adds a column that has a value in every row.
@@ -142,7 +165,39 @@ impl TableSpec {
         columns: impl IntoIterator<Item = &'n str>,
     ) -> Self {
         let columns = columns.into_iter().map(str::to_owned).collect();
-        self.indexes.push(Index { name: name.into(), kind, columns });
+        let (name, placement) = (name.into(), Placement::Pmem);
+        self.indexes.push(Index { name, kind, columns, placement });
+        self
+    }
+
+    /// Says where the indexes lie that were named so far: in the pool, if nothing is said.
+    ///
+    /// ```
+    /// use remanent_engine::{Placement, TableSpec, Type};
+    ///
+    /// let accounts = TableSpec::new("accounts")
+    ///     .column("number", Type::U32)
+    ///     .column("owner", Type::Text { max: 40 })
+    ///     .primary_key(["number"])
+    ///     .unique("by_owner", ["owner"])
+    ///     .place(["by_owner"], Placement::Dram);
+    /// # let pool = remanent_pmem::Pool::options().create_in_memory()?;
+    /// # let bank = remanent_engine::Database::create(&pool, "bank")?;
+    /// assert_eq!(bank.create_table(&accounts)?.placement("by_owner")?, Placement::Dram);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn place<'n>(
+        mut self,
+        indexes: impl IntoIterator<Item = &'n str>,
+        placement: Placement,
+    ) -> Self {
+        for name in indexes {
+            match self.indexes.iter_mut().find(|index| index.name == name) {
+                Some(index) => index.placement = placement,
+                None => self.misplaced.push(name.to_owned()),
+            }
+        }
         self
     }
 
@@ -193,11 +248,14 @@ impl TableSpec {
         if self.indexes.len() > INDEXES_MAX {
             return Err(format!("it has more than {INDEXES_MAX} indexes"));
         }
+        if let Some(name) = self.misplaced.first() {
+            return Err(format!("index {name:?} is to be placed, and was not named before"));
+        }
         (0..self.indexes.len()).map(|index| self.resolved_index(index)).collect()
     }
 
     fn resolved_index(&self, at: usize) -> Result<IndexSpec, String> {
-        let Index { name, kind, columns } = &self.indexes[at];
+        let Index { name, kind, columns, placement } = &self.indexes[at];
         named("index", name)?;
         if self.indexes[..at].iter().any(|other| other.name == *name) {
             return Err(match kind {
@@ -223,7 +281,8 @@ impl TableSpec {
             }
             numbers.push(number);
         }
-        Ok(IndexSpec { name: name.clone(), kind: *kind, columns: numbers })
+        let (name, kind, placement) = (name.clone(), *kind, *placement);
+        Ok(IndexSpec { name, kind, columns: numbers, placement })
     }
 }
 
@@ -259,6 +318,7 @@ mod tests {
             (one().unique("u", []), "has no columns"),
             (one().unique("primary", ["a"]), "only the index of the primary key is named"),
             (one().unique("u", ["a"]).unique("u", ["b"]), "two indexes have the name \"u\""),
+            (one().place(["u"], Placement::Dram), "index \"u\" is to be placed, and was not"),
             (
                 (0..129)
                     .fold(one(), |spec, at| spec.column(format!("c{at}"), Type::Text { max: 255 })),

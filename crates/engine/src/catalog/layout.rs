@@ -14,11 +14,11 @@ use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Catalog, IndexEntry, TableEntry};
-use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec};
+use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement};
 use crate::value::Type;
 
 /// Version of the layout, part of the root's type.
-pub(crate) const LAYOUT: u64 = 1;
+pub(crate) const LAYOUT: u64 = 2;
 
 /// Header: offset of the catalog.
 pub(crate) const HEADER_CATALOG: u64 = 0;
@@ -178,7 +178,7 @@ impl IndexEntry {
     fn write(&self, writer: &mut Writer<'_>) {
         writer.text(&self.spec.name);
         writer.number(self.number);
-        writer.number(self.header);
+        writer.number(self.header.unwrap_or(0));
         writer.number(match self.spec.kind {
             IndexKind::Primary => 1u8,
             IndexKind::Unique => 2,
@@ -192,6 +192,8 @@ impl IndexEntry {
 
     fn read(reader: &mut Reader<'_>, columns: usize) -> Option<Self> {
         let (name, number, header) = (reader.text()?, reader.small()?, reader.number()?);
+        let header = (header != 0).then_some(header);
+        let placement = if header.is_some() { Placement::Pmem } else { Placement::Dram };
         let kind = match reader.number()? {
             1 => IndexKind::Primary,
             2 => IndexKind::Unique,
@@ -202,7 +204,8 @@ impl IndexEntry {
             let column: usize = reader.number()?.try_into().ok()?;
             (column < columns).then_some(column)
         })?;
-        Some(IndexEntry { spec: IndexSpec { name, kind, columns: of_index }, number, header })
+        let spec = IndexSpec { name, kind, columns: of_index, placement };
+        Some(IndexEntry { spec, number, header })
     }
 }
 
@@ -218,8 +221,15 @@ mod tests {
             of_type,
             is_nullable,
         };
-        let spec =
-            IndexSpec { name: "primary".to_owned(), kind: IndexKind::Primary, columns: vec![0] };
+        let index = |number, header: Option<u64>| {
+            let spec = IndexSpec {
+                name: format!("index {number}"),
+                kind: IndexKind::Unique,
+                columns: vec![0],
+                placement: header.map_or(Placement::Dram, |_| Placement::Pmem),
+            };
+            IndexEntry { spec, number, header }
+        };
         let table = TableEntry {
             name: "subscribers".to_owned(),
             number: 3,
@@ -227,7 +237,7 @@ mod tests {
                 column("id", Type::U32, false),
                 column("name", Type::Text { max: 15 }, true),
             ],
-            indexes: vec![IndexEntry { spec, number: 4, header: 0x1_0000 }],
+            indexes: vec![index(4, Some(0x1_0000)), index(5, None)],
             state: 0x2_0000,
             tile_rows: Some(4),
         };

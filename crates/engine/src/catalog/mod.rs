@@ -41,6 +41,6 @@ pub(crate) struct TableEntry {
 pub(crate) struct IndexEntry {
     pub(crate) spec: IndexSpec,
     pub(crate) number: u32,
-    /// Offset of its header.
-    pub(crate) header: u64,
+    /// Offset of its header; `None` if it is in DRAM.
+    pub(crate) header: Option<u64>,
 }

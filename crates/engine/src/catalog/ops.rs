@@ -9,8 +9,8 @@ use remanent_structures::shared::{MemberId, Shareable, Site};
 
 use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, HEADER_CATALOG, IndexEntry, TableEntry};
 use crate::engine::Engine;
-use crate::index::Index;
-use crate::schema::{IndexSpec, TableSpec};
+use crate::index::{Index, Rows};
+use crate::schema::{IndexSpec, Placement, TableSpec};
 use crate::table::Table;
 use crate::table::layout::{Kind, NUMBER, STATE_LEN};
 use crate::{Error, Result};
@@ -130,16 +130,21 @@ impl<M: Medium> Engine<M> {
         medium.flush(state, 2 * WORD_LEN);
         for index in indexes {
             let number = next_number();
-            let header = zeroed(lane, <RowIndex<M> as Shareable<M>>::header_len())?;
             let member = MemberId::new(number).ok_or_else(|| too_much(spec, "indexes"))?;
-            let site = Site::shared(&self.heap, header, member);
-            let rows = RowIndex::create_in_lane(site, lane)?;
-            made.indexes.push(Index { spec: index.clone(), header, number, rows });
+            let rows = match index.placement {
+                Placement::Dram => self.dram.create(number)?,
+                Placement::Pmem => {
+                    let header = zeroed(lane, <RowIndex<M> as Shareable<M>>::header_len())?;
+                    let site = Site::shared(&self.heap, header, member);
+                    Rows::Pool { header, rows: RowIndex::create_in_lane(site, lane)? }
+                }
+            };
+            made.indexes.push(Index { spec: index.clone(), number, rows });
         }
         let entries = made.indexes.iter().map(|index| IndexEntry {
             spec: index.spec.clone(),
             number: index.number,
-            header: index.header,
+            header: index.rows.header(),
         });
         let entry = TableEntry {
             name: spec.name.clone(),

@@ -10,7 +10,7 @@ use remanent_structures::shared::{MemberId, Recovery, Site};
 
 use super::{CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
 use crate::engine::Schema;
-use crate::index::Index;
+use crate::index::{Dram, Index, Rows};
 use crate::table::Table;
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
@@ -20,6 +20,7 @@ use crate::transaction::statuses::Statuses;
 pub(crate) fn open<M: Medium>(
     heap: &Arc<Heap<M>>,
     statuses: &Arc<Statuses>,
+    dram: &Dram,
 ) -> Result<(Schema<M>, Completed), PoolError> {
     let medium = heap.medium();
     let at = medium.load(heap.header() + HEADER_CATALOG);
@@ -31,8 +32,9 @@ pub(crate) fn open<M: Medium>(
         for index in &table.indexes {
             let number = MemberId::new(index.number)
                 .ok_or_else(|| PoolError::corrupt(at, "an index has no number"))?;
-            let site = Site::shared(heap, index.header, number);
-            of_table.push(recovery.find::<RowIndex<M>>(site)?);
+            let site = |header| Site::shared(heap, header, number);
+            let found = index.header.map(|header| recovery.find::<RowIndex<M>>(site(header)));
+            of_table.push(found.transpose()?);
         }
         found.push(of_table);
     }
@@ -55,8 +57,13 @@ pub(crate) fn open<M: Medium>(
     for (entry, found) in catalog.tables.iter().zip(found) {
         let mut indexes = Vec::new();
         for (IndexEntry { spec, number, header }, found) in entry.indexes.iter().zip(found) {
-            let (number, header, rows) = (*number, *header, found.finish()?);
-            indexes.push(Index { spec: spec.clone(), header, number, rows });
+            let rows = match (header, found) {
+                (Some(header), Some(found)) => {
+                    Rows::Pool { header: *header, rows: found.finish()? }
+                }
+                _ => dram.create(*number)?,
+            };
+            indexes.push(Index { spec: spec.clone(), number: *number, rows });
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }

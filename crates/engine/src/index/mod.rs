@@ -2,28 +2,28 @@
 //! keys.
 
 mod locks;
+mod rows;
 
 use std::ops::ControlFlow;
 
 use remanent_pmem::Medium;
-use remanent_structures::{RowId, RowIndex};
+use remanent_structures::RowId;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use self::locks::KeyLocks;
+pub(crate) use self::rows::{Dram, Rows};
 
 use crate::Result;
 use crate::schema::IndexSpec;
 use crate::table::layout::Format;
 
-/// An index of a table, in the pool.
+/// An index of a table.
 pub(crate) struct Index<M: Medium> {
     pub(crate) spec: IndexSpec,
-    /// Offset of its header.
-    pub(crate) header: u64,
     /// Its number among the members of the heap.
     pub(crate) number: u32,
-    pub(crate) rows: RowIndex<M>,
+    pub(crate) rows: Rows<M>,
 }
 
 /// Numbers of rows.
@@ -116,7 +116,8 @@ impl Key {
 
 impl<M: Medium> Index<M> {
     /// Numbers of the rows that may have a key: those that have it, and perhaps others, some of
-    /// them twice.
+    /// them twice. If the index is not rebuilt yet, some may be missing: see
+    /// [`Table::search`](crate::table::Table::search).
     #[inline]
     pub(crate) fn candidates(&self, key: &Key) -> Result<Candidates> {
         let mut rows = Candidates::new();

@@ -6,7 +6,7 @@ use remanent_pmem::{Mapped, Medium};
 
 use super::Row;
 use super::prepared::Prepared;
-use crate::engine::Engine;
+use crate::root::Root;
 use crate::table::Table;
 use crate::table::ops::Group;
 use crate::transaction::Transaction;
@@ -38,7 +38,7 @@ pub struct Changes<'r, M: Medium = Mapped> {
 }
 
 impl<M: Medium> Update<M> {
-    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Ok(Update { prepared: Prepared::unique(engine, table, name)? })
     }
 
@@ -97,7 +97,7 @@ impl<M: Medium> Update<M> {
 }
 
 impl<M: Medium> Delete<M> {
-    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Ok(Delete { prepared: Prepared::unique(engine, table, name)? })
     }
 

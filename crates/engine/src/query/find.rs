@@ -8,7 +8,8 @@ use remanent_pmem::{Mapped, Medium};
 use super::Row;
 use super::prepared::Prepared;
 use crate::Result;
-use crate::engine::Engine;
+use crate::index::Candidates;
+use crate::root::Root;
 use crate::table::Table;
 use crate::transaction::Moment;
 use crate::value::Value;
@@ -22,7 +23,7 @@ pub struct Find<M: Medium = Mapped> {
 }
 
 impl<M: Medium> Find<M> {
-    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Ok(Find { prepared: Prepared::any(engine, table, name)? })
     }
 
@@ -43,7 +44,11 @@ impl<M: Medium> Find<M> {
         let prepared = &self.prepared;
         let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
-        let mut rows = prepared.index().candidates(&key)?;
+        let mut rows = Candidates::new();
+        prepared.table.search(prepared.index(), &key, |row| {
+            rows.push(row);
+            Ok(None::<()>)
+        })?;
         // A row number that was used before, with the same key, may have a second word.
         rows.sort_unstable();
         rows.dedup();

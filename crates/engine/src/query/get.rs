@@ -7,7 +7,7 @@ use remanent_pmem::{Mapped, Medium};
 use super::Row;
 use super::prepared::Prepared;
 use crate::Result;
-use crate::engine::Engine;
+use crate::root::Root;
 use crate::table::Table;
 use crate::transaction::Moment;
 use crate::value::Value;
@@ -21,7 +21,7 @@ pub struct Get<M: Medium = Mapped> {
 }
 
 impl<M: Medium> Get<M> {
-    pub(crate) fn new(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+    pub(crate) fn new(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Ok(Get { prepared: Prepared::unique(engine, table, name)? })
     }
 
@@ -45,15 +45,17 @@ impl<M: Medium> Get<M> {
         let view = moment.view_in(&prepared.engine)?;
         let Some(key) = prepared.key(key)? else { return Ok(None) };
         let mut damage = None;
-        for row in prepared.index().candidates(&key)? {
+        let found = prepared.table.search(prepared.index(), &key, |row| {
             let found = prepared.pinned_row(row, &key, view);
             prepared.engine.heap.verify()?;
-            match found {
-                Ok(Some(row)) => return read(&row).map(Some),
-                Ok(None) => {}
-                Err(error) => damage = damage.or(Some(error)),
-            }
+            found.or_else(|error| {
+                damage.get_or_insert(error);
+                Ok(None)
+            })
+        })?;
+        match found {
+            Some(row) => read(&row).map(Some),
+            None => damage.map_or(Ok(None), Err),
         }
-        damage.map_or(Ok(None), Err)
     }
 }

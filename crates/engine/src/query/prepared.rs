@@ -6,8 +6,8 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
 use super::Row;
-use crate::engine::Engine;
 use crate::index::{Index, Key};
+use crate::root::Root;
 use crate::table::Table;
 use crate::transaction::view::View;
 use crate::value::Value;
@@ -15,7 +15,7 @@ use crate::{Error, Result};
 
 /// An index of a table that a statement was prepared for.
 pub(super) struct Prepared<M: Medium> {
-    pub(super) engine: Arc<Engine<M>>,
+    pub(super) engine: Arc<Root<M>>,
     pub(super) table: Arc<Table<M>>,
     /// Number of the index in the table.
     index: usize,
@@ -23,22 +23,18 @@ pub(super) struct Prepared<M: Medium> {
 
 impl<M: Medium> Prepared<M> {
     /// A unique index.
-    pub(super) fn unique(
-        engine: &Arc<Engine<M>>,
-        table: &Arc<Table<M>>,
-        name: &str,
-    ) -> Result<Self> {
+    pub(super) fn unique(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Self::new(engine, table, name, |index| index.spec.kind.is_unique())
     }
 
     /// Any index.
-    pub(super) fn any(engine: &Arc<Engine<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
+    pub(super) fn any(engine: &Arc<Root<M>>, table: &Arc<Table<M>>, name: &str) -> Result<Self> {
         Self::new(engine, table, name, |_| true)
     }
 
     /// The index of this name, if `is_right` takes it.
     fn new(
-        engine: &Arc<Engine<M>>,
+        engine: &Arc<Root<M>>,
         table: &Arc<Table<M>>,
         name: &str,
         is_right: impl Fn(&Index<M>) -> bool,

@@ -3,7 +3,7 @@
 use remanent_pmem::heap::Violation;
 use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowId;
-use remanent_structures::shared::{Inspection, Shareable};
+use remanent_structures::shared::Inspection;
 
 use super::Table;
 use super::layout::{Committed, Kind, NUMBER, Pending, RUN_COUNT, State, TilePlace, run_at};
@@ -25,9 +25,6 @@ impl<M: Medium> Table<M> {
             match (&mut found.blocks, of_index.blocks) {
                 (Some(blocks), Some(reached)) => blocks.extend(reached),
                 (blocks, _) => *blocks = None,
-            }
-            if let Some(blocks) = &mut found.blocks {
-                blocks.push(index.header);
             }
         }
         self.check_tiles(&mut found);

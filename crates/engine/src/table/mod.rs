@@ -4,6 +4,7 @@ mod check;
 mod free;
 pub(crate) mod layout;
 pub(crate) mod ops;
+pub(crate) mod rebuild;
 mod recover;
 pub(crate) mod version;
 
@@ -15,6 +16,7 @@ use remanent_pmem::{Error as PoolError, Medium};
 use self::free::FreeRows;
 use self::layout::{FAR, Format, Kind, NUMBER, TILES_MAX, TilePlace, run_at};
 use self::ops::Group;
+use self::rebuild::Rebuilding;
 use crate::index::Index;
 use crate::schema::Column;
 use crate::transaction::statuses::Statuses;
@@ -35,6 +37,7 @@ pub(crate) struct Table<M: Medium> {
     /// What became of the transactions that rows name.
     pub(crate) statuses: Arc<Statuses>,
     free: FreeRows,
+    pub(crate) rebuilding: Rebuilding,
 }
 
 impl<M: Medium> Table<M> {

@@ -11,6 +11,7 @@ use super::layout::{
     FAR, Format, Kind, NUMBER, RUN_COUNT, STATE_LEN, TILES_MAX, TilePlace, run_at, run_first,
     run_len, run_tiles,
 };
+use super::rebuild::Rebuilding;
 use crate::Result;
 use crate::catalog::TableEntry;
 use crate::index::Index;
@@ -32,9 +33,23 @@ impl<M: Medium> Table<M> {
         let specs: Vec<_> = entry.indexes.iter().map(|index| index.spec.clone()).collect();
         let TableEntry { name, number, columns, state, tile_rows, .. } = entry;
         let format = Format::new(&columns, &specs, tile_rows);
-        let free = FreeRows::of(count_tiles(heap.medium(), number, state)?);
+        let tiles = count_tiles(heap.medium(), number, state)?;
+        let has_volatile = indexes.iter().any(|index| index.rows.header().is_none());
+        let rebuilding = Rebuilding::of(if has_volatile { tiles } else { 0 });
         let (heap, statuses) = (Arc::clone(heap), Arc::clone(statuses));
-        Ok(Table { heap, name, number, columns, format, indexes, state, statuses, free })
+        let free = FreeRows::of(tiles);
+        Ok(Table {
+            heap,
+            name,
+            number,
+            columns,
+            format,
+            indexes,
+            state,
+            statuses,
+            free,
+            rebuilding,
+        })
     }
 }
 

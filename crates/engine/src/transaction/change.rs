@@ -123,17 +123,22 @@ impl<M: Medium> Engine<M> {
         view: View,
     ) -> Result<Option<Found>> {
         let mut failed = None;
-        for row in index.candidates(key)? {
-            let Some(place) = table.place(row) else { continue };
+        let found = table.search(index, key, |row| {
+            let Some(place) = table.place(row) else { return Ok(None) };
             let _pin = self.heap.pin();
             match self.sees_key(table, index, key, row, place, view) {
-                Ok(true) => return Ok(Some(Found { row, place })),
-                Ok(false) => {}
-                Err(error) => failed = failed.or(Some(error)),
+                Ok(is_seen) => Ok(is_seen.then_some(Found { row, place })),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    Ok(None)
+                }
             }
-        }
+        })?;
         self.heap.verify()?;
-        failed.map_or(Ok(None), Err)
+        match found {
+            Some(found) => Ok(Some(found)),
+            None => failed.map_or(Ok(None), Err),
+        }
     }
 
     /// Whether a row has a key in a view. The caller has a pin, or the row's claim.

@@ -128,13 +128,13 @@ impl<M: Medium> Engine<M> {
         own: RowId,
         view: View,
     ) -> Result<()> {
-        let mut taken = None;
-        for row in index.candidates(key)?.into_iter().filter(|row| *row != own) {
-            if let Some(place) = table.place(row) {
+        let taken = table.search(index, key, |row| match table.place(row) {
+            Some(place) if row != own => {
                 let _pin = self.heap.pin();
-                taken = taken.or(self.takes(table, (index, key), row, place, view)?);
+                self.takes(table, (index, key), row, place, view)
             }
-        }
+            _ => Ok(None),
+        })?;
         let Some(taken) = taken else { return Ok(()) };
         let key = key.tell(&table.format, &index.spec.columns);
         let (table, index) = (table.name.clone(), index.spec.name.clone());

@@ -98,6 +98,13 @@ impl Completed {
         Ok(Completed { heads, records, void })
     }
 
+    /// Whether the last statement of a transaction that goes on was for a table.
+    pub(crate) fn has_open(&self, table: u32) -> bool {
+        let is_of_table = |entry: Entry| entry.table == table;
+        let mut open = self.records.iter().filter(|found| found.record.state == State::Open);
+        open.any(|found| found.record.entry.is_some_and(is_of_table))
+    }
+
     /// The head that a row of a table will have.
     pub(crate) fn head<M: Medium>(&self, table: &Table<M>, row: RowId, place: RowPlace) -> Head {
         let present = || Head { committed: table.committed(place), claim: table.claim(place) };
@@ -461,7 +468,8 @@ fn ensure_words<M: Medium>(table: &Table<M>, row: RowId, head: Head) -> Result<(
                 table.group_of(place, Seen::In(version), 0)?
             }
         };
-        for index in &table.indexes {
+        // The others are rebuilt.
+        for index in table.indexes.iter().filter(|index| index.rows.header().is_some()) {
             if let Some(key) = Key::of_row(&table.format, &index.spec.columns, &keys) {
                 index.rows.ensure(key.hash, row)?;
             }

@@ -1,0 +1,135 @@
+//! Rebuilding the indexes in DRAM once the database is opened: who does it, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use remanent_pmem::Medium;
+use remanent_pmem::sync::PauseMutex;
+
+use crate::Result;
+use crate::engine::Engine;
+
+/// Who rebuilds the [indexes in DRAM](crate::Placement::Dram) when a database is opened, and when.
+///
+/// Nobody has to wait for it: until an index is rebuilt, rows that it does not lead to yet are
+/// looked for in the tiles that are left. Looking for a row that is not there means to look through
+/// all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rebuild {
+    /// Opening does, and returns when it is done.
+    #[default]
+    Wait,
+    /// Threads of their own do, while the database is used already.
+    Background,
+    /// The program does, by [`Database::rebuild_step`](crate::Database::rebuild_step).
+    Steps,
+}
+
+/// How far rebuilding has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RebuildProgress {
+    /// Tiles, of about a thousand rows each, that were there when the database was opened, of
+    /// tables with an index in DRAM.
+    pub tiles: u64,
+    /// Those that are not in the indexes yet.
+    pub tiles_left: u64,
+}
+
+impl<M: Medium> Engine<M> {
+    /// Puts one tile into the indexes in DRAM of its table: of the table that is wanted most.
+    /// Whether there was one.
+    pub(crate) fn rebuild_step(&self) -> Result<bool> {
+        let tables = self.schema.lock(self.medium()).tables.clone();
+        let mut unfinished: Vec<_> =
+            tables.iter().filter(|table| !table.rebuilding.is_done()).collect();
+        unfinished.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
+        for table in unfinished {
+            if let Some(tile) = table.rebuilding.take_any() {
+                table.rebuild_tile(tile)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Rebuilds all indexes in DRAM, by so many threads. Waits for those that others have begun
+    /// with.
+    pub(crate) fn rebuild(&self, threads: usize) -> Result<()> {
+        let work = || -> Result<()> {
+            while self.rebuild_step()? {}
+            Ok(())
+        };
+        let mut done = Ok(());
+        if threads > 1 {
+            done = thread::scope(|scope| {
+                let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+                let own = work();
+                let joined = others.into_iter().map(|other| match other.join() {
+                    Ok(done) => done,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                });
+                joined.fold(own, Result::and)
+            });
+        }
+        done?;
+        while self.rebuild_progress().tiles_left > 0 {
+            // What others have begun with, and given up.
+            work()?;
+            self.medium().pause();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rebuild_progress(&self) -> RebuildProgress {
+        let schema = self.schema.lock(self.medium());
+        let mut sum = RebuildProgress { tiles: 0, tiles_left: 0 };
+        for table in &schema.tables {
+            let (left, all) = table.rebuilding.progress();
+            sum.tiles += all;
+            sum.tiles_left += left;
+        }
+        sum
+    }
+}
+
+/// Threads that rebuild indexes. Dropping them stops them, and waits for their end.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    stop: Arc<AtomicBool>,
+    threads: PauseMutex<Vec<JoinHandle<()>>>,
+}
+
+impl Workers {
+    /// Starts so many, unless there were some already.
+    pub(crate) fn start<M: Medium>(&self, engine: &Arc<Engine<M>>, count: usize) {
+        let mut threads = self.threads.lock(engine.medium());
+        if !threads.is_empty() {
+            return;
+        }
+        for _ in 0..count.max(1) {
+            let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
+            let work = move || {
+                // Acquire: partner of the store in `drop`. What fails is left: who looks for a row
+                // that is not in the index meets the same error.
+                while !stop.load(Ordering::Acquire) && engine.rebuild_step().unwrap_or(false) {}
+            };
+            let spawned = thread::Builder::new().name("remanent-rebuild".to_owned()).spawn(work);
+            // Without a thread, rows are looked for in the tiles.
+            threads.extend(spawned);
+        }
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // Release: partner of the load in `start`.
+        self.stop.store(true, Ordering::Release);
+        let threads = self.threads.try_lock().map(|mut threads| std::mem::take(&mut *threads));
+        for thread in threads.into_iter().flatten() {
+            // A panic was told already, and what is left undone is looked for in the tiles.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Indexes in DRAM: opening finds them empty, and rows are put into them tile by tile. Until that
+//! is done, a row that an index does not lead to is looked for in the tiles that are left.
+//!
+//! Whatever changes a row meanwhile puts it into the indexes by itself, under its new keys. So a
+//! tile has to be looked at once. Words for rows that are gone by then do no harm.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use remanent_pmem::{Medium, WORD_LEN};
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::Table;
+use super::layout::{Claim, Committed, HEAD_LEN, State};
+use super::ops::{Group, RowPlace};
+use super::version::NEWEST;
+use crate::Result;
+use crate::index::{Candidates, Index, Key, Rows};
+
+/// Which tiles of a table are in its indexes in DRAM.
+#[derive(Debug)]
+pub(crate) struct Rebuilding {
+    /// Tiles that were there when the table was opened; 0 if it has no index in DRAM.
+    tiles: u64,
+    /// A bit for each tile that somebody has begun with, or that is done.
+    taken: Box<[AtomicU64]>,
+    done: Box<[AtomicU64]>,
+    /// Tiles that are not done.
+    left: AtomicU64,
+    /// Those of them that are damaged: they stay so.
+    damaged: AtomicU64,
+    /// How often a tile was looked through because it was not done.
+    wanted: AtomicU64,
+    /// Stamp of the last commit before the table was opened.
+    opened: AtomicU64,
+}
+
+impl Rebuilding {
+    /// That of a table with so many tiles whose indexes in DRAM are empty.
+    pub(super) fn of(tiles: u64) -> Self {
+        let bits = || (0..tiles.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Rebuilding {
+            tiles,
+            taken: bits(),
+            done: bits(),
+            left: tiles.into(),
+            damaged: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+        }
+    }
+
+    /// Says which stamps were committed before the table was opened.
+    pub(crate) fn set_opened(&self, last: u64) {
+        // Relaxed: nobody else is there yet.
+        self.opened.store(last, Ordering::Relaxed);
+    }
+
+    /// Whether the indexes lead to all rows.
+    #[inline(always)]
+    pub(crate) fn is_done(&self) -> bool {
+        // Acquire: before indexes are read; partner of the subtraction in `finish`.
+        self.left.load(Ordering::Acquire) == 0
+    }
+
+    /// Tiles that can be put into the indexes and are not, and all that there were.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        // Acquire: what was done is seen; partner of the subtraction in `finish`.
+        let left = self.left.load(Ordering::Acquire);
+        // Relaxed: a number.
+        (left.saturating_sub(self.damaged.load(Ordering::Relaxed)), self.tiles)
+    }
+
+    /// How much the indexes are wanted.
+    pub(crate) fn wanted(&self) -> u64 {
+        // Relaxed: a hint.
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Has the indexes rebuilt before those that are wanted less.
+    pub(crate) fn want(&self) {
+        // Relaxed: a hint.
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A tile that nobody has taken.
+    pub(crate) fn take_any(&self) -> Option<u64> {
+        for (word, bits) in (0..).zip(&self.taken) {
+            loop {
+                // Relaxed: who changes the bit has the tile.
+                let free = (!bits.load(Ordering::Relaxed)).trailing_zeros();
+                let tile = word * 64 + u64::from(free);
+                if free == 64 || tile >= self.tiles {
+                    break;
+                }
+                if self.take(tile) {
+                    return Some(tile);
+                }
+            }
+        }
+        None
+    }
+
+    /// Whether the caller is the one to put a tile into the indexes.
+    fn take(&self, tile: u64) -> bool {
+        let bit = 1 << (tile % 64);
+        // Relaxed: as above.
+        let before = self.taken[(tile / 64) as usize].fetch_or(bit, Ordering::Relaxed);
+        before & bit == 0
+    }
+
+    fn give_back(&self, tile: u64) {
+        // Relaxed: as above.
+        self.taken[(tile / 64) as usize].fetch_and(!(1 << (tile % 64)), Ordering::Relaxed);
+    }
+
+    fn finish(&self, tile: u64) {
+        // Release: the words are there; partner of the load in `unfinished`.
+        self.done[(tile / 64) as usize].fetch_or(1 << (tile % 64), Ordering::Release);
+        // Release: likewise; partner of the load in `is_done`.
+        self.left.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Tiles that are not done when it comes to them.
+    fn unfinished(&self) -> impl Iterator<Item = u64> {
+        (0..self.tiles).filter(|tile| {
+            // Acquire: before indexes are read again; partner of the store in `finish`.
+            self.done[(tile / 64) as usize].load(Ordering::Acquire) >> (tile % 64) & 1 == 0
+        })
+    }
+}
+
+/// The heads of a tile's rows and their first groups, as they were at one time or another.
+#[derive(Default)]
+struct Copied {
+    heads: Vec<u8>,
+    keys: Vec<u8>,
+}
+
+impl Copied {
+    /// Copies those of a tile. The heads first: cells that a head leads to are there.
+    fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64) {
+        let format = &table.format;
+        self.heads.resize((format.rows * HEAD_LEN) as usize, 0);
+        self.keys.resize((format.rows * format.group_len[0]) as usize, 0);
+        table.medium().read(format.head_at(tile, 0), &mut self.heads);
+        table.medium().read(format.group_at(tile, 0, 0), &mut self.keys);
+    }
+
+    /// Rows that are there, or that a transaction is inserting: their heads, and first groups.
+    fn rows(&self, group_len: u64) -> impl Iterator<Item = (u64, Committed, Claim, &[u8])> {
+        let word = |head: &[u8]| u64::from_le_bytes(head.try_into().expect("8 bytes"));
+        (0..).zip(self.heads.chunks_exact(HEAD_LEN as usize)).filter_map(move |(index, head)| {
+            let (committed, claim) = head.split_at(WORD_LEN as usize);
+            let (committed, claim) = (Committed(word(committed)), Claim(word(claim)));
+            let is_there = !matches!(committed.state(), State::Free(_));
+            let start = (index * group_len) as usize;
+            (is_there || claim.as_pending().is_some())
+                .then(|| (index, committed, claim, &self.keys[start..start + group_len as usize]))
+        })
+    }
+}
+
+impl<M: Medium> Table<M> {
+    /// Calls `visit` with the rows that may have a key in an index until it returns something:
+    /// those that the index leads to, and if it is not rebuilt yet, others. Some are visited twice.
+    #[inline]
+    pub(crate) fn search<R>(
+        &self,
+        index: &Index<M>,
+        key: &Key,
+        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        // Before the index is read: what is done afterwards is not in it yet.
+        let is_done = index.rows.header().is_some() || self.rebuilding.is_done();
+        for row in index.candidates(key)? {
+            let result = visit(row)?;
+            if result.is_some() {
+                return Ok(result);
+            }
+        }
+        if is_done { Ok(None) } else { self.search_rest(index, key, visit) }
+    }
+
+    #[cold]
+    fn search_rest<R>(
+        &self,
+        index: &Index<M>,
+        key: &Key,
+        mut visit: impl FnMut(RowId) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        self.rebuilding.want();
+        let mut copied = Copied::default();
+        for number in self.rebuilding.unfinished() {
+            let rows = self.rows_of_tile(number, index, key, &mut copied)?;
+            for row in rows {
+                let result = visit(row)?;
+                if result.is_some() {
+                    // What had to be looked for is found more quickly the next time.
+                    if self.rebuilding.take(number) {
+                        self.rebuild_tile(number)?;
+                    }
+                    return Ok(result);
+                }
+            }
+        }
+        // Tiles that were done meanwhile, and what was changed meanwhile.
+        for row in index.candidates(key)? {
+            let result = visit(row)?;
+            if result.is_some() {
+                return Ok(result);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rows of a tile that may have a key.
+    fn rows_of_tile(
+        &self,
+        number: u64,
+        index: &Index<M>,
+        key: &Key,
+        copied: &mut Copied,
+    ) -> Result<Candidates> {
+        let tile = self.whole_tile(number)?;
+        copied.copy(self, tile);
+        let (format, columns) = (&self.format, &index.spec.columns);
+        let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
+            let is_in_tile = matches!(committed.state(), State::Present(_));
+            !is_in_tile || claim.as_pending().is_some() || key.is_of(format, columns, keys)
+        });
+        let first = number << format.shift;
+        Ok(rows.filter_map(|(index, ..)| RowId::new(first + index)).collect())
+    }
+
+    /// Offset of a tile that is one.
+    fn whole_tile(&self, number: u64) -> Result<u64> {
+        let tile = self.tile(number);
+        match self.is_tile(tile, number) {
+            true => Ok(tile),
+            false => Err(self.damaged(tile, "it leads to a tile, and there is none")),
+        }
+    }
+
+    /// Puts the rows of a tile that the caller has taken into the indexes in DRAM.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory left, or the medium met a fault. A damaged tile stays as it is: who
+    /// looks for a row that an index does not lead to is told.
+    pub(crate) fn rebuild_tile(&self, number: u64) -> Result<()> {
+        match self.try_rebuild_tile(number) {
+            Ok(()) => self.rebuilding.finish(number),
+            Err(error) if error.is_damage() => {
+                // Relaxed: a number.
+                self.rebuilding.damaged.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                self.rebuilding.give_back(number);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_rebuild_tile(&self, number: u64) -> Result<()> {
+        let tile = self.whole_tile(number)?;
+        let mut copied = Copied::default();
+        copied.copy(self, tile);
+        // Relaxed: it does not change.
+        let opened = self.rebuilding.opened.load(Ordering::Relaxed);
+        let is_as_opened = |committed: Committed, claim: Claim| {
+            let is_old = matches!(committed.state(), State::Present(stamp) if stamp <= opened);
+            is_old && claim.as_pending().is_none()
+        };
+        let (format, first) = (&self.format, number << self.format.shift);
+        let indexes = || self.indexes.iter().filter(|index| matches!(index.rows, Rows::Dram(_)));
+        for index in indexes() {
+            let rows = copied.rows(format.group_len[0]);
+            let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
+            let words = old.filter_map(|(row, .., keys)| {
+                let key = Key::of_row(format, &index.spec.columns, keys)?;
+                Some((key.hash, RowId::new(first + row)?))
+            });
+            index.rows.insert_all(words)?;
+        }
+        for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
+            if is_as_opened(committed, claim) {
+                continue;
+            }
+            // Somebody may have put it there already.
+            let Some(id) = RowId::new(first + row) else { continue };
+            for keys in self.all_keys(id, RowPlace { tile, index: row }) {
+                for index in indexes() {
+                    if let Some(key) = Key::of_row(format, &index.spec.columns, &keys) {
+                        index.rows.ensure(key.hash, id)?;
+                    }
+                }
+            }
+        }
+        // A faulty medium reads as zeros: as if there were no rows.
+        Ok(self.heap.verify()?)
+    }
+
+    /// The first groups of all states of a row, as far as damage lets them be read: who looks for
+    /// such a row is told.
+    fn all_keys(&self, row: RowId, place: RowPlace) -> SmallVec<[Group; 4]> {
+        // Nothing is freed that the row leads to.
+        let _pin = self.heap.pin();
+        // The claim first: who commits takes it away when the committed state is there.
+        let pending = self.claim(place).as_pending().map_or(0, |pending| pending.version);
+        let committed = match self.committed(place).state() {
+            State::Version(offset) => offset,
+            _ => 0,
+        };
+        let mut all: SmallVec<[Group; 4]> = SmallVec::new();
+        for newest in [pending, committed].into_iter().filter(|offset| *offset != 0) {
+            let (mut next, mut below) = (State::Version(newest), NEWEST);
+            while let State::Version(offset) = next
+                && let Ok(version) = self.version_of(offset, row, below)
+            {
+                all.extend(self.own_group(version, 0));
+                (next, below) = (version.previous.state(), version.order());
+            }
+        }
+        all.push(self.read_group(place, 0));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_tile_is_taken_once_and_those_that_failed_again() {
+        let rebuilding = Rebuilding::of(130);
+        let all: Vec<u64> = std::iter::from_fn(|| rebuilding.take_any()).collect();
+        assert_eq!(all, (0..130).collect::<Vec<_>>());
+        rebuilding.give_back(129);
+        for tile in 0..129 {
+            assert!(!rebuilding.is_done());
+            rebuilding.finish(tile);
+        }
+        assert_eq!(rebuilding.unfinished().collect::<Vec<_>>(), [129]);
+        assert_eq!((rebuilding.progress(), rebuilding.take_any()), ((1, 130), Some(129)));
+        rebuilding.finish(129);
+        assert!(rebuilding.is_done() && rebuilding.take_any().is_none());
+    }
+}
