@@ -66,8 +66,17 @@ impl<M: Medium> Tables<M> {
     ///
     /// When one of them is there, the pool is full, or the medium met a fault.
     pub fn create(database: &Database<M>) -> Result<Self> {
-        for spec in tables() {
-            database.create_table(&spec)?;
+        Self::create_as(database, &tables())
+    }
+
+    /// Makes the tables as somebody else describes them, with indexes in DRAM, say.
+    ///
+    /// # Errors
+    ///
+    /// As for [`create`](Tables::create).
+    pub fn create_as(database: &Database<M>, tables: &[TableSpec; 4]) -> Result<Self> {
+        for spec in tables {
+            database.create_table(spec)?;
         }
         Self::open(database)
     }

@@ -12,6 +12,7 @@ mod line_tx;
 mod maps;
 mod opening;
 mod primitives;
+mod recovery;
 mod restart;
 mod row_index;
 mod sqlite;
@@ -35,6 +36,8 @@ pub(crate) const BENCHES: &[Bench] = &[
     opening::BENCH,
     row_index::BENCH,
     tatp::BENCH,
+    recovery::BENCH,
+    recovery::USERS,
     kv::BENCH,
 ];
 

@@ -87,6 +87,12 @@ impl Samples {
     }
 }
 
+impl Extend<f64> for Samples {
+    fn extend<I: IntoIterator<Item = f64>>(&mut self, samples: I) {
+        samples.into_iter().for_each(|sample| self.push(sample));
+    }
+}
+
 impl FromIterator<f64> for Samples {
     fn from_iter<I: IntoIterator<Item = f64>>(samples: I) -> Self {
         Samples(samples.into_iter().collect())

@@ -86,6 +86,11 @@ impl Chart {
         self.points.push(Point { series, place, value, spread: spread.max(0.0) });
     }
 
+    /// Whether it is the one for this file.
+    pub(crate) fn is_named(&self, file: &str) -> bool {
+        self.file == file
+    }
+
     /// Whether there is nothing to draw.
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty()

@@ -51,6 +51,15 @@ pub(crate) struct Claim {
     floor: Option<f64>,
 }
 
+/// Many values of one series, which are plotted and not listed.
+#[derive(Clone, Debug, Serialize)]
+struct Curve {
+    chart: String,
+    series: String,
+    unit: String,
+    points: Vec<(f64, f64)>,
+}
+
 /// The results of a bench.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -58,6 +67,8 @@ pub(crate) struct Report {
     machine: Machine,
     rows: Vec<Row>,
     claims: Vec<Claim>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    curves: Vec<Curve>,
     #[serde(skip)]
     tables: Vec<Table>,
     #[serde(skip)]
@@ -76,6 +87,7 @@ impl Report {
             machine: Machine::detect()?,
             rows: Vec::new(),
             claims: Vec::new(),
+            curves: Vec::new(),
             tables: Vec::new(),
             charts: Vec::new(),
         })
@@ -156,6 +168,27 @@ impl Report {
         if !chart.is_empty() {
             self.charts.push(chart);
         }
+    }
+
+    /// Plots values of `series` by numbers, in the chart `file`, which other series may be in, too.
+    pub(crate) fn curve(
+        &mut self,
+        file: &str,
+        title: &str,
+        unit: &str,
+        series: &str,
+        points: Vec<(f64, f64)>,
+    ) {
+        let found = self.charts.iter().position(|chart| chart.is_named(file));
+        let chart = found.unwrap_or_else(|| {
+            self.charts.push(Chart::new(file, title, unit, Shape::Lines));
+            self.charts.len() - 1
+        });
+        for &(x, value) in &points {
+            self.charts[chart].add(series, &format!("{x:.1}"), value, 0.0);
+        }
+        let (chart, series, unit) = (file.to_owned(), series.to_owned(), unit.to_owned());
+        self.curves.push(Curve { chart, series, unit, points });
     }
 
     /// Prints the tables on stdout and writes `NAME.json` and the plots into `out`.

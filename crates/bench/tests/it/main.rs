@@ -6,6 +6,7 @@ mod berkeley_db;
 mod disk;
 mod hashmap;
 mod maps;
+mod recovery;
 mod row_index;
 mod sqlite;
 mod tatp;

@@ -163,6 +163,8 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Lane::suspects_left", TELLS),
     ("Database::begin", "begin_with, called with other options"),
     ("Database::open_or_create", COMBINES),
+    ("Database::options", "called with other names: those of `DatabaseOptions`"),
+    ("Database::rebuild_progress", TELLS),
     ("Database::set_clock", "the clock tells when a transaction is given up, as abort does"),
     ("Delete::run_if", "called by run"),
     ("Delete::run_if_in", "called by run_in"),
@@ -196,6 +198,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Step::is_empty", COUNTS),
     ("Table::columns", TELLS),
     ("Table::name", TELLS),
+    ("Table::placement", TELLS),
     ("TxArray::is_empty", COUNTS),
     ("TxArray::len", COUNTS),
 ];

@@ -65,6 +65,26 @@ impl Key {
         Some(Key::new(cells))
     }
 
+    /// The hash of a row's key: that of [`of_row`](Key::of_row).
+    #[inline]
+    pub(crate) fn hash_of_row(format: &Format, columns: &[usize], keys: &[u8]) -> Option<u64> {
+        let mut word = [0; 8];
+        let mut at = 0;
+        for &column in columns {
+            let cell = format.cells[column];
+            if cell.is_null(keys) {
+                return None;
+            }
+            let bytes = &keys[cell.range()];
+            let Some(room) = word.get_mut(at..at + bytes.len()) else {
+                return Self::of_row(format, columns, keys).map(|key| key.hash);
+            };
+            room.copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        Some(u64::from_le_bytes(word))
+    }
+
     /// The key that has these cells, written by `write` one after the other.
     #[inline]
     pub(crate) fn of_cells(

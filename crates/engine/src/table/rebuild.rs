@@ -17,6 +17,9 @@ use super::version::NEWEST;
 use crate::Result;
 use crate::index::{Candidates, Index, Key, Rows};
 
+/// Who has looked through so many tiles rebuilds one, which takes about three times as long.
+const LOOKED_THROUGH_FOR_ONE: u64 = 10;
+
 /// Which tiles of a table are in its indexes in DRAM.
 #[derive(Debug)]
 pub(crate) struct Rebuilding {
@@ -191,18 +194,24 @@ impl<M: Medium> Table<M> {
     ) -> Result<Option<R>> {
         self.rebuilding.want();
         let mut copied = Copied::default();
-        for number in self.rebuilding.unfinished() {
-            let rows = self.rows_of_tile(number, index, key, &mut copied)?;
-            for row in rows {
-                let result = visit(row)?;
-                if result.is_some() {
+        let mut looked_through = 0;
+        let mut found = None;
+        'tiles: for number in self.rebuilding.unfinished() {
+            looked_through += 1;
+            for row in self.rows_of_tile(number, index, key, &mut copied)? {
+                found = visit(row)?;
+                if found.is_some() {
                     // What had to be looked for is found more quickly the next time.
                     if self.rebuilding.take(number) {
                         self.rebuild_tile(number)?;
                     }
-                    return Ok(result);
+                    break 'tiles;
                 }
             }
+        }
+        self.help_to_rebuild(looked_through)?;
+        if found.is_some() {
+            return Ok(found);
         }
         // Tiles that were done meanwhile, and what was changed meanwhile.
         for row in index.candidates(key)? {
@@ -212,6 +221,16 @@ impl<M: Medium> Table<M> {
             }
         }
         Ok(None)
+    }
+
+    /// Who looks through many tiles puts some of them into the indexes. Otherwise, looking through
+    /// tiles could take most of the time in which they would be rebuilt.
+    fn help_to_rebuild(&self, looked_through: u64) -> Result<()> {
+        for _ in 0..looked_through / LOOKED_THROUGH_FOR_ONE {
+            let Some(tile) = self.rebuilding.take_any() else { break };
+            self.rebuild_tile(tile)?;
+        }
+        Ok(())
     }
 
     /// Rows of a tile that may have a key.
@@ -279,8 +298,8 @@ impl<M: Medium> Table<M> {
             let rows = copied.rows(format.group_len[0]);
             let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
             let words = old.filter_map(|(row, .., keys)| {
-                let key = Key::of_row(format, &index.spec.columns, keys)?;
-                Some((key.hash, RowId::new(first + row)?))
+                let hash = Key::hash_of_row(format, &index.spec.columns, keys)?;
+                Some((hash, RowId::new(first + row)?))
             });
             index.rows.insert_all(words)?;
         }
@@ -292,8 +311,8 @@ impl<M: Medium> Table<M> {
             let Some(id) = RowId::new(first + row) else { continue };
             for keys in self.all_keys(id, RowPlace { tile, index: row }) {
                 for index in indexes() {
-                    if let Some(key) = Key::of_row(format, &index.spec.columns, &keys) {
-                        index.rows.ensure(key.hash, id)?;
+                    if let Some(hash) = Key::hash_of_row(format, &index.spec.columns, &keys) {
+                        index.rows.ensure(hash, id)?;
                     }
                 }
             }

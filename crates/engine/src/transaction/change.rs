@@ -246,7 +246,7 @@ impl<M: Medium> Engine<M> {
             let was_there = index.candidates(key)?.contains(&row);
             if let Err(error) = index.rows.ensure(key.hash, row) {
                 Self::remove_words(row, &added)?;
-                return Err(error.into());
+                return Err(error);
             }
             if !was_there {
                 added.push(word);

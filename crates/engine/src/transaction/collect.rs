@@ -274,7 +274,7 @@ impl<M: Medium> OldWords<M> {
             After::GiveBack => table.give_row_back(row, place),
             After::Keep => {}
         }
-        Ok(removed?)
+        removed
     }
 }
 

@@ -112,7 +112,7 @@ impl<M: Medium> Engine<M> {
                 for (index, key) in new.keyed(table).take(done) {
                     index.rows.remove(key.hash, row)?;
                 }
-                return Err(error.into());
+                return Err(error);
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Scenarios of the engine.
 
 use remanent_crashsim::{Config, Nested};
+use remanent_engine::Rebuild;
 
 use super::subject::{Mix, Tables};
 use crate::presets::{
@@ -11,12 +12,16 @@ use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), of_transactions(), in_trouble(), by_threads()].into_iter().flatten().collect()
+    [by_one_thread(), of_transactions(), in_dram(), in_trouble(), by_threads()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Tiles of three rows, which a few inserts fill.
 fn rows() -> Tables {
-    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix: Mix::Rows, size_max: SIZE_MAX }
+    let (mix, size_max) = (Mix::Rows, SIZE_MAX);
+    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix, dram: None, size_max }
 }
 
 fn raced() -> Tables {
@@ -144,6 +149,40 @@ fn of_transactions() -> Vec<Scenario> {
             interleaved(3, 2, 2, 900),
         )
         .with_weight(40),
+    ]
+}
+
+/// Indexes that a crash takes away.
+fn in_dram() -> Vec<Scenario> {
+    let recovery = Nested { depth: 2, one_in: 8, samples: 3 };
+    vec![
+        Scenario::new(
+            "engine/dram",
+            "indexes in DRAM, which opening rebuilds",
+            Tables { dram: Some(Rebuild::Wait), ..rows() },
+            Config { creation: false, ..few_images(prepared(alone(4, 8))) },
+        ),
+        Scenario::new(
+            "engine/dram-steps",
+            "indexes in DRAM, which are rebuilt beside operations; crashes meanwhile",
+            Tables { dram: Some(Rebuild::Steps), ..rows() },
+            Config { nested: recovery, after: 8, creation: false, ..few_images(alone(6, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/dram-transactions",
+            "the same, with a transaction of several statements",
+            Tables { dram: Some(Rebuild::Steps), ..transactions() },
+            Config { nested: recovery, after: 8, creation: false, ..few_images(alone(6, 6)) },
+        )
+        .with_weight(2),
+        Scenario::new(
+            "engine/dram-keys",
+            "the same; rows get keys that they had before",
+            Tables { keys: 3, mix: Mix::Keys, dram: Some(Rebuild::Steps), ..rows() },
+            Config { nested: recovery, after: 8, creation: false, ..few_images(alone(6, 6)) },
+        )
+        .with_weight(2),
     ]
 }
 

@@ -4,7 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
-use remanent_engine::{Database, Error, Row, Table, TableSpec, Transaction, Type, Value};
+use remanent_engine::{
+    Database, DatabaseOptions, Error, Placement, Rebuild, Row, Table, TableSpec, Transaction, Type,
+    Value,
+};
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
@@ -30,6 +33,8 @@ pub(super) struct Tables {
     /// Indexes besides those by which rows are looked up.
     pub(super) more_indexes: u32,
     pub(super) mix: Mix,
+    /// If the indexes lie in DRAM: how they are rebuilt.
+    pub(super) dram: Option<Rebuild>,
     /// Size beyond which the pool does not grow.
     pub(super) size_max: u64,
 }
@@ -140,6 +145,10 @@ impl Tables {
             .unique("by_code", ["code"])
             .index("by_value", ["value"])
             .tile_rows(self.tile_rows);
+        let spec = match self.dram {
+            Some(_) => spec.place(["primary", "by_code", "by_value"], Placement::Dram),
+            None => spec,
+        };
         let spec = (0..self.more_indexes)
             .fold(spec, |spec, number| spec.unique(format!("more {number}"), ["id"]));
         database.create_table(&spec).map(drop)
@@ -302,7 +311,8 @@ impl Subject for Tables {
     }
 
     fn open(&self, medium: M) -> Outcome<Self::Handle> {
-        let open = Open::recover(medium, Database::open)?;
+        let options = DatabaseOptions::new().rebuild(self.dram.unwrap_or_default());
+        let open = Open::recover(medium, |pool, name| options.open(pool, name))?;
         if self.mix == Mix::Transfers {
             // Those of threads, which nobody goes on with.
             while let Some(transaction) = transactions::resumed(&open.object)? {
@@ -357,7 +367,10 @@ impl Subject for Tables {
                     self.patiently(open, || delete(database, table, "by_code", (&code).into()));
                 answer(deleted, Answer::Bool)
             }
-            Op::Collect => answer(database.collect(), |_| Answer::None),
+            Op::Collect => {
+                let rebuilt = database.rebuild_step();
+                answer(rebuilt.and_then(|_| database.collect()), |_| Answer::None)
+            }
             Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
             Op::GetByCode(table, number) => {
                 let code = code(number);
