@@ -74,6 +74,32 @@ impl<M: Medium> Database<M> {
         Ok(Table { engine: Arc::clone(&self.engine), core: table })
     }
 
+    /// Drops a table: one durable step. Handles to it answer [`Error::NoSuchTable`] from then on,
+    /// and what an open transaction has changed in it is gone. Its space comes back when the last
+    /// handle is dropped: then, or with the next [`collect`](Database::collect), dropping of a table,
+    /// or closing of the database. Two fences, and those for freeing. Looks at every block of the
+    /// database.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, Error, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let database = Database::create(&pool, "db")?;
+    /// let spec = TableSpec::new("drafts").column("number", Type::U32).primary_key(["number"]);
+    /// let drafts = database.create_table(&spec)?;
+    /// database.drop_table("drafts")?;
+    /// assert!(matches!(drafts.insert(&[1.into()]), Err(Error::NoSuchTable { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or not even what dropping needs is left in a full pool: nothing was
+    /// changed then. When the medium met a fault.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.engine.drop_table(name)
+    }
+
     /// The table of this name.
     ///
     /// # Errors
@@ -140,7 +166,8 @@ impl<M: Medium> Database<M> {
 
     /// Gives the space of versions back that no snapshot needs, and returns in how many portions: a
     /// row of many versions counts several times. Statements do it beside their work; what is left
-    /// is what an earlier process has left, and the latest changes. Looks at every row.
+    /// is what an earlier process has left, and the latest changes. Also frees what dropped tables
+    /// have left. Looks at every row.
     ///
     /// # Errors
     ///
@@ -149,6 +176,7 @@ impl<M: Medium> Database<M> {
         // A damaged row stays as it is, and what waits beside it is folded.
         let swept = self.engine.sweep();
         let folded = self.engine.collect()?;
+        self.engine.free_dropped()?;
         swept.map(|()| folded)
     }
 

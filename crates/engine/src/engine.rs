@@ -39,6 +39,8 @@ pub(crate) struct Engine<M: Medium> {
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
     pub(crate) clock: Clock,
+    /// Held by who frees the blocks of dropped tables.
+    pub(crate) freeing: PauseMutex<()>,
     /// Held by who has rows say what became of transactions of an earlier process.
     pub(crate) sweeping: PauseMutex<()>,
 }
@@ -47,6 +49,8 @@ pub(crate) struct Engine<M: Medium> {
 pub(crate) struct Schema<M: Medium> {
     pub(crate) catalog: Catalog,
     pub(crate) tables: Vec<Arc<Table<M>>>,
+    /// Tables that were dropped in this opening, and that somebody may still have.
+    pub(crate) dropped: Vec<Arc<Table<M>>>,
 }
 
 impl<M: Medium> Engine<M> {
@@ -63,6 +67,7 @@ impl<M: Medium> Engine<M> {
     /// What contradicts itself. No operation may be in progress.
     pub(crate) fn check(&self) -> Result<Vec<Violation>> {
         self.rebuild(1)?;
+        self.free_dropped()?;
         self.heap.quiesce()?;
         let medium = self.medium();
         let catalog = medium.load(self.heap.header() + HEADER_CATALOG);
@@ -73,7 +78,11 @@ impl<M: Medium> Engine<M> {
             Ok(_) => violations.push(Violation::new(catalog, "this is not the newest catalog")),
             Err(what) => violations.push(Violation::new(catalog, what)),
         }
-        for table in &schema.tables {
+        if schema.catalog.dropped.len() != schema.dropped.len() {
+            // Another thread frees them.
+            blocks = None;
+        }
+        for table in schema.tables.iter().chain(&schema.dropped) {
             let Inspection { violations: of_table, blocks: reached, .. } =
                 table.inspect(self.stamps.visible())?;
             violations.extend(of_table);
@@ -110,7 +119,8 @@ impl<M: Medium> Engine<M> {
         let unused = (0..SLOT_COUNT).map(|_| Slot::of(Record::NONE, 0, None));
         let opening = Serial::opening_of(heap.pool().opens());
         let slots = Slots::new(slots.offset, &statuses, opening, unused);
-        let schema = Schema { catalog: Catalog::default(), tables: Vec::new() };
+        let (tables, dropped) = (Vec::new(), Vec::new());
+        let schema = Schema { catalog: Catalog::default(), tables, dropped };
         let (dram, stamps, snapshots) = (Dram::default(), Stamps::after(0), Snapshots::new());
         Ok(Engine::new(heap, schema, dram, slots, statuses, stamps, snapshots))
     }
@@ -158,6 +168,7 @@ impl<M: Medium> Engine<M> {
             keys,
             opens,
             clock,
+            freeing: PauseMutex::default(),
             sweeping,
         }
     }
@@ -172,6 +183,7 @@ impl<M: Medium> Drop for Engine<M> {
     fn drop(&mut self) {
         // The next opening would do the same; nothing is lost if this fails.
         let _ = self.collect();
+        let _ = self.free_dropped();
         self.slots.close(self.heap.medium());
     }
 }

@@ -44,6 +44,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/heap/mod.rs", include_str!("heap/mod.rs")),
     ("src/heap/ops.rs", include_str!("heap/ops.rs")),
     ("src/heap/recover.rs", include_str!("heap/recover.rs")),
+    ("src/heap/sweep.rs", include_str!("heap/sweep.rs")),
     ("src/pool/directory.rs", include_str!("pool/directory.rs")),
     ("src/pool/double_write.rs", include_str!("pool/double_write.rs")),
     ("src/pool/mod.rs", include_str!("pool/mod.rs")),

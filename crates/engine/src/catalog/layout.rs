@@ -13,7 +13,7 @@
 use remanent_pmem::{Medium, WORD_LEN};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Catalog, IndexEntry, TableEntry};
+use super::{Catalog, DroppedEntry, IndexEntry, TableEntry};
 use crate::schema::{COLUMNS_MAX, Column, INDEXES_MAX, IndexKind, IndexSpec, Placement};
 use crate::value::Type;
 
@@ -133,12 +133,36 @@ impl Catalog {
         writer.number(self.last_number);
         writer.number(self.tables.len() as u64);
         self.tables.iter().for_each(|table| table.write(writer));
+        writer.number(self.dropped.len() as u64);
+        self.dropped.iter().for_each(|table| table.write(writer));
     }
 
     fn read(reader: &mut Reader<'_>) -> Option<Self> {
         let (version, last_number) = (reader.number()?, reader.small()?);
         let tables = reader.all(usize::MAX, TableEntry::read)?;
-        Some(Catalog { version, last_number, tables })
+        let dropped = reader.all(usize::MAX, DroppedEntry::read)?;
+        Some(Catalog { version, last_number, tables, dropped })
+    }
+}
+
+impl DroppedEntry {
+    fn write(&self, writer: &mut Writer<'_>) {
+        writer.number(self.number);
+        writer.number(self.state);
+        writer.number(self.indexes.len() as u64);
+        for (number, header) in &self.indexes {
+            writer.number(*number);
+            writer.number(header.unwrap_or(0));
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Option<Self> {
+        let (number, state) = (reader.small()?, reader.number()?);
+        let indexes = reader.all(INDEXES_MAX, |reader| {
+            let (number, header) = (reader.small()?, reader.number()?);
+            Some((number, (header != 0).then_some(header)))
+        })?;
+        Some(DroppedEntry { number, state, indexes })
     }
 }
 
@@ -241,7 +265,8 @@ mod tests {
             state: 0x2_0000,
             tile_rows: Some(4),
         };
-        Catalog { version: 7, last_number: 4, tables: vec![table.clone(), table] }
+        let dropped = vec![DroppedEntry::of(&table)];
+        Catalog { version: 7, last_number: 4, tables: vec![table.clone(), table], dropped }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! the header lead to it, which is one word: so a change of any number of tables and indexes is one
 //! durable step.
 
+mod drop;
 mod layout;
 mod ops;
 pub(crate) mod recover;
@@ -22,6 +23,31 @@ pub(crate) struct Catalog {
     /// The greatest number that a table or an index has, or had.
     pub(crate) last_number: u32,
     pub(crate) tables: Vec<TableEntry>,
+    /// Tables that are not there any more, and whose blocks are not free.
+    pub(crate) dropped: Vec<DroppedEntry>,
+}
+
+/// A table that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DroppedEntry {
+    pub(crate) number: u32,
+    /// Offset of its state.
+    pub(crate) state: u64,
+    /// Numbers and headers of its indexes.
+    pub(crate) indexes: Vec<(u32, Option<u64>)>,
+}
+
+impl DroppedEntry {
+    pub(crate) fn of(table: &TableEntry) -> Self {
+        let indexes = table.indexes.iter().map(|index| (index.number, index.header)).collect();
+        DroppedEntry { number: table.number, state: table.state, indexes }
+    }
+
+    /// Blocks by which it is known. They are freed last.
+    pub(crate) fn fixed_blocks(&self) -> impl Iterator<Item = u64> {
+        let headers = self.indexes.iter().filter_map(|(_, header)| *header);
+        std::iter::once(self.state).chain(headers)
+    }
 }
 
 /// A table.

@@ -7,7 +7,7 @@ use remanent_pmem::{Medium, WORD_LEN};
 use remanent_structures::RowIndex;
 use remanent_structures::shared::{MemberId, Shareable, Site};
 
-use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, HEADER_CATALOG, IndexEntry, TableEntry};
+use super::{CATALOG_LEN_MAX, Catalog, CatalogBlock, IndexEntry, TableEntry};
 use crate::engine::Engine;
 use crate::index::{Index, Rows};
 use crate::schema::{IndexSpec, Placement, TableSpec};
@@ -72,7 +72,6 @@ impl<M: Medium> Engine<M> {
         spec: &TableSpec,
         indexes: &[IndexSpec],
     ) -> Result<(Catalog, TableEntry, Vec<Index<M>>)> {
-        let medium = self.medium();
         let mut catalog = before.clone();
         catalog.version += 1;
         let mut lane = self.heap.enter().prepare_to_write();
@@ -84,18 +83,8 @@ impl<M: Medium> Engine<M> {
                 return Err(error);
             }
         };
-        let at = self.heap.header() + HEADER_CATALOG;
-        let old = lane.suspect(medium.load(at));
-        // Fence: what the new catalog leads to, before the header leads to it; the suspect, before
-        // nothing leads to the old one.
-        lane.fence();
         let new = made.blocks.last().expect("the catalog's block is the last").offset;
-        medium.store(at, new);
-        // Flush and fence: before anybody is told of the table, and before the old catalog's block
-        // may be freed.
-        medium.persist(at, WORD_LEN);
-        lane.retire(old);
-        self.heap.verify()?;
+        self.publish_catalog(&mut lane, new, &[])?;
         Ok((catalog, entry, made.indexes))
     }
 

@@ -8,7 +8,7 @@ use remanent_pmem::{Error as PoolError, Medium};
 use remanent_structures::RowIndex;
 use remanent_structures::shared::{MemberId, Recovery, Site};
 
-use super::{CatalogBlock, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
+use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry};
 use crate::engine::Schema;
 use crate::index::{Dram, Index, Rows};
 use crate::table::Table;
@@ -46,6 +46,8 @@ pub(crate) fn open<M: Medium>(
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     own.extend([at, slots]);
+    // All others of their blocks are free, or freed later.
+    own.extend(catalog.dropped.iter().flat_map(DroppedEntry::fixed_blocks));
     let completed = Completed::find(heap, slots, &tables, statuses)?;
     recovery.run(heap, |block| {
         let table = tables.get(&(medium.load(block.offset) as u32));
@@ -67,5 +69,5 @@ pub(crate) fn open<M: Medium>(
         }
         tables.push(Arc::new(Table::open(heap, entry.clone(), indexes, statuses)?));
     }
-    Ok((Schema { catalog, tables }, completed))
+    Ok((Schema { catalog, tables, dropped: Vec::new() }, completed))
 }

@@ -111,6 +111,15 @@ pub(crate) struct Dram {
 }
 
 impl Dram {
+    /// Gives the memory of an index back, which nobody has any more.
+    pub(crate) fn remove(&self, number: u32) -> Result<(), PoolError> {
+        let name = number.to_string();
+        match self.pool.get() {
+            Some(pool) if pool.has_root(&name)? => pool.remove_root(&name),
+            _ => Ok(()),
+        }
+    }
+
     /// An empty index. Its number is that of no other one.
     pub(crate) fn create<M: Medium>(&self, number: u32) -> Result<Rows<M>, PoolError> {
         let pool = match self.pool.get() {
@@ -121,10 +130,8 @@ impl Dram {
             }
         };
         let name = number.to_string();
-        if pool.has_root(&name)? {
-            // Of a table that could not be made.
-            pool.remove_root(&name)?;
-        }
+        // Of a table that could not be made.
+        self.remove(number)?;
         let rows = RowIndex::create(pool, &name);
         Ok(Rows::Dram(rows.map_err(|error| crate::Error::from(error).into_pool())?))
     }

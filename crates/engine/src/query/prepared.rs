@@ -57,6 +57,7 @@ impl<M: Medium> Prepared<M> {
     #[inline]
     pub(super) fn key(&self, values: &[Value<'_>]) -> Result<Option<Key>> {
         let (table, columns) = (&*self.table, &self.index().spec.columns);
+        table.require_there()?;
         if values.len() != columns.len() {
             return Err(table.wrong_count(columns.len(), values.len()));
         }

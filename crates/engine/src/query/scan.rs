@@ -16,6 +16,7 @@ impl<M: Medium> Table<M> {
         view: View,
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
+        self.require_there()?;
         let mut result = None;
         self.for_each_row(|row, place, _| {
             let groups = {

@@ -50,6 +50,13 @@ impl Kind {
         };
         letters << 32 | table as u64
     }
+
+    /// What a block is by its first word, and the number of its table.
+    pub(crate) fn of_tag(tag: u64) -> Option<(Self, u32)> {
+        let table = tag as u32;
+        let all = [Kind::State, Kind::Run, Kind::Tile, Kind::Version];
+        all.into_iter().find(|kind| kind.tag(table) == tag).map(|kind| (kind, table))
+    }
 }
 
 // State and runs.

@@ -9,6 +9,7 @@ mod recover;
 pub(crate) mod version;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, Medium};
@@ -36,6 +37,8 @@ pub(crate) struct Table<M: Medium> {
     pub(crate) state: u64,
     /// What became of the transactions that rows name.
     pub(crate) statuses: Arc<Statuses>,
+    /// The catalog does not lead to it any more.
+    is_dropped: AtomicBool,
     free: FreeRows,
     pub(crate) rebuilding: Rebuilding,
 }
@@ -44,6 +47,26 @@ impl<M: Medium> Table<M> {
     #[inline(always)]
     pub(crate) fn medium(&self) -> &M {
         self.heap.medium()
+    }
+
+    /// Says that the catalog does not lead to the table any more.
+    pub(crate) fn set_dropped(&self) {
+        // Release: partner of the load in `is_dropped`.
+        self.is_dropped.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_dropped(&self) -> bool {
+        // Acquire: partner of the store in `set_dropped`.
+        self.is_dropped.load(Ordering::Acquire)
+    }
+
+    /// Refuses a statement on a table that was dropped.
+    #[inline]
+    pub(crate) fn require_there(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::NoSuchTable { table: self.name.clone() }),
+            false => Ok(()),
+        }
     }
 
     /// Number of tiles.

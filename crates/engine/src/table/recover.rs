@@ -1,6 +1,7 @@
 //! Opening a table: how many tiles it has, and which blocks are its own.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use remanent_pmem::heap::{Block, Heap};
 use remanent_pmem::{Error as PoolError, Medium, WORD_LEN};
@@ -47,6 +48,7 @@ impl<M: Medium> Table<M> {
             indexes,
             state,
             statuses,
+            is_dropped: AtomicBool::new(false),
             free,
             rebuilding,
         })

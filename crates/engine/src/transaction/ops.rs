@@ -37,6 +37,7 @@ impl<M: Medium> Engine<M> {
         values: &[Value<'_>],
     ) -> Result<RowId> {
         self.require_open(statement)?;
+        table.require_there()?;
         let row = NewRow::of(table, values)?;
         match self.try_insert(statement, table, &row) {
             // Lanes may hold blocks that are not freed yet.

@@ -7,6 +7,7 @@ mod isolation;
 mod left;
 mod placement;
 mod rows;
+mod schema;
 mod threads;
 mod transactions;
 

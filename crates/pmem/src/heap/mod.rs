@@ -19,6 +19,7 @@ mod ops;
 mod pin;
 pub(crate) mod reclamation;
 mod recover;
+mod sweep;
 
 use std::cell::UnsafeCell;
 use std::collections::{HashSet, VecDeque};
@@ -29,6 +30,7 @@ pub use check::Usage;
 pub use ops::{Lane, Suspect};
 pub use pin::Pin;
 pub use reclamation::Reclamation;
+pub use sweep::SweepCursor;
 
 pub use crate::violation::Violation;
 

@@ -329,6 +329,11 @@ impl<'h, M: Medium> Lane<'h, M> {
         }
     }
 
+    /// Offsets of blocks that are unlinked and not yet free.
+    pub(super) fn retired(&self) -> impl Iterator<Item = u64> {
+        self.state.retired.iter().map(|retired| retired.offset)
+    }
+
     /// Number of suspects that this operation may still note.
     #[inline]
     pub fn suspects_left(&self) -> usize {
@@ -535,7 +540,13 @@ impl<M: Medium> Heap<M> {
     /// Clears the bit of a small block; returns the place of its word. If the block is already free
     /// or does not exist, its chunk is set aside, because its allocations are unreliable.
     #[inline]
-    fn free_small(&self, offset: u64, chunk: ChunkId, class: Class, index: u32) -> Option<u64> {
+    pub(super) fn free_small(
+        &self,
+        offset: u64,
+        chunk: ChunkId,
+        class: Class,
+        index: u32,
+    ) -> Option<u64> {
         let at = bit_word(chunk, index);
         let bit = 1 << (index % 64);
         let begins = chunk.offset() + u64::from(index) * class.block_len();
@@ -556,7 +567,7 @@ impl<M: Medium> Heap<M> {
     }
 
     #[cold]
-    fn break_seal(&self, chunk: ChunkId) -> bool {
+    pub(super) fn break_seal(&self, chunk: ChunkId) -> bool {
         // One at a time: nobody changes bits before the seal was compared.
         let _chunks = self.chunks.lock(self.medium());
         self.pool.break_seal(chunk)
@@ -721,7 +732,7 @@ impl<M: Medium> Heap<M> {
 
     /// Called when a block of each of these chunks became free. Counting the free blocks of a chunk
     /// reads its whole bitmap, so this is done only when enough blocks have become free, or all.
-    fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
+    pub(super) fn consider_all(&self, emptied: Vec<(ChunkId, Class)>) {
         let mut chunks = self.chunks.lock(self.medium());
         for (chunk, class) in emptied {
             chunks.exhausted &= !(1 << class.0);

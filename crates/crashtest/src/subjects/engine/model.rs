@@ -28,6 +28,9 @@ impl State {
             }
             return Answer::Bool(is_new);
         }
+        if let Op::Drop(table) = op {
+            return Answer::Bool(self.others.remove(table).is_some());
+        }
         if let Op::Collect = op {
             return Answer::None;
         }

@@ -62,7 +62,7 @@ fn by_one_thread() -> Vec<Scenario> {
             Config { nested: recovery, after: 6, creation: false, ..few_images(alone(6, 6)) },
         )
         .with_weight(4),
-        Scenario::new("engine/schema", "tables are made and used", schema(), alone(2, 8)),
+        Scenario::new("engine/schema", "tables are made, used and dropped", schema(), alone(2, 8)),
         Scenario::new(
             "engine/schema-recovery",
             "the same; crashes inside recovery and after it",
@@ -198,7 +198,7 @@ fn in_trouble() -> Vec<Scenario> {
         ),
         Scenario::new(
             "engine/schema-killed",
-            "tables are made; killed, then power lost",
+            "tables are made and dropped; killed, then power lost",
             schema(),
             killed(alone(1, 4)),
         ),
@@ -244,7 +244,7 @@ fn by_threads() -> Vec<Scenario> {
         .with_weight(100),
         Scenario::new(
             "engine/threads-schema",
-            "two threads that make tables, too",
+            "two threads that make and drop tables, too",
             schema(),
             Config { creation: false, ..few_images(together(2, 1, 3)) },
         ),

@@ -60,6 +60,7 @@ pub(super) enum Mix {
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Create(u64),
+    Drop(u64),
     /// Table, primary key, second key, value.
     Insert(u64, u64, Option<u64>, u64),
     /// Table, primary key, second key, value.
@@ -329,6 +330,10 @@ impl Subject for Tables {
                 Err(Error::Schema { .. }) => Answer::Bool(false),
                 made => answer(made, |()| Answer::Bool(true)),
             },
+            Op::Drop(table) => match database.drop_table(&name(table)) {
+                Err(Error::NoSuchTable { .. }) => Answer::Bool(false),
+                dropped => answer(dropped, |()| Answer::Bool(true)),
+            },
             Op::Insert(table, id, code, value) => {
                 let inserted = self.patiently(open, || insert(database, table, id, code, value));
                 answer(inserted, |()| Answer::Bool(true))
@@ -466,7 +471,8 @@ impl Subject for Tables {
                 Op::Transfer(id, (id + 1 + rng.below(self.keys - 1)) % self.keys)
             }
             (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
-            (Mix::Schema, 0..=5) => Op::Create(1 + rng.below(TABLES - 1)),
+            (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),
+            (Mix::Schema, 12 | 13) => Op::Drop(1 + rng.below(TABLES - 1)),
             (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
             (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),
             (Mix::Together, 7) => Op::Update(table, id, code, value),

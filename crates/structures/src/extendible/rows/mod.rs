@@ -44,9 +44,10 @@ use remanent_pmem::{Mapped, Medium, Pool};
 use self::layout::Buckets;
 use self::ops::Locks;
 use super::directory::Directory;
+use super::layout::Kind;
 use super::nodes::Nodes;
 use crate::Result;
-use crate::shared::Site;
+use crate::shared::{MemberId, Site};
 
 /// Number of a row: at most 2³⁶ − 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -259,6 +260,12 @@ impl<M: Medium> RowIndex<M> {
     /// As for [`find`](RowIndex::find).
     pub fn retain(&self, keep: impl FnMut(RowId) -> bool) -> Result<u64> {
         self.core.retain(keep)
+    }
+
+    /// The number of the index that a block says it belongs to, in a heap that it shares with
+    /// blocks of other kinds; which may say the same of themselves unless their owner knows them.
+    pub fn owner_of(medium: &M, block: Block) -> Option<MemberId> {
+        Kind::member(medium, block.offset)
     }
 
     /// Gives the blocks of an index back, but its header: for an owner that could not finish what

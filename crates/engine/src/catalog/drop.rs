@@ -1,0 +1,177 @@
+//! Dropping a table: one word, and then its blocks are given back.
+//!
+//! The catalog says which tables were dropped until all of their blocks are free. Blocks say to
+//! which table or index they belong, so that nothing has to be unlinked one by one, and a crash
+//! meanwhile leaves nothing that the next sweep does not find. They are freed when nobody has the
+//! table any more: a handle, a transaction that has changed it, or a row that waits to be folded.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use remanent_pmem::heap::layout::SUSPECT_COUNT;
+use remanent_pmem::heap::{Block, Lane, SweepCursor};
+use remanent_pmem::{Medium, WORD_LEN};
+use remanent_structures::RowIndex;
+
+use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
+use crate::engine::{Engine, Schema};
+use crate::schema::INDEXES_MAX;
+use crate::table::layout::Kind;
+use crate::{Error, Result};
+
+/// Suspects for the blocks by which a table of 64 indexes is known, the catalog's, and the
+/// allocator's.
+const SUSPECTS: usize = 128;
+const _: () = assert!(SUSPECTS <= SUSPECT_COUNT as usize && INDEXES_MAX + 2 < SUSPECTS);
+
+/// Tables whose blocks can be freed.
+struct Dead {
+    tables: HashSet<u32>,
+    indexes: HashSet<u32>,
+}
+
+impl Dead {
+    fn of(entries: &[DroppedEntry]) -> Self {
+        let indexes = entries.iter().flat_map(|entry| &entry.indexes);
+        Dead {
+            tables: entries.iter().map(|entry| entry.number).collect(),
+            indexes: indexes.map(|(number, _)| *number).collect(),
+        }
+    }
+
+    /// Whether a block is of one of them, by what it says; and it is none that others know by its
+    /// offset.
+    fn has<M: Medium>(&self, medium: &M, block: Block) -> bool {
+        let tag = medium.load(block.offset);
+        match Kind::of_tag(tag) {
+            Some((Kind::Run | Kind::Tile | Kind::Version, table)) => self.tables.contains(&table),
+            Some((Kind::State, _)) => false,
+            None => RowIndex::owner_of(medium, block)
+                .is_some_and(|index| self.indexes.contains(&index.get())),
+        }
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    /// Drops a table: it is not there any more when this returns. Two fences, and those for giving
+    /// back its blocks.
+    pub(crate) fn drop_table(&self, name: &str) -> Result<()> {
+        {
+            let mut schema = self.schema.lock(self.medium());
+            let found = schema.tables.iter().position(|table| table.name == name);
+            let at = found.ok_or_else(|| Error::NoSuchTable { table: name.to_owned() })?;
+            let mut catalog = schema.catalog.clone();
+            let entry = catalog.tables.remove(at);
+            catalog.dropped.push(DroppedEntry::of(&entry));
+            self.replace_catalog(&mut schema, catalog, &[])?;
+            let table = schema.tables.remove(at);
+            table.set_dropped();
+            schema.dropped.push(table);
+        }
+        self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
+        match self.free_dropped() {
+            // It is dropped, and its blocks are freed when there is room for the catalog.
+            Err(error) if error.is_full() => Ok(()),
+            freed => freed,
+        }
+    }
+
+    /// Frees the blocks of dropped tables that nobody has any more.
+    pub(crate) fn free_dropped(&self) -> Result<()> {
+        let Some(_freeing) = self.freeing.try_lock() else { return Ok(()) };
+        let dead = self.take_dead();
+        if dead.is_empty() {
+            return Ok(());
+        }
+        let of_dead = Dead::of(&dead);
+        let mut next = Some(SweepCursor::default());
+        while let Some(from) = next {
+            // Who makes a table has its blocks in the catalog when the lock is free again.
+            let schema = self.schema.lock(self.medium());
+            let fixed = self.fixed_blocks(&schema.catalog);
+            let is_dead =
+                |block: Block| !fixed.contains(&block.offset) && of_dead.has(self.medium(), block);
+            next = self.heap.sweep(from, is_dead)?;
+        }
+        for entry in dead {
+            let mut schema = self.schema.lock(self.medium());
+            let mut catalog = schema.catalog.clone();
+            catalog.dropped.retain(|other| *other != entry);
+            let gone: Vec<u64> = entry.fixed_blocks().collect();
+            self.replace_catalog(&mut schema, catalog, &gone)?;
+            for (number, _) in entry.indexes.iter().filter(|(_, header)| header.is_none()) {
+                self.dram.remove(*number)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Dropped tables that nobody has.
+    fn take_dead(&self) -> Vec<DroppedEntry> {
+        let mut schema = self.schema.lock(self.medium());
+        // Nobody gets it from anywhere any more.
+        schema.dropped.retain(|table| Arc::strong_count(table) > 1);
+        let Schema { catalog, dropped, .. } = &*schema;
+        let is_dead =
+            |entry: &&DroppedEntry| dropped.iter().all(|table| table.number != entry.number);
+        catalog.dropped.iter().filter(is_dead).cloned().collect()
+    }
+
+    /// Blocks that are known by their offsets.
+    fn fixed_blocks(&self, catalog: &Catalog) -> HashSet<u64> {
+        let at = self.medium().load(self.heap.header() + HEADER_CATALOG);
+        let tables = catalog.tables.iter().map(DroppedEntry::of);
+        let all = tables.chain(catalog.dropped.iter().cloned());
+        let of_tables = all.flat_map(|table| table.fixed_blocks().collect::<Vec<_>>());
+        of_tables.chain([at, self.slots.offset()]).collect()
+    }
+
+    /// Has the header lead to another catalog, to which `gone` blocks do not belong any more.
+    fn replace_catalog(
+        &self,
+        schema: &mut Schema<M>,
+        mut catalog: Catalog,
+        gone: &[u64],
+    ) -> Result<()> {
+        catalog.version += 1;
+        let content = CatalogBlock::of(&catalog);
+        let replace = || -> Result<()> {
+            let mut lane = self.heap.enter().prepare_for(SUSPECTS);
+            let block = lane.allocate(content.len())?;
+            content.write(self.medium(), block.offset);
+            self.publish_catalog(&mut lane, block.offset, gone)
+        };
+        match replace() {
+            // Lanes may hold blocks that are not freed yet.
+            Err(error) if error.is_full() => {
+                self.heap.relieve();
+                replace()?;
+            }
+            replaced => replaced?,
+        }
+        schema.catalog = catalog;
+        Ok(())
+    }
+
+    /// Has the header lead to a catalog that is written and flushed. Two fences.
+    pub(super) fn publish_catalog(
+        &self,
+        lane: &mut Lane<'_, M>,
+        new: u64,
+        gone: &[u64],
+    ) -> Result<()> {
+        let (medium, at) = (self.medium(), self.heap.header() + HEADER_CATALOG);
+        let old = medium.load(at);
+        let suspects: Vec<_> =
+            std::iter::once(&old).chain(gone).map(|offset| lane.suspect(*offset)).collect();
+        // Fence: what the new catalog leads to, before the header leads to it; the suspects, before
+        // nothing leads to them.
+        lane.fence();
+        medium.store(at, new);
+        // Flush and fence: before anybody is told of the change, and before the old catalog's block
+        // may be freed.
+        medium.persist(at, WORD_LEN);
+        suspects.into_iter().for_each(|suspect| lane.retire(suspect));
+        Ok(self.heap.verify()?)
+    }
+}
