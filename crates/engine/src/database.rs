@@ -123,6 +123,15 @@ impl<M: Medium> Database<M> {
         Snapshot::of(&self.engine)
     }
 
+    /// Says how long snapshots are kept; an hour if nothing is said. Versions that a later change
+    /// leaves behind are kept as long as somebody may read them, and this bounds the space that they
+    /// take. Who reads with a snapshot that is not kept any more is told so
+    /// ([`Error::SnapshotTooOld`]). Its age counts from the first folding that finds it. What a
+    /// transaction sees is kept until it ends.
+    pub fn set_snapshot_limit(&self, limit: Duration) {
+        self.engine.snapshots.set_limit(limit);
+    }
+
     /// Begins a transaction of several statements: see [`Transaction`]. Waits while 256
     /// transactions are open.
     ///
@@ -512,7 +521,8 @@ impl<M: Medium> Table<M> {
         moment: &impl Moment<M>,
         visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
-        self.core.scan(moment.view_in(&self.engine)?, visit)
+        let view = moment.view_in(&self.engine)?;
+        self.core.scan(view, || self.engine.require_kept(view), visit)
     }
 }
 

@@ -113,6 +113,15 @@ pub enum Error {
         /// The key, as a person writes it.
         key: String,
     },
+    /// A snapshot is older than snapshots are kept.
+    #[error(
+        "the snapshot is older than {limit:?}, and what it would see is not kept any more; take \
+         another one; `Database::set_snapshot_limit` says how long snapshots are kept"
+    )]
+    SnapshotTooOld {
+        /// How long snapshots are kept.
+        limit: std::time::Duration,
+    },
     /// A statement of a transaction that was committed, given up, or suspended.
     #[error("the transaction is over; begin another one")]
     TransactionEnded,

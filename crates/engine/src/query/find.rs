@@ -56,12 +56,15 @@ impl<M: Medium> Find<M> {
             let found = prepared.pinned_row(row, &key, view)?;
             // A faulty medium reads as zeros: not a row of those is shown.
             prepared.engine.heap.verify()?;
+            prepared.engine.require_kept(view)?;
             if let Some(row) = found
                 && let ControlFlow::Break(result) = visit(&row)
             {
                 return Ok(Some(result));
             }
         }
+        // Also if there was none.
+        prepared.engine.require_kept(view)?;
         Ok(None)
     }
 }

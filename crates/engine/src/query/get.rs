@@ -53,6 +53,7 @@ impl<M: Medium> Get<M> {
                 Ok(None)
             })
         })?;
+        prepared.engine.require_kept(view)?;
         match found {
             Some(row) => read(&row).map(Some),
             None => damage.map_or(Ok(None), Err),

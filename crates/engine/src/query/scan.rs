@@ -10,10 +10,12 @@ use crate::table::Table;
 use crate::transaction::view::View;
 
 impl<M: Medium> Table<M> {
-    /// Passes every row of a view to `visit`, until it breaks.
+    /// Passes every row of a view to `visit`, until it breaks. `require_kept` is asked after each
+    /// row, and at the end.
     pub(crate) fn scan<R>(
         &self,
         view: View,
+        require_kept: impl Fn() -> Result<()>,
         mut visit: impl FnMut(&Row<'_, M>) -> ControlFlow<R>,
     ) -> Result<Option<R>> {
         self.require_there()?;
@@ -25,6 +27,7 @@ impl<M: Medium> Table<M> {
                 let Some(seen) = self.seen(row, place, view)? else { return Ok(true) };
                 [self.group_of(place, seen, 0)?, self.group_of(place, seen, 1)?]
             };
+            require_kept()?;
             match visit(&Row::new(self, row, groups)) {
                 ControlFlow::Continue(()) => Ok(true),
                 ControlFlow::Break(found) => {
@@ -33,6 +36,7 @@ impl<M: Medium> Table<M> {
                 }
             }
         })?;
+        require_kept()?;
         Ok(result)
     }
 }

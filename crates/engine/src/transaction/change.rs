@@ -135,6 +135,7 @@ impl<M: Medium> Engine<M> {
             }
         })?;
         self.heap.verify()?;
+        self.require_kept(view)?;
         match found {
             Some(found) => Ok(Some(found)),
             None => failed.map_or(Ok(None), Err),
@@ -166,6 +167,7 @@ impl<M: Medium> Engine<M> {
         let Some(seen) = table.seen(row, place, view)? else { return Ok(None) };
         let groups = [table.group_of(place, seen, 0)?, table.group_of(place, seen, 1)?];
         self.heap.verify()?;
+        self.require_kept(view)?;
         Ok(Some(groups))
     }
 

@@ -126,6 +126,7 @@ impl<M: Medium> Engine<M> {
 
     /// Folds a few rows: for one fence, besides those for freeing.
     fn collect_some(&self) -> Result<Progress> {
+        self.snapshots.expire(&self.stamps, self.clock.now_ms(self.medium()));
         let horizon = self.snapshots.horizon(&self.stamps);
         let batch: Vec<Garbage<M>> = {
             let mut garbage = self.garbage.lock(self.medium());

@@ -136,6 +136,7 @@ impl<M: Medium> Engine<M> {
             }
             _ => Ok(None),
         })?;
+        self.require_kept(view)?;
         let Some(taken) = taken else { return Ok(()) };
         let key = key.tell(&table.format, &index.spec.columns);
         let (table, index) = (table.name.clone(), index.spec.name.clone());

@@ -110,7 +110,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     pub(crate) fn begin(engine: &'d Engine<M>, options: &TransactionOptions) -> Result<Self> {
         let limit_ms = options.time_limit.as_millis().min(u32::MAX.into()) as u32;
         let mut slot = engine.hold_slot()?;
-        let snapshot = engine.snapshots.hold(engine.medium(), &engine.stamps);
+        let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
         slot.begin(engine.opening(), limit_ms, snapshot)?;
         Ok(Self::of(engine, slot))
     }
@@ -142,7 +142,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let engine = self.engine;
         let open =
             self.slot.as_mut().and_then(HeldSlot::open_mut).ok_or(Error::TransactionEnded)?;
-        let newer = engine.snapshots.hold(engine.medium(), &engine.stamps);
+        let newer = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
         let before = std::mem::replace(&mut open.snapshot, newer);
         // Until the next record, a crash brings the one back that the last record names.
         match open.statement > 0 && open.snapshot_before.is_none() {
@@ -262,7 +262,7 @@ impl<M: Medium> Sealed<M> for Transaction<'_, M> {
         }
         let slot = self.slot.as_ref().ok_or(Error::TransactionEnded)?;
         let open = slot.open().ok_or(Error::TransactionEnded)?;
-        Ok(View { stamp: open.snapshot.stamp, own: slot.id() })
+        Ok(View::of(&open.snapshot, slot.id()))
     }
 }
 

@@ -49,7 +49,7 @@ impl<M: Medium> Sealed<M> for Snapshot<'_, M> {
     #[allow(private_interfaces, reason = "nobody else can call it")]
     fn view_in(&self, engine: &Engine<M>) -> Result<View> {
         match std::ptr::eq(self.engine, engine) {
-            true => Ok(View { stamp: self.held.stamp, own: None }),
+            true => Ok(View::of(&self.held, None)),
             false => Err(Error::OtherDatabase),
         }
     }

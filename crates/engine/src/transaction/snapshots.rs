@@ -1,8 +1,10 @@
 //! Which snapshots are in use: what they can see is kept.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use remanent_pmem::Medium;
+use remanent_pmem::sync::PauseMutex;
 
 use super::stamps::Stamps;
 
@@ -13,7 +15,21 @@ const PLACES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Snapshots {
     places: Box<[Place]>,
+    /// How long one is kept, in ms.
+    limit_ms: AtomicU64,
+    /// What each place was last seen to have, and since when, in ms: who folds looks.
+    ages: PauseMutex<Vec<(u64, u64)>>,
 }
+
+/// How long a snapshot is kept unless somebody says otherwise.
+pub(crate) const LIMIT: Duration = Duration::from_secs(3600);
+
+/// In a place: its snapshot is not kept any more, and not given back yet.
+const EXPIRED: u64 = u64::MAX;
+
+/// In a place: its snapshot is kept however old it is. A transaction needs the same one after a
+/// crash, when nobody could tell it that it was not kept.
+const FIRM: u64 = 1 << 62;
 
 /// 0, or one more than the stamp of a snapshot. In a line of its own.
 #[derive(Debug, Default)]
@@ -23,20 +39,74 @@ struct Place(AtomicU64);
 /// A snapshot in use. Giving it back is the owner's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Held {
-    place: usize,
+    pub(crate) place: usize,
     pub(crate) stamp: u64,
 }
 
 impl Snapshots {
     pub(crate) fn new() -> Self {
-        Snapshots { places: (0..PLACES).map(|_| Place::default()).collect() }
+        Snapshots {
+            places: (0..PLACES).map(|_| Place::default()).collect(),
+            limit_ms: AtomicU64::new(LIMIT.as_millis() as u64),
+            ages: PauseMutex::new(vec![(0, 0); PLACES]),
+        }
+    }
+
+    /// Says how long snapshots are kept.
+    pub(crate) fn set_limit(&self, limit: Duration) {
+        // Relaxed: a number.
+        self.limit_ms.store(limit.as_millis().min(u64::MAX.into()) as u64, Ordering::Relaxed);
+    }
+
+    /// How long snapshots are kept.
+    pub(crate) fn limit(&self) -> Duration {
+        // Relaxed: a number.
+        Duration::from_millis(self.limit_ms.load(Ordering::Relaxed))
+    }
+
+    /// Whether what the snapshot of a place sees was kept up to now.
+    #[inline]
+    pub(crate) fn is_kept(&self, place: usize) -> bool {
+        // Acquire: after what was read, whose loads are acquire loads, too; partner of the exchange
+        // in `expire`, after which it may be folded.
+        self.places[place].0.load(Ordering::Acquire) != EXPIRED
+    }
+
+    /// Stops keeping the snapshots that are too old, and that keep something.
+    pub(crate) fn expire(&self, stamps: &Stamps, now_ms: u64) {
+        let Some(mut ages) = self.ages.try_lock() else { return };
+        let (visible, limit_ms) = (stamps.visible(), self.limit_ms.load(Ordering::Relaxed));
+        for (place, (seen, since_ms)) in self.places.iter().zip(ages.iter_mut()) {
+            // Relaxed: the exchange below decides.
+            let word = place.0.load(Ordering::Relaxed);
+            if word != *seen {
+                (*seen, *since_ms) = (word, now_ms);
+            }
+            let is_old = now_ms.saturating_sub(*since_ms) >= limit_ms;
+            // Firm ones are greater.
+            if word != 0 && is_old && word - 1 < visible {
+                // SeqCst: before the horizon is taken. It fails if it was given back meanwhile.
+                let _ =
+                    place.0.compare_exchange(word, EXPIRED, Ordering::SeqCst, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Takes a snapshot of what is visible now.
     #[inline]
     pub(crate) fn hold<M: Medium>(&self, medium: &M, stamps: &Stamps) -> Held {
+        self.hold_as(medium, stamps, 0)
+    }
+
+    /// The same for a transaction: it is kept until it is given back.
+    pub(crate) fn hold_firmly<M: Medium>(&self, medium: &M, stamps: &Stamps) -> Held {
+        self.hold_as(medium, stamps, FIRM)
+    }
+
+    #[inline]
+    fn hold_as<M: Medium>(&self, medium: &M, stamps: &Stamps, how: u64) -> Held {
         let stamp = stamps.visible();
-        let place = self.take(medium, stamp);
+        let place = self.take(medium, stamp + 1 | how);
         let word = &self.places[place].0;
         let mut held = Held { place, stamp };
         loop {
@@ -50,16 +120,16 @@ impl Snapshots {
             }
             held.stamp = visible;
             // Relaxed: ordered by the fence.
-            word.store(visible + 1, Ordering::Relaxed);
+            word.store(visible + 1 | how, Ordering::Relaxed);
         }
     }
 
-    /// Takes a snapshot with this stamp, while nothing that it sees is folded.
+    /// Takes the snapshot of a transaction that had it before, while nothing that it sees is folded.
     pub(crate) fn hold_at<M: Medium>(&self, medium: &M, stamp: u64) -> Held {
-        Held { place: self.take(medium, stamp), stamp }
+        Held { place: self.take(medium, stamp + 1 | FIRM), stamp }
     }
 
-    fn take<M: Medium>(&self, medium: &M, stamp: u64) -> usize {
+    fn take<M: Medium>(&self, medium: &M, as_word: u64) -> usize {
         let first = medium.thread() as usize;
         loop {
             for place in (0..PLACES).map(|next| first.wrapping_add(next) % PLACES) {
@@ -67,7 +137,7 @@ impl Snapshots {
                 // Relaxed: the caller fences.
                 if word.load(Ordering::Relaxed) == 0
                     && word
-                        .compare_exchange(0, stamp + 1, Ordering::SeqCst, Ordering::Relaxed)
+                        .compare_exchange(0, as_word, Ordering::SeqCst, Ordering::Relaxed)
                         .is_ok()
                 {
                     return place;
@@ -91,7 +161,10 @@ impl Snapshots {
         fence(Ordering::SeqCst);
         let held = self.places.iter().filter_map(|place| {
             // Acquire: partner of the store in `give_back`.
-            place.0.load(Ordering::Acquire).checked_sub(1)
+            match place.0.load(Ordering::Acquire) {
+                0 | EXPIRED => None,
+                word => Some((word & !FIRM) - 1),
+            }
         });
         held.fold(visible, u64::min)
     }

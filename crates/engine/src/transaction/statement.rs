@@ -246,6 +246,15 @@ impl<M: Medium> Engine<M> {
         }
     }
 
+    /// Refuses what was read of a moment that was not kept until it was read.
+    #[inline]
+    pub(crate) fn require_kept(&self, view: View) -> Result<()> {
+        match view.place.is_none_or(|place| self.snapshots.is_kept(place)) {
+            true => Ok(()),
+            false => Err(Error::SnapshotTooOld { limit: self.snapshots.limit() }),
+        }
+    }
+
     /// Refuses a statement of a transaction that is at its end, or cannot have another one.
     pub(crate) fn require_open(&self, statement: &Statement<'_, '_, M>) -> Result<()> {
         match statement.part {

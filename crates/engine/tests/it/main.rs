@@ -8,6 +8,7 @@ mod left;
 mod placement;
 mod rows;
 mod schema;
+mod snapshots;
 mod threads;
 mod transactions;
 
