@@ -166,6 +166,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Database::options", "called with other names: those of `DatabaseOptions`"),
     ("Database::rebuild_progress", TELLS),
     ("Database::set_clock", "the clock tells when a transaction is given up, as abort does"),
+    ("Database::set_snapshot_limit", "tells when who folds passes over a snapshot"),
     ("Delete::run_if", "called by run"),
     ("Delete::run_if_in", "called by run_in"),
     ("Transaction::refresh", "writes nothing: the next record has the moment"),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
@@ -411,6 +412,7 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         snapshot_before: None,
         rows: Vec::new(),
         is_continued: true,
+        is_named: AtomicBool::new(true),
         expires_ms: Some(u64::from(last.limit_ms)),
     })
 }

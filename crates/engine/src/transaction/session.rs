@@ -1,5 +1,6 @@
 //! What programs use: transactions of several statements, which outlive the process.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use remanent_pmem::{Mapped, Medium};
@@ -122,8 +123,13 @@ impl<'d, M: Medium> Transaction<'d, M> {
     }
 
     /// Its name: with it, [`Database::resume`](crate::Database::resume) tells after a crash what
-    /// became of it. Keep it where the crash does not reach.
+    /// became of it. Keep it where the crash does not reach. How a transaction ended is remembered
+    /// for longer if this was called before.
     pub fn token(&self) -> Token {
+        if let Some(open) = self.slot.as_ref().and_then(HeldSlot::open) {
+            // Relaxed: partner of the load in `end`, which is this handle's, too.
+            open.is_named.store(true, Ordering::Relaxed);
+        }
         self.token
     }
 
@@ -210,6 +216,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
 
     /// Leaves it as it is, for who resumes it with the token within its time limit.
     pub fn suspend(mut self) -> Token {
+        self.token();
         let now_ms = self.engine.clock.now_ms(self.engine.medium());
         if let Some(open) = self.slot.as_mut().and_then(HeldSlot::open_mut) {
             open.expires_ms = Some(now_ms + u64::from(open.limit_ms));

@@ -2,6 +2,7 @@
 //! it is open.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
@@ -55,6 +56,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) rows: Vec<Written<M>>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
+    /// Somebody knows its name, and may ask later how it ended.
+    pub(crate) is_named: AtomicBool,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
     pub(crate) expires_ms: Option<u64>,
 }
@@ -190,6 +193,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             snapshot_before: None,
             rows: Vec::new(),
             is_continued: false,
+            is_named: AtomicBool::new(false),
             expires_ms: None,
         });
         self.statuses.begin(TransactionId { slot: self.index, number }, Fate::Open);
@@ -261,7 +265,11 @@ impl<M: Medium> HeldSlot<'_, M> {
             let at = outcome_at(self.offset, self.index, self.slot.outcome);
             Outcome { serial: open.serial, committed }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));
-            self.slot.outcome = (self.slot.outcome + 1) % OUTCOME_COUNT;
+            // Opening may need the last one. Of those before, nobody asks after others.
+            // Relaxed: who was told the name has the transaction, or had it.
+            if open.is_named.load(Ordering::Relaxed) {
+                self.slot.outcome = (self.slot.outcome + 1) % OUTCOME_COUNT;
+            }
         }
         if open.is_continued {
             self.statuses.set_orphan(self.index, true);

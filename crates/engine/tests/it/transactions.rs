@@ -371,6 +371,23 @@ fn outcomes_are_kept_for_a_while() {
 }
 
 #[test]
+fn a_transaction_whose_token_somebody_has_is_remembered_for_longer() {
+    let bank = bank();
+    let mut known = bank.database.begin().unwrap();
+    let token = known.token();
+    assert!(bank.set(Some(&mut known), 1, 7).unwrap());
+    known.commit().unwrap();
+    for round in 0..40 {
+        let mut others = bank.database.begin().unwrap();
+        assert!(bank.set(Some(&mut others), 1, round).unwrap());
+        others.commit().unwrap();
+    }
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+    let bank = bank.reopened();
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+}
+
+#[test]
 fn as_many_transactions_are_open_as_there_are_slots() {
     let bank = bank();
     let options = TransactionOptions::new().time_limit(Duration::from_secs(1));
