@@ -1,5 +1,7 @@
 //! TATP on the engine: shares, consistency, and the fences of each transaction.
 
+mod kill;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
