@@ -75,10 +75,10 @@ impl<M: Medium> Database<M> {
     }
 
     /// Drops a table: one durable step. Handles to it answer [`Error::NoSuchTable`] from then on,
-    /// and what an open transaction has changed in it is gone. Its space comes back when the last
-    /// handle is dropped: then, or with the next [`collect`](Database::collect), dropping of a table,
-    /// or closing of the database. Two fences, and those for freeing. Looks at every block of the
-    /// database.
+    /// and what an open transaction has changed in it is gone. Its space comes back when nobody has
+    /// the table any more: now, or with the next [`collect`](Database::collect), dropping of a
+    /// table, or closing of the database. Two fences, and those for freeing. Looks at every block
+    /// of the database.
     ///
     /// ```
     /// use remanent_engine::{Database, Error, TableSpec, Type};
@@ -124,8 +124,8 @@ impl<M: Medium> Database<M> {
     }
 
     /// Says how long snapshots are kept; an hour if nothing is said. Versions that a later change
-    /// leaves behind are kept as long as somebody may read them, and this bounds the space that they
-    /// take. Who reads with a snapshot that is not kept any more is told so
+    /// leaves behind are kept as long as somebody may read them, and this bounds the space that
+    /// they take. Who reads with a snapshot that is not kept any more is told so
     /// ([`Error::SnapshotTooOld`]). Its age counts from the first folding that finds it. What a
     /// transaction sees is kept until it ends.
     pub fn set_snapshot_limit(&self, limit: Duration) {

@@ -106,7 +106,7 @@ impl Snapshots {
     #[inline]
     fn hold_as<M: Medium>(&self, medium: &M, stamps: &Stamps, how: u64) -> Held {
         let stamp = stamps.visible();
-        let place = self.take(medium, stamp + 1 | how);
+        let place = self.take(medium, (stamp + 1) | how);
         let word = &self.places[place].0;
         let mut held = Held { place, stamp };
         loop {
@@ -120,13 +120,14 @@ impl Snapshots {
             }
             held.stamp = visible;
             // Relaxed: ordered by the fence.
-            word.store(visible + 1 | how, Ordering::Relaxed);
+            word.store((visible + 1) | how, Ordering::Relaxed);
         }
     }
 
-    /// Takes the snapshot of a transaction that had it before, while nothing that it sees is folded.
+    /// Takes the snapshot of a transaction that had it before, while nothing that it sees is
+    /// folded.
     pub(crate) fn hold_at<M: Medium>(&self, medium: &M, stamp: u64) -> Held {
-        Held { place: self.take(medium, stamp + 1 | FIRM), stamp }
+        Held { place: self.take(medium, (stamp + 1) | FIRM), stamp }
     }
 
     fn take<M: Medium>(&self, medium: &M, as_word: u64) -> usize {

@@ -5,8 +5,8 @@
 //! of TATP, and transactions of up to six statements, which it commits, commits with the last
 //! statement, or gives up. It says what was acknowledged. After a kill, all of that has to be
 //! there; what was in progress is there as a whole, or not at all; an open transaction is resumed
-//! by its token behind a statement that was acknowledged, or one more, and sees what it had made. It
-//! is left open then, and the next process goes on with it. Two more threads race for a few
+//! by its token behind a statement that was acknowledged, or one more, and sees what it had made.
+//! It is left open then, and the next process goes on with it. Two more threads race for a few
 //! subscribers. All must be consistent as the description wants it.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
