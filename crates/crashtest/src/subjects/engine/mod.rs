@@ -11,7 +11,7 @@ pub(super) const SUBJECT: Subject = Subject {
     name: "engine",
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
-    sources: &["engine/src"],
+    sources: &["engine/src", "pmem/src/heap/sweep.rs"],
     sources_elsewhere: &[],
     images_min: 4_000,
     mutation: Some(MutationSample {

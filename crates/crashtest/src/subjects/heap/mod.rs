@@ -10,7 +10,8 @@ pub(super) const SUBJECT: Subject = Subject {
     scenarios: scenarios::scenarios,
     counterexamples: Vec::new,
     sources: &["pmem/src/heap"],
-    sources_elsewhere: &[],
+    // The engine sweeps.
+    sources_elsewhere: &["pmem/src/heap/sweep.rs"],
     images_min: 7_000,
     mutation: None,
 };
