@@ -109,8 +109,8 @@ impl<M: Medium> Engine<M> {
     /// Dropped tables that nobody has.
     fn take_dead(&self) -> Vec<DroppedEntry> {
         let mut schema = self.schema.lock(self.medium());
-        // Nobody gets it from anywhere any more.
-        schema.dropped.retain(|table| Arc::strong_count(table) > 1);
+        // Nobody gets one from anywhere any more, and what those did who had it is seen.
+        schema.dropped.retain_mut(|table| Arc::get_mut(table).is_none());
         let Schema { catalog, dropped, .. } = &*schema;
         let is_dead =
             |entry: &&DroppedEntry| dropped.iter().all(|table| table.number != entry.number);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use remanent_pmem::{Mapped, Medium};
 
-use super::layout::{Outcome, Serial, TransactionId};
+use super::layout::{Outcome, SLOT_COUNT, Serial, TransactionId};
 use super::slots::HeldSlot;
 use super::statement::{Part, Statement};
 use super::statuses::Fate;
@@ -343,12 +343,24 @@ impl<M: Medium> Engine<M> {
 
     /// All transactions that nobody goes on with at present.
     pub(crate) fn open_transactions(&self) -> Vec<OpenTransaction> {
-        let slots = (0..super::layout::SLOT_COUNT).filter_map(|index| {
-            let slot = self.slots.try_hold_one(index)?;
-            let open = slot.open()?;
-            let token = Token::new(index, open.serial);
-            Some(OpenTransaction { token, statement: open.statement })
-        });
-        slots.collect()
+        (0..SLOT_COUNT).filter_map(|index| self.left_open(index)).collect()
+    }
+
+    /// The transaction of a slot, if nobody goes on with it.
+    fn left_open(&self, index: u32) -> Option<OpenTransaction> {
+        loop {
+            if let Some(slot) = self.slots.try_hold_one(index) {
+                let open = slot.open()?;
+                let token = Token::new(index, open.serial);
+                return Some(OpenTransaction { token, statement: open.statement });
+            }
+            let (serial, is_in_use) = self.statuses.owner(index);
+            let id = TransactionId { slot: index, number: serial.number };
+            if is_in_use || self.statuses.fate(id.short()) != Some(Fate::Open) {
+                return None;
+            }
+            // Others look at a slot for a moment.
+            self.medium().pause();
+        }
     }
 }
