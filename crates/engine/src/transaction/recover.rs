@@ -186,7 +186,7 @@ fn fate_of(found: Found, statuses: &Statuses) -> Fate {
 }
 
 /// Whether a later statement has changed a row: then the record's took effect, and folding may have
-/// written other cells over its own.
+/// written other cells over its own. Not so if its transaction is open, and has the row.
 fn was_changed_since<M: Medium>(
     records: &[Found],
     tables: &HashMap<u32, Table<M>>,
@@ -194,12 +194,10 @@ fn was_changed_since<M: Medium>(
     entry: Entry,
     statuses: &Statuses,
 ) -> bool {
+    let Fate::Committed(own) = fate_of(found, statuses) else { return false };
     records.iter().any(|later| {
         let Some((table, place, of_later)) = target(tables, later.record) else { return false };
-        let is_later = matches!(
-            fate_of(*later, statuses),
-            Fate::Committed(stamp) if stamp > found.record.stamp
-        );
+        let is_later = matches!(fate_of(*later, statuses), Fate::Committed(stamp) if stamp > own);
         (of_later.table, of_later.row) == (entry.table, entry.row)
             && of_later.version != 0
             && is_later

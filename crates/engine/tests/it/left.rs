@@ -430,3 +430,25 @@ fn slots_can_be_used_again_after_a_clean_close() {
     }
     bank.check();
 }
+
+#[test]
+fn a_statement_that_did_not_arrive_is_not_believed_because_its_row_was_changed_before() {
+    let bank = bank();
+    let mut transaction = bank.database.begin().unwrap();
+    assert!(bank.set(1, 70).unwrap()); // in another slot
+    transaction.refresh().unwrap();
+    let (head, medium) = (bank.head(RowId::new(0).unwrap()), bank.pool.medium());
+    let before = [medium.load(head), medium.load(head + 8)];
+    assert!(bank.set_in(&mut transaction, 1, 71).unwrap());
+    let version = (medium.load(head + 8) & ((1 << 43) - 1)) * 32;
+    let token = transaction.suspend();
+    let bank = bank.killed(|medium| {
+        (version..version + 64).step_by(8).for_each(|at| medium.store(at, 0));
+        medium.store(head, before[0]);
+        medium.store(head + 8, before[1]);
+    });
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Aborted));
+    assert_eq!(bank.now(1), Some(70));
+    assert!(bank.set(1, 72).unwrap());
+    bank.check();
+}
