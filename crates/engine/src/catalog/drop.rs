@@ -165,7 +165,7 @@ impl<M: Medium> Engine<M> {
         let suspects: Vec<_> =
             std::iter::once(&old).chain(gone).map(|offset| lane.suspect(*offset)).collect();
         // Fence: what the new catalog leads to, before the header leads to it; the suspects, before
-        // nothing leads to them.
+        // nothing leads to them; what a sweep has freed, before nothing says that it was dead.
         lane.fence();
         medium.store(at, new);
         // Flush and fence: before anybody is told of the change, and before the old catalog's block

@@ -23,7 +23,7 @@ impl<M: Medium> Heap<M> {
     /// Frees those of some blocks that are `dead`: nothing leads to them, durably, and no thread
     /// can see them. Operations wait meanwhile, and the blocks of those before are written. Returns
     /// where to go on; `None` behind the last block. A crash leaves some of the blocks allocated,
-    /// and another sweep finds them.
+    /// and another sweep finds them. Durable with the caller's next fence.
     ///
     /// Large blocks are freed as others are that an operation unlinks. Not to be called inside of a
     /// lane.
@@ -89,6 +89,8 @@ impl<M: Medium> Heap<M> {
         let whole: BTreeSet<ChunkId> =
             chunks.into_iter().filter(|chunk| self.break_seal(*chunk)).collect();
         // Fence: no seal is left, before the bits change: no lane names these chunks.
+        // Redundant: but where a crash leaves a seal beside bits that have changed, which takes
+        // more runs than a sample has.
         self.medium().fence();
         small.retain(|(_, chunk, ..)| whole.contains(chunk));
         let (mut emptied, mut words) = (Vec::with_capacity(small.len()), HashSet::new());
@@ -99,11 +101,10 @@ impl<M: Medium> Heap<M> {
             }
         }
         for word in words {
-            // Flush: fenced below.
+            // Flush: fenced by the caller, before what says that there are dead blocks is taken
+            // away.
             self.medium().flush(word, WORD_LEN);
         }
-        // Fence: before what says that there are dead blocks is taken away.
-        self.medium().fence();
         self.consider_all(emptied);
         Ok((large, (at < end).then_some(SweepCursor(at.0))))
     }
