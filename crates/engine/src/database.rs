@@ -132,6 +132,13 @@ impl<M: Medium> Database<M> {
         self.engine.snapshots.set_limit(limit);
     }
 
+    /// Has statements that are a transaction by themselves wait for who is in their way, so long at
+    /// the most; not at all if nothing is said. For those of transactions, there is
+    /// [`TransactionOptions::wait`].
+    pub fn set_wait(&self, limit: Duration) {
+        self.engine.waits.set_limit(limit);
+    }
+
     /// Begins a transaction of several statements: see [`Transaction`]. Waits while 256
     /// transactions are open.
     ///

@@ -19,6 +19,7 @@ use crate::transaction::slots::{Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
 use crate::transaction::statuses::Statuses;
+use crate::transaction::waits::Waits;
 use crate::{Error, Result};
 
 /// A database.
@@ -36,6 +37,8 @@ pub(crate) struct Engine<M: Medium> {
     /// Rows with versions that wait until every snapshot sees them.
     pub(crate) garbage: PauseMutex<VecDeque<Garbage<M>>>,
     pub(crate) keys: KeyLocks,
+    /// Statements that wait for others.
+    pub(crate) waits: Waits,
     /// How often the pool was opened: claims of earlier times count for nothing.
     pub(crate) opens: u64,
     pub(crate) clock: Clock,
@@ -166,6 +169,7 @@ impl<M: Medium> Engine<M> {
             snapshots,
             garbage,
             keys,
+            waits: Waits::new(),
             opens,
             clock,
             freeing: PauseMutex::default(),

@@ -1,7 +1,7 @@
 //! Errors of the engine.
 
 use remanent_pmem::Error as PoolError;
-use remanent_structures::Error as StructureError;
+use remanent_structures::{Error as StructureError, RowId};
 
 use crate::transaction::Token;
 
@@ -75,7 +75,9 @@ pub enum Error {
     },
     /// A row with this key is there.
     #[error(
-        "table {table:?}: a row with the same {index:?} key ({key}) is there; nothing was changed"
+        "table {table:?}: a row with the same {index:?} key ({key}) is there, row {}; nothing was \
+         changed",
+        row.get()
     )]
     Unique {
         /// Name of the table.
@@ -84,11 +86,14 @@ pub enum Error {
         index: String,
         /// The key, as a person writes it.
         key: String,
+        /// The row that has it.
+        row: RowId,
     },
     /// Another statement is inserting, changing or removing a row with the key, and is not done.
     #[error(
-        "table {table:?}: another statement is changing a row with this {index:?} key ({key}); \
-         nothing was changed, and trying again may succeed"
+        "table {table:?}: {} is changing a row with this {index:?} key ({key}); nothing was \
+         changed, and trying again may succeed; so may waiting (`TransactionOptions::wait`)",
+        holder_name(*holder)
     )]
     Conflict {
         /// Name of the table.
@@ -97,6 +102,24 @@ pub enum Error {
         index: String,
         /// The key, as a person writes it.
         key: String,
+        /// The open transaction that is in the way; `None` for a statement that is one.
+        holder: Option<Token>,
+    },
+    /// The transaction that is in a statement's way waits for the statement's own.
+    #[error(
+        "table {table:?}: {} has the row with this {index:?} key ({key}), and waits for this \
+         transaction; nothing was changed; give this one up, and begin again",
+        holder_name(*holder)
+    )]
+    Deadlock {
+        /// Name of the table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The key, as a person writes it.
+        key: String,
+        /// The open transaction that is in the way.
+        holder: Option<Token>,
     },
     /// The row, or one with the key, was changed by a transaction that has committed since this one
     /// took its snapshot. Trying again is of no use until the transaction sees what was committed.
@@ -164,6 +187,10 @@ pub enum Error {
         /// Name of the table.
         table: String,
     },
+}
+
+fn holder_name(holder: Option<Token>) -> String {
+    holder.map_or_else(|| "another statement".to_owned(), |token| format!("transaction {token}"))
 }
 
 impl Error {

@@ -46,8 +46,8 @@
 //!
 //! # Not there yet
 //!
-//! A statement changes one row, and is refused rather than waits. Ordered indexes, foreign keys,
-//! and indexes that are made later are to come.
+//! A statement changes one row. Ordered indexes, foreign keys, savepoints, and indexes that are
+//! made later are to come.
 
 #![forbid(unsafe_code)]
 

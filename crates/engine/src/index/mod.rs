@@ -11,7 +11,7 @@ use remanent_structures::RowId;
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use self::locks::KeyLocks;
+pub(crate) use self::locks::{HeldKeys, KeyLocks};
 pub(crate) use self::rows::{Dram, Rows};
 
 use crate::Result;

@@ -359,6 +359,15 @@ impl Claim {
         }
     }
 
+    /// The slot of who has the row, if it is not only folded.
+    pub(crate) fn holder(self) -> Option<u32> {
+        match self.0 >> Self::KIND_SHIFT {
+            Self::IN_PROGRESS if !self.is_collectors() => Some(u32::from(self.0 as u16)),
+            Self::PENDING => self.as_pending().map(|pending| pending.by.slot()),
+            _ => None,
+        }
+    }
+
     /// What a transaction has made of the row.
     #[inline(always)]
     pub(crate) fn as_pending(self) -> Option<Pending> {

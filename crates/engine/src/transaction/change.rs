@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::view::View;
+use super::wait::{Refused, Wanted};
 use crate::engine::Engine;
-use crate::index::{Index, Key};
+use crate::index::{HeldKeys, Index, Key};
 use crate::table::Table;
 use crate::table::layout::Committed;
 use crate::table::ops::{Group, RowPlace};
@@ -75,6 +76,7 @@ impl<M: Medium> Engine<M> {
         index: &Index<M>,
         key: &Key,
     ) -> Result<Option<Target<'t, M>>> {
+        let mut waiting = statement.waiting(self);
         loop {
             let Some(found) = self.row_with(table, index, key, statement.view)? else {
                 return Ok(None);
@@ -86,7 +88,10 @@ impl<M: Medium> Engine<M> {
                     self.medium().pause();
                     continue;
                 }
-                Err(Refusal::Conflict) => return Err(self.in_the_way(table, index, key)),
+                Err(Refusal::Busy(holder)) => {
+                    waiting.wait(holder, Wanted { table, index, key })?;
+                    continue;
+                }
             };
             if claimed.own.is_none()
                 && table.stamp_of(table.committed(place)) > statement.view.stamp
@@ -100,12 +105,6 @@ impl<M: Medium> Engine<M> {
                 return Ok(Some(Target { row, claimed, groups }));
             }
         }
-    }
-
-    #[cold]
-    fn in_the_way(&self, table: &Table<M>, index: &Index<M>, key: &Key) -> Error {
-        let key = key.tell(&table.format, &index.spec.columns);
-        Error::Conflict { table: table.name.clone(), index: index.spec.name.clone(), key }
     }
 
     #[cold]
@@ -184,13 +183,8 @@ impl<M: Medium> Engine<M> {
         let has = [0, 1].map(|group| cells.as_ref().is_some_and(|new| new[group] != old[group]));
         let cells = cells.unwrap_or_else(|| old.clone());
         let changed = Self::changed_keys(table, &old[0], &cells[0]);
-        let unique = || changed.iter().filter(|(index, _)| index.spec.kind.is_unique());
-        let hashes = unique().map(|(index, key)| (index.number, key.hash));
         // Held until the version is published: until then, nobody can see that the row has the key.
-        let keys = self.keys.lock(self.medium(), hashes);
-        for (index, key) in unique() {
-            self.require_free(table, index, key, row, statement.view)?;
-        }
+        let keys = self.lock_new_keys(statement, table, row, &changed)?;
         let words = Self::add_words(row, &changed)?;
         // The lane is held until something leads to the version.
         let (mut lane, block) = match self.version_block(table, has) {
@@ -234,6 +228,34 @@ impl<M: Medium> Engine<M> {
         claimed.keep();
         self.end_statement(statement, commit, table, row, true);
         Ok(())
+    }
+
+    /// Locks the unique keys that a row gets, once nobody has them, or decides who has.
+    fn lock_new_keys(
+        &self,
+        statement: &Statement<'_, '_, M>,
+        table: &Table<M>,
+        row: RowId,
+        changed: &[Word<'_, M>],
+    ) -> Result<HeldKeys<'_>> {
+        let unique = || changed.iter().filter(|(index, _)| index.spec.kind.is_unique());
+        let mut waiting = statement.waiting(self);
+        'again: loop {
+            let hashes = unique().map(|(index, key)| (index.number, key.hash));
+            let keys = self.keys.lock(self.medium(), hashes);
+            for (index, key) in unique() {
+                match self.require_free(table, index, key, row, statement.view) {
+                    Ok(()) => {}
+                    Err(Refused::For(error)) => return Err(error),
+                    Err(Refused::Busy { holder, .. }) => {
+                        drop(keys);
+                        waiting.wait(holder, Wanted { table, index, key })?;
+                        continue 'again;
+                    }
+                }
+            }
+            return Ok(keys);
+        }
     }
 
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were

@@ -18,6 +18,8 @@ pub(crate) mod statuses;
 mod sweep;
 mod token;
 pub(crate) mod view;
+mod wait;
+pub(crate) mod waits;
 
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;

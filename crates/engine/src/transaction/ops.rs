@@ -10,6 +10,7 @@ use super::layout::{STAMP_MAX, content_of};
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
+use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
@@ -39,13 +40,24 @@ impl<M: Medium> Engine<M> {
         self.require_open(statement)?;
         table.require_there()?;
         let row = NewRow::of(table, values)?;
-        match self.try_insert(statement, table, &row) {
-            // Lanes may hold blocks that are not freed yet.
-            Err(error) if error.is_full() => {
-                self.heap.relieve();
-                self.try_insert(statement, table, &row)
+        let (mut waiting, mut is_relieved) = (statement.waiting(self), false);
+        loop {
+            match self.try_insert(statement, table, &row) {
+                Ok(id) => return Ok(id),
+                // Lanes may hold blocks that are not freed yet.
+                Err(Refused::For(error)) if error.is_full() && !is_relieved => {
+                    is_relieved = true;
+                    self.heap.relieve();
+                }
+                Err(Refused::For(error)) => return Err(error),
+                Err(Refused::Busy { holder, index: number }) => {
+                    let mut keyed = row.keyed(table);
+                    let (index, key) = keyed
+                        .find(|(index, _)| index.number == number)
+                        .expect("the key of one of its indexes is wanted");
+                    waiting.wait(holder, Wanted { table, index, key })?;
+                }
             }
-            result => result,
         }
     }
 
@@ -54,7 +66,7 @@ impl<M: Medium> Engine<M> {
         statement: &mut Statement<'_, '_, M>,
         table: &Arc<Table<M>>,
         new_row: &NewRow,
-    ) -> Result<RowId> {
+    ) -> Result<RowId, Refused> {
         let (row, place) = table.take_row()?;
         self.claim_free(table, place, statement.slot.index)?;
         if let Err(error) = self.place_row(table, new_row, row, place, statement.view) {
@@ -100,7 +112,7 @@ impl<M: Medium> Engine<M> {
         row: RowId,
         place: RowPlace,
         view: View,
-    ) -> Result<()> {
+    ) -> Result<(), Refused> {
         let unique = || new.keyed(table).filter(|(index, _)| index.spec.kind.is_unique());
         let hashes = unique().map(|(index, key)| (index.number, key.hash));
         let _keys = self.keys.lock(self.medium(), hashes);
@@ -113,7 +125,7 @@ impl<M: Medium> Engine<M> {
                 for (index, key) in new.keyed(table).take(done) {
                     index.rows.remove(key.hash, row)?;
                 }
-                return Err(error);
+                return Err(error.into());
             }
         }
         Ok(())
@@ -128,7 +140,7 @@ impl<M: Medium> Engine<M> {
         key: &Key,
         own: RowId,
         view: View,
-    ) -> Result<()> {
+    ) -> Result<(), Refused> {
         let taken = table.search(index, key, |row| match table.place(row) {
             Some(place) if row != own => {
                 let _pin = self.heap.pin();
@@ -138,13 +150,15 @@ impl<M: Medium> Engine<M> {
         })?;
         self.require_kept(view)?;
         let Some(taken) = taken else { return Ok(()) };
+        if let Taken::Perhaps(holder) = taken {
+            return Err(Refused::Busy { holder, index: index.number });
+        }
         let key = key.tell(&table.format, &index.spec.columns);
         let (table, index) = (table.name.clone(), index.spec.name.clone());
-        match taken {
-            Taken::Settled => Err(Error::Unique { table, index, key }),
-            Taken::Perhaps => Err(Error::Conflict { table, index, key }),
-            Taken::Before => Err(Error::Overtaken { table, index, key }),
-        }
+        Err(match taken {
+            Taken::Settled(row) => Error::Unique { table, index, key, row }.into(),
+            _ => Error::Overtaken { table, index, key }.into(),
+        })
     }
 
     /// Whether a row has a key, or may have it once another transaction has ended. The caller has a
@@ -165,6 +179,7 @@ impl<M: Medium> Engine<M> {
         let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
         let is_own = pending.is_some_and(|of| view.own.is_some_and(|id| id.short() == of.by));
         let newest = View { stamp: STAMP_MAX, ..view };
+        let perhaps = Taken::Perhaps(Holder { slot: claim.holder() });
         if self.sees_key(table, index, key, row, place, newest)? {
             let is_settled = match (pending, fate) {
                 _ if is_own => true,
@@ -177,7 +192,7 @@ impl<M: Medium> Engine<M> {
                         && table.stamp_of(committed) <= self.stamps.visible()
                 }
             };
-            return Ok(Some(if is_settled { Taken::Settled } else { Taken::Perhaps }));
+            return Ok(Some(if is_settled { Taken::Settled(row) } else { perhaps }));
         }
         if view.own.is_some() && self.sees_key(table, index, key, row, place, view)? {
             return Ok(Some(Taken::Before));
@@ -195,7 +210,7 @@ impl<M: Medium> Engine<M> {
                     && has_key(&table.read_group(place, 0))
             }
         };
-        Ok(is_getting_it.then_some(Taken::Perhaps))
+        Ok(is_getting_it.then_some(perhaps))
     }
 
     /// The first group of a row as an open transaction has it; `None` if that has removed it.
@@ -220,10 +235,10 @@ impl<M: Medium> Engine<M> {
 /// That a key is not free.
 #[derive(Clone, Copy)]
 enum Taken {
-    /// A row has it.
-    Settled,
+    /// This row has it.
+    Settled(RowId),
     /// Another transaction decides it.
-    Perhaps,
+    Perhaps(Holder),
     /// A row had it when the transaction took its snapshot.
     Before,
 }

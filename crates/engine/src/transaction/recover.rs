@@ -410,6 +410,8 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         snapshot_before: None,
         rows: Vec::new(),
         is_continued: true,
+        // Who goes on with it says something else.
+        wait_ms: 0,
         is_named: AtomicBool::new(true),
         expires_ms: Some(u64::from(last.limit_ms)),
     })

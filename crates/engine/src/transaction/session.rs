@@ -10,6 +10,7 @@ use super::slots::HeldSlot;
 use super::statement::{Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
+use super::waits::ms;
 use super::{Moment, Sealed, Token};
 use crate::engine::Engine;
 use crate::{Error, Result};
@@ -65,6 +66,7 @@ pub struct Transaction<'d, M: Medium = Mapped> {
 #[non_exhaustive]
 pub struct TransactionOptions {
     time_limit: Duration,
+    wait: Duration,
 }
 
 /// What became of a transaction, as [`Database::resume`](crate::Database::resume) finds it.
@@ -90,13 +92,24 @@ pub struct OpenTransaction {
 impl TransactionOptions {
     /// The usual: a time limit of one minute.
     pub const fn new() -> Self {
-        TransactionOptions { time_limit: Duration::from_secs(60) }
+        TransactionOptions { time_limit: Duration::from_secs(60), wait: Duration::ZERO }
     }
 
     /// Gives the transaction up if nobody goes on with it for so long: after it was suspended, or
     /// after the database was opened when a process was killed. 49 days at the most.
     pub const fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
+        self
+    }
+}
+
+impl TransactionOptions {
+    /// Has statements wait for who is in their way, so long at the most: another transaction that
+    /// has changed the row, or decides who has the key. Those that wait for each other are found,
+    /// and one of them is refused ([`Error::Deadlock`]). Nobody is served first. A statement that
+    /// waits looks again every 50 to 150 µs.
+    pub const fn wait(mut self, limit: Duration) -> Self {
+        self.wait = limit;
         self
     }
 }
@@ -112,7 +125,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let limit_ms = options.time_limit.as_millis().min(u32::MAX.into()) as u32;
         let mut slot = engine.hold_slot()?;
         let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
-        slot.begin(engine.opening(), limit_ms, snapshot)?;
+        slot.begin(engine.opening(), (limit_ms, ms(options.wait)), snapshot)?;
         Ok(Self::of(engine, slot))
     }
 
@@ -137,6 +150,15 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// nothing, do not count. 0 once it is over.
     pub fn statement(&self) -> u32 {
         self.slot.as_ref().and_then(HeldSlot::open).map_or(0, |open| open.statement)
+    }
+
+    /// Has its statements wait for who is in their way, so long at the most: as
+    /// [`TransactionOptions::wait`]. A transaction that was resumed behind a crash does not wait
+    /// unless this is called.
+    pub fn set_wait(&mut self, limit: Duration) {
+        if let Some(open) = self.slot.as_mut().and_then(HeldSlot::open_mut) {
+            open.wait_ms = ms(limit);
+        }
     }
 
     /// Sees all that was committed by now, from the next statement on.

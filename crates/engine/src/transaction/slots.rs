@@ -56,6 +56,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) rows: Vec<Written<M>>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
+    /// How long its statements wait for who is in their way, in ms.
+    pub(crate) wait_ms: u64,
     /// Somebody knows its name, and may ask later how it ended.
     pub(crate) is_named: AtomicBool,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
@@ -172,7 +174,12 @@ impl<M: Medium> HeldSlot<'_, M> {
     }
 
     /// Begins a transaction of several statements, which is in the pool from its first one on.
-    pub(crate) fn begin(&mut self, opening: u16, limit_ms: u32, snapshot: Held) -> Result<()> {
+    pub(crate) fn begin(
+        &mut self,
+        opening: u16,
+        (limit_ms, wait_ms): (u32, u64),
+        snapshot: Held,
+    ) -> Result<()> {
         let slot = &mut *self.slot;
         let mut number = slot.begun + 1;
         // Claims have few bits of a number, in which the next one in the pool has to differ from
@@ -193,6 +200,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             snapshot_before: None,
             rows: Vec::new(),
             is_continued: false,
+            wait_ms,
             is_named: AtomicBool::new(false),
             expires_ms: None,
         });

@@ -11,6 +11,7 @@ use super::slots::{HeldSlot, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
 use super::view::View;
+use super::wait::{Holder, Waiting};
 use crate::engine::Engine;
 use crate::table::Table;
 use crate::table::layout::{Claim, Committed, Pending};
@@ -62,7 +63,7 @@ pub(super) enum Refusal {
     /// It can be in a moment.
     Wait,
     /// Another statement or transaction is changing it.
-    Conflict,
+    Busy(Holder),
 }
 
 impl<M: Medium> Drop for Claimed<'_, M> {
@@ -81,6 +82,13 @@ impl<M: Medium> Claimed<'_, M> {
 }
 
 impl<M: Medium> Statement<'_, '_, M> {
+    /// What it does if somebody is in its way.
+    pub(super) fn waiting<'e>(&self, engine: &'e Engine<M>) -> Waiting<'e, M> {
+        let own = self.slot.open().map(|open| open.wait_ms);
+        let limit_ms = own.unwrap_or_else(|| engine.waits.limit_ms());
+        Waiting::new(engine, self.slot.index, limit_ms)
+    }
+
     pub(super) fn id(&self) -> Option<TransactionId> {
         self.slot.id()
     }
@@ -115,7 +123,8 @@ impl<M: Medium> Engine<M> {
         let Some(pending) = other.as_pending() else {
             // Folding takes one fence.
             let is_short = other.is_collectors();
-            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Conflict }));
+            let holder = Holder { slot: other.holder() };
+            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Busy(holder) }));
         };
         if statement.id().is_some_and(|id| id.short() == pending.by) {
             return Ok(Ok(Claimed { table, place, own: Some(pending), is_kept: false }));
@@ -123,7 +132,8 @@ impl<M: Medium> Engine<M> {
         let slot = pending.by.slot();
         if self.statuses.fate(pending.by) == Some(Fate::Open) {
             let is_short = self.expire(slot)?;
-            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Conflict }));
+            let holder = Holder { slot: Some(slot) };
+            return Ok(Err(if is_short { Refusal::Wait } else { Refusal::Busy(holder) }));
         }
         if self.statuses.is_orphan(slot) {
             self.settle_orphan(table, row, place)?;

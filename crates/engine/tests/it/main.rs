@@ -11,6 +11,7 @@ mod schema;
 mod snapshots;
 mod threads;
 mod transactions;
+mod waits;
 
 use remanent_engine::{TableSpec, Type};
 

@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 
 /// Every scenario of the subject.
 pub(super) fn scenarios() -> Vec<Scenario> {
-    [by_one_thread(), of_transactions(), in_dram(), in_trouble(), by_threads()]
+    [by_one_thread(), of_transactions(), of_transfers(), in_dram(), in_trouble(), by_threads()]
         .into_iter()
         .flatten()
         .collect()
@@ -21,7 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 /// Tiles of three rows, which a few inserts fill.
 fn rows() -> Tables {
     let (mix, size_max) = (Mix::Rows, SIZE_MAX);
-    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix, dram: None, size_max }
+    Tables { keys: 5, tile_rows: 3, more_indexes: 0, mix, waits: false, dram: None, size_max }
 }
 
 fn raced() -> Tables {
@@ -135,6 +135,12 @@ fn of_transactions() -> Vec<Scenario> {
             transactions(),
             without_room(4, prepared(alone(6, 6))),
         ),
+    ]
+}
+
+/// Transactions of threads that are in each other's way.
+fn of_transfers() -> Vec<Scenario> {
+    vec![
         Scenario::new(
             "engine/transfers",
             "transactions of two threads on the same rows",
@@ -142,6 +148,13 @@ fn of_transactions() -> Vec<Scenario> {
             Config { creation: false, ..together(2, 3, 3) },
         )
         .with_weight(2),
+        Scenario::new(
+            "engine/transfers-waiting",
+            "the same; statements wait, and find who waits for them",
+            Tables { keys: 3, mix: Mix::Transfers, waits: true, ..rows() },
+            interleaved(3, 2, 2, 900),
+        )
+        .with_weight(20),
         Scenario::new(
             "engine/transfers-interleaved",
             "interleavings of transactions of three threads on the same rows",

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
@@ -33,6 +34,8 @@ pub(super) struct Tables {
     /// Indexes besides those by which rows are looked up.
     pub(super) more_indexes: u32,
     pub(super) mix: Mix,
+    /// Whether statements wait for who is in their way.
+    pub(super) waits: bool,
     /// If the indexes lie in DRAM: how they are rebuilt.
     pub(super) dram: Option<Rebuild>,
     /// Size beyond which the pool does not grow.
@@ -157,6 +160,11 @@ impl Tables {
 }
 
 impl Tables {
+    /// How long statements wait.
+    fn wait(&self) -> Duration {
+        if self.waits { Duration::from_secs(3_600) } else { Duration::ZERO }
+    }
+
     /// Repeats a call that others are in the way of, unless they are there to stay.
     fn patiently<T>(
         &self,
@@ -165,7 +173,7 @@ impl Tables {
     ) -> Result<T, Error> {
         loop {
             match call() {
-                Err(Error::Conflict { .. } | Error::Overtaken { .. })
+                Err(Error::Conflict { .. } | Error::Overtaken { .. } | Error::Deadlock { .. })
                     if self.mix != Mix::Transactions =>
                 {
                     open.pool.medium().pause();
@@ -304,6 +312,7 @@ impl Subject for Tables {
     }
 
     fn prepare(&self, _: &M, open: Self::Handle) -> Outcome<Self::Handle> {
+        open.object.set_wait(self.wait());
         // It is repeated if a crash has come between it and the operations.
         if open.object.tables().is_empty() {
             self.create(&open.object, 0)?;
@@ -351,7 +360,8 @@ impl Subject for Tables {
             Op::Commit => answer(transactions::end(database, true), Answer::Bool),
             Op::Abort => answer(transactions::end(database, false), Answer::Bool),
             Op::Transfer(from, to) => {
-                let done = self.patiently(open, || transactions::transfer(database, from, to));
+                let transfer = || transactions::transfer(database, from, to, self.wait());
+                let done = self.patiently(open, transfer);
                 answer(done, Answer::Bool)
             }
             Op::UpdateBehind(table, id, code, value) => {

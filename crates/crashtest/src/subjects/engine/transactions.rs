@@ -90,8 +90,13 @@ fn patient() -> TransactionOptions {
 }
 
 /// Gives two rows other values, or neither. Whether both are there.
-pub(super) fn transfer(database: &Database<M>, from: u64, to: u64) -> Result<bool, Error> {
-    let mut transaction = database.begin_with(&patient())?;
+pub(super) fn transfer(
+    database: &Database<M>,
+    from: u64,
+    to: u64,
+    wait: Duration,
+) -> Result<bool, Error> {
+    let mut transaction = database.begin_with(&patient().wait(wait))?;
     let update = database.table(&name(0))?.prepare_update("primary")?;
     let next = |transaction: &mut Transaction<'_, M>, id: u64| {
         update.run_in(transaction, &[id.into()], |row, changes| {

@@ -1,0 +1,134 @@
+//! Waiting for who is in the way of a statement.
+
+use std::thread;
+use std::time::Duration;
+
+use remanent_pmem::Medium;
+
+use super::Token;
+use super::layout::TransactionId;
+use super::statuses::Fate;
+use crate::engine::Engine;
+use crate::index::{Index, Key};
+use crate::table::Table;
+use crate::{Error, Result};
+
+/// Who keeps a statement from a row or a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    /// `None` for one who is done in a moment.
+    pub(super) slot: Option<u32>,
+}
+
+/// Why a statement cannot go on.
+pub(super) enum Refused {
+    /// Somebody is in the way, who has the key in the index with this number, or decides it.
+    Busy {
+        holder: Holder,
+        index: u32,
+    },
+    For(Error),
+}
+
+impl<E: Into<Error>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Refused::For(error.into())
+    }
+}
+
+/// What a statement waits for, as a person is told.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'w, M: Medium> {
+    pub(super) table: &'w Table<M>,
+    pub(super) index: &'w Index<M>,
+    pub(super) key: &'w Key,
+}
+
+/// A statement that may have to wait. It holds nothing meanwhile that the holder could need, but
+/// what its transaction has changed, and its own row.
+pub(super) struct Waiting<'e, M: Medium> {
+    engine: &'e Engine<M>,
+    slot: u32,
+    limit_ms: u64,
+    since_ms: Option<u64>,
+    turns: u32,
+}
+
+/// Turns before a statement sleeps between looks, and how long then.
+const TURNS: u32 = 100;
+const NAP: Duration = Duration::from_micros(50);
+
+impl<'e, M: Medium> Waiting<'e, M> {
+    pub(super) fn new(engine: &'e Engine<M>, slot: u32, limit_ms: u64) -> Self {
+        Waiting { engine, slot, limit_ms, since_ms: None, turns: 0 }
+    }
+
+    /// Waits for a moment.
+    ///
+    /// # Errors
+    ///
+    /// When the time is over, or the holder waits for this statement's transaction.
+    pub(super) fn wait(&mut self, holder: Holder, wanted: Wanted<'_, M>) -> Result<()> {
+        let engine = self.engine;
+        if self.limit_ms == 0 {
+            return Err(engine.in_the_way(holder, wanted));
+        }
+        engine.waits.set(self.slot, holder.slot);
+        let now_ms = engine.clock.now_ms(engine.medium());
+        let since_ms = *self.since_ms.get_or_insert(now_ms);
+        if engine.waits.gives_up(self.slot) {
+            return Err(engine.deadlock(holder, wanted));
+        }
+        if now_ms.saturating_sub(since_ms) > self.limit_ms {
+            return Err(engine.in_the_way(holder, wanted));
+        }
+        engine.heap.verify()?;
+        engine.medium().pause();
+        self.turns += 1;
+        if self.turns > TURNS {
+            thread::sleep(NAP);
+        }
+        Ok(())
+    }
+}
+
+impl<M: Medium> Drop for Waiting<'_, M> {
+    fn drop(&mut self) {
+        if self.since_ms.is_some() {
+            self.engine.waits.set(self.slot, None);
+        }
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    /// The open transaction of several statements that has a slot.
+    fn token_of(&self, holder: Holder) -> Option<Token> {
+        let slot = holder.slot?;
+        let (serial, _) = self.statuses.owner(slot);
+        let id = TransactionId { slot, number: serial.number };
+        let is_open = self.statuses.fate(id.short()) == Some(Fate::Open);
+        is_open.then(|| Token::new(slot, serial))
+    }
+
+    #[cold]
+    fn in_the_way(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
+        let Wanted { table, index, key } = wanted;
+        Error::Conflict {
+            table: table.name.clone(),
+            index: index.spec.name.clone(),
+            key: key.tell(&table.format, &index.spec.columns),
+            holder: self.token_of(holder),
+        }
+    }
+
+    #[cold]
+    fn deadlock(&self, holder: Holder, wanted: Wanted<'_, M>) -> Error {
+        let Wanted { table, index, key } = wanted;
+        Error::Deadlock {
+            table: table.name.clone(),
+            index: index.spec.name.clone(),
+            key: key.tell(&table.format, &index.spec.columns),
+            holder: self.token_of(holder),
+        }
+    }
+}
