@@ -65,7 +65,10 @@ impl People {
     }
 
     fn insert(&mut self, id: u32, name: Option<u32>, year: u16) -> bool {
-        let name = name.map(|number| format!("name {number}"));
+        self.insert_as(id, name.map(|number| format!("name {number}")), year)
+    }
+
+    fn insert_as(&mut self, id: u32, name: Option<String>, year: u16) -> bool {
         let values = [id.into(), Value::from(name.as_ref()), year.into(), "x".into()];
         let is_taken = self.expected.contains_key(&id) || self.is_taken(id, name.as_ref());
         match self.table.insert(&values) {
@@ -255,6 +258,99 @@ fn a_transaction_goes_on_before_its_indexes_are_rebuilt() {
         while people.database.rebuild_step().unwrap() {}
         people.compare();
         assert_eq!(people.database.check().unwrap(), []);
+    });
+}
+
+/// What a thread does to ids of its own, of which it knows everything.
+fn change_own(people: &People, own: u32, rounds: u64) -> BTreeMap<u32, Person> {
+    let ids: Vec<u32> = (0..MANY).filter(|id| id % 3 == own).collect();
+    let mut expected: BTreeMap<u32, Person> = people
+        .expected
+        .iter()
+        .filter(|(id, _)| *id % 3 == own)
+        .map(|(id, person)| (*id, person.clone()))
+        .collect();
+    let mut seed = rounds << 8 | u64::from(own);
+    let mut below = |limit: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % limit
+    };
+    let table = &people.table;
+    let (get, by_name) = (table.prepare_get("primary"), table.prepare_get("by_name"));
+    let (update, delete) = (table.prepare_update("primary"), table.prepare_delete("primary"));
+    let (get, by_name, update) = (get.unwrap(), by_name.unwrap(), update.unwrap());
+    let delete = delete.unwrap();
+    for round in 0..rounds {
+        let id = ids[below(ids.len() as u64) as usize];
+        let name = format!("{id} {}", below(3));
+        let year = (round % 10) as u16;
+        let now = people.database.snapshot();
+        match below(5) {
+            0 => {
+                let values = [id.into(), name.as_str().into(), year.into(), "x".into()];
+                match table.insert(&values) {
+                    Ok(_) => {
+                        let before = expected.insert(id, (Some(name), year));
+                        assert_eq!(before, None, "{id} was there");
+                    }
+                    Err(Error::Unique { .. }) => assert!(expected.contains_key(&id), "{id}"),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            1 => {
+                let set = |row: &mut remanent_engine::Changes<'_>| {
+                    row.set(1, name.as_str())?;
+                    row.set(2, year)
+                };
+                let found = update.run(&[id.into()], |_, row| set(row)).unwrap();
+                assert_eq!(found.is_some(), expected.contains_key(&id), "{id}");
+                expected.entry(id).and_modify(|person| *person = (Some(name), year));
+            }
+            2 => {
+                let removed = delete.run(&[id.into()]).unwrap();
+                assert_eq!(removed, expected.remove(&id).is_some(), "{id}");
+            }
+            3 => {
+                let found = get.run(&now, &[id.into()], person).unwrap();
+                assert_eq!(found.map(|(_, person)| person), expected.get(&id).cloned(), "{id}");
+            }
+            _ => {
+                let found = by_name.run(&now, &[name.as_str().into()], person).unwrap();
+                let has_it = expected.get(&id).is_some_and(|(of, _)| of.as_ref() == Some(&name));
+                assert_eq!(found.is_some(), has_it, "{id} by {name:?}");
+            }
+        }
+    }
+    expected
+}
+
+const MANY: u32 = 3_000;
+
+#[test]
+fn threads_change_rows_while_others_rebuild_their_indexes() {
+    with_people(0, |mut people| {
+        for id in 0..MANY {
+            assert!(people.insert_as(id, Some(format!("{id} 0")), 0));
+        }
+        for round in 0..6u64 {
+            let how = if round % 2 == 0 { Rebuild::Background } else { Rebuild::Steps };
+            people = people.reopened(how);
+            let people_now = &people;
+            let changed: Vec<_> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3)
+                    .map(|own| scope.spawn(move || change_own(people_now, own, 300 + round * 40)))
+                    .collect();
+                if how == Rebuild::Steps {
+                    while people_now.database.rebuild_step().unwrap() {
+                        std::thread::yield_now();
+                    }
+                }
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            people.expected = changed.into_iter().flatten().collect();
+            assert_eq!(found(&people.table, &people.database.snapshot()), people.expected);
+            assert_eq!(people.database.check().unwrap(), []);
+        }
     });
 }
 

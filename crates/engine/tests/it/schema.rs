@@ -101,3 +101,64 @@ fn handles_of_a_dropped_table_answer_that_it_is_gone() {
     assert!(get.run(&database.snapshot(), &[11.into()], |_| Ok(())).unwrap().is_none());
     assert_eq!(database.check().unwrap(), []);
 }
+
+#[test]
+fn threads_use_tables_that_others_drop_and_make_again() {
+    let pool = Pool::options().create_in_memory().unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    let spec = |number: u32| {
+        let placement = if number == 0 { Placement::Pmem } else { Placement::Dram };
+        TableSpec::new(format!("table {number}"))
+            .column("id", Type::U32)
+            .column("value", Type::U32)
+            .primary_key(["id"])
+            .place(["primary"], placement)
+            .tile_rows(40)
+    };
+    for number in 0..2 {
+        database.create_table(&spec(number)).unwrap();
+    }
+    let use_tables = |thread: u32| {
+        let mut done = 0;
+        for round in 0..600u32 {
+            let Ok(table) = database.table(&format!("table {}", round % 2)) else { continue };
+            let in_a_transaction = || -> Result<(), Error> {
+                let mut transaction = database.begin()?;
+                let id = (thread << 20 | round).into();
+                table.insert_in(&mut transaction, &[id, 1u32.into()])?;
+                let update = table.prepare_update("primary")?;
+                update.run_in(&mut transaction, &[id], |_, row| row.set(1, round))?;
+                if round % 3 == 0 { transaction.abort() } else { transaction.commit() }
+            };
+            let alone = || -> Result<(), Error> {
+                table.insert(&[(thread << 20 | 1 << 19 | round).into(), 0u32.into()])?;
+                let delete = table.prepare_delete("primary")?;
+                delete.run(&[(thread << 20 | 1 << 19 | (round / 2)).into()]).map(drop)
+            };
+            match in_a_transaction().and_then(|()| alone()) {
+                Ok(()) => done += 1,
+                Err(Error::NoSuchTable { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let users: Vec<_> = (0..3).map(|thread| scope.spawn(move || use_tables(thread))).collect();
+        let mut round = 0;
+        while !users.iter().all(|user| user.is_finished()) {
+            round += 1;
+            database.drop_table(&format!("table {}", round % 2)).unwrap();
+            database.create_table(&spec(round % 2)).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let done: u32 = users.into_iter().map(|user| user.join().unwrap()).sum();
+        assert!(done > 0);
+    });
+    assert_eq!(database.check().unwrap(), []);
+    for number in 0..2 {
+        database.drop_table(&format!("table {number}")).unwrap();
+    }
+    assert_eq!(database.check().unwrap(), []);
+    assert!(database.tables().is_empty());
+}
