@@ -178,14 +178,14 @@ mod tests {
             p99_us: 1.0,
             left: 0,
         };
-        // Nothing for 100 ms, half for 100 ms, and then all.
+        // Nothing for 100 ms, two fifths for 100 ms, and then all.
         let after = (10..60).map(|number| match number {
             10 => window(number, 0.0),
-            11..=20 => window(number, 50.0),
+            11..=20 => window(number, 40.0),
             _ => window(number, 100.0),
         });
         let timeline = Timeline { full_ktps: 100.0, first_ms: 90.0, after: after.collect() };
         assert_eq!(timeline.recovered_ms(), Some(210.0));
-        assert!((timeline.lost_ms() - 150.0).abs() < 1e-9, "{}", timeline.lost_ms());
+        assert!((timeline.lost_ms() - 160.0).abs() < 1e-9, "{}", timeline.lost_ms());
     }
 }
