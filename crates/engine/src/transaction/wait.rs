@@ -52,6 +52,8 @@ pub(super) struct Waiting<'e, M: Medium> {
     limit_ms: u64,
     since_ms: Option<u64>,
     turns: u32,
+    /// Whether the last look has found that it waits for itself.
+    is_in_a_circle: bool,
 }
 
 /// Turns before a statement sleeps between looks, and how long then.
@@ -60,7 +62,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 impl<'e, M: Medium> Waiting<'e, M> {
     pub(super) fn new(engine: &'e Engine<M>, slot: u32, limit_ms: u64) -> Self {
-        Waiting { engine, slot, limit_ms, since_ms: None, turns: 0 }
+        Waiting { engine, slot, limit_ms, since_ms: None, turns: 0, is_in_a_circle: false }
     }
 
     /// Waits for a moment.
@@ -76,7 +78,10 @@ impl<'e, M: Medium> Waiting<'e, M> {
         engine.waits.set(self.slot, holder.slot);
         let now_ms = engine.clock.now_ms(engine.medium());
         let since_ms = *self.since_ms.get_or_insert(now_ms);
-        if engine.waits.gives_up(self.slot) {
+        // Who goes on says so in a moment, and its slot may be another's by then.
+        let was_in_a_circle = self.is_in_a_circle;
+        self.is_in_a_circle = engine.waits.gives_up(self.slot);
+        if was_in_a_circle && self.is_in_a_circle {
             return Err(engine.deadlock(holder, wanted));
         }
         if now_ms.saturating_sub(since_ms) > self.limit_ms {
