@@ -1,5 +1,6 @@
 //! The programs in `examples/`, as processes that are killed while they work and run again.
 
+mod bank;
 mod job_queue;
 mod session_store;
 mod support;
