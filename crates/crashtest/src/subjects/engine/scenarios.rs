@@ -76,6 +76,13 @@ fn by_one_thread() -> Vec<Scenario> {
             Config { creation: false, ..few_images(alone(0, 3)) },
         ),
         Scenario::new(
+            "engine/schema-large",
+            "tables with tiles of whole chunks are made, used and dropped",
+            Tables { keys: 3, tile_rows: u32::MAX, ..schema() },
+            Config { creation: false, ..few_images(alone(4, 5)) },
+        )
+        .with_weight(4),
+        Scenario::new(
             "engine/rows-pages",
             "on a page-cache file",
             rows(),
