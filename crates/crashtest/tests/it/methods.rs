@@ -174,6 +174,7 @@ const UNEXPLORED: &[(&str, &str)] = &[
     ("Transaction::token", TELLS),
     ("RowIndex::abandon", "called by the engine when a pool is full"),
     ("RowIndex::create_in_lane", "called by the engine for each index of a table"),
+    ("RowIndex::owner_of", "called by the engine when it frees a dropped table"),
     ("RowIndex::usage", COUNTS),
     ("TxValue::create", "called by open_or_create"),
     ("List::open_or_create", COMBINES),
