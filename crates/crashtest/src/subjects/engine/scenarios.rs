@@ -78,8 +78,8 @@ fn by_one_thread() -> Vec<Scenario> {
         Scenario::new(
             "engine/schema-large",
             "tables with tiles of whole chunks are made, used and dropped",
-            Tables { keys: 3, tile_rows: u32::MAX, ..schema() },
-            Config { creation: false, ..few_images(alone(4, 5)) },
+            Tables { keys: 3, tile_rows: u32::MAX, mix: Mix::Drops, ..rows() },
+            Config { creation: false, ..few_images(alone(4, 6)) },
         )
         .with_weight(4),
         Scenario::new(

@@ -53,6 +53,8 @@ pub(super) enum Mix {
     Keys,
     /// Tables are made and used.
     Schema,
+    /// One table besides the first is made, filled and dropped, again and again.
+    Drops,
     /// One transaction of several statements at a time, and statements beside it.
     Transactions,
     /// Transactions of threads.
@@ -459,6 +461,7 @@ impl Subject for Tables {
         let table = match self.mix {
             Mix::Rows | Mix::Together | Mix::Keys | Mix::Transactions | Mix::Transfers => 0,
             Mix::Schema => rng.below(TABLES),
+            Mix::Drops => 1,
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
@@ -482,6 +485,9 @@ impl Subject for Tables {
             }
             (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
             (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),
+            (Mix::Drops, 0..=6) => Op::Create(table),
+            (Mix::Drops, 7..=11) => Op::Insert(table, id, code, value),
+            (Mix::Drops, 12..=18) => Op::Drop(table),
             (Mix::Schema, 12 | 13) => Op::Drop(1 + rng.below(TABLES - 1)),
             (Mix::Keys, 10..=12) => Op::FoldBetween(table, id, value, rng.below(VALUES)),
             (Mix::Keys, 3..=9) => Op::Update(table, id, Some(number), value),
