@@ -28,6 +28,11 @@ const UNREACHED: &[(&str, &str, &str)] = &[
     ("batch_list/log.rs", "stream.flush(", STREAMS),
     ("papers/table_list.rs", "stream.flush(", STREAMS),
     (
+        "pmem/src/heap/sweep.rs",
+        "            lane.fence();",
+        "frees runs of chunks: `engine/schema-large` comes to it with seeds that drop a table with rows",
+    ),
+    (
         "pmem/src/heap/recover.rs",
         "self.flush_noted();",
         "flushes something only where the last operation of a lane has ended without a fence",
