@@ -42,6 +42,9 @@ impl<M: Medium> Heap<M> {
             let suspects: Vec<_> = some.iter().map(|offset| lane.suspect(*offset)).collect();
             // Fence: the suspects, before the blocks are freed. A crash that comes between the
             // chunks of one finds the others by its suspect.
+            // Redundant: but where the caller says that nothing is dead any more before the blocks
+            // are free, which they are as soon as a lane is entered, or where one has several
+            // chunks.
             lane.fence();
             suspects.into_iter().for_each(|suspect| lane.retire(suspect));
         }
