@@ -45,7 +45,7 @@
 //! [`papers`] has the structures of our papers as they are described there: for comparison, not for
 //! use.
 //!
-//! Four programs of a page or three show them at work. They can be killed at any time and run again:
+//! Four programs of a few pages show them at work. They can be killed at any time and run again:
 //!
 //! - [`examples/session_store.rs`][1]: a map and an index of it, kept together by `Batch`.
 //! - [`examples/job_queue.rs`][2]: jobs with priorities, each of which is run at least once.
