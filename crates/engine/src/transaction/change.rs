@@ -185,7 +185,7 @@ impl<M: Medium> Engine<M> {
         let changed = Self::changed_keys(table, &old[0], &cells[0]);
         // Held until the version is published: until then, nobody can see that the row has the key.
         let keys = self.lock_new_keys(statement, table, row, &changed)?;
-        let words = Self::add_words(row, &changed)?;
+        let words = Self::add_words(table, row, &changed)?;
         // The lane is held until something leads to the version.
         let (mut lane, block) = match self.version_block(table, has) {
             Ok(allocated) => allocated,
@@ -261,13 +261,16 @@ impl<M: Medium> Engine<M> {
     /// Puts a row that is claimed into indexes under its new keys, and returns the words that were
     /// added. Others are there: of a state that is not folded, or left by a statement.
     fn add_words<'k, 't>(
+        table: &Table<M>,
         row: RowId,
         changed: &'k [Word<'t, M>],
     ) -> Result<SmallVec<[&'k Word<'t, M>; 2]>> {
         let mut added: SmallVec<[&Word<'t, M>; 2]> = SmallVec::new();
         for word in changed {
             let (index, key) = word;
-            let was_there = index.candidates(key)?.contains(&row);
+            // Before the index is read. Rebuilding may rely on the word that is added here.
+            let is_rebuilt = index.rows.header().is_some() || table.rebuilding.is_done();
+            let was_there = !is_rebuilt || index.candidates(key)?.contains(&row);
             if let Err(error) = index.rows.ensure(key.hash, row) {
                 Self::remove_words(row, &added)?;
                 return Err(error);

@@ -434,7 +434,9 @@ fn complete_outcomes<M: Medium>(medium: &M, slots: u64, slot: u32, records: &[Re
             State::Open | State::Alone => continue,
         };
         let outcome = Outcome { serial: record.serial, committed };
-        if !kept.contains(&Some(outcome)) {
+        // One before the newest that is kept has taken its place in the ring, or nobody asks.
+        let is_newer = |of: &Outcome| of.serial.number > outcome.serial.number;
+        if !kept.contains(&Some(outcome)) && !kept.iter().flatten().any(is_newer) {
             outcome.write(medium, at(next));
             kept[next] = Some(outcome);
             next = (next + 1) % OUTCOME_COUNT;

@@ -79,12 +79,17 @@ impl Snapshots {
         for (place, (seen, since_ms)) in self.places.iter().zip(ages.iter_mut()) {
             // Relaxed: the exchange below decides.
             let word = place.0.load(Ordering::Relaxed);
+            // Firm ones are greater. One that keeps nothing does not age: there may be another one
+            // of the same moment in its place later, but not once it is past.
+            if word == 0 || word > visible {
+                *seen = 0;
+                continue;
+            }
             if word != *seen {
                 (*seen, *since_ms) = (word, now_ms);
             }
             let is_old = now_ms.saturating_sub(*since_ms) >= limit_ms;
-            // Firm ones are greater.
-            if word != 0 && is_old && word - 1 < visible {
+            if is_old {
                 // SeqCst: before the horizon is taken. It fails if it was given back meanwhile.
                 let _ =
                     place.0.compare_exchange(word, EXPIRED, Ordering::SeqCst, Ordering::Relaxed);
