@@ -23,6 +23,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(3_600);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Statements of each transaction after it was resumed.
 const STATEMENTS_AFTER: u32 = 3;
+/// How many paces there are: after the same time, transactions are at different statements.
+const PACES: usize = 4;
 /// Column of the subscriber that counts.
 const COUNT: usize = 33;
 
@@ -59,6 +61,7 @@ impl<'d, M: Medium> Statements<'d, M> {
         Ok(transaction)
     }
 
+    /// Makes a statement that counts itself in the row.
     fn count(
         &self,
         transaction: &mut Transaction<'d, M>,
@@ -70,20 +73,23 @@ impl<'d, M: Medium> Statements<'d, M> {
             .map(|_| ())
     }
 
-    /// Makes statements until it is told to stop. The first transaction makes one in each round,
-    /// the second one in every other round, and so on: each gets to another statement.
+    /// Makes statements until it is told to stop: the first transaction one in each round, the
+    /// second one in every other round, and so on.
     pub(super) fn go_on(
         &self,
         transactions: &mut [(u32, Transaction<'d, M>)],
         stop: &AtomicBool,
     ) -> Result<()> {
-        for round in 1.. {
-            for (rank, (s_id, transaction)) in (1u64..).zip(transactions.iter_mut()) {
+        for round in 1usize.. {
+            for (rank, (s_id, transaction)) in transactions.iter_mut().enumerate() {
                 // Relaxed: a flag.
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
-                if round % rank == 0 {
+                if round.is_multiple_of(rank % PACES + 1) {
+                    // With the moment at which it began, versions of all rows would pile up, and
+                    // users would be slower before the kill than after it.
+                    transaction.refresh()?;
                     self.count(transaction, *s_id)?;
                     tell(transaction)?;
                 }
