@@ -20,9 +20,9 @@ const TINY: [&str; 10] = [
     "--users",
     "2",
     "--kill-after",
-    "200ms",
+    "300ms",
     "--watch",
-    "200ms",
+    "300ms",
 ];
 
 fn path(directory: &Path, name: &str) -> String {
@@ -97,7 +97,7 @@ fn an_interruption_leaves_no_process_and_no_pool() {
         let pools = path(directory.path(), ".");
         let mut child = Command::new(env!("CARGO_BIN_EXE_remanent"))
             .args(["demo", "recovery", "--subscribers", "20k", "--dir", &pools])
-            .args(["--kill-after", "200ms", "--watch", "1m"])
+            .args(["--kill-after", "300ms", "--watch", "1m"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -76,8 +76,8 @@ impl RebuildPolicy {
     }
 }
 
-/// TATP's indexes: table, index, and entries for a subscriber. Those that a request of the mix reads
-/// most often, for each entry, come first.
+/// TATP's indexes: table, index, and entries for a subscriber. Those come first that the mix reads
+/// most often for each entry.
 const INDEXES: [(&str, &str, f64); 7] = [
     ("subscriber", "primary", 1.0),
     ("subscriber", "by_sub_nbr", 1.0),
@@ -91,8 +91,8 @@ const INDEXES: [(&str, &str, f64); 7] = [
 /// Entries of all indexes for a subscriber.
 pub const ENTRIES_PER_SUBSCRIBER: f64 = 17.0;
 
-/// The tables of TATP, with indexes in the pool that have about `percent` of all entries; the others
-/// are in DRAM. Also the share that it is.
+/// The tables of TATP, with about `percent` of all index entries in the pool; the others are in
+/// DRAM. Indexes are placed whole, so the result also says which share is in the pool.
 pub fn placed(percent: u32) -> ([TableSpec; 4], f64) {
     let mut in_pool = 0.0;
     let placements = INDEXES.map(|(table, index, entries)| {

@@ -1,4 +1,4 @@
-//! What the demonstration shows while it runs: a line of bars on a terminal, lines of text elsewhere.
+//! What the demonstration shows while it runs: bars on a terminal, and lines of text.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -104,7 +104,7 @@ impl View {
                 let after = "after the next process has started";
                 self.tell(&format!("{}: first answer {first_ms:.0} ms {after}", self.name));
             }
-            Seen::After(window) => self.add(window, "all indexes are there"),
+            Seen::After(window) => self.add(window, "all rebuilt"),
             Seen::Resumed(transaction) => {
                 self.resumed.push(transaction.resumed);
                 if self.resumed.len() == self.long_transactions {
