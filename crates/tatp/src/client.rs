@@ -2,8 +2,11 @@
 
 use std::hint::black_box;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
-use remanent_engine::{Database, Delete, Error, Find, Get, Result, Table, Update};
+use remanent_engine::{
+    Database, Delete, Error, Find, Get, Result, Table, TransactionOptions, Update,
+};
 use remanent_pmem::{Mapped, Medium};
 
 use crate::{Request, Tables};
@@ -172,7 +175,10 @@ impl<M: Medium> Client<M> {
         bit_1: u8,
         data_a: u16,
     ) -> Result<bool> {
-        let mut transaction = self.database.begin()?;
+        // Nobody resumes it after a crash. With the usual time limit, it would keep its row from
+        // others for a minute then.
+        let options = TransactionOptions::new().time_limit(Duration::ZERO);
+        let mut transaction = self.database.begin_with(&options)?;
         let facility = [s_id.into(), sf_type.into()];
         if self.facility.run(&transaction, &facility, |_| Ok(()))?.is_none() {
             return Ok(false);

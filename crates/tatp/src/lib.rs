@@ -2,6 +2,7 @@
 //!
 //! [`tables`] are its four tables, [`Population`] the rows that they begin with, [`Mix`] draws the
 //! seven [requests](Request) as the description weights them, and [`Client`] executes them.
+//! [`recovery`] kills a process that does so, and measures how it comes back.
 //!
 //! ```
 //! use remanent_engine::Database;
@@ -33,6 +34,7 @@
 
 mod client;
 mod random;
+pub mod recovery;
 mod request;
 mod rows;
 mod tables;

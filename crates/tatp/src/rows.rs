@@ -214,22 +214,50 @@ impl Population {
         self.subscribers.len() as u32
     }
 
+    /// Number of rows in all four tables.
+    pub fn row_count(&self) -> usize {
+        self.subscribers.len()
+            + self.access_infos.len()
+            + self.special_facilities.len()
+            + self.call_forwardings.len()
+    }
+
     /// Inserts all rows.
     ///
     /// # Errors
     ///
     /// When a row is there, the pool is full, or the medium met a fault.
     pub fn load<M: Medium>(&self, tables: &Tables<M>) -> Result<()> {
-        for row in &self.subscribers {
+        self.load_while(tables, |_| true)
+    }
+
+    /// Inserts all rows, and calls `goes_on` before each thousandth one with the number of rows
+    /// that are there. Stops early when it returns false.
+    ///
+    /// # Errors
+    ///
+    /// As for [`load`](Population::load).
+    pub fn load_while<M: Medium>(
+        &self,
+        tables: &Tables<M>,
+        mut goes_on: impl FnMut(usize) -> bool,
+    ) -> Result<()> {
+        let (mut count, mut is_stopped) = (0usize, false);
+        let mut is_wanted = || {
+            is_stopped |= count.is_multiple_of(1_000) && !goes_on(count);
+            count += 1;
+            !is_stopped
+        };
+        for row in self.subscribers.iter().take_while(|_| is_wanted()) {
             row.with_values(|values| tables.subscriber.insert(values))?;
         }
-        for row in &self.access_infos {
+        for row in self.access_infos.iter().take_while(|_| is_wanted()) {
             row.with_values(|values| tables.access_info.insert(values))?;
         }
-        for row in &self.special_facilities {
+        for row in self.special_facilities.iter().take_while(|_| is_wanted()) {
             row.with_values(|values| tables.special_facility.insert(values))?;
         }
-        for row in &self.call_forwardings {
+        for row in self.call_forwardings.iter().take_while(|_| is_wanted()) {
             row.with_values(|values| tables.call_forwarding.insert(values))?;
         }
         Ok(())

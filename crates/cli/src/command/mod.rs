@@ -1,6 +1,6 @@
 //! The subcommands, one module each.
 
-#[cfg(not(feature = "crash-test"))]
+#[cfg(not(all(feature = "crash-test", feature = "demo")))]
 mod absent;
 mod advice;
 #[cfg(feature = "crash-test")]
@@ -8,6 +8,8 @@ mod crash_test;
 #[cfg(feature = "crash-test")]
 mod damage_test;
 mod default_pool;
+#[cfg(feature = "demo")]
+mod demo;
 mod disk;
 mod fault;
 mod opening;
@@ -21,12 +23,16 @@ use std::process::ExitCode;
 pub(crate) use advice::{advice, advice_for};
 use clap::{Parser, Subcommand};
 
+#[cfg(not(feature = "demo"))]
+use absent::Demo;
 #[cfg(not(feature = "crash-test"))]
 use absent::{CrashTest, DamageTest};
 #[cfg(feature = "crash-test")]
 use crash_test::CrashTest;
 #[cfg(feature = "crash-test")]
 use damage_test::DamageTest;
+#[cfg(feature = "demo")]
+use demo::Demo;
 
 /// Data structures and a server in memory that survives crashes.
 ///
@@ -46,6 +52,7 @@ enum Command {
     Disk(disk::Disk),
     CrashTest(CrashTest),
     DamageTest(DamageTest),
+    Demo(Demo),
 }
 
 const EXAMPLES: &str = "\
@@ -58,6 +65,7 @@ Examples:
   remanent disk create my.pool --size 1G      a block device; serve it with `remanent disk serve`
   remanent crash-test                         crash its own code everywhere, in simulation
   remanent damage-test                        damage pools, and see whether anybody is told something wrong
+  remanent demo recovery                      kill a database under load, and watch it come back
 
 Set REMANENT_LOG=info (or debug) for more messages on standard error.";
 
@@ -69,6 +77,7 @@ impl Arguments {
             Command::Disk(disk) => disk.run(),
             Command::CrashTest(test) => test.run(),
             Command::DamageTest(test) => test.run(),
+            Command::Demo(demo) => demo.run(),
         }
     }
 }

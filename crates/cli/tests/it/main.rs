@@ -6,6 +6,8 @@ mod clients;
 mod convert;
 #[cfg(feature = "crash-test")]
 mod damage;
+#[cfg(feature = "demo")]
+mod demo;
 mod disk;
 #[cfg(feature = "client-tests")]
 mod disk_clients;

@@ -60,6 +60,8 @@ fn output_that_nobody_reads_ends_every_subcommand_quietly() {
         &["crash-test", "--list"],
         #[cfg(feature = "crash-test")]
         &["crash-test", "--structure", "hashmap", "--seeds", "1"],
+        #[cfg(feature = "demo")]
+        &["demo", "recovery", "--subscribers", "2k"],
         &["pool", "create", new, "--size", "64M"],
         &["disk", "create", newer, "--size", "1M"],
     ];

@@ -39,7 +39,14 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
     (
         "remanent-cli",
-        &["remanent", "remanent-crashsim", "remanent-crashtest", "remanent-nbd", "remanent-server"],
+        &[
+            "remanent",
+            "remanent-crashsim",
+            "remanent-crashtest",
+            "remanent-nbd",
+            "remanent-server",
+            "remanent-tatp",
+        ],
     ),
     (
         "remanent-bench",

@@ -2,21 +2,22 @@
 //! they have done.
 
 use std::convert::Infallible;
-use std::io::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use remanent_engine::{Database, DatabaseOptions};
 use remanent_pmem::{Emulation, Latency, Medium, Pool};
-use remanent_tatp::{Client, Mix};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::plan::Plan;
-use super::{FILE, ROOT, pool_options};
-use crate::setup::Setup;
+use super::event::{Event, now_ns};
+use super::long::Statements;
+use super::plan::{Order, Plan};
+use super::store::{FILE, ROOT, pool_options};
+use crate::{Client, Mix};
 
 /// How often the process tells.
 pub(super) const WINDOW: Duration = Duration::from_millis(10);
@@ -27,22 +28,19 @@ const BUCKETS: usize = 4 * 40;
 #[repr(align(128))]
 struct Counts {
     done: AtomicU64,
-    /// All response times together.
-    spent_ns: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
 /// What all users have done by now.
 struct Sum {
     done: u64,
-    spent_ns: u64,
     buckets: [u64; BUCKETS],
 }
 
 impl Counts {
     fn new() -> Self {
         let buckets = std::array::from_fn(|_| AtomicU64::new(0));
-        Counts { done: AtomicU64::new(0), spent_ns: AtomicU64::new(0), buckets }
+        Counts { done: AtomicU64::new(0), buckets }
     }
 
     /// Only the user calls it.
@@ -52,7 +50,6 @@ impl Counts {
             to.store(to.load(Ordering::Relaxed) + value, Ordering::Relaxed);
         };
         add(&self.done, 1);
-        add(&self.spent_ns, spent_ns);
         add(&self.buckets[bucket_of(spent_ns)], 1);
     }
 }
@@ -68,81 +65,131 @@ fn end_of(bucket: usize) -> u64 {
     (5 + bucket as u64 % 4) << (bucket / 4)
 }
 
-/// Nanoseconds of the clock that all processes share.
-pub(super) fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Executes TATP without end, and tells what was done.
+/// Executes the plan in `directory` until this process is killed, and prints what it does.
 ///
 /// # Errors
 ///
-/// When the database cannot be opened, or a transaction fails.
-pub(super) fn serve(setup: &Setup) -> Result<Infallible> {
-    // The process that kills this one may be killed first.
+/// When the database cannot be opened, a transaction fails, or the observer has gone.
+pub fn serve(directory: &Path) -> Result<Infallible> {
+    // The observer may be killed first.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let plan = Plan::read(&setup.dir)?;
-    let path = setup.dir.join(FILE);
-    match plan.latency_ns {
-        0 => run(&plan, &pool_options(Emulation::Nvram).open(path)?),
+    let order = Order::read(directory)?;
+    let path = directory.join(FILE);
+    match order.plan.latency_ns {
+        0 => run(&order, &pool_options(Emulation::Nvram).open(path)?),
         latency_ns => {
             let latency = Latency {
                 write_latency_ns: latency_ns,
                 read_latency_ns: latency_ns,
                 write_bandwidth_mib: 0,
             };
-            run(&plan, &pool_options(Emulation::Latency(latency)).open_emulated(path)?)
+            run(&order, &pool_options(Emulation::Latency(latency)).open_emulated(path)?)
         }
     }
 }
 
-fn run<M: Medium>(plan: &Plan, pool: &Pool<M>) -> Result<Infallible> {
+fn run<M: Medium>(order: &Order, pool: &Pool<M>) -> Result<Infallible> {
+    let plan = &order.plan;
     let options = DatabaseOptions::new().rebuild(plan.policy.rebuild()).threads(plan.threads);
     let database = options.open(pool, ROOT)?;
+    let statements = Statements::new(&database)?;
+    // Before the users: the observer knows all of them when it is told of the first answer.
+    let mut begun = Vec::new();
+    if order.resume.is_none() {
+        for s_id in (plan.first_s_id..).take(plan.long_transactions as usize) {
+            begun.push((s_id, statements.begin(s_id)?));
+        }
+    }
     let users: Vec<Counts> = (0..plan.users).map(|_| Counts::new()).collect();
+    let end = End::default();
     thread::scope(|scope| {
         for (seed, counts) in (now_ns()..).zip(&users) {
-            let (database, plan) = (&database, *plan);
-            scope.spawn(move || be_a_user(database, &plan, seed, counts));
+            let (database, end) = (&database, &end);
+            scope.spawn(move || end.note(be_a_user(database, plan, seed, counts, end)));
         }
-        tell(&database, &users)
-    })
+        scope.spawn(|| {
+            end.note(match &order.resume {
+                Some(resume) => statements.finish(resume),
+                None => statements.go_on(&mut begun, &end.is_near),
+            });
+            // They stay open: dropping them would give them up.
+            for (_, transaction) in begun {
+                transaction.suspend();
+            }
+        });
+        end.note(tell(&database, &users, &end));
+    });
+    Err(end.error())
 }
 
-/// Executes requests without end.
-fn be_a_user<M: Medium>(database: &Database<M>, plan: &Plan, seed: u64, counts: &Counts) {
-    let client = Client::new(database).expect("a database with the four tables");
+/// Why the process ends by itself: by an error of one of its threads.
+#[derive(Default)]
+struct End {
+    is_near: AtomicBool,
+    error: Mutex<Option<anyhow::Error>>,
+}
+
+impl End {
+    /// Has all threads end if one has failed.
+    fn note(&self, result: Result<()>) {
+        if let Err(error) = result {
+            let mut first = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert(error);
+            // Relaxed: a flag; the error has a lock.
+            self.is_near.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_near(&self) -> bool {
+        self.is_near.load(Ordering::Relaxed)
+    }
+
+    fn error(self) -> anyhow::Error {
+        let error = self.error.into_inner().unwrap_or_else(PoisonError::into_inner);
+        error.unwrap_or_else(|| anyhow!("the users have ended without an error"))
+    }
+}
+
+/// Executes requests until the end.
+fn be_a_user<M: Medium>(
+    database: &Database<M>,
+    plan: &Plan,
+    seed: u64,
+    counts: &Counts,
+    end: &End,
+) -> Result<()> {
+    let client = Client::new(database)?;
     let mut mix = Mix::new(plan.subscribers, seed);
-    loop {
+    while !end.is_near() {
         let request = mix.draw();
         let begin = Instant::now();
-        client.run(&request).expect("a request that can be executed");
+        client.run(&request)?;
         counts.add(begin.elapsed().as_nanos() as u64);
     }
+    Ok(())
 }
 
-/// Prints a line for each window: the time, what was done in it, the mean and the 99th percentile
-/// of response times in ns, and how many tiles are to be rebuilt.
-fn tell<M: Medium>(database: &Database<M>, users: &[Counts]) -> Result<Infallible> {
+/// Tells of the first answer, and of each window.
+fn tell<M: Medium>(database: &Database<M>, users: &[Counts], end: &End) -> Result<()> {
     let mut before = sum(users);
     // The first answer is told as soon as it is there.
-    while sum(users).done == 0 {
+    while sum(users).done == 0 && !end.is_near() {
         thread::sleep(Duration::from_micros(100));
     }
-    println!("first {}", now_ns());
+    Event::FirstAnswer { at_ns: now_ns() }.tell()?;
     let mut next = Instant::now();
-    loop {
-        next += WINDOW;
+    while !end.is_near() {
+        // If this thread comes late, the window is longer. Making up for it with windows of no
+        // length would look as if nothing had been done.
+        next = (next + WINDOW).max(Instant::now() + WINDOW / 2);
         thread::sleep(next.saturating_duration_since(Instant::now()));
         let now = sum(users);
-        let done = now.done - before.done;
-        let mean_ns = (now.spent_ns - before.spent_ns) / done.max(1);
-        let left = database.rebuild_progress().tiles_left;
-        println!("{} {done} {mean_ns} {} {left}", now_ns(), p99_ns(&before, &now));
-        std::io::stdout().flush()?;
+        let (done, p99_ns) = (now.done - before.done, p99_ns(&before, &now));
+        let tiles_left = database.rebuild_progress().tiles_left;
+        Event::Window { at_ns: now_ns(), done, p99_ns, tiles_left }.tell()?;
         before = now;
     }
+    Ok(())
 }
 
 fn sum(users: &[Counts]) -> Sum {
@@ -152,7 +199,6 @@ fn sum(users: &[Counts]) -> Sum {
     };
     Sum {
         done: total(&|counts| &counts.done),
-        spent_ns: total(&|counts| &counts.spent_ns),
         buckets: std::array::from_fn(|bucket| total(&|counts| &counts.buckets[bucket])),
     }
 }

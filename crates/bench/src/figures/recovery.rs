@@ -1,25 +1,21 @@
 //! SOFORT's recovery: TATP before and after a `kill -9`, by where indexes lie and who rebuilds them
 //! (Oukid et al., CIDR 2015, figures 8 to 10).
 
-mod plan;
-mod timeline;
-mod users;
-
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use remanent_engine::{Database, DatabaseOptions, Rebuild};
-use remanent_pmem::{Emulation, Options};
-use remanent_tatp::{Population, Tables};
+use anyhow::Result;
+use remanent_engine::{DatabaseOptions, Rebuild};
+use remanent_tatp::Population;
+use remanent_tatp::recovery::{
+    self, ENTRIES_PER_SUBSCRIBER, Plan, ROOT, RebuildPolicy, Timeline, Trial, Window, placed,
+};
 
-use self::plan::{Plan, Policy, WORDS, placed};
-use self::timeline::{Timeline, Window};
 use super::bench::Bench;
 use super::effort::Effort;
 use crate::cleanup::Scratch;
 use crate::measure::{Progress, Samples};
-use crate::memory::pool;
 use crate::report::{Ground, Report};
 use crate::setup::Setup;
 
@@ -30,23 +26,18 @@ pub(super) const BENCH: Bench = Bench::new(
 );
 
 /// The process with users that is killed.
-pub(super) const USERS: Bench = Bench {
-    is_hidden: true,
-    ..Bench::new("recovery-users", "TATP without end", |setup| match users::serve(setup)? {})
-};
+pub(super) const USERS: Bench =
+    Bench {
+        is_hidden: true,
+        ..Bench::new("recovery-users", "TATP without end", |setup| {
+            match recovery::serve(&setup.dir)? {}
+        })
+    };
 
-const FILE: &str = "tatp.pool";
-const ROOT: &str = "tatp";
-/// Bytes beyond which no pool of this bench grows.
-const SIZE_MAX: u64 = 12 << 30;
 /// Clients, as in the paper.
 const USER_COUNT: u64 = 4;
 /// Threads that rebuild.
 const THREADS: usize = 2;
-
-fn pool_options(emulation: Emulation) -> Options {
-    pool::options(emulation).size_max(SIZE_MAX)
-}
 
 /// What was measured for one share and policy.
 #[derive(Default)]
@@ -71,9 +62,9 @@ impl Measured {
 /// A placement and a policy.
 struct Case {
     name: String,
-    /// Percent of all words that are in the pool at the most.
+    /// Percent of all index entries that are in the pool at the most.
     percent: u32,
-    policy: Policy,
+    policy: RebuildPolicy,
     measured: Measured,
     /// That of the last round.
     timeline: Option<Timeline>,
@@ -99,7 +90,9 @@ fn run(setup: &Setup) -> Result<Report> {
         for &percent in percents {
             let scratch = Scratch::new(&setup.dir)?;
             progress.step(format!("loading {subscribers} subscribers, {percent} % in the pool"));
-            ground = Some(load(&population, percent, scratch.path())?);
+            let pool = recovery::load(scratch.path(), &population, percent, &mut |_| Ok(()))?;
+            ground = Some(Ground::of_pool(&pool));
+            drop(pool);
             if latency_ns == 0 {
                 measure_rebuild(percent, scratch.path(), subscribers, &mut report)?;
             }
@@ -112,15 +105,15 @@ fn run(setup: &Setup) -> Result<Report> {
                         threads: THREADS,
                         policy: case.policy,
                         latency_ns,
+                        long_transactions: 0,
+                        first_s_id: subscribers + 1,
                     };
-                    let before = Duration::from_millis(effort.pick(1_500, 1_000, 200));
-                    let observed = Duration::from_millis(effort.pick(1_000, 500, 100));
-                    let timeline = Timeline::of(&plan, scratch.path(), before, observed)?;
+                    let timeline = crash(&plan, scratch.path(), effort)?;
                     case.measured.add(&timeline);
                     case.timeline = Some(timeline);
                 }
             }
-            check(scratch.path())?;
+            recovery::check(scratch.path())?;
         }
         let ground = ground.unwrap_or_else(Ground::volatile);
         tell(&mut report, &cases, &ground, subscribers, latency_ns);
@@ -137,37 +130,32 @@ fn cases(percents: &[u32]) -> Vec<Case> {
         measured: Measured::default(),
         timeline: None,
     };
-    let mut cases = vec![case("wait".to_owned(), 0, Policy::Wait)];
+    let mut cases = vec![case("wait".to_owned(), 0, RebuildPolicy::Wait)];
     cases.extend(percents.iter().map(|&percent| {
         let name = match percent {
             0 => "background".to_owned(),
             100 => "all_pmem".to_owned(),
             percent => percent.to_string(),
         };
-        case(name, percent, Policy::Background)
+        case(name, percent, RebuildPolicy::Background)
     }));
     cases
 }
 
-/// Makes the database.
-fn load(population: &Population, percent: u32, directory: &Path) -> Result<Ground> {
-    let pool = pool_options(Emulation::Nvram).create(directory.join(FILE))?;
-    let database = Database::create(&pool, ROOT)?;
-    let (specs, _) = placed(percent);
-    population.load(&Tables::create_as(&database, &specs)?)?;
-    Ok(Ground::of_pool(&pool))
+/// Kills users once, and watches the next ones.
+fn crash(plan: &Plan, directory: &Path, effort: Effort) -> Result<Timeline> {
+    let arguments: [OsString; 3] = [USERS.name.into(), "--dir".into(), directory.into()];
+    let trial = Trial {
+        plan,
+        directory,
+        arguments: &arguments,
+        before: Duration::from_millis(effort.pick(1_500, 1_000, 200)),
+        observed: Duration::from_millis(effort.pick(1_000, 500, 100)),
+    };
+    trial.run(&mut |_| Ok(()))
 }
 
-/// The database is whole, after all kills.
-fn check(directory: &Path) -> Result<()> {
-    let pool = pool_options(Emulation::Nvram).open(directory.join(FILE))?;
-    let database = Database::open(&pool, ROOT)?;
-    let wrong = remanent_tatp::Client::new(&database)?.check()?;
-    ensure!(wrong.is_empty(), "the tables contradict themselves: {wrong:?}");
-    Ok(())
-}
-
-/// How long rebuilding takes one thread, for each word.
+/// How long rebuilding takes one thread, for each entry of an index.
 fn measure_rebuild(
     percent: u32,
     directory: &Path,
@@ -179,12 +167,12 @@ fn measure_rebuild(
     }
     let mut samples = Samples::new();
     for _ in 0..3 {
-        let pool = pool_options(Emulation::Nvram).open(directory.join(FILE))?;
+        let pool = recovery::open_pool(directory)?;
         let database = DatabaseOptions::new().rebuild(Rebuild::Steps).open(&pool, ROOT)?;
         let begin = Instant::now();
         while database.rebuild_step()? {}
-        let words = f64::from(subscribers) * WORDS;
-        samples.push(begin.elapsed().as_nanos() as f64 / words);
+        let entries = f64::from(subscribers) * ENTRIES_PER_SUBSCRIBER;
+        samples.push(begin.elapsed().as_nanos() as f64 / entries);
     }
     let against = "a row in an index, by one thread; a subscriber has 17".to_owned();
     report.claim("recovery.rebuild_ns_per_row", &samples, "ns", against, None);
@@ -198,8 +186,8 @@ fn tell(report: &mut Report, cases: &[Case], ground: &Ground, subscribers: u32, 
         let x = format!("{subscribers} subscribers, {share:.0} % in the pool{suffix}");
         let Measured { full_ktps, first_ms, lost_ms, recovered_ms, p99_us } = &case.measured;
         let policy = match case.policy {
-            Policy::Wait => "wait",
-            Policy::Background => "background",
+            RebuildPolicy::Wait => "wait",
+            RebuildPolicy::Background => "background",
         };
         for (what, unit, samples) in [
             ("before", "k transactions/s", full_ktps),
