@@ -65,13 +65,18 @@ impl<'e, M: Medium> Waiting<'e, M> {
         Waiting { engine, slot, limit_ms, since_ms: None, turns: 0, is_in_a_circle: false }
     }
 
-    /// Waits for a moment.
+    /// Waits for a moment, unless the holder is a transaction whose time is over: that is given up.
     ///
     /// # Errors
     ///
     /// When the time is over, or the holder waits for this statement's transaction.
     pub(super) fn wait(&mut self, holder: Holder, wanted: Wanted<'_, M>) -> Result<()> {
         let engine = self.engine;
+        if let Some(slot) = holder.slot
+            && engine.expire(slot)?
+        {
+            return Ok(());
+        }
         if self.limit_ms == 0 {
             return Err(engine.in_the_way(holder, wanted));
         }

@@ -116,6 +116,33 @@ fn a_transaction_that_has_waited_is_overtaken_unless_the_other_one_gave_up() {
 }
 
 #[test]
+fn a_transaction_whose_time_is_over_keeps_nobody_from_its_keys() {
+    let of_no_time = TransactionOptions::new().time_limit(Duration::ZERO);
+    type Take = fn(&Bank) -> Result<(), Error>;
+    let takes: [Take; 3] = [
+        |bank| bank.insert(7, 7),
+        |bank| {
+            let mut other = bank.database.begin().unwrap();
+            bank.accounts.insert_in(&mut other, &[8.into(), 7.into(), 0.into()])?;
+            other.commit()
+        },
+        |bank| {
+            let update = bank.accounts.prepare_update("primary").unwrap();
+            let found = update.run(&[1.into()], |_, account| account.set(1, 7u32))?;
+            found.map(drop).ok_or_else(|| unreachable!("the account is there"))
+        },
+    ];
+    for take in takes {
+        let bank = bank(2);
+        let mut left = bank.database.begin_with(&of_no_time).unwrap();
+        bank.accounts.insert_in(&mut left, &[7.into(), 7.into(), 0.into()]).unwrap();
+        left.suspend();
+        take(&bank).unwrap();
+        assert_eq!(bank.database.check().unwrap(), []);
+    }
+}
+
+#[test]
 fn who_waits_for_too_long_is_told_for_whom() {
     let bank = bank(2);
     let mut first = bank.begin();
