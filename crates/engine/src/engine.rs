@@ -82,7 +82,7 @@ impl<M: Medium> Engine<M> {
             Err(what) => violations.push(Violation::new(catalog, what)),
         }
         if schema.catalog.dropped.len() != schema.dropped.len() {
-            // Another thread frees them.
+            // Another thread frees them, or there is no room for a catalog without them.
             blocks = None;
         }
         for table in schema.tables.iter().chain(&schema.dropped) {

@@ -166,7 +166,8 @@ pub enum Error {
     /// A transaction that is over, and after which there were many others.
     #[error(
         "transaction {token} is over, and how it ended is not known any more: each slot keeps the \
-         outcomes of 7 transactions whose token somebody has asked for, and of the last one"
+         outcomes of the last 6 transactions whose token somebody asked for before they ended, and \
+         of the last one"
     )]
     Forgotten {
         /// Its name.

@@ -46,8 +46,8 @@ impl<M: Medium> Engine<M> {
             tables.iter().filter(|table| !table.rebuilding.is_done()).collect();
         unfinished.sort_by_key(|table| std::cmp::Reverse(table.rebuilding.wanted()));
         for table in unfinished {
-            if let Some(tile) = table.rebuilding.take_any() {
-                table.rebuild_tile(tile)?;
+            if let Some(taken) = table.rebuilding.take_any() {
+                table.rebuild_tile(taken)?;
                 return Ok(true);
             }
         }

@@ -69,14 +69,11 @@ impl<M: Medium> Engine<M> {
             schema.dropped.push(table);
         }
         self.garbage.lock(self.medium()).retain(|row| !row.table.is_dropped());
-        match self.free_dropped() {
-            // It is dropped, and its blocks are freed when there is room for the catalog.
-            Err(error) if error.is_full() => Ok(()),
-            freed => freed,
-        }
+        self.free_dropped()
     }
 
-    /// Frees the blocks of dropped tables that nobody has any more.
+    /// Frees the blocks of dropped tables that nobody has any more. The last of them are kept while
+    /// a full pool has no room for a catalog without their table.
     pub(crate) fn free_dropped(&self) -> Result<()> {
         let Some(_freeing) = self.freeing.try_lock() else { return Ok(()) };
         let dead = self.take_dead();
@@ -98,7 +95,10 @@ impl<M: Medium> Engine<M> {
             let mut catalog = schema.catalog.clone();
             catalog.dropped.retain(|other| *other != entry);
             let gone: Vec<u64> = entry.fixed_blocks().collect();
-            self.replace_catalog(&mut schema, catalog, &gone)?;
+            match self.replace_catalog(&mut schema, catalog, &gone) {
+                Err(error) if error.is_full() => return Ok(()),
+                replaced => replaced?,
+            }
             for (number, _) in entry.indexes.iter().filter(|(_, header)| header.is_none()) {
                 self.dram.remove(*number)?;
             }

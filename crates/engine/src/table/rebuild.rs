@@ -4,18 +4,18 @@
 //! Whatever changes a row meanwhile puts it into the indexes by itself, under its new keys. So a
 //! tile has to be looked at once. Words for rows that are gone by then do no harm.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use remanent_pmem::{Medium, WORD_LEN};
+use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
 use super::Table;
-use super::layout::{Claim, Committed, HEAD_LEN, State};
-use super::ops::{Group, RowPlace};
+use super::layout::{Claim, Committed, State};
+use super::ops::{Group, Head, RowPlace};
 use super::version::NEWEST;
-use crate::Result;
 use crate::index::{Candidates, Index, Key, Rows};
+use crate::{Error, Result};
 
 /// Who has looked through so many tiles rebuilds one, which takes about three times as long.
 const LOOKED_THROUGH_FOR_ONE: u64 = 10;
@@ -32,6 +32,8 @@ pub(crate) struct Rebuilding {
     left: AtomicU64,
     /// Those of them that are damaged: they stay so.
     damaged: AtomicU64,
+    /// Somebody has put a part of a tile into the indexes, and no more.
+    has_parts: AtomicBool,
     /// How often a tile was looked through because it was not done.
     wanted: AtomicU64,
     /// Stamp of the last commit before the table was opened.
@@ -48,6 +50,7 @@ impl Rebuilding {
             done: bits(),
             left: tiles.into(),
             damaged: AtomicU64::new(0),
+            has_parts: AtomicBool::new(false),
             wanted: AtomicU64::new(0),
             opened: AtomicU64::new(0),
         }
@@ -87,7 +90,7 @@ impl Rebuilding {
     }
 
     /// A tile that nobody has taken.
-    pub(crate) fn take_any(&self) -> Option<u64> {
+    pub(crate) fn take_any(&self) -> Option<TakenTile<'_>> {
         for (word, bits) in (0..).zip(&self.taken) {
             loop {
                 // Relaxed: who changes the bit has the tile.
@@ -96,25 +99,28 @@ impl Rebuilding {
                 if free == 64 || tile >= self.tiles {
                     break;
                 }
-                if self.take(tile) {
-                    return Some(tile);
+                let taken = self.take(tile);
+                if taken.is_some() {
+                    return taken;
                 }
             }
         }
         None
     }
 
-    /// Whether the caller is the one to put a tile into the indexes.
-    fn take(&self, tile: u64) -> bool {
-        let bit = 1 << (tile % 64);
-        // Relaxed: as above.
-        let before = self.taken[(tile / 64) as usize].fetch_or(bit, Ordering::Relaxed);
-        before & bit == 0
+    /// A tile, if the caller is the one to put it into the indexes.
+    fn take(&self, number: u64) -> Option<TakenTile<'_>> {
+        let bit = 1 << (number % 64);
+        // Acquire: partner of the exchange in `give_back`.
+        let before = self.taken[(number / 64) as usize].fetch_or(bit, Ordering::Acquire);
+        (before & bit == 0).then(|| TakenTile { rebuilding: self, number, is_kept: false })
     }
 
     fn give_back(&self, tile: u64) {
-        // Relaxed: as above.
-        self.taken[(tile / 64) as usize].fetch_and(!(1 << (tile % 64)), Ordering::Relaxed);
+        // Relaxed: ordered by the exchange below.
+        self.has_parts.store(true, Ordering::Relaxed);
+        // Release: after the words that are there; partner of the exchange in `take`.
+        self.taken[(tile / 64) as usize].fetch_and(!(1 << (tile % 64)), Ordering::Release);
     }
 
     fn finish(&self, tile: u64) {
@@ -133,29 +139,56 @@ impl Rebuilding {
     }
 }
 
+/// A tile that the caller is to put into the indexes. Dropping it gives it back.
+pub(crate) struct TakenTile<'r> {
+    rebuilding: &'r Rebuilding,
+    number: u64,
+    is_kept: bool,
+}
+
+impl TakenTile<'_> {
+    /// The tile is done.
+    fn finish(mut self) {
+        self.is_kept = true;
+        self.rebuilding.finish(self.number);
+    }
+
+    /// The tile is damaged. Nobody takes it again.
+    fn leave_damaged(mut self) {
+        self.is_kept = true;
+        // Relaxed: a number.
+        self.rebuilding.damaged.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for TakenTile<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.rebuilding.give_back(self.number);
+        }
+    }
+}
+
 /// The heads of a tile's rows and their first groups, as they were at one time or another.
 #[derive(Default)]
 struct Copied {
-    heads: Vec<u8>,
+    heads: Vec<Head>,
     keys: Vec<u8>,
 }
 
 impl Copied {
     /// Copies those of a tile. The heads first: cells that a head leads to are there.
-    fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64) {
+    fn copy<M: Medium>(&mut self, table: &Table<M>, tile: u64, number: u64) {
         let format = &table.format;
-        self.heads.resize((format.rows * HEAD_LEN) as usize, 0);
+        self.heads.clear();
+        self.heads.extend(table.heads_of(number).map(|(.., head)| head));
         self.keys.resize((format.rows * format.group_len[0]) as usize, 0);
-        table.medium().read(format.head_at(tile, 0), &mut self.heads);
         table.medium().read(format.group_at(tile, 0, 0), &mut self.keys);
     }
 
     /// Rows that are there, or that a transaction is inserting: their heads, and first groups.
     fn rows(&self, group_len: u64) -> impl Iterator<Item = (u64, Committed, Claim, &[u8])> {
-        let word = |head: &[u8]| u64::from_le_bytes(head.try_into().expect("8 bytes"));
-        (0..).zip(self.heads.chunks_exact(HEAD_LEN as usize)).filter_map(move |(index, head)| {
-            let (committed, claim) = head.split_at(WORD_LEN as usize);
-            let (committed, claim) = (Committed(word(committed)), Claim(word(claim)));
+        (0..).zip(&self.heads).filter_map(move |(index, &Head { committed, claim })| {
             let is_there = !matches!(committed.state(), State::Free(_));
             let start = (index * group_len) as usize;
             (is_there || claim.as_pending().is_some())
@@ -202,8 +235,8 @@ impl<M: Medium> Table<M> {
                 found = visit(row)?;
                 if found.is_some() {
                     // What had to be looked for is found more quickly the next time.
-                    if self.rebuilding.take(number) {
-                        self.rebuild_tile(number)?;
+                    if let Some(taken) = self.rebuilding.take(number) {
+                        self.rebuild_tile(taken)?;
                     }
                     break 'tiles;
                 }
@@ -227,8 +260,8 @@ impl<M: Medium> Table<M> {
     /// tiles could take most of the time in which they would be rebuilt.
     fn help_to_rebuild(&self, looked_through: u64) -> Result<()> {
         for _ in 0..looked_through / LOOKED_THROUGH_FOR_ONE {
-            let Some(tile) = self.rebuilding.take_any() else { break };
-            self.rebuild_tile(tile)?;
+            let Some(taken) = self.rebuilding.take_any() else { break };
+            self.rebuild_tile(taken)?;
         }
         Ok(())
     }
@@ -242,7 +275,7 @@ impl<M: Medium> Table<M> {
         copied: &mut Copied,
     ) -> Result<Candidates> {
         let tile = self.whole_tile(number)?;
-        copied.copy(self, tile);
+        copied.copy(self, tile, number);
         let (format, columns) = (&self.format, &index.spec.columns);
         let rows = copied.rows(format.group_len[0]).filter(|(_, committed, claim, keys)| {
             let is_in_tile = matches!(committed.state(), State::Present(_));
@@ -261,23 +294,17 @@ impl<M: Medium> Table<M> {
         }
     }
 
-    /// Puts the rows of a tile that the caller has taken into the indexes in DRAM.
+    /// Puts the rows of a tile into the indexes in DRAM.
     ///
     /// # Errors
     ///
     /// When there is no memory left, or the medium met a fault. A damaged tile stays as it is: who
     /// looks for a row that an index does not lead to is told.
-    pub(crate) fn rebuild_tile(&self, number: u64) -> Result<()> {
-        match self.try_rebuild_tile(number) {
-            Ok(()) => self.rebuilding.finish(number),
-            Err(error) if error.is_damage() => {
-                // Relaxed: a number.
-                self.rebuilding.damaged.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(error) => {
-                self.rebuilding.give_back(number);
-                return Err(error);
-            }
+    pub(crate) fn rebuild_tile(&self, taken: TakenTile<'_>) -> Result<()> {
+        match self.try_rebuild_tile(taken.number) {
+            Ok(()) => taken.finish(),
+            Err(error) if error.is_damage() => taken.leave_damaged(),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
@@ -285,16 +312,17 @@ impl<M: Medium> Table<M> {
     fn try_rebuild_tile(&self, number: u64) -> Result<()> {
         let tile = self.whole_tile(number)?;
         let mut copied = Copied::default();
-        copied.copy(self, tile);
+        copied.copy(self, tile, number);
         // Relaxed: it does not change.
         let opened = self.rebuilding.opened.load(Ordering::Relaxed);
+        // Relaxed: who has given this tile back has done so before it was taken.
+        let has_parts = self.rebuilding.has_parts.load(Ordering::Relaxed);
         let is_as_opened = |committed: Committed, claim: Claim| {
             let is_old = matches!(committed.state(), State::Present(stamp) if stamp <= opened);
-            is_old && claim.as_pending().is_none()
+            is_old && claim.as_pending().is_none() && !has_parts
         };
         let (format, first) = (&self.format, number << self.format.shift);
-        let indexes = || self.indexes.iter().filter(|index| matches!(index.rows, Rows::Dram(_)));
-        for index in indexes() {
+        for index in self.indexes_in_dram() {
             let rows = copied.rows(format.group_len[0]);
             let old = rows.filter(|(_, committed, claim, _)| is_as_opened(*committed, *claim));
             let words = old.filter_map(|(row, .., keys)| {
@@ -303,47 +331,72 @@ impl<M: Medium> Table<M> {
             });
             index.rows.insert_all(words)?;
         }
+        let mut damage = None;
         for (row, committed, claim, _) in copied.rows(format.group_len[0]) {
             if is_as_opened(committed, claim) {
                 continue;
             }
             // Somebody may have put it there already.
             let Some(id) = RowId::new(first + row) else { continue };
-            for keys in self.all_keys(id, RowPlace { tile, index: row }) {
-                for index in indexes() {
-                    if let Some(hash) = Key::hash_of_row(format, &index.spec.columns, &keys) {
-                        index.rows.ensure(hash, id)?;
-                    }
+            match self.ensure_all_keys(id, RowPlace { tile, index: row }) {
+                Err(error) if error.is_damage() => {
+                    damage.get_or_insert(error);
                 }
+                done => done?,
             }
         }
         // A faulty medium reads as zeros: as if there were no rows.
-        Ok(self.heap.verify()?)
+        self.heap.verify()?;
+        damage.map_or(Ok(()), Err)
     }
 
-    /// The first groups of all states of a row, as far as damage lets them be read: who looks for
-    /// such a row is told.
-    fn all_keys(&self, row: RowId, place: RowPlace) -> SmallVec<[Group; 4]> {
+    fn indexes_in_dram(&self) -> impl Iterator<Item = &Index<M>> {
+        self.indexes.iter().filter(|index| matches!(index.rows, Rows::Dram(_)))
+    }
+
+    /// Puts a row into the indexes in DRAM under the keys of all its states, as far as damage lets
+    /// them be read, and says that there was damage.
+    fn ensure_all_keys(&self, row: RowId, place: RowPlace) -> Result<()> {
+        let (all, damage) = self.all_keys(row, place);
+        for keys in all {
+            for index in self.indexes_in_dram() {
+                if let Some(hash) = Key::hash_of_row(&self.format, &index.spec.columns, &keys) {
+                    index.rows.ensure(hash, row)?;
+                }
+            }
+        }
+        damage.map_or(Ok(()), Err)
+    }
+
+    /// The first groups of all states of a row that can be read, and what is damaged.
+    fn all_keys(&self, row: RowId, place: RowPlace) -> (SmallVec<[Group; 4]>, Option<Error>) {
         // Nothing is freed that the row leads to.
         let _pin = self.heap.pin();
         // The claim first: who commits takes it away when the committed state is there.
         let pending = self.claim(place).as_pending().map_or(0, |pending| pending.version);
-        let committed = match self.committed(place).state() {
-            State::Version(offset) => offset,
-            _ => 0,
+        let (committed, mut damage) = match self.committed(place).state() {
+            State::Version(offset) => (offset, None),
+            State::Damaged => (0, Some(self.head_damaged(place))),
+            State::Free(_) | State::Present(_) => (0, None),
         };
         let mut all: SmallVec<[Group; 4]> = SmallVec::new();
         for newest in [pending, committed].into_iter().filter(|offset| *offset != 0) {
             let (mut next, mut below) = (State::Version(newest), NEWEST);
-            while let State::Version(offset) = next
-                && let Ok(version) = self.version_of(offset, row, below)
-            {
-                all.extend(self.own_group(version, 0));
-                (next, below) = (version.previous.state(), version.order());
+            while let State::Version(offset) = next {
+                match self.version_of(offset, row, below) {
+                    Ok(version) => {
+                        all.extend(self.own_group(version, 0));
+                        (next, below) = (version.previous.state(), version.order());
+                    }
+                    Err(error) => {
+                        damage.get_or_insert(error);
+                        break;
+                    }
+                }
             }
         }
         all.push(self.read_group(place, 0));
-        all
+        (all, damage)
     }
 }
 
@@ -352,18 +405,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tile_is_taken_once_and_those_that_failed_again() {
+    fn each_tile_is_taken_once_and_those_that_were_given_back_again() {
         let rebuilding = Rebuilding::of(130);
-        let all: Vec<u64> = std::iter::from_fn(|| rebuilding.take_any()).collect();
-        assert_eq!(all, (0..130).collect::<Vec<_>>());
-        rebuilding.give_back(129);
-        for tile in 0..129 {
+        let all: Vec<TakenTile<'_>> = std::iter::from_fn(|| rebuilding.take_any()).collect();
+        let numbers: Vec<u64> = all.iter().map(|taken| taken.number).collect();
+        assert_eq!(numbers, (0..130).collect::<Vec<_>>());
+        for taken in all {
             assert!(!rebuilding.is_done());
-            rebuilding.finish(tile);
+            match taken.number {
+                // As if its thread had panicked.
+                129 => drop(taken),
+                _ => taken.finish(),
+            }
         }
         assert_eq!(rebuilding.unfinished().collect::<Vec<_>>(), [129]);
-        assert_eq!((rebuilding.progress(), rebuilding.take_any()), ((1, 130), Some(129)));
-        rebuilding.finish(129);
+        assert_eq!(rebuilding.progress(), (1, 130));
+        rebuilding.take_any().expect("it was given back").finish();
         assert!(rebuilding.is_done() && rebuilding.take_any().is_none());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use remanent_pmem::heap::Heap;
 use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
@@ -373,6 +372,8 @@ pub(crate) fn complete<M: Medium>(
         statuses.set_orphan(slot, is_orphan);
         if last.id(slot).is_some() {
             statuses.set_owner(slot, last.serial, false);
+            // Who has begun it in an earlier process may ask.
+            statuses.name(slot, last.serial);
         }
         Slot::of(last, outcome, open_of(medium, last, snapshots))
     });
@@ -412,7 +413,6 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         is_continued: true,
         // Who goes on with it says something else.
         wait_ms: 0,
-        is_named: AtomicBool::new(true),
         expires_ms: Some(u64::from(last.limit_ms)),
     })
 }

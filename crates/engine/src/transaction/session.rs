@@ -1,6 +1,6 @@
 //! What programs use: transactions of several statements, which outlive the process.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use remanent_pmem::{Mapped, Medium};
@@ -57,6 +57,8 @@ pub struct Transaction<'d, M: Medium = Mapped> {
     /// `None` once it is over, or suspended.
     slot: Option<HeldSlot<'d, M>>,
     token: Token,
+    /// Somebody knows its name.
+    is_named: AtomicBool,
     /// What the next statement is for it.
     next: Part,
 }
@@ -132,16 +134,23 @@ impl<'d, M: Medium> Transaction<'d, M> {
     fn of(engine: &'d Engine<M>, slot: HeldSlot<'d, M>) -> Self {
         let serial = slot.open().map_or(Serial::default(), |open| open.serial);
         let token = Token::new(slot.index, serial);
-        Transaction { engine, slot: Some(slot), token, next: Part::One }
+        let is_named = AtomicBool::new(false);
+        Transaction { engine, slot: Some(slot), token, is_named, next: Part::One }
     }
 
     /// Its name: with it, [`Database::resume`](crate::Database::resume) tells after a crash what
-    /// became of it. Keep it where the crash does not reach. How a transaction ended is remembered
-    /// for longer if this was called before.
+    /// became of it. Keep it where the crash does not reach.
+    ///
+    /// How a transaction ended is remembered for those whose token was asked for. So ask before it
+    /// ends. Who asks first when others have begun behind it gets a token that is answered with
+    /// [`Error::Forgotten`].
     pub fn token(&self) -> Token {
-        if let Some(open) = self.slot.as_ref().and_then(HeldSlot::open) {
-            // Relaxed: partner of the load in `end`, which is this handle's, too.
-            open.is_named.store(true, Ordering::Relaxed);
+        // Relaxed: the name is known to `statuses` before, and it does not matter how often.
+        if !self.is_named.load(Ordering::Relaxed) {
+            if !self.engine.statuses.name(self.token.slot(), self.token.serial()) {
+                return Token::forgotten(self.token.slot());
+            }
+            self.is_named.store(true, Ordering::Relaxed);
         }
         self.token
     }
@@ -300,7 +309,7 @@ impl<M: Medium> Moment<M> for Transaction<'_, M> {}
 impl<M: Medium> std::fmt::Debug for Transaction<'_, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Transaction");
-        shown.field("token", &self.token).field("statement", &self.statement());
+        shown.field("token", &self.token()).field("statement", &self.statement());
         shown.finish_non_exhaustive()
     }
 }
@@ -346,6 +355,9 @@ impl<M: Medium> Engine<M> {
 
     /// How a transaction ended after which there were others in its slot.
     fn outcome_of(&self, token: Token) -> Result<Resumed<'_, M>> {
+        if token.is_forgotten() {
+            return Err(Error::Forgotten { token });
+        }
         let serial = token.serial();
         let (outcomes, has_had_others) = self.slots.outcomes(self.medium(), token.slot());
         if let Some(found) = outcomes.iter().find(|outcome| outcome.serial == serial) {
@@ -374,6 +386,7 @@ impl<M: Medium> Engine<M> {
             if let Some(slot) = self.slots.try_hold_one(index) {
                 let open = slot.open()?;
                 let token = Token::new(index, open.serial);
+                self.statuses.name(index, open.serial);
                 return Some(OpenTransaction { token, statement: open.statement });
             }
             let (serial, is_in_use) = self.statuses.owner(index);

@@ -2,7 +2,6 @@
 //! it is open.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
@@ -39,8 +38,10 @@ pub(crate) struct Slot<M: Medium> {
     /// Number of the last transaction of several statements that has begun.
     begun: u64,
     open: Option<Open<M>>,
-    /// Where the next outcome is written.
+    /// Where the next outcome is written, unless somebody knows the name of the last one.
     outcome: usize,
+    /// The transaction whose outcome is there, until it is decided whether it is kept.
+    ended: Option<Serial>,
 }
 
 /// A transaction of several statements that is not at its end.
@@ -58,8 +59,6 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) is_continued: bool,
     /// How long its statements wait for who is in their way, in ms.
     pub(crate) wait_ms: u64,
-    /// Somebody knows its name, and may ask later how it ended.
-    pub(crate) is_named: AtomicBool,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
     pub(crate) expires_ms: Option<u64>,
 }
@@ -82,7 +81,8 @@ pub(crate) struct HeldSlot<'s, M: Medium> {
 impl<M: Medium> Slot<M> {
     /// A slot as its last record and its outcomes say; with the transaction that is open.
     pub(crate) fn of(last: Record, outcome: usize, open: Option<Open<M>>) -> Self {
-        Slot { last, published: Vec::new(), begun: last.serial.number, open, outcome }
+        let begun = last.serial.number;
+        Slot { last, published: Vec::new(), begun, open, outcome, ended: None }
     }
 
     fn flush_published(&mut self, medium: &M) {
@@ -201,11 +201,16 @@ impl<M: Medium> HeldSlot<'_, M> {
             rows: Vec::new(),
             is_continued: false,
             wait_ms,
-            is_named: AtomicBool::new(false),
             expires_ms: None,
         });
         self.statuses.begin(TransactionId { slot: self.index, number }, Fate::Open);
         self.statuses.set_owner(self.index, serial, true);
+        // Of the one before, nobody learns the name any more.
+        let slot = &mut *self.slot;
+        let is_kept = |ended| self.statuses.is_named(self.index, ended);
+        if slot.ended.take().is_some_and(is_kept) {
+            slot.outcome = (slot.outcome + 1) % OUTCOME_COUNT;
+        }
         Ok(())
     }
 
@@ -273,11 +278,8 @@ impl<M: Medium> HeldSlot<'_, M> {
             let at = outcome_at(self.offset, self.index, self.slot.outcome);
             Outcome { serial: open.serial, committed }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));
-            // Opening may need the last one. Of those before, nobody asks after others.
-            // Relaxed: who was told the name has the transaction, or had it.
-            if open.is_named.load(Ordering::Relaxed) {
-                self.slot.outcome = (self.slot.outcome + 1) % OUTCOME_COUNT;
-            }
+            // Opening may need the last one. Of those before, some are kept, for who asks.
+            self.slot.ended = Some(open.serial);
         }
         if open.is_continued {
             self.statuses.set_orphan(self.index, true);

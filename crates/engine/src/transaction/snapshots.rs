@@ -67,9 +67,11 @@ impl Snapshots {
     /// Whether what the snapshot of a place sees was kept up to now.
     #[inline]
     pub(crate) fn is_kept(&self, place: usize) -> bool {
-        // Acquire: after what was read, whose loads are acquire loads, too; partner of the exchange
-        // in `expire`, after which it may be folded.
-        self.places[place].0.load(Ordering::Acquire) != EXPIRED
+        // Acquire: after what was read; partner of the exchange in `expire`, after which it may be
+        // folded. Who has read what folding has written sees the exchange.
+        fence(Ordering::Acquire);
+        // Relaxed: ordered by the fence.
+        self.places[place].0.load(Ordering::Relaxed) != EXPIRED
     }
 
     /// Stops keeping the snapshots that are too old, and that keep something.

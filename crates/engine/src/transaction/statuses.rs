@@ -1,6 +1,6 @@
 //! What became of transactions, for who meets what they have written.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use super::layout::{SLOT_COUNT, STAMP_MAX, Serial, ShortId, TransactionId};
 
@@ -22,6 +22,8 @@ struct Status {
     is_orphan: AtomicBool,
     /// The last transaction that has begun, in full; above it, whether somebody has a handle to it.
     owner: AtomicU64,
+    /// The last transaction whose name somebody knows.
+    named: AtomicU64,
 }
 
 /// What became of a transaction.
@@ -113,6 +115,27 @@ impl Statuses {
         // Acquire: partner of the store in `set_owner`.
         let word = self.slots[slot as usize].owner.load(Ordering::Acquire);
         (Serial::new(word), word >> 63 != 0)
+    }
+
+    /// Says that somebody knows the name of a transaction, and may ask how it has ended. False if
+    /// another one has begun in its slot: then its outcome is kept no longer than if nobody did.
+    pub(crate) fn name(&self, slot: u32, serial: Serial) -> bool {
+        let status = &self.slots[slot as usize];
+        if self.owner(slot).0 != serial {
+            return false;
+        }
+        status.named.store(serial.get(), Ordering::Relaxed);
+        // SeqCst: the name before the owner is seen again; partner of the fence in `is_named`.
+        fence(Ordering::SeqCst);
+        self.owner(slot).0 == serial
+    }
+
+    /// Whether somebody knows the name of a transaction. Of one that is not the last one of its
+    /// slot, nobody learns it any more.
+    pub(crate) fn is_named(&self, slot: u32, serial: Serial) -> bool {
+        // SeqCst: after another owner was set; partner of the fence in `name`.
+        fence(Ordering::SeqCst);
+        self.slots[slot as usize].named.load(Ordering::Relaxed) == serial.get()
     }
 
     /// Whether rows of a slot wait for a sweep.

@@ -28,6 +28,15 @@ impl Token {
         Token(u64::from(slot) << Self::SLOT_SHIFT | serial.get())
     }
 
+    /// That of a transaction of which it is not known any more how it ended.
+    pub(super) fn forgotten(slot: u32) -> Self {
+        Token::new(slot, Serial { number: 0, opening: 0 })
+    }
+
+    pub(super) fn is_forgotten(self) -> bool {
+        self.serial().number == 0
+    }
+
     pub(super) fn slot(self) -> u32 {
         (self.0 >> Self::SLOT_SHIFT) as u32 % SLOT_COUNT
     }

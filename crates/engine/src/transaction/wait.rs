@@ -117,7 +117,7 @@ impl<M: Medium> Engine<M> {
         let (serial, _) = self.statuses.owner(slot);
         let id = TransactionId { slot, number: serial.number };
         let is_open = self.statuses.fate(id.short()) == Some(Fate::Open);
-        is_open.then(|| Token::new(slot, serial))
+        (is_open && self.statuses.name(slot, serial)).then(|| Token::new(slot, serial))
     }
 
     #[cold]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Error, Moment, Resumed, RowId, Table, TableSpec, Transaction, TransactionOptions,
-    Type,
+    Database, Error, Moment, Placement, Resumed, RowId, Table, TableSpec, Transaction,
+    TransactionOptions, Type,
 };
 use remanent_pmem::pool::Format;
 use remanent_pmem::{Medium, Pool};
@@ -24,6 +24,11 @@ struct Bank {
 }
 
 fn bank() -> Bank {
+    bank_in(Placement::Pmem)
+}
+
+/// Its index lies there.
+fn bank_in(placement: Placement) -> Bank {
     let size_max = 32 << 20;
     let sim = Sim::new(SimOptions { capacity: size_max, ..SimOptions::default() });
     let pool = Pool::format(Arc::new(sim), &Format::new(size_max)).unwrap();
@@ -31,7 +36,8 @@ fn bank() -> Bank {
     let spec = TableSpec::new("accounts")
         .column("number", Type::U32)
         .column("balance", Type::I64)
-        .primary_key(["number"]);
+        .primary_key(["number"])
+        .place(["primary"], placement);
     let table = database.create_table(&spec).unwrap();
     for number in 1..=3u32 {
         table.insert(&[number.into(), 100.into()]).unwrap();
@@ -197,6 +203,24 @@ fn a_claim_of_nobody_is_damage() {
         bank.database.collect().unwrap();
         assert_eq!((bank.now(1), bank.now(2)), (Some(100), Some(5)));
     });
+}
+
+#[test]
+fn a_row_whose_newest_state_is_damaged_is_not_said_not_to_be_there() {
+    let bank = bank_in(Placement::Dram);
+    std::mem::forget(bank.database.snapshot()); // keeps the version from being folded
+    let update = bank.table.prepare_update("primary").unwrap();
+    update.run(&[1.into()], |_, row| row.set(0, 9u32)).unwrap();
+    drop(update);
+    let head = bank.head(RowId::new(0).unwrap());
+    let bank = bank.killed(|medium| medium.store(medium.load(head) & ((1 << 48) - 1), 0));
+    let get = bank.table.prepare_get("primary").unwrap();
+    for number in [1u32, 9] {
+        let found = get.run(&bank.database.snapshot(), &[number.into()], |_| Ok(()));
+        assert!(matches!(found, Err(Error::Pool(_))), "{number}: {found:?}");
+    }
+    assert_eq!(bank.now(2), Some(100));
+    assert_ne!(bank.database.check().unwrap(), []);
 }
 
 #[test]

@@ -354,6 +354,16 @@ fn threads_change_rows_while_others_rebuild_their_indexes() {
     });
 }
 
+#[test]
+fn a_table_that_was_dropped_before_its_indexes_were_rebuilt_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let people = People::create(&directory.path().join("db.pool"), 60).reopened(Rebuild::Steps);
+    people.database.drop_table("people").unwrap();
+    assert_eq!(people.database.check().unwrap(), []);
+    drop(people.table);
+    assert_eq!(people.database.check().unwrap(), []);
+}
+
 /// One thing that is done to the table.
 #[derive(Clone, Debug)]
 enum Op {

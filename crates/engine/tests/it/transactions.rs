@@ -388,6 +388,44 @@ fn a_transaction_whose_token_somebody_has_is_remembered_for_longer() {
 }
 
 #[test]
+fn a_token_that_is_asked_for_too_late_says_so() {
+    let bank = bank();
+    let change = |balance| {
+        let mut change = bank.database.begin().unwrap();
+        assert!(change.commit_with(|last| bank.set(Some(last), 1, balance)).unwrap());
+        change
+    };
+    let (early, late) = (change(1), change(2));
+    assert!(matches!(bank.database.resume(late.token()).unwrap(), Resumed::Committed));
+    // That of `early` has had others meanwhile.
+    let token = early.token();
+    assert!(matches!(bank.database.resume(token), Err(Error::Forgotten { .. })));
+    let token = late.token();
+    drop((early, late));
+    for balance in 3..6 {
+        drop(change(balance));
+    }
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+}
+
+#[test]
+fn the_holder_of_a_row_is_remembered() {
+    let bank = bank();
+    let mut holder = bank.database.begin().unwrap();
+    assert!(bank.set(Some(&mut holder), 1, 7).unwrap());
+    let Err(Error::Conflict { holder: Some(token), .. }) = bank.set(None, 1, 8) else {
+        panic!("it has the row")
+    };
+    holder.commit().unwrap();
+    for round in 0..3 {
+        let mut others = bank.database.begin().unwrap();
+        assert!(bank.set(Some(&mut others), 1, round).unwrap());
+        others.commit().unwrap();
+    }
+    assert!(matches!(bank.database.resume(token).unwrap(), Resumed::Committed));
+}
+
+#[test]
 fn as_many_transactions_are_open_as_there_are_slots() {
     let bank = bank();
     let options = TransactionOptions::new().time_limit(Duration::from_secs(1));
