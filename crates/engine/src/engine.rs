@@ -14,12 +14,12 @@ use crate::table::Table;
 use crate::transaction::clock::Clock;
 use crate::transaction::collect::Garbage;
 use crate::transaction::layout::{Record, SLOT_COUNT, SLOTS_LEN, Serial};
-use crate::transaction::recover;
 use crate::transaction::slots::{Slot, Slots};
 use crate::transaction::snapshots::Snapshots;
 use crate::transaction::stamps::Stamps;
 use crate::transaction::statuses::Statuses;
 use crate::transaction::waits::Waits;
+use crate::transaction::{list, recover};
 use crate::{Error, Result};
 
 /// A database.
@@ -74,7 +74,9 @@ impl<M: Medium> Engine<M> {
         self.heap.quiesce()?;
         let medium = self.medium();
         let catalog = medium.load(self.heap.header() + HEADER_CATALOG);
-        let (mut violations, mut blocks) = (Vec::new(), Some(vec![catalog, self.slots.offset()]));
+        let mut own = vec![catalog, self.slots.offset()];
+        own.extend(list::all(&self.heap, self.slots.offset()));
+        let (mut violations, mut blocks) = (Vec::new(), Some(own));
         let schema = self.schema.lock(medium);
         match CatalogBlock::read(medium, catalog) {
             Ok(read) if read == schema.catalog => {}

@@ -154,6 +154,16 @@ pub enum Error {
         /// The limit.
         limit: u32,
     },
+    /// A batch, or a transaction that is durable at its commit, needs more space at once than one
+    /// thread can take.
+    #[error(
+        "so many changes cannot be made durable at once, in a pool as full as this one; nothing \
+         was changed; divide the batch"
+    )]
+    TooMuchAtOnce,
+    /// The last statement of a transaction cannot be one of a batch.
+    #[error("a batch is in progress; the transaction can be committed when it has ended")]
+    InBatch,
     /// A slot has had as many transactions as can be numbered.
     #[error("the database has had as many transactions as it can number; copy it to a new one")]
     TooManyTransactions,
@@ -166,7 +176,7 @@ pub enum Error {
     /// A transaction that is over, and after which there were many others.
     #[error(
         "transaction {token} is over, and how it ended is not known any more: each slot keeps the \
-         outcomes of the last 6 transactions whose token somebody asked for before they ended, and \
+         outcomes of the last 5 transactions whose token somebody asked for before they ended, and \
          of the last one"
     )]
     Forgotten {

@@ -75,7 +75,7 @@ pub use self::schema::{
     ROW_LEN_MAX, TableSpec,
 };
 pub use self::transaction::{
-    Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
+    Durability, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
 };
 pub use self::value::{FromValue, Type, Value};
 
@@ -92,8 +92,10 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("src/transaction/change.rs", include_str!("transaction/change.rs")),
     ("src/transaction/collect.rs", include_str!("transaction/collect.rs")),
     ("src/transaction/finish.rs", include_str!("transaction/finish.rs")),
+    ("src/transaction/list.rs", include_str!("transaction/list.rs")),
     ("src/transaction/ops.rs", include_str!("transaction/ops.rs")),
     ("src/transaction/recover.rs", include_str!("transaction/recover.rs")),
     ("src/transaction/slots.rs", include_str!("transaction/slots.rs")),
     ("src/transaction/sweep.rs", include_str!("transaction/sweep.rs")),
+    ("src/transaction/write_out.rs", include_str!("transaction/write_out.rs")),
 ];

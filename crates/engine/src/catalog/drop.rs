@@ -17,6 +17,7 @@ use super::{Catalog, CatalogBlock, DroppedEntry, HEADER_CATALOG};
 use crate::engine::{Engine, Schema};
 use crate::schema::INDEXES_MAX;
 use crate::table::layout::Kind;
+use crate::transaction::list;
 use crate::{Error, Result};
 
 /// Suspects for the blocks by which a table of 64 indexes is known, the catalog's, and the
@@ -45,7 +46,7 @@ impl Dead {
         let tag = medium.load(block.offset);
         match Kind::of_tag(tag) {
             Some((Kind::Run | Kind::Tile | Kind::Version, table)) => self.tables.contains(&table),
-            Some((Kind::State, _)) => false,
+            Some((Kind::State | Kind::List, _)) => false,
             None => RowIndex::owner_of(medium, block)
                 .is_some_and(|index| self.indexes.contains(&index.get())),
         }
@@ -123,7 +124,8 @@ impl<M: Medium> Engine<M> {
         let tables = catalog.tables.iter().map(DroppedEntry::of);
         let all = tables.chain(catalog.dropped.iter().cloned());
         let of_tables = all.flat_map(|table| table.fixed_blocks().collect::<Vec<_>>());
-        of_tables.chain([at, self.slots.offset()]).collect()
+        let of_slots = list::all(&self.heap, self.slots.offset());
+        of_tables.chain(of_slots).chain([at, self.slots.offset()]).collect()
     }
 
     /// Has the header lead to another catalog, to which `gone` blocks do not belong any more.

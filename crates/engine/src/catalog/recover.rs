@@ -12,6 +12,7 @@ use super::{CatalogBlock, DroppedEntry, HEADER_CATALOG, HEADER_SLOTS, IndexEntry
 use crate::engine::Schema;
 use crate::index::{Dram, Index, Rows};
 use crate::table::Table;
+use crate::transaction::list;
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Statuses;
 
@@ -46,6 +47,7 @@ pub(crate) fn open<M: Medium>(
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     let mut own: HashSet<u64> = catalog.tables.iter().map(|table| table.state).collect();
     own.extend([at, slots]);
+    own.extend(list::all(heap, slots));
     // All others of their blocks are free, or freed later.
     own.extend(catalog.dropped.iter().flat_map(DroppedEntry::fixed_blocks));
     let completed = Completed::find(heap, slots, &tables, statuses)?;

@@ -37,6 +37,8 @@ pub(crate) enum Kind {
     Run,
     Tile,
     Version,
+    /// Of rows that a statement has changed; of no table.
+    List,
 }
 
 impl Kind {
@@ -47,6 +49,7 @@ impl Kind {
             Kind::Run => 0x7275_6e73,
             Kind::Tile => 0x7469_6c65,
             Kind::Version => 0x7665_7273,
+            Kind::List => 0x6c69_7374,
         };
         letters << 32 | table as u64
     }
@@ -54,7 +57,7 @@ impl Kind {
     /// What a block is by its first word, and the number of its table.
     pub(crate) fn of_tag(tag: u64) -> Option<(Self, u32)> {
         let table = tag as u32;
-        let all = [Kind::State, Kind::Run, Kind::Tile, Kind::Version];
+        let all = [Kind::State, Kind::Run, Kind::Tile, Kind::Version, Kind::List];
         all.into_iter().find(|kind| kind.tag(table) == tag).map(|kind| (kind, table))
     }
 }

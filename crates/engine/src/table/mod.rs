@@ -69,6 +69,12 @@ impl<M: Medium> Table<M> {
         }
     }
 
+    /// The place of an index among the table's.
+    pub(crate) fn number_of(&self, index: &Index<M>) -> usize {
+        let is_it = |other: &Index<M>| std::ptr::eq(other, index);
+        self.indexes.iter().position(is_it).expect("an index of the table")
+    }
+
     /// Number of tiles.
     #[inline(always)]
     pub(crate) fn tile_count(&self) -> u64 {

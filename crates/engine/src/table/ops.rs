@@ -302,7 +302,7 @@ impl<M: Medium> Table<M> {
         })
     }
 
-    /// Calls `visit` with every row that is not free, or that a transaction has inserted, until it
+    /// Calls `visit` with every row that is not free, or that somebody may have inserted, until it
     /// returns false.
     pub(crate) fn for_each_row(
         &self,
@@ -312,9 +312,9 @@ impl<M: Medium> Table<M> {
             let (tile, first) = (self.tile(number), number << self.format.shift);
             for index in 0..self.format.rows {
                 let place = RowPlace { tile, index };
-                let is_pending = self.claim(place).as_pending().is_some();
+                let is_claimed = self.claim(place) != Claim::NONE;
                 let committed = self.committed(place);
-                if matches!(committed.state(), State::Free(_)) && !is_pending {
+                if matches!(committed.state(), State::Free(_)) && !is_claimed {
                     continue;
                 }
                 // A faulty medium reads as zeros: not a row of those is shown.

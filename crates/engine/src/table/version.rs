@@ -32,6 +32,7 @@ use crate::Result;
 use crate::transaction::layout::{Identity, TransactionId};
 use crate::transaction::recover::Completed;
 use crate::transaction::statuses::Fate;
+use crate::transaction::unwritten::Cells;
 use crate::transaction::view::View;
 
 const PREVIOUS: u64 = WORD_LEN;
@@ -78,6 +79,8 @@ pub(crate) enum Seen {
     InTile,
     /// In this version, and those before it.
     In(Version),
+    /// Not written yet, by the transaction that has this slot.
+    Unwritten { slot: u32, row: RowId },
 }
 
 impl Version {
@@ -285,6 +288,11 @@ impl<M: Medium> Table<M> {
     /// pin, or the row's claim.
     #[inline]
     pub(crate) fn seen(&self, row: RowId, place: RowPlace, view: View) -> Result<Option<Seen>> {
+        if let Some(own) = view.own
+            && let Some(seen) = self.seen_unwritten(row, own.slot)
+        {
+            return Ok(seen);
+        }
         // The claim first: who commits takes it away when the committed state is there.
         if let Some(pending) = self.claim(place).as_pending()
             && let Some(seen) = self.seen_pending(row, place, pending, view)?
@@ -307,6 +315,24 @@ impl<M: Medium> Table<M> {
                 State::Damaged => return Err(self.head_damaged(place)),
             }
         }
+    }
+
+    /// What the transaction of a slot sees of a row that it has changed and not written; `None` if
+    /// it has not.
+    #[inline]
+    fn seen_unwritten(&self, row: RowId, slot: u32) -> Option<Option<Seen>> {
+        let (unwritten, name) = (&self.statuses.unwritten, (self.number, row));
+        let is_there = unwritten.get(self.medium(), slot, name, Option::is_some)?;
+        Some(is_there.then_some(Seen::Unwritten { slot, row }))
+    }
+
+    /// The cells of a group of a row that the transaction of a slot has changed and not written.
+    #[cold]
+    fn unwritten_group(&self, slot: u32, row: RowId, group: usize) -> Group {
+        let cells = |cells: &Cells| cells.as_ref().map(|cells| cells[group].clone());
+        let (unwritten, name) = (&self.statuses.unwritten, (self.number, row));
+        let found = unwritten.get(self.medium(), slot, name, cells);
+        found.flatten().expect("its transaction alone sees it, and takes nothing back meanwhile")
     }
 
     /// What is seen of a row that a transaction has changed; `None` if that is not seen.
@@ -341,7 +367,11 @@ impl<M: Medium> Table<M> {
     /// The cells of a group, of a row that is seen there.
     #[inline]
     pub(crate) fn group_of(&self, place: RowPlace, seen: Seen, group: usize) -> Result<Group> {
-        let Seen::In(mut version) = seen else { return Ok(self.read_group(place, group)) };
+        let mut version = match seen {
+            Seen::In(version) => version,
+            Seen::InTile => return Ok(self.read_group(place, group)),
+            Seen::Unwritten { slot, row } => return Ok(self.unwritten_group(slot, row, group)),
+        };
         loop {
             if version.has[group] {
                 return Ok(self.version_cells(version, group));

@@ -7,6 +7,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use super::defer::DeferredRow;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::view::View;
 use super::wait::{Refused, Wanted};
@@ -93,9 +94,7 @@ impl<M: Medium> Engine<M> {
                     continue;
                 }
             };
-            if claimed.own.is_none()
-                && table.stamp_of(table.committed(place)) > statement.view.stamp
-            {
+            if !claimed.is_own() && table.stamp_of(table.committed(place)) > statement.view.stamp {
                 return Err(self.overtaken(table, index, key));
             }
             // Nobody changes the row or frees a version of it any more. But somebody may have.
@@ -186,6 +185,15 @@ impl<M: Medium> Engine<M> {
         // Held until the version is published: until then, nobody can see that the row has the key.
         let keys = self.lock_new_keys(statement, table, row, &changed)?;
         let words = Self::add_words(table, row, &changed)?;
+        if statement.is_deferred() {
+            let words = words.into_iter().map(|(index, key)| (table.number_of(index), key.clone()));
+            let (table, own, base) = (Arc::clone(table), claimed.own, Some(old));
+            let deferred = DeferredRow { table, row, place, own, base };
+            self.defer(statement, deferred, (!is_removal).then_some(cells), words.collect());
+            claimed.keep();
+            drop(keys);
+            return Ok(());
+        }
         // The lane is held until something leads to the version.
         let (mut lane, block) = match self.version_block(table, has) {
             Ok(allocated) => allocated,

@@ -6,8 +6,8 @@ use remanent_pmem::{LINE_LEN, Medium};
 use smallvec::SmallVec;
 
 use super::collect::{After, Garbage, OldWords, SPARE, TOGETHER, VERSIONS, old_keys_of};
-use super::layout::{ShortId, State};
-use super::slots::{HeldSlot, Written};
+use super::layout::{Content, ShortId, State};
+use super::slots::{HeldSlot, Open, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
 use crate::Result;
@@ -32,6 +32,9 @@ impl<M: Medium> Engine<M> {
     pub(super) fn commit(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
         let medium = self.medium();
         let Some(open) = slot.open() else { return Err(crate::Error::TransactionEnded) };
+        if open.deferred.is_at_commit {
+            return self.commit_deferred(slot);
+        }
         if open.statement == 0 {
             // It leaves no trace: as if it had been given up.
             slot.set_fate(Fate::Aborted);
@@ -39,7 +42,7 @@ impl<M: Medium> Engine<M> {
             return Ok(());
         }
         let commit = self.stamps.begin(medium);
-        slot.write(medium, State::Committed, Some(commit.stamp), None);
+        slot.write(medium, State::Committed, Some(commit.stamp), Content::Nothing);
         // Fence: before anybody sees what the transaction has changed, and before it is
         // acknowledged.
         medium.fence();
@@ -82,14 +85,16 @@ impl<M: Medium> Engine<M> {
     pub(super) fn abort(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
         let medium = self.medium();
         let Some(id) = slot.id() else { return Ok(()) };
-        if slot.open().is_some_and(|open| open.statement > 0) {
+        let taken_back = self.take_back(slot, 0);
+        let is_written = |open: &Open<M>| open.statement > 0 && !open.deferred.is_at_commit;
+        if slot.open().is_some_and(is_written) {
             slot.flush_published(medium);
             // Fence: what leads to the last statement's version, so that it is taken back even if
             // the record alone arrives.
             // Redundant: but where the thread has used other chunks for versions since; opening
             // asks about all blocks of the last one.
             medium.fence();
-            slot.write(medium, State::Aborted, None, None);
+            slot.write(medium, State::Aborted, None, Content::Nothing);
             // Fence: before anything that the transaction has written is taken back.
             // Redundant: but where a crash comes after another one, as in
             // `engine/transactions-recovery`.
@@ -99,11 +104,15 @@ impl<M: Medium> Engine<M> {
         let _sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Aborted);
         let rows = self.forget(slot, None);
-        self.undo(&rows, id.short(), |line| slot.has_published(line))
+        taken_back.and(self.undo(&rows, id.short(), |line| slot.has_published(line)))
     }
 
     /// Ends the transaction of a slot, and returns the rows that it has changed.
-    fn forget(&self, slot: &mut HeldSlot<'_, M>, committed: Option<u64>) -> Vec<Written<M>> {
+    pub(super) fn forget(
+        &self,
+        slot: &mut HeldSlot<'_, M>,
+        committed: Option<u64>,
+    ) -> Vec<Written<M>> {
         let Some(open) = slot.end(self.medium(), committed) else { return Vec::new() };
         self.snapshots.give_back(&open.snapshot);
         if let Some(before) = &open.snapshot_before {

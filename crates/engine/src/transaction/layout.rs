@@ -4,7 +4,8 @@
 //! slot, 256 bytes
 //! byte     0  records with even numbers
 //!         64  records with odd numbers
-//!        128  8 outcomes of transactions before the last one, the newest over the oldest
+//!        128  7 outcomes of transactions before the last one, the newest over the oldest
+//!        240  offsets of the lists of rows for each of the two records, or 0
 //!
 //! record   0  checksum of the content (32 bits), of the record (16), whether it has an entry (8),
 //!             state of the slot (8)
@@ -12,7 +13,7 @@
 //!         16  stamp of the slot's last commit
 //!         24  the slot's last transaction: number (44 bits), opening in which it began (12); if
 //!             the record is of none, its own opening
-//!         32  entry: kind (4 bits), table (24), row (36)
+//!         32  entry: kind (4 bits), table (24), row (36); or that there is a list, and of how many
 //!         40  offset of a version, if the entry is of one
 //!         48  number of the statement (24 bits), time limit of the transaction in ms (32)
 //!         56  stamp of the transaction's snapshot
@@ -25,6 +26,9 @@
 //! fences once. After a crash the checksums tell whether all of it has arrived. If so, the
 //! statement took effect, and opening completes it; if not, nothing leads to what it has left. A
 //! record is a line, and its first word is stored last. So it is there as a whole or not at all.
+//!
+//! A statement of many rows has a list of entries beside its record, which has the checksum of the
+//! list: all of them count, or none.
 //!
 //! The record before is kept, because what its statement has published is durable only with the
 //! fence of the next. So each record says all that is to be known about its slot.
@@ -40,7 +44,7 @@ pub(crate) const SLOT_COUNT: u32 = 256;
 /// Bytes of all slots.
 pub(crate) const SLOTS_LEN: u64 = SLOT_LEN * SLOT_COUNT as u64;
 /// Outcomes that a slot keeps.
-pub(crate) const OUTCOME_COUNT: usize = 8;
+pub(crate) const OUTCOME_COUNT: usize = 7;
 
 const NUMBER: u64 = WORD_LEN;
 const STAMP: u64 = 2 * WORD_LEN;
@@ -53,12 +57,15 @@ const SNAPSHOT: u64 = 7 * WORD_LEN;
 const PLACES: [u64; 7] = [NUMBER, STAMP, TRANSACTION, ENTRY, VERSION, STATEMENT, SNAPSHOT];
 const OUTCOMES: u64 = 2 * LINE_LEN;
 const OUTCOME_LEN: u64 = 2 * WORD_LEN;
-const _: () = assert!(OUTCOMES + OUTCOME_COUNT as u64 * OUTCOME_LEN == SLOT_LEN);
+const LISTS: u64 = OUTCOMES + OUTCOME_COUNT as u64 * OUTCOME_LEN;
+const _: () = assert!(LISTS + 2 * WORD_LEN == SLOT_LEN);
 
 /// An entry for a row that was inserted.
 const INSERTED: u64 = 1;
 /// An entry for a row that has a new version.
 const CHANGED: u64 = 2;
+/// Instead of an entry: there is a list of them.
+const LISTED: u64 = 3;
 const KIND_SHIFT: u32 = 60;
 const TABLE_SHIFT: u32 = 36;
 const TABLE: u64 = (1 << (KIND_SHIFT - TABLE_SHIFT)) - 1;
@@ -73,6 +80,11 @@ pub(crate) const STATEMENTS_MAX: u32 = (1 << LIMIT_SHIFT) - 1;
 /// Offset of the record of a slot that has this number.
 pub(crate) fn record_at(slots: u64, slot: u32, number: u64) -> u64 {
     slots + u64::from(slot) * SLOT_LEN + number % 2 * LINE_LEN
+}
+
+/// Offset of the word that leads to the list of the record of a slot that has this number.
+pub(crate) fn list_at(slots: u64, slot: u32, number: u64) -> u64 {
+    slots + u64::from(slot) * SLOT_LEN + LISTS + number % 2 * WORD_LEN
 }
 
 /// Offset of an outcome of a slot.
@@ -209,9 +221,53 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn word(self) -> u64 {
+    pub(super) fn word(self) -> u64 {
         let kind = if self.version == 0 { INSERTED } else { CHANGED };
         kind << KIND_SHIFT | u64::from(self.table) << TABLE_SHIFT | self.row.get()
+    }
+
+    pub(super) fn of_words(word: u64, version: u64, content: u32) -> Option<Self> {
+        let (table, row) = ((word >> TABLE_SHIFT & TABLE) as u32, RowId::new(word & ROW)?);
+        let entry = Entry { table, row, version, content };
+        (entry.word() == word).then_some(entry)
+    }
+}
+
+/// What a statement of many rows has made of them: how many entries its list has, and what their
+/// checksum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) count: u32,
+    pub(crate) checksum: u32,
+}
+
+/// What the statement of a record has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing: when a transaction ends by itself, or opening has found that a statement did not
+    /// take effect.
+    Nothing,
+    Row(Entry),
+    Rows(Listed),
+}
+
+impl Content {
+    /// Checksum, entry, and version, as a record has them.
+    fn words(self) -> (u32, u64, u64) {
+        match self {
+            Content::Nothing => (0, 0, 0),
+            Content::Row(entry) => (entry.content, entry.word(), entry.version),
+            Content::Rows(Listed { count, checksum }) => {
+                (checksum, LISTED << KIND_SHIFT | u64::from(count), 0)
+            }
+        }
+    }
+
+    fn of_words(checksum: u32, entry: u64, version: u64) -> Option<Self> {
+        match entry >> KIND_SHIFT {
+            LISTED => Some(Content::Rows(Listed { count: entry as u32, checksum })),
+            _ => Entry::of_words(entry, version, checksum).map(Content::Row),
+        }
     }
 }
 
@@ -229,9 +285,7 @@ pub(crate) struct Record {
     pub(crate) limit_ms: u32,
     /// Stamp of its snapshot.
     pub(crate) snapshot: u64,
-    /// None if nothing was changed: when a transaction ends by itself, or opening has found that a
-    /// statement did not take effect.
-    pub(crate) entry: Option<Entry>,
+    pub(crate) content: Content,
 }
 
 impl Record {
@@ -244,24 +298,26 @@ impl Record {
         statement: 0,
         limit_ms: 0,
         snapshot: 0,
-        entry: None,
+        content: Content::Nothing,
     };
 
     fn words(self) -> [u64; 7] {
+        let (_, entry, version) = self.content.words();
         [
             self.number,
             self.stamp,
             self.serial.get(),
-            self.entry.map_or(0, Entry::word),
-            self.entry.map_or(0, |entry| entry.version),
+            entry,
+            version,
             u64::from(self.statement) | u64::from(self.limit_ms) << LIMIT_SHIFT,
             self.snapshot,
         ]
     }
 
     fn first_word(self) -> u64 {
-        let content = self.entry.map_or(0, |entry| u64::from(entry.content));
-        let head = content | u64::from(self.entry.is_some()) << 48 | self.state.code() << 56;
+        let (checksum, ..) = self.content.words();
+        let has_content = u64::from(self.content != Content::Nothing);
+        let head = u64::from(checksum) | has_content << 48 | self.state.code() << 56;
         let mut bytes = [0; LINE_LEN as usize];
         let words = std::iter::once(head).chain(self.words());
         for (place, word) in bytes.chunks_exact_mut(WORD_LEN as usize).zip(words) {
@@ -285,14 +341,9 @@ impl Record {
         let first = medium.load(at);
         let words = PLACES.map(|place| medium.load(at + place));
         let [number, stamp, serial, entry, version, statement, snapshot] = words;
-        let entry = match first >> 48 & 1 {
-            0 => None,
-            _ => Some(Entry {
-                table: (entry >> TABLE_SHIFT & TABLE) as u32,
-                row: RowId::new(entry & ROW)?,
-                version,
-                content: first as u32,
-            }),
+        let content = match first >> 48 & 1 {
+            0 => Content::Nothing,
+            _ => Content::of_words(first as u32, entry, version)?,
         };
         let record = Record {
             number,
@@ -302,7 +353,7 @@ impl Record {
             statement: statement as u32 & STATEMENTS_MAX,
             limit_ms: (statement >> LIMIT_SHIFT) as u32,
             snapshot,
-            entry,
+            content,
         };
         let is_one = first == record.first_word()
             && words == record.words()
@@ -318,10 +369,16 @@ impl Record {
         (self.state != State::Alone).then_some(TransactionId { slot, number })
     }
 
-    /// By what versions of the record's statement know it.
+    /// By what versions of the record's statement know it. Those that were written with the commit
+    /// know its stamp.
     pub(crate) fn identity(self, slot: u32) -> Identity {
-        let stamp = self.id(slot).map_or(self.stamp, TransactionId::as_stamp);
+        let id = self.id(slot).filter(|_| !self.is_written_at_commit());
+        let stamp = id.map_or(self.stamp, TransactionId::as_stamp);
         Identity { stamp, opening: self.serial.opening }
+    }
+
+    fn is_written_at_commit(self) -> bool {
+        self.state == State::Committed && matches!(self.content, Content::Rows(_))
     }
 }
 
@@ -397,7 +454,14 @@ mod tests {
         let (medium, at) = (pool.medium(), pool.medium().len() - LINE_LEN);
         let entry = Entry { table: 7, row: RowId::new(ROW - 1).unwrap(), version: 64, content: 9 };
         for state in State::ALL {
-            for entry in [None, Some(entry), Some(Entry { version: 0, ..entry })] {
+            let (listed, inserted) =
+                (Listed { count: u32::MAX, checksum: 7 }, Entry { version: 0, ..entry });
+            for content in [
+                Content::Nothing,
+                Content::Row(entry),
+                Content::Row(inserted),
+                Content::Rows(listed),
+            ] {
                 let record = Record {
                     number: 12,
                     state,
@@ -406,7 +470,7 @@ mod tests {
                     statement: STATEMENTS_MAX,
                     limit_ms: u32::MAX,
                     snapshot: STAMP_MAX,
-                    entry,
+                    content,
                 };
                 record.write(medium, at);
                 assert_eq!(Record::read(medium, at), Some(record));

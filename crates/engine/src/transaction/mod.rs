@@ -3,8 +3,10 @@
 pub(crate) mod change;
 pub(crate) mod clock;
 pub(crate) mod collect;
+mod defer;
 mod finish;
 pub(crate) mod layout;
+pub(crate) mod list;
 mod moment;
 pub(crate) mod ops;
 pub(crate) mod recover;
@@ -17,12 +19,14 @@ pub(crate) mod statement;
 pub(crate) mod statuses;
 mod sweep;
 mod token;
+pub(crate) mod unwritten;
 pub(crate) mod view;
 mod wait;
 pub(crate) mod waits;
+mod write_out;
 
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;
-pub use self::session::{OpenTransaction, Resumed, Transaction, TransactionOptions};
+pub use self::session::{Durability, OpenTransaction, Resumed, Transaction, TransactionOptions};
 pub use self::snapshot::Snapshot;
 pub use self::token::Token;

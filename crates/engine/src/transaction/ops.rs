@@ -6,9 +6,11 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use super::defer::DeferredRow;
 use super::layout::{STAMP_MAX, content_of};
 use super::statement::{NewState, Part, Statement};
 use super::statuses::Fate;
+use super::unwritten::Cells;
 use super::view::View;
 use super::wait::{Holder, Refused, Wanted};
 use crate::engine::Engine;
@@ -74,6 +76,14 @@ impl<M: Medium> Engine<M> {
             return Err(error);
         }
         let medium = self.medium();
+        if statement.is_deferred() {
+            let words = new_row.keyed(table);
+            let words = words.map(|(index, key)| (table.number_of(index), key.clone())).collect();
+            let table = Arc::clone(table);
+            let deferred = DeferredRow { table, row, place, own: None, base: None };
+            self.defer(statement, deferred, Some(new_row.groups.clone()), words);
+            return Ok(row);
+        }
         table.flush_groups(place);
         let commit = self.commit_of(statement.part);
         let content = content_of([&new_row.groups[0], &new_row.groups[1]]);
@@ -177,7 +187,11 @@ impl<M: Medium> Engine<M> {
         let is_held = claim.is_held(self.opens) && !claim.is_collectors();
         let pending = claim.as_pending();
         let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
-        let is_own = pending.is_some_and(|of| view.own.is_some_and(|id| id.short() == of.by));
+        let unwritten_by =
+            claim.holder().filter(|slot| self.is_unwritten(*slot, (table.number, row)));
+        let is_own = view.own.is_some_and(|id| {
+            pending.is_some_and(|of| id.short() == of.by) || unwritten_by == Some(id.slot)
+        });
         let newest = View { stamp: STAMP_MAX, ..view };
         let perhaps = Taken::Perhaps(Holder { slot: claim.holder() });
         if self.sees_key(table, index, key, row, place, newest)? {
@@ -199,6 +213,13 @@ impl<M: Medium> Engine<M> {
         }
         let has_key = |keys: &[u8]| key.is_of(&table.format, &index.spec.columns, keys);
         let is_getting_it = match pending {
+            _ if unwritten_by.is_some() => {
+                let unwritten = &self.statuses.unwritten;
+                let has_key = |cells: &Cells| cells.as_ref().is_some_and(|of| has_key(&of[0]));
+                let of_slot =
+                    |slot| unwritten.get(self.medium(), slot, (table.number, row), has_key);
+                !is_own && unwritten_by.and_then(of_slot) == Some(true)
+            }
             Some(pending) if !is_own && fate == Some(Fate::Open) => {
                 self.pending_keys(table, row, place, pending)?.is_some_and(|keys| has_key(&keys))
             }

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use remanent_pmem::heap::Heap;
-use remanent_pmem::{Error as PoolError, LINE_LEN, Medium};
+use remanent_pmem::{Error as PoolError, LINE_LEN, Medium, WORD_LEN};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use super::defer::Deferred;
 use super::layout::{
-    Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State, TransactionId,
-    content_of, outcome_at, record_at,
+    Content, Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, SLOTS_LEN, Serial, State,
+    TransactionId, content_of, list_at, outcome_at, record_at,
 };
+use super::list;
 use super::slots::{Open, Slot, Slots};
 use super::snapshots::Snapshots;
 use super::stamps::Stamps;
@@ -25,11 +27,35 @@ use crate::table::ops::{Head, RowPlace};
 use crate::table::version::{NEWEST, Seen};
 
 /// A record, its slot, and where it lies.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Found {
     slot: u32,
     at: u64,
     record: Record,
+    /// What its statement has changed; none if its list has not arrived.
+    entries: SmallVec<[Entry; 1]>,
+}
+
+impl Found {
+    fn of<M: Medium>(medium: &M, slots: u64, slot: u32, at: u64, record: Record) -> Self {
+        let entries = match record.content {
+            Content::Nothing => SmallVec::new(),
+            Content::Row(entry) => SmallVec::from_elem(entry, 1),
+            Content::Rows(listed) => {
+                let list = list_at(slots, slot, record.number);
+                list::read(medium, list, listed).unwrap_or_default().into()
+            }
+        };
+        Found { slot, at, record, entries }
+    }
+
+    /// Whether it is known what its statement has changed.
+    fn is_whole(&self) -> bool {
+        match self.record.content {
+            Content::Rows(listed) => self.entries.len() == listed.count as usize,
+            Content::Nothing | Content::Row(_) => true,
+        }
+    }
 }
 
 /// What opening finds of statements that were in progress, and of transactions.
@@ -59,40 +85,43 @@ impl Completed {
             // Redundant: but where a process was killed before, and the power fails later.
             medium.flush(found.at, LINE_LEN);
         }
+        for slot in 0..SLOT_COUNT {
+            // Flush: as above. Both words are in one line.
+            // Redundant: as above.
+            medium.flush(list_at(slots, slot, 0), WORD_LEN);
+        }
         // Whatever a committed state leads to was committed: so all are believed at first.
         note_fates(medium, slots, &records, statuses);
         let mut void = Vec::new();
         for index in 0..records.len() {
-            let found = records[index];
+            let found = &records[index];
             let is_newest = records.get(index + 1).is_none_or(|next| next.slot != found.slot);
-            let Some((table, place, entry)) = target(tables, found.record) else { continue };
-            if !is_newest
-                || is_known(table, place, found, entry, statuses)
-                || arrived(table, place, found, entry)
-                || was_changed_since(&records, tables, found, entry, statuses)
-            {
+            if !is_newest || found.is_whole() && took_effect(&records, tables, found, statuses) {
                 continue;
             }
             // The slot is as it was before: what a later record takes the place of says so, too.
-            let before = index.checked_sub(1).map(|index| records[index]);
+            let before = index.checked_sub(1).map(|index| &records[index]);
             let before = before.filter(|before| before.slot == found.slot);
             let before = before.map_or(Record::NONE, |before| before.record);
-            let record = Record { number: found.record.number, entry: None, ..before };
-            records[index].record = record;
-            void.push(Found { record, ..found });
+            let number = found.record.number;
+            let record = Record { number, content: Content::Nothing, ..before };
+            let voided = Found { record, entries: SmallVec::new(), ..*found };
+            void.push(voided.clone());
+            records[index] = voided;
         }
         statuses.clear();
         note_fates(medium, slots, &records, statuses);
         let mut heads = BTreeMap::new();
         for found in &records {
-            let Some((table, place, entry)) = target(tables, found.record) else { continue };
-            if !is_known(table, place, *found, entry, statuses)
-                && arrived(table, place, *found, entry)
-            {
-                let head = heads
-                    .entry((entry.table, entry.row))
-                    .or_insert_with(|| known_head(table, place, statuses));
-                complete_head(table, head, *found, entry, statuses);
+            for (table, place, entry) in targets(tables, found) {
+                if !is_known(table, place, found, entry, statuses)
+                    && arrived(table, place, found, entry)
+                {
+                    let head = heads
+                        .entry((entry.table, entry.row))
+                        .or_insert_with(|| known_head(table, place, statuses));
+                    complete_head(table, head, found, entry, statuses);
+                }
             }
         }
         Ok(Completed { heads, records, void })
@@ -100,9 +129,8 @@ impl Completed {
 
     /// Whether the last statement of a transaction that goes on was for a table.
     pub(crate) fn has_open(&self, table: u32) -> bool {
-        let is_of_table = |entry: Entry| entry.table == table;
         let mut open = self.records.iter().filter(|found| found.record.state == State::Open);
-        open.any(|found| found.record.entry.is_some_and(is_of_table))
+        open.any(|found| found.entries.iter().any(|entry| entry.table == table))
     }
 
     /// The head that a row of a table will have.
@@ -120,7 +148,7 @@ fn records<M: Medium>(medium: &M, slots: u64) -> Vec<Found> {
         for half in [0, 1] {
             let at = record_at(slots, slot, half);
             let record = Record::read(medium, at).filter(|record| record.number % 2 == half);
-            of_slot.extend(record.map(|record| Found { slot, at, record }));
+            of_slot.extend(record.map(|record| Found::of(medium, slots, slot, at, record)));
         }
         of_slot.sort_unstable_by_key(|found| found.record.number);
         all.extend(of_slot);
@@ -165,19 +193,34 @@ fn note_fates<M: Medium>(medium: &M, slots: u64, records: &[Found], statuses: &S
     }
 }
 
-/// The row that a record is of.
-fn target<M: Medium>(
+/// The rows that a record is of, but those of tables that were dropped.
+fn targets<'t, M: Medium>(
+    tables: &'t HashMap<u32, Table<M>>,
+    found: &Found,
+) -> impl Iterator<Item = (&'t Table<M>, RowPlace, Entry)> {
+    found.entries.iter().filter_map(|&entry| {
+        let table = tables.get(&entry.table)?;
+        let place = table.place(entry.row)?;
+        Some((table, place, entry))
+    })
+}
+
+/// Whether all that the newest record of a slot says is there.
+fn took_effect<M: Medium>(
+    records: &[Found],
     tables: &HashMap<u32, Table<M>>,
-    record: Record,
-) -> Option<(&Table<M>, RowPlace, Entry)> {
-    let entry = record.entry?;
-    let table = tables.get(&entry.table)?;
-    let place = table.place(entry.row)?;
-    Some((table, place, entry))
+    found: &Found,
+    statuses: &Statuses,
+) -> bool {
+    targets(tables, found).all(|(table, place, entry)| {
+        is_known(table, place, found, entry, statuses)
+            || arrived(table, place, found, entry)
+            || was_changed_since(records, tables, found, entry, statuses)
+    })
 }
 
 /// What became of a record's transaction.
-fn fate_of(found: Found, statuses: &Statuses) -> Fate {
+fn fate_of(found: &Found, statuses: &Statuses) -> Fate {
     match found.record.id(found.slot) {
         Some(id) => statuses.fate(id.short()).unwrap_or(Fate::Aborted),
         None => Fate::Committed(found.record.stamp),
@@ -189,18 +232,19 @@ fn fate_of(found: Found, statuses: &Statuses) -> Fate {
 fn was_changed_since<M: Medium>(
     records: &[Found],
     tables: &HashMap<u32, Table<M>>,
-    found: Found,
+    found: &Found,
     entry: Entry,
     statuses: &Statuses,
 ) -> bool {
     let Fate::Committed(own) = fate_of(found, statuses) else { return false };
     records.iter().any(|later| {
-        let Some((table, place, of_later)) = target(tables, later.record) else { return false };
-        let is_later = matches!(fate_of(*later, statuses), Fate::Committed(stamp) if stamp > own);
-        (of_later.table, of_later.row) == (entry.table, entry.row)
-            && of_later.version != 0
-            && is_later
-            && arrived(table, place, *later, of_later)
+        let is_later = matches!(fate_of(later, statuses), Fate::Committed(stamp) if stamp > own);
+        is_later
+            && targets(tables, later).any(|(table, place, of_later)| {
+                (of_later.table, of_later.row) == (entry.table, entry.row)
+                    && of_later.version != 0
+                    && arrived(table, place, later, of_later)
+            })
     })
 }
 
@@ -208,7 +252,7 @@ fn was_changed_since<M: Medium>(
 fn is_known<M: Medium>(
     table: &Table<M>,
     place: RowPlace,
-    found: Found,
+    found: &Found,
     entry: Entry,
     statuses: &Statuses,
 ) -> bool {
@@ -235,7 +279,7 @@ fn is_known<M: Medium>(
 }
 
 /// Whether all that a record's statement wrote has arrived. Flushes that.
-fn arrived<M: Medium>(table: &Table<M>, place: RowPlace, found: Found, entry: Entry) -> bool {
+fn arrived<M: Medium>(table: &Table<M>, place: RowPlace, found: &Found, entry: Entry) -> bool {
     if entry.version == 0 {
         let [keys, others] = [0, 1].map(|group| table.read_group(place, group));
         let is_whole = content_of([&keys, &others]) == entry.content;
@@ -281,7 +325,7 @@ fn committed_by(version: u64, stamp: u64) -> Committed {
 fn complete_head<M: Medium>(
     table: &Table<M>,
     head: &mut Head,
-    found: Found,
+    found: &Found,
     entry: Entry,
     statuses: &Statuses,
 ) {
@@ -326,8 +370,7 @@ pub(crate) fn complete<M: Medium>(
     let medium = heap.medium();
     let slots = medium.load(heap.header() + HEADER_SLOTS);
     let table_of = |number| tables.iter().find(|table| table.number == number);
-    for found in &completed.records {
-        let Some(entry) = found.record.entry else { continue };
+    for entry in completed.records.iter().flat_map(|found| &found.entries) {
         let Some(table) = table_of(entry.table) else { continue };
         let Some(place) = table.place(entry.row) else { continue };
         if !table.is_tile(place.tile, entry.row.get() >> table.format.shift) {
@@ -367,7 +410,7 @@ pub(crate) fn complete<M: Medium>(
         let outcome = complete_outcomes(medium, slots, slot, &of_slot);
         let last = of_slot.last().copied().unwrap_or(Record::NONE);
         // That is written when the database is closed, and all rows say it.
-        let is_closed = last.state == State::Alone && last.entry.is_none();
+        let is_closed = last.state == State::Alone && last.content == Content::Nothing;
         let is_orphan = !is_closed && of_slot.iter().any(|record| record.id(slot).is_some());
         statuses.set_orphan(slot, is_orphan);
         if last.id(slot).is_some() {
@@ -410,6 +453,7 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         snapshot: snapshots.hold_at(medium, last.snapshot),
         snapshot_before: None,
         rows: Vec::new(),
+        deferred: Deferred::new(false),
         is_continued: true,
         // Who goes on with it says something else.
         wait_ms: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use remanent_pmem::{Mapped, Medium};
 
 use super::layout::{Outcome, SLOT_COUNT, Serial, TransactionId};
-use super::slots::HeldSlot;
+use super::slots::{HeldSlot, How};
 use super::statement::{Part, Statement};
 use super::statuses::Fate;
 use super::view::View;
@@ -69,6 +69,18 @@ pub struct Transaction<'d, M: Medium = Mapped> {
 pub struct TransactionOptions {
     time_limit: Duration,
     wait: Duration,
+    durability: Durability,
+}
+
+/// When the statements of a transaction become durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Each one when it returns, for one fence. The transaction outlives the process.
+    #[default]
+    EachStatement,
+    /// All of them when the transaction has committed, for one fence in all. Until then, what it
+    /// has changed is kept in memory. A crash gives the transaction up.
+    AtCommit,
 }
 
 /// What became of a transaction, as [`Database::resume`](crate::Database::resume) finds it.
@@ -94,7 +106,34 @@ pub struct OpenTransaction {
 impl TransactionOptions {
     /// The usual: a time limit of one minute.
     pub const fn new() -> Self {
-        TransactionOptions { time_limit: Duration::from_secs(60), wait: Duration::ZERO }
+        TransactionOptions {
+            time_limit: Duration::from_secs(60),
+            wait: Duration::ZERO,
+            durability: Durability::EachStatement,
+        }
+    }
+
+    /// When its statements become durable.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, Durability, TableSpec, TransactionOptions, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items").column("number", Type::U32).primary_key(["number"]);
+    /// let items = shop.create_table(&spec)?;
+    ///
+    /// let options = TransactionOptions::new().durability(Durability::AtCommit);
+    /// let mut order = shop.begin_with(&options)?;
+    /// for number in 0..100 {
+    ///     items.insert_in(&mut order, &[number.into()])?; // no fence
+    /// }
+    /// order.commit()?; // one
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
     }
 
     /// Gives the transaction up if nobody goes on with it for so long: after it was suspended, or
@@ -127,7 +166,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let limit_ms = options.time_limit.as_millis().min(u32::MAX.into()) as u32;
         let mut slot = engine.hold_slot()?;
         let snapshot = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
-        slot.begin(engine.opening(), (limit_ms, ms(options.wait)), snapshot)?;
+        let is_at_commit = options.durability == Durability::AtCommit;
+        let how = How { limit_ms, wait_ms: ms(options.wait), is_at_commit };
+        slot.begin(engine.opening(), how, snapshot)?;
         Ok(Self::of(engine, slot))
     }
 
@@ -182,7 +223,8 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let newer = engine.snapshots.hold_firmly(engine.medium(), &engine.stamps);
         let before = std::mem::replace(&mut open.snapshot, newer);
         // Until the next record, a crash brings the one back that the last record names.
-        match open.statement > 0 && open.snapshot_before.is_none() {
+        let has_record = open.statement > 0 && !open.deferred.is_at_commit;
+        match has_record && open.snapshot_before.is_none() {
             true => open.snapshot_before = Some(before),
             false => engine.snapshots.give_back(&before),
         }
@@ -194,8 +236,9 @@ impl<'d, M: Medium> Transaction<'d, M> {
     ///
     /// # Errors
     ///
-    /// When it is over. When the medium met a fault: whether it was committed is known once the
-    /// pool was opened again.
+    /// When it is over. When it is durable at its commit, and the pool is full, or it has changed too
+    /// much ([`Error::TooMuchAtOnce`]): it is given up then. When the medium met a fault: whether it
+    /// was committed is known once the pool was opened again.
     pub fn commit(mut self) -> Result<()> {
         self.commit_now()
     }
@@ -211,6 +254,7 @@ impl<'d, M: Medium> Transaction<'d, M> {
     /// has committed, whatever `last` has returned afterwards. [`Error::TransactionEnded`] when the
     /// transaction is over, as it is for a second statement.
     pub fn commit_with<R>(&mut self, last: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        self.require_no_batch()?;
         let result = {
             let last_one = LastOne::of(self);
             last(last_one.0)
@@ -223,6 +267,63 @@ impl<'d, M: Medium> Transaction<'d, M> {
         let result = result?;
         self.commit_now()?;
         Ok(result)
+    }
+
+    /// Makes several statements that count as one: all of them take effect, durable when this
+    /// returns, or none of them. One fence, however many rows they change; two more, seldom, when
+    /// there are more rows than in any batch before. `make` makes them, and sees what they have
+    /// changed. If it returns an error, or panics, they are taken back, and the transaction goes
+    /// on. A batch in a batch is a part of it, which can be taken back by itself.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let pool = Pool::options().create_in_memory()?;
+    /// let shop = Database::create(&pool, "shop")?;
+    /// let spec = TableSpec::new("items").column("number", Type::U32).primary_key(["number"]);
+    /// let items = shop.create_table(&spec)?;
+    ///
+    /// let mut order = shop.begin()?;
+    /// order.batch(|batch| {
+    ///     for number in 0..100 {
+    ///         items.insert_in(batch, &[number.into()])?;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(order.statement(), 1);
+    /// // One of these is there, so none is inserted.
+    /// let refused = order.batch(|batch| {
+    ///     for number in [200, 99] {
+    ///         items.insert_in(batch, &[number.into()])?;
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert!(refused.is_err());
+    /// order.commit()?;
+    /// let get = items.prepare_get("primary")?;
+    /// assert!(get.run(&shop.snapshot(), &[200.into()], |_| Ok(()))?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of `make`. When the transaction is over, the pool is full, or the batch has changed too
+    /// much ([`Error::TooMuchAtOnce`]): nothing was changed then. When the medium met a fault: the
+    /// batch may have taken effect.
+    pub fn batch<R>(&mut self, make: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        let batch = Batch::begin(self)?;
+        let result = make(batch.transaction)?;
+        batch.end()?;
+        Ok(result)
+    }
+
+    /// Refuses what cannot be done in a batch.
+    fn require_no_batch(&self) -> Result<()> {
+        let open = self.slot.as_ref().and_then(HeldSlot::open);
+        match open.is_some_and(|open| open.deferred.is_in_batch) {
+            true => Err(Error::InBatch),
+            false => Ok(()),
+        }
     }
 
     fn commit_now(&mut self) -> Result<()> {
@@ -262,7 +363,60 @@ impl<'d, M: Medium> Transaction<'d, M> {
     pub(crate) fn next_statement(&mut self, engine: &Engine<M>) -> Result<Statement<'_, 'd, M>> {
         let view = self.view_in(engine)?;
         let slot = self.slot.as_mut().ok_or(Error::TransactionEnded)?;
-        Ok(Statement { slot, part: self.next, view })
+        let is_deferred = slot.open().is_some_and(|open| open.deferred.is_on());
+        let part = if is_deferred { Part::One } else { self.next };
+        Ok(Statement { slot, part, view })
+    }
+}
+
+/// A batch in progress. Dropping it takes it back.
+struct Batch<'t, 'd, M: Medium> {
+    transaction: &'t mut Transaction<'d, M>,
+    /// Steps before it.
+    steps: usize,
+    /// It is not a part of another one.
+    is_whole: bool,
+    is_done: bool,
+}
+
+impl<'t, 'd, M: Medium> Batch<'t, 'd, M> {
+    fn begin(transaction: &'t mut Transaction<'d, M>) -> Result<Self> {
+        let slot = transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
+        slot.require_statement()?;
+        let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
+        let (steps, is_whole) = (open.deferred.steps.len(), !open.deferred.is_in_batch);
+        open.deferred.is_in_batch = true;
+        Ok(Batch { transaction, steps, is_whole, is_done: false })
+    }
+
+    /// Has it count.
+    fn end(mut self) -> Result<()> {
+        if !self.is_whole {
+            self.is_done = true;
+            return Ok(());
+        }
+        let engine = self.transaction.engine;
+        let slot = self.transaction.slot.as_mut().ok_or(Error::TransactionEnded)?;
+        let open = slot.open_mut().ok_or(Error::TransactionEnded)?;
+        open.deferred.is_in_batch = false;
+        self.is_done = true;
+        if open.deferred.is_at_commit {
+            open.statement += u32::from(open.deferred.steps.len() > self.steps);
+            return Ok(());
+        }
+        engine.write_batch(slot)
+    }
+}
+
+impl<M: Medium> Drop for Batch<'_, '_, M> {
+    fn drop(&mut self) {
+        let engine = self.transaction.engine;
+        let Some(slot) = self.transaction.slot.as_mut().filter(|_| !self.is_done) else { return };
+        // An error tells of words that stay in indexes, and do no harm.
+        let _ = engine.take_back(slot, self.steps);
+        if let Some(open) = slot.open_mut().filter(|_| self.is_whole) {
+            open.deferred.is_in_batch = false;
+        }
     }
 }
 

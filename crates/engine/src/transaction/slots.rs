@@ -7,9 +7,10 @@ use remanent_pmem::sync::{PauseGuard, PauseMutex};
 use remanent_pmem::{LINE_LEN, Medium};
 use remanent_structures::RowId;
 
+use super::defer::Deferred;
 use super::layout::{
-    Entry, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
-    TransactionId, outcome_at, record_at,
+    Content, OUTCOME_COUNT, Outcome, Record, SLOT_COUNT, STATEMENTS_MAX, Serial, State,
+    TransactionId, list_at, outcome_at, record_at,
 };
 use super::snapshots::Held;
 use super::statuses::{Fate, Statuses};
@@ -55,12 +56,23 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) snapshot_before: Option<Held>,
     /// Rows that it has changed in this process.
     pub(crate) rows: Vec<Written<M>>,
+    /// What it has changed and not written.
+    pub(crate) deferred: Deferred<M>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
     /// How long its statements wait for who is in their way, in ms.
     pub(crate) wait_ms: u64,
     /// Milliseconds after the opening at which anybody may give it up, while nobody has it.
     pub(crate) expires_ms: Option<u64>,
+}
+
+/// How a transaction is begun.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) limit_ms: u32,
+    pub(crate) wait_ms: u64,
+    /// It is durable at its commit, and not before.
+    pub(crate) is_at_commit: bool,
 }
 
 /// A row that a transaction has changed.
@@ -147,8 +159,8 @@ impl<M: Medium> Slots<M> {
         for mut slot in all() {
             let is_over = slot.open().is_none() && !self.statuses.is_orphan(slot.index);
             let last = slot.slot.last;
-            if is_over && (last.state != State::Alone || last.entry.is_some()) {
-                slot.write(medium, State::Alone, None, None);
+            if is_over && (last.state != State::Alone || last.content != Content::Nothing) {
+                slot.write(medium, State::Alone, None, Content::Nothing);
             }
         }
         // Fence: for these records.
@@ -174,12 +186,7 @@ impl<M: Medium> HeldSlot<'_, M> {
     }
 
     /// Begins a transaction of several statements, which is in the pool from its first one on.
-    pub(crate) fn begin(
-        &mut self,
-        opening: u16,
-        (limit_ms, wait_ms): (u32, u64),
-        snapshot: Held,
-    ) -> Result<()> {
+    pub(crate) fn begin(&mut self, opening: u16, how: How, snapshot: Held) -> Result<()> {
         let slot = &mut *self.slot;
         let mut number = slot.begun + 1;
         // Claims have few bits of a number, in which the next one in the pool has to differ from
@@ -195,12 +202,13 @@ impl<M: Medium> HeldSlot<'_, M> {
         slot.open = Some(Open {
             serial,
             statement: 0,
-            limit_ms,
+            limit_ms: how.limit_ms,
             snapshot,
             snapshot_before: None,
             rows: Vec::new(),
+            deferred: Deferred::new(how.is_at_commit),
             is_continued: false,
-            wait_ms,
+            wait_ms: how.wait_ms,
             expires_ms: None,
         });
         self.statuses.begin(TransactionId { slot: self.index, number }, Fate::Open);
@@ -224,20 +232,15 @@ impl<M: Medium> HeldSlot<'_, M> {
 
     /// Writes the next record, and flushes it, together with what the one before has published. It
     /// says that the slot has this state, and what a statement has done to a row.
-    pub(crate) fn write(
-        &mut self,
-        medium: &M,
-        state: State,
-        stamp: Option<u64>,
-        entry: Option<Entry>,
-    ) {
+    pub(crate) fn write(&mut self, medium: &M, state: State, stamp: Option<u64>, content: Content) {
         let slot = &mut *self.slot;
         let last = slot.last;
-        let mut record = Record { number: last.number + 1, state, entry, ..last };
+        let mut record = Record { number: last.number + 1, state, content, ..last };
         record.stamp = stamp.unwrap_or(last.stamp);
         record.serial.opening = self.opening;
         if let Some(open) = slot.open.as_mut() {
-            open.statement += u32::from(entry.is_some());
+            let is_statement = content != Content::Nothing && !open.deferred.is_at_commit;
+            open.statement += u32::from(is_statement);
             record.serial = open.serial;
             record.statement = open.statement;
             record.limit_ms = open.limit_ms;
@@ -251,6 +254,11 @@ impl<M: Medium> HeldSlot<'_, M> {
         slot.flush_published(medium);
         // Flush: fenced by the caller, together with the content.
         medium.flush(at, LINE_LEN);
+    }
+
+    /// Offset of the word that leads to the list of the next record.
+    pub(crate) fn next_list(&self) -> u64 {
+        list_at(self.offset, self.index, self.slot.last.number + 1)
     }
 
     /// Says that the line at `offset` was changed by what the last record says.
@@ -274,7 +282,8 @@ impl<M: Medium> HeldSlot<'_, M> {
     pub(crate) fn end(&mut self, medium: &M, committed: Option<u64>) -> Option<Open<M>> {
         let open = self.slot.open.take()?;
         self.statuses.set_owner(self.index, open.serial, false);
-        if open.statement > 0 {
+        // Of one that was given up and had written nothing, no row says anything.
+        if open.statement > 0 && (committed.is_some() || !open.deferred.is_at_commit) {
             let at = outcome_at(self.offset, self.index, self.slot.outcome);
             Outcome { serial: open.serial, committed }.write(medium, at);
             self.has_published(at & !(LINE_LEN - 1));

@@ -6,7 +6,7 @@ use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
 use super::collect::Garbage;
-use super::layout::{Entry, Identity, State, TransactionId};
+use super::layout::{Content, Entry, Identity, State, TransactionId};
 use super::slots::{HeldSlot, Written};
 use super::stamps::Commit;
 use super::statuses::Fate;
@@ -53,7 +53,7 @@ pub(super) struct NewState<'t, M: Medium> {
 pub(super) struct Claimed<'t, M: Medium> {
     pub(super) table: &'t Arc<Table<M>>,
     pub(super) place: RowPlace,
-    /// What the transaction has made of the row before.
+    /// What the transaction has made of the row before, and written.
     pub(super) own: Option<Pending>,
     is_kept: bool,
 }
@@ -75,6 +75,11 @@ impl<M: Medium> Drop for Claimed<'_, M> {
 }
 
 impl<M: Medium> Claimed<'_, M> {
+    /// Whether the statement's transaction has changed the row before.
+    pub(super) fn is_own(&self) -> bool {
+        self.own.is_some() || self.is_kept
+    }
+
     /// Leaves the claim as it is.
     pub(super) fn keep(&mut self) {
         self.is_kept = true;
@@ -121,6 +126,11 @@ impl<M: Medium> Engine<M> {
             return Ok(Ok(Claimed { table, place, own: None, is_kept: false }));
         };
         let Some(pending) = other.as_pending() else {
+            if other.holder() == Some(statement.slot.index)
+                && self.is_unwritten(statement.slot.index, (table.number, row))
+            {
+                return Ok(Ok(Claimed { table, place, own: None, is_kept: true }));
+            }
             // Folding takes one fence.
             let is_short = other.is_collectors();
             let holder = Holder { slot: other.holder() };
@@ -197,9 +207,9 @@ impl<M: Medium> Engine<M> {
             Part::Last => State::Committed,
         };
         let (table, row, version) = (new.table.number, new.row, new.version);
-        let entry = Entry { table, row, version, content };
+        let content = Content::Row(Entry { table, row, version, content });
         let stamp = commit.map(|commit| commit.stamp);
-        statement.slot.write(self.medium(), state, stamp, Some(entry));
+        statement.slot.write(self.medium(), state, stamp, content);
     }
 
     /// Has the row lead to its new state. The row stays claimed if the statement is a transaction.

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
 use super::layout::{SLOT_COUNT, STAMP_MAX, Serial, ShortId, TransactionId};
+use super::unwritten::Unwritten;
 
-/// The last two transactions of each slot.
+/// The last two transactions of each slot, and what they have not written yet.
 #[derive(Debug)]
 pub(crate) struct Statuses {
     slots: Box<[Status]>,
+    pub(crate) unwritten: Unwritten,
 }
 
 /// Those of one slot, in a line of its own.
@@ -64,7 +66,8 @@ const ID_SHIFT: u32 = 50;
 
 impl Statuses {
     pub(crate) fn new() -> Self {
-        Statuses { slots: (0..SLOT_COUNT).map(|_| Status::default()).collect() }
+        let slots = (0..SLOT_COUNT).map(|_| Status::default()).collect();
+        Statuses { slots, unwritten: Unwritten::new() }
     }
 
     fn word(id: TransactionId, fate: Fate) -> u64 {

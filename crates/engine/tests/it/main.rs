@@ -1,5 +1,6 @@
 //! Tests of the engine as programs use it.
 
+mod batches;
 mod changes;
 mod errors;
 mod fences;

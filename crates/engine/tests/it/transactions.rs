@@ -356,12 +356,12 @@ fn outcomes_are_kept_for_a_while() {
         match bank.database.resume(token) {
             Ok(Resumed::Committed) => assert!(is_committed),
             Ok(Resumed::Aborted) => assert!(!is_committed),
-            Err(Error::Forgotten { .. }) => assert!(number < 32),
+            Err(Error::Forgotten { .. }) => assert!(number < 33),
             other => panic!("{other:?}"),
         }
         assert_eq!(
             matches!(bank.database.resume(token), Err(Error::Forgotten { .. })),
-            number < 32
+            number < 33
         );
     }
     let untouched = bank.database.begin().unwrap();

@@ -1,0 +1,158 @@
+//! Statements that are not written when they return: those of a transaction that is durable at its
+//! commit, and those of a batch. Their rows are claimed in this process alone, so that a crash
+//! leaves nothing of them but words of indexes, which do no harm.
+
+use std::sync::Arc;
+
+use remanent_pmem::Medium;
+use remanent_structures::RowId;
+use smallvec::SmallVec;
+
+use super::collect::Garbage;
+use super::slots::HeldSlot;
+use super::statement::Statement;
+use super::unwritten::{Cells, RowName};
+use crate::Result;
+use crate::engine::Engine;
+use crate::index::Key;
+use crate::table::Table;
+use crate::table::layout::{Pending, State};
+use crate::table::ops::{Group, RowPlace};
+
+/// What a transaction has changed and not written. The cells are in
+/// [`Unwritten`](super::unwritten::Unwritten), where others see them, too.
+pub(crate) struct Deferred<M: Medium> {
+    /// All of it is written when the transaction commits.
+    pub(super) is_at_commit: bool,
+    /// A batch is in progress.
+    pub(super) is_in_batch: bool,
+    /// The rows, in the order in which they were first changed.
+    pub(super) rows: Vec<DeferredRow<M>>,
+    /// What was done, so that it can be taken back.
+    pub(super) steps: Vec<Step>,
+}
+
+/// A row that a transaction has changed and not written.
+pub(super) struct DeferredRow<M: Medium> {
+    pub(super) table: Arc<Table<M>>,
+    pub(super) row: RowId,
+    pub(super) place: RowPlace,
+    /// What it has made of the row before, and written.
+    pub(super) own: Option<Pending>,
+    /// The cells that the row had; `None` if it was inserted.
+    pub(super) base: Option<[Group; 2]>,
+}
+
+/// A change of a row.
+pub(super) struct Step {
+    /// The row's place among the rows.
+    pub(super) at: usize,
+    /// What was made of it before; `None` if this was the first change.
+    before: Option<Cells>,
+    /// Words that were added to indexes: numbers of indexes, and keys.
+    pub(super) words: SmallVec<[(usize, Key); 2]>,
+}
+
+impl<M: Medium> Deferred<M> {
+    pub(crate) fn new(is_at_commit: bool) -> Self {
+        Deferred { is_at_commit, is_in_batch: false, rows: Vec::new(), steps: Vec::new() }
+    }
+
+    /// Whether statements are not written when they return.
+    pub(super) fn is_on(&self) -> bool {
+        self.is_at_commit || self.is_in_batch
+    }
+}
+
+impl<M: Medium> DeferredRow<M> {
+    pub(super) fn name(&self) -> RowName {
+        (self.table.number, self.row)
+    }
+}
+
+impl<M: Medium> Statement<'_, '_, M> {
+    /// Whether it is written later than it returns.
+    pub(super) fn is_deferred(&self) -> bool {
+        self.slot.open().is_some_and(|open| open.deferred.is_on())
+    }
+}
+
+impl<M: Medium> Engine<M> {
+    /// Whether the transaction of a slot has changed a row, and not written it.
+    pub(super) fn is_unwritten(&self, slot: u32, name: RowName) -> bool {
+        self.statuses.unwritten.has(self.medium(), slot, name)
+    }
+
+    /// Remembers what a statement has made of a row, which stays claimed, and the words that it has
+    /// added to indexes.
+    pub(super) fn defer(
+        &self,
+        statement: &mut Statement<'_, '_, M>,
+        row: DeferredRow<M>,
+        cells: Cells,
+        words: SmallVec<[(usize, Key); 2]>,
+    ) {
+        let slot = statement.slot.index;
+        let before = self.statuses.unwritten.set(self.medium(), slot, row.name(), cells);
+        let Some(open) = statement.slot.open_mut() else { return };
+        let Deferred { is_in_batch, rows, steps, .. } = &mut open.deferred;
+        let at = match before {
+            None => {
+                rows.push(row);
+                rows.len() - 1
+            }
+            Some(_) => {
+                let is_it = |other: &DeferredRow<M>| other.name() == row.name();
+                rows.iter().rposition(is_it).expect("a row that was changed before")
+            }
+        };
+        steps.push(Step { at, before, words });
+        // All statements of a batch are one.
+        open.statement += u32::from(!*is_in_batch);
+    }
+
+    /// Takes back what a transaction has not written, but the first `left` steps. A row whose words
+    /// cannot be removed keeps them, which does no harm.
+    pub(super) fn take_back(&self, slot: &mut HeldSlot<'_, M>, left: usize) -> Result<()> {
+        let index = slot.index;
+        let Some(open) = slot.open_mut() else { return Ok(()) };
+        let mut failed = None;
+        while open.deferred.steps.len() > left
+            && let Some(Step { at, before, words }) = open.deferred.steps.pop()
+        {
+            let is_first = before.is_none();
+            let row = &open.deferred.rows[at];
+            for (number, key) in &words {
+                failed = failed.or(row.table.indexes[*number].rows.remove(key.hash, row.row).err());
+            }
+            match before {
+                Some(cells) => {
+                    self.statuses.unwritten.set(self.medium(), index, row.name(), cells);
+                }
+                None => {
+                    self.statuses.unwritten.remove(self.medium(), index, row.name());
+                }
+            }
+            if is_first && let Some(row) = open.deferred.rows.pop() {
+                self.leave_unchanged(row);
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Gives a row free of which nothing is written.
+    pub(super) fn leave_unchanged(&self, row: DeferredRow<M>) {
+        let DeferredRow { table, row, place, own, base } = row;
+        if base.is_none() {
+            table.give_row_back(row, place);
+        } else if own.is_none() {
+            let committed = table.committed(place);
+            table.give_free(place);
+            if let State::Version(_) = committed.state() {
+                // Nobody could fold it while the transaction had the row.
+                let stamp = table.stamp_of(committed);
+                self.leave_garbage(Garbage { table, row, stamp });
+            }
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! Batches, and transactions that are durable at their commit.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use remanent_engine::{
+    Database, Durability, Error, Moment, Placement, Resumed, Table, TableSpec, Transaction,
+    TransactionOptions, Type,
+};
+use remanent_pmem::Pool;
+
+struct Shop {
+    pool: Pool,
+    database: Database,
+    items: Table,
+}
+
+/// Number, name and price; the name is the number at first.
+fn shop() -> Shop {
+    shop_in(Placement::Pmem)
+}
+
+fn shop_in(placement: Placement) -> Shop {
+    let pool = Pool::options().create_in_memory().unwrap();
+    let database = Database::create(&pool, "shop").unwrap();
+    let spec = TableSpec::new("items")
+        .column("number", Type::U32)
+        .column("name", Type::U32)
+        .column("price", Type::I64)
+        .primary_key(["number"])
+        .unique("by_name", ["name"])
+        .index("by_price", ["price"])
+        .place(["primary", "by_name", "by_price"], placement)
+        .tile_rows(7);
+    let items = database.create_table(&spec).unwrap();
+    for number in 1..=3u32 {
+        items.insert(&[number.into(), number.into(), 100.into()]).unwrap();
+    }
+    Shop { pool, database, items }
+}
+
+fn at_commit() -> TransactionOptions {
+    TransactionOptions::new().durability(Durability::AtCommit)
+}
+
+/// Name and price of each item.
+type Items = BTreeMap<u32, (u32, i64)>;
+
+impl Shop {
+    fn begin(&self, how: Durability) -> Transaction<'_> {
+        self.database.begin_with(&TransactionOptions::new().durability(how)).unwrap()
+    }
+
+    fn insert(&self, by: &mut Transaction<'_>, number: u32, name: u32) -> Result<(), Error> {
+        let values = [number.into(), name.into(), 0.into()];
+        self.items.insert_in(by, &values).map(drop)
+    }
+
+    fn update(
+        &self,
+        by: &mut Transaction<'_>,
+        number: u32,
+        name: u32,
+        price: i64,
+    ) -> Result<bool, Error> {
+        let update = self.items.prepare_update("primary")?;
+        let done = update.run_in(by, &[number.into()], |_, row| {
+            row.set(1, name)?;
+            row.set(2, price)
+        });
+        done.map(|found| found.is_some())
+    }
+
+    fn remove(&self, by: &mut Transaction<'_>, number: u32) -> Result<bool, Error> {
+        self.items.prepare_delete("primary")?.run_in(by, &[number.into()])
+    }
+
+    /// What is seen at a moment, by a scan and by each key.
+    fn items(&self, moment: &impl Moment) -> Items {
+        let mut items = Items::new();
+        let scanned = self.items.scan(moment, |row| {
+            let item = (row.get(1).unwrap(), row.get(2).unwrap());
+            assert_eq!(items.insert(row.get(0).unwrap(), item), None);
+            ControlFlow::<()>::Continue(())
+        });
+        assert_eq!(scanned.unwrap(), None);
+        let (by_number, by_name) =
+            (self.items.prepare_get("primary"), self.items.prepare_get("by_name"));
+        let (by_number, by_name) = (by_number.unwrap(), by_name.unwrap());
+        for (number, (name, _)) in &items {
+            let found = by_number.run(moment, &[(*number).into()], |row| row.get(1)).unwrap();
+            assert_eq!(found, Some(*name));
+            let found = by_name.run(moment, &[(*name).into()], |row| row.get(0)).unwrap();
+            assert_eq!(found, Some(*number));
+        }
+        items
+    }
+
+    fn now(&self) -> Items {
+        self.items(&self.database.snapshot())
+    }
+
+    fn reopened(self) -> Shop {
+        let Shop { pool, database, items } = self;
+        drop((database, items));
+        let database = Database::open(&pool, "shop").unwrap();
+        let items = database.table("items").unwrap();
+        Shop { pool, database, items }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.database.check().unwrap(), []);
+    }
+}
+
+fn three() -> Items {
+    (1..=3).map(|number| (number, (number, 100))).collect()
+}
+
+#[test]
+fn nothing_of_a_transaction_is_seen_before_its_commit_and_all_of_it_afterwards() {
+    let shop = shop();
+    let mut order = shop.begin(Durability::AtCommit);
+    shop.insert(&mut order, 4, 4).unwrap();
+    assert!(shop.update(&mut order, 1, 10, 5).unwrap());
+    assert!(shop.update(&mut order, 4, 40, 6).unwrap());
+    assert!(shop.remove(&mut order, 2).unwrap());
+    assert_eq!(order.statement(), 4);
+    let expected = Items::from([(1, (10, 5)), (3, (3, 100)), (4, (40, 6))]);
+    assert_eq!(shop.items(&order), expected);
+    assert_eq!(shop.now(), three());
+    shop.check();
+    order.commit().unwrap();
+    assert_eq!(shop.now(), expected);
+    shop.check();
+    let shop = shop.reopened();
+    assert_eq!(shop.now(), expected);
+    shop.check();
+}
+
+#[test]
+fn keys_are_taken_until_the_transaction_has_ended() {
+    for how in [Durability::AtCommit, Durability::EachStatement] {
+        for is_commit in [true, false] {
+            let shop = shop();
+            let mut order = shop.begin(how);
+            shop.insert(&mut order, 4, 40).unwrap();
+            assert!(shop.update(&mut order, 4, 41, 0).unwrap());
+            assert!(shop.update(&mut order, 1, 10, 100).unwrap());
+            let mut other = shop.database.begin().unwrap();
+            for (number, name) in [(4, 90), (90, 41), (90, 10), (90, 1)] {
+                let refused = shop.insert(&mut other, number, name);
+                assert!(matches!(refused, Err(Error::Conflict { .. })), "{name}: {refused:?}");
+            }
+            // That one is not taken any more, but for those who write at once.
+            let refused = shop.update(&mut other, 1, 7, 7);
+            assert!(matches!(refused, Err(Error::Conflict { holder: Some(_), .. })));
+            let refused = shop.insert(&mut order, 91, 3);
+            assert!(matches!(refused, Err(Error::Unique { .. })), "{refused:?}");
+            let refused = shop.insert(&mut order, 4, 93);
+            assert!(matches!(refused, Err(Error::Unique { .. })), "{refused:?}");
+            match is_commit {
+                true => order.commit().unwrap(),
+                false => order.abort().unwrap(),
+            }
+            other.refresh().unwrap();
+            for (number, name, is_free) in
+                [(4, 90, !is_commit), (90, 40, true), (91, 10, !is_commit), (92, 1, is_commit)]
+            {
+                let done = shop.insert(&mut other, number, name);
+                assert_eq!(done.is_ok(), is_free, "{number} {name}: {done:?}");
+            }
+            other.commit().unwrap();
+            shop.check();
+        }
+    }
+}
+
+#[test]
+fn a_batch_counts_as_one_statement_or_not_at_all() {
+    for how in [Durability::AtCommit, Durability::EachStatement] {
+        let shop = shop();
+        let mut order = shop.begin(how);
+        shop.insert(&mut order, 4, 4).unwrap();
+        let done = order.batch(|batch| {
+            assert!(shop.update(batch, 4, 44, 4)?);
+            shop.insert(batch, 5, 4)?;
+            assert!(shop.remove(batch, 1)?);
+            shop.insert(batch, 1, 1)?;
+            assert_eq!(batch.statement(), 1);
+            Ok(7)
+        });
+        assert_eq!((done.unwrap(), order.statement()), (7, 2));
+        let expected =
+            Items::from([(1, (1, 0)), (2, (2, 100)), (3, (3, 100)), (4, (44, 4)), (5, (4, 0))]);
+        assert_eq!(shop.items(&order), expected);
+        let refused = order.batch(|batch| {
+            assert!(shop.update(batch, 4, 45, 4)?);
+            shop.insert(batch, 6, 6)?;
+            // A part of it alone is taken back.
+            let part = batch.batch(|part| {
+                assert!(shop.remove(part, 5)?);
+                shop.insert(part, 7, 3)
+            });
+            assert!(matches!(part, Err(Error::Unique { .. })));
+            assert!(shop.items(batch).contains_key(&5));
+            assert!(matches!(batch.commit_with(|_| Ok(())), Err(Error::InBatch)));
+            shop.insert(batch, 8, 44)?; // is free by now
+            shop.insert(batch, 9, 2)
+        });
+        assert!(matches!(refused, Err(Error::Unique { .. })), "{refused:?}");
+        assert_eq!((shop.items(&order), order.statement()), (expected.clone(), 2));
+        shop.check();
+        // One that changes nothing in the end.
+        order
+            .batch(|batch| {
+                shop.insert(batch, 6, 6)?;
+                assert!(shop.remove(batch, 6)?);
+                assert!(shop.update(batch, 4, 9, 9)?);
+                assert!(shop.update(batch, 4, 44, 4)?);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(shop.items(&order), expected);
+        order.commit().unwrap();
+        assert_eq!(shop.now(), expected);
+        shop.check();
+        let shop = shop.reopened();
+        assert_eq!(shop.now(), expected);
+        shop.check();
+    }
+}
+
+#[test]
+fn a_panic_takes_a_batch_back() {
+    let shop = shop();
+    let mut order = shop.database.begin().unwrap();
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        order.batch(|batch| -> Result<(), Error> {
+            shop.insert(batch, 4, 4)?;
+            panic!("in a batch")
+        })
+    }));
+    assert!(panicked.is_err());
+    shop.insert(&mut order, 5, 5).unwrap();
+    order.commit().unwrap();
+    assert_eq!(shop.now().keys().copied().collect::<Vec<_>>(), [1, 2, 3, 5]);
+    shop.check();
+}
+
+#[test]
+fn a_transaction_goes_on_behind_its_last_batch() {
+    let shop = shop();
+    let mut order = shop.database.begin().unwrap();
+    shop.insert(&mut order, 4, 4).unwrap();
+    let batch = |batch: &mut Transaction<'_>| {
+        for number in 10..60 {
+            shop.insert(batch, number, number)?;
+        }
+        assert!(shop.update(batch, 4, 440, 4)?);
+        shop.remove(batch, 1)
+    };
+    assert!(order.batch(batch).unwrap());
+    let expected = shop.items(&order);
+    let token = order.suspend();
+    let shop = shop.reopened();
+    assert_eq!(shop.now(), three());
+    let Resumed::Open(order) = shop.database.resume(token).unwrap() else { panic!("it is open") };
+    assert_eq!((order.statement(), shop.items(&order)), (2, expected.clone()));
+    order.commit().unwrap();
+    assert_eq!(shop.now(), expected);
+    shop.check();
+}
+
+#[test]
+fn a_transaction_that_is_durable_at_its_commit_does_not_outlive_the_process() {
+    let shop = shop();
+    let mut order = shop.begin(Durability::AtCommit);
+    shop.insert(&mut order, 4, 4).unwrap();
+    assert!(shop.update(&mut order, 1, 10, 5).unwrap());
+    let token = order.suspend();
+    let Resumed::Open(mut order) = shop.database.resume(token).unwrap() else { panic!("it is") };
+    assert!(shop.remove(&mut order, 3).unwrap());
+    order.suspend();
+    let mut done = shop.begin(Durability::AtCommit);
+    shop.insert(&mut done, 5, 5).unwrap();
+    let done = {
+        let token = done.token();
+        done.commit().unwrap();
+        token
+    };
+    let shop = shop.reopened();
+    assert!(matches!(shop.database.resume(token).unwrap(), Resumed::Aborted));
+    assert!(matches!(shop.database.resume(done).unwrap(), Resumed::Committed));
+    let expected: Items = three().into_iter().chain([(5, (5, 0))]).collect();
+    assert_eq!(shop.now(), expected);
+    shop.check();
+}
+
+#[test]
+fn one_whose_time_is_over_is_taken_back() {
+    let shop = shop();
+    let mut order = shop.database.begin_with(&at_commit().time_limit(Duration::ZERO)).unwrap();
+    shop.insert(&mut order, 4, 4).unwrap();
+    assert!(shop.update(&mut order, 1, 10, 5).unwrap());
+    let token = order.suspend();
+    let mut other = shop.database.begin().unwrap();
+    shop.insert(&mut other, 10, 10).unwrap();
+    assert!(shop.update(&mut other, 1, 4, 5).unwrap());
+    other.commit().unwrap();
+    assert!(matches!(shop.database.resume(token).unwrap(), Resumed::Aborted));
+    assert_eq!(shop.now()[&1], (4, 5));
+    shop.check();
+}
+
+#[test]
+fn a_pool_that_is_full_leaves_nothing_of_a_batch() {
+    let pool = Pool::options().size_max(20 << 20).create_in_memory().unwrap();
+    let database = Database::create(&pool, "db").unwrap();
+    let spec = TableSpec::new("texts")
+        .column("number", Type::U32)
+        .column("text", Type::Text { max: 255 })
+        .primary_key(["number"]);
+    let texts = database.create_table(&spec).unwrap();
+    let text = "x".repeat(200);
+    let insert = |by: &mut Transaction<'_>, number: u32| {
+        texts.insert_in(by, &[number.into(), text.as_str().into()])
+    };
+    let mut order = database.begin().unwrap();
+    for number in 0..200 {
+        insert(&mut order, number).unwrap();
+    }
+    order.commit().unwrap();
+    let update = texts.prepare_update("primary").unwrap();
+    for how in [Durability::AtCommit, Durability::EachStatement] {
+        let options = TransactionOptions::new().durability(how);
+        let mut order = database.begin_with(&options).unwrap();
+        let mut round = 0;
+        let refused = loop {
+            round += 1;
+            let text = format!("{round} {text}");
+            let _behind = database.snapshot(); // has folding wait
+            let batch = order.batch(|batch| {
+                for number in 0..200u32 {
+                    update.run_in(batch, &[number.into()], |_, row| row.set(1, text.as_str()))?;
+                }
+                (0..300).try_for_each(|more| insert(batch, round * 1_000 + more).map(drop))
+            });
+            match batch {
+                Ok(()) => {}
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.is_full() || matches!(refused, Error::TooMuchAtOnce), "{refused}");
+        assert_eq!(order.statement(), round - 1);
+        order.abort().unwrap();
+        assert_eq!(database.check().unwrap(), []);
+    }
+    let mut rows = 0;
+    let counted = texts.scan(&database.snapshot(), |_| {
+        rows += 1;
+        ControlFlow::<()>::Continue(())
+    });
+    assert_eq!((counted.unwrap(), rows), (None, 200));
+}
+
+#[test]
+fn threads_commit_transactions_that_are_durable_at_their_commit() {
+    let shop = shop();
+    let count = 40;
+    std::thread::scope(|scope| {
+        for own in 0..3u32 {
+            let shop = &shop;
+            scope.spawn(move || {
+                let mut done = 0;
+                while done < count {
+                    let how =
+                        if own == 0 { Durability::EachStatement } else { Durability::AtCommit };
+                    let options = TransactionOptions::new().durability(how);
+                    let wait = options.wait(Duration::from_secs(30));
+                    let mut order = shop.database.begin_with(&wait).unwrap();
+                    let add = shop.items.prepare_update("primary").unwrap();
+                    // In one order, so that nobody waits for whom waits for it.
+                    let added = (1..=3u32).try_for_each(|number| {
+                        let added = add.run_in(&mut order, &[number.into()], |row, item| {
+                            item.set(2, row.get::<i64>(2)? + 1)
+                        });
+                        added.map(|found| assert!(found.is_some()))
+                    });
+                    let number = 1_000 * (own + 1) + done;
+                    let inserted = added.and_then(|()| shop.insert(&mut order, number, number));
+                    match inserted {
+                        Ok(()) => {
+                            order.commit().unwrap();
+                            done += 1;
+                        }
+                        Err(Error::Overtaken { .. } | Error::Conflict { .. }) => {
+                            order.abort().unwrap();
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+    });
+    let items = shop.now();
+    for number in 1..=3 {
+        assert_eq!(items[&number], (number, 100 + 3 * i64::from(count)));
+    }
+    assert_eq!(items.len(), 3 + 3 * count as usize);
+    shop.check();
+    let shop = shop.reopened();
+    assert_eq!(shop.now(), items);
+    shop.check();
+}
+
+/// A statement of a transaction.
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u32, u32),
+    Update(u32, u32, i64),
+    Remove(u32),
+    /// These, of which the batch is refused if the flag says so.
+    Batch(Vec<Op>, bool),
+    Commit(Durability),
+    Abort(Durability),
+    Reopen,
+    Collect,
+}
+
+fn change() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        (0..8u32, 0..8u32).prop_map(|(number, name)| Op::Insert(number, name)),
+        (0..8u32, 0..8u32, 0..3i64)
+            .prop_map(|(number, name, price)| Op::Update(number, name, price)),
+        (0..8u32).prop_map(Op::Remove),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let how = || prop_oneof![Just(Durability::AtCommit), Just(Durability::EachStatement)];
+    prop_oneof![
+        6 => change(),
+        2 => (prop::collection::vec(change(), 1..5), any::<bool>())
+            .prop_map(|(ops, is_refused)| Op::Batch(ops, is_refused)),
+        2 => how().prop_map(Op::Commit),
+        1 => how().prop_map(Op::Abort),
+        1 => Just(Op::Reopen),
+        1 => Just(Op::Collect),
+    ]
+}
+
+/// Makes a statement, and says whether the items allow it.
+fn make(shop: &Shop, by: &mut Transaction<'_>, items: &mut Items, op: &Op) {
+    let is_named = |items: &Items, own: Option<u32>, name| {
+        items.iter().any(|(number, (of, _))| *of == name && Some(*number) != own)
+    };
+    match *op {
+        Op::Insert(number, name) => {
+            let is_taken = items.contains_key(&number) || is_named(items, None, name);
+            let done = shop.insert(by, number, name);
+            assert_eq!(done.is_err(), is_taken, "{done:?}");
+            if !is_taken {
+                items.insert(number, (name, 0));
+            }
+        }
+        Op::Update(number, name, price) => {
+            let is_taken = items.contains_key(&number) && is_named(items, Some(number), name);
+            match shop.update(by, number, name, price) {
+                Ok(is_found) => {
+                    assert!(!is_taken);
+                    assert_eq!(is_found, items.contains_key(&number));
+                    if is_found {
+                        items.insert(number, (name, price));
+                    }
+                }
+                Err(error) => assert!(is_taken, "{error}"),
+            }
+        }
+        Op::Remove(number) => {
+            assert_eq!(shop.remove(by, number).unwrap(), items.remove(&number).is_some());
+        }
+        _ => unreachable!("no single statement"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn transactions_do_what_they_should(
+        ops in prop::collection::vec(op(), 1..60),
+        is_in_dram in any::<bool>(),
+    ) {
+        let mut shop = shop_in(if is_in_dram { Placement::Dram } else { Placement::Pmem });
+        let mut committed = three();
+        let mut ops = ops.into_iter().peekable();
+        let mut how = Durability::AtCommit;
+        while ops.peek().is_some() {
+            let mut open = Some(shop.begin(how));
+            let mut items = committed.clone();
+            let mut is_reopened = false;
+            while let (Some(order), Some(op)) = (&mut open, ops.next()) {
+                match op {
+                    Op::Batch(of_batch, is_refused) => {
+                        let mut changed = items.clone();
+                        let done = order.batch(|batch| {
+                            for op in &of_batch {
+                                make(&shop, batch, &mut changed, op);
+                            }
+                            if is_refused { Err(Error::InBatch) } else { Ok(()) }
+                        });
+                        prop_assert_eq!(done.is_err(), is_refused);
+                        if !is_refused {
+                            items = changed;
+                        }
+                    }
+                    Op::Commit(next) => {
+                        how = next;
+                        open.take().expect("it is open").commit().unwrap();
+                        committed = items.clone();
+                        break;
+                    }
+                    Op::Abort(next) => {
+                        how = next;
+                        open.take().expect("it is open").abort().unwrap();
+                        break;
+                    }
+                    Op::Reopen => {
+                        is_reopened = true;
+                        break;
+                    }
+                    Op::Collect => drop(shop.database.collect().unwrap()),
+                    ref change => make(&shop, order, &mut items, change),
+                }
+                if let Some(order) = &open {
+                    prop_assert_eq!(&shop.items(order), &items);
+                }
+                prop_assert_eq!(&shop.now(), &committed);
+            }
+            drop(open);
+            if is_reopened {
+                shop = shop.reopened();
+            }
+            prop_assert_eq!(&shop.now(), &committed);
+            prop_assert_eq!(shop.database.check().unwrap(), vec![]);
+        }
+    }
+}
