@@ -6,7 +6,8 @@
 //! statement, or gives up. It says what was acknowledged. After a kill, all of that has to be
 //! there; what was in progress is there as a whole, or not at all; an open transaction is resumed
 //! by its token behind a statement that was acknowledged, or one more, and sees what it had made.
-//! It is left open then, and the next process goes on with it. Two more threads race for a few
+//! It is left open then, and the next process goes on with it. Some statements are batches, and some
+//! transactions are durable at their commit. Who asks again how one has ended is told the same. Two more threads race for a few
 //! subscribers. All must be consistent as the description wants it.
 //!
 //! `REMANENT_KILL_ROUNDS` sets the number of rounds, `REMANENT_SEED` repeats a run.
@@ -14,13 +15,14 @@
 mod model;
 mod process;
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, thread};
 
-use remanent_engine::{Database, Error, Resumed, Token};
+use remanent_engine::{Database, Resumed, Token};
 use remanent_pmem::{Durability, Emulation, Options, Pool};
 use remanent_tatp::{Client, Population, Random, Tables};
 
@@ -69,6 +71,23 @@ impl Medium {
 struct Known {
     place: Place,
     state: State,
+    /// The last transactions that are over, and whether they were committed.
+    ended: VecDeque<(Token, bool)>,
+}
+
+/// Of so many transactions in a row, each slot has to know how they ended.
+const REMEMBERED: usize = 2;
+
+impl Known {
+    /// The open transaction is over.
+    fn end(&mut self, is_committed: bool) {
+        if let Some((token, _)) = self.place.open {
+            self.ended.push_back((token, is_committed));
+        }
+        while self.ended.len() > REMEMBERED {
+            self.ended.pop_front();
+        }
+    }
 }
 
 /// What was found in all rounds.
@@ -79,7 +98,10 @@ struct Found {
     open: u64,
     committed: u64,
     aborted: u64,
-    forgotten: u64,
+    /// How many were asked about again that were known to be over.
+    asked_again: u64,
+    /// Of requests that were not at their end.
+    left: u64,
 }
 
 fn number_from_env(name: &str, default: u64) -> u64 {
@@ -120,7 +142,11 @@ fn run_and_kill(orders: &Orders, file: &Path, after: Duration, known: &mut [Know
 fn note(line: &str, seed: u64, known: &mut [Known]) {
     let words: Vec<&str> = line.split(' ').collect();
     let worker: usize = words[1].parse().unwrap();
-    let Known { place, state } = &mut known[worker];
+    if words[0] == "done" {
+        let unit = unit(seed, worker as u32, known[worker].place.done);
+        known[worker].end(!matches!(unit, Unit::Transaction(_, End::Abort)));
+    }
+    let Known { place, state, .. } = &mut known[worker];
     assert_eq!(words[2].parse::<u64>().unwrap(), place.done, "{line}");
     match words[0] {
         "begun" => place.open = Some((words[3].parse().unwrap(), 0)),
@@ -144,11 +170,11 @@ fn compare(orders: &Orders, known: &mut [Known], found: &mut Found) {
     let tables = Tables::open(&database).unwrap();
     let told: Vec<Token> = known.iter().filter_map(|of| Some(of.place.open?.0)).collect();
     for open in database.open_transactions() {
-        // Those of requests, which nobody goes on with.
-        if !told.contains(&open.token)
-            && let Resumed::Open(transaction) = database.resume(open.token).unwrap()
-        {
-            transaction.abort().unwrap();
+        // Those of requests, which nobody goes on with, keep nobody from their rows.
+        if !told.contains(&open.token) {
+            let resumed = database.resume(open.token).unwrap();
+            assert!(matches!(resumed, Resumed::Aborted), "{open:?} is {resumed:?}");
+            found.left += 1;
         }
     }
     for (worker, known) in (0..).zip(known.iter_mut()) {
@@ -160,15 +186,18 @@ fn compare(orders: &Orders, known: &mut [Known], found: &mut Found) {
                 match of_worker.resume(known, statements, found) {
                     Ended::No => {}
                     Ended::Committed => {
+                        known.end(true);
                         let least = if *end == End::CommitWith { count - 1 } else { count };
                         assert!(*end != End::Abort && acknowledged >= least, "{next:?}");
                         known.state.apply(&next);
                         known.place = Place { done: known.place.done + 1, open: None };
                     }
                     Ended::Aborted if acknowledged == 0 && *end != End::Abort => {
+                        known.end(false);
                         known.place.open = None;
                     }
                     Ended::Aborted => {
+                        known.end(false);
                         assert!(acknowledged == 0 || *end == End::Abort && acknowledged == count);
                         let is_over = acknowledged == count;
                         known.place =
@@ -176,17 +205,23 @@ fn compare(orders: &Orders, known: &mut [Known], found: &mut Found) {
                     }
                 }
             }
-            (Unit::Request(request), None) => {
+            (Unit::Request(_) | Unit::AtCommit(_), None) => {
                 let seen = State::seen(&tables, &database.snapshot(), worker).unwrap();
                 let mut after = known.state.clone();
-                after.request(request);
+                after.apply(&next);
                 if seen == after {
                     known.state = after;
                     known.place.done += 1;
                 }
             }
             (_, None) => {}
-            (Unit::Request(_), Some(_)) => unreachable!("requests have no token"),
+            (Unit::Request(_) | Unit::AtCommit(_), Some(_)) => unreachable!("nobody has its token"),
+        }
+        for &(token, is_committed) in &known.ended {
+            let resumed = database.resume(token).unwrap();
+            let expected = if is_committed { Resumed::Committed } else { Resumed::Aborted };
+            assert_eq!(format!("{resumed:?}"), format!("{expected:?}"), "{token}, asked again");
+            found.asked_again += 1;
         }
         let seen = State::seen(&tables, &database.snapshot(), worker).unwrap();
         assert_eq!(seen, known.state, "worker {worker}, {next:?}");
@@ -215,23 +250,6 @@ struct Resuming<'d> {
 }
 
 impl Resuming<'_> {
-    /// How a transaction ended that nobody remembers: as its rows say.
-    fn outcome_by_rows(
-        &self,
-        known: &Known,
-        statements: &[model::Statement],
-        found: &mut Found,
-    ) -> Ended {
-        let seen = State::seen(self.tables, &self.database.snapshot(), self.worker).unwrap();
-        let mut committed = known.state.clone();
-        statements.iter().for_each(|of| committed.statement(*of));
-        found.forgotten += 1;
-        match seen == committed && seen != known.state {
-            true => Ended::Committed,
-            false => Ended::Aborted,
-        }
-    }
-
     fn resume(
         &self,
         known: &mut Known,
@@ -239,12 +257,7 @@ impl Resuming<'_> {
         found: &mut Found,
     ) -> Ended {
         let (_, acknowledged) = known.place.open.expect("it has a token");
-        let resumed = match self.database.resume(self.token) {
-            // Others have used its slot before the worker could say that it was over.
-            Err(Error::Forgotten { .. }) => return self.outcome_by_rows(known, statements, found),
-            resumed => resumed.unwrap(),
-        };
-        match resumed {
+        match self.database.resume(self.token).unwrap() {
             Resumed::Open(transaction) => {
                 let count = transaction.statement();
                 assert!(
@@ -286,8 +299,11 @@ fn kill_rounds(directory: &Path, medium: Medium, rounds: u64) {
         let database = Database::create(&pool, ROOT).unwrap();
         population.load(&Tables::create(&database).unwrap()).unwrap();
     }
-    let loaded =
-        |worker| Known { place: Place::default(), state: State::loaded(&population, worker) };
+    let loaded = |worker| Known {
+        place: Place::default(),
+        state: State::loaded(&population, worker),
+        ended: VecDeque::new(),
+    };
     let mut known: Vec<Known> = (0..WORKERS).map(loaded).collect();
     let (mut random, mut found) = (Random::new(seed), Found::default());
     for _ in 0..rounds {

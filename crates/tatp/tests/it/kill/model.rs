@@ -19,6 +19,8 @@ pub(super) enum Unit {
     Request(Request),
     /// A transaction of several statements.
     Transaction(Vec<Statement>, End),
+    /// One that is durable at its commit.
+    AtCommit(Vec<Statement>),
 }
 
 /// A statement of a transaction, which always changes something.
@@ -28,6 +30,8 @@ pub(super) enum Statement {
     Locate(u32, u32),
     /// Adds a forwarding, or removes it if it is there.
     Toggle(Forwarding),
+    /// Both, for the subscriber of the forwarding.
+    Batch(u32, Forwarding),
 }
 
 /// Subscriber, facility, start.
@@ -67,18 +71,24 @@ pub(super) fn unit(seed: u64, worker: u32, number: u64) -> Unit {
     let count = random.within(1, 6);
     let statements = (0..count).map(|at| {
         let s_id = others[random.within(0, 2) as usize];
-        match random.within(0, 1) {
-            0 => Statement::Locate(s_id, (number * 8 + at) as u32),
-            _ => {
-                let facilities = &FACILITIES[&s_id];
-                let of = random.within(0, facilities.len() as u64 - 1) as usize;
-                Statement::Toggle((s_id, facilities[of], random.within(0, 2) as u8 * 8))
-            }
+        let facilities = &FACILITIES[&s_id];
+        let of = random.within(0, facilities.len() as u64 - 1) as usize;
+        let forwarding = (s_id, facilities[of], random.within(0, 2) as u8 * 8);
+        let location = (number * 8 + at) as u32;
+        match random.within(0, 2) {
+            0 => Statement::Locate(s_id, location),
+            1 => Statement::Toggle(forwarding),
+            _ => Statement::Batch(location, forwarding),
         }
     });
     let statements = statements.collect();
-    let end = [End::Commit, End::CommitWith, End::Abort][random.within(0, 2) as usize];
-    Unit::Transaction(statements, end)
+    match random.within(0, 3) {
+        0 => Unit::AtCommit(statements),
+        end => Unit::Transaction(
+            statements,
+            [End::Commit, End::CommitWith, End::Abort][end as usize - 1],
+        ),
+    }
 }
 
 /// The same request for another subscriber.
@@ -193,6 +203,10 @@ impl State {
                     self.forwardings.insert(key, (end, number.to_owned()));
                 }
             }
+            Statement::Batch(location, key) => {
+                self.statement(Statement::Locate(key.0, location));
+                self.statement(Statement::Toggle(key));
+            }
         }
     }
 
@@ -201,7 +215,7 @@ impl State {
         match unit {
             Unit::Request(request) => self.request(request),
             Unit::Transaction(_, End::Abort) => {}
-            Unit::Transaction(statements, _) => {
+            Unit::Transaction(statements, _) | Unit::AtCommit(statements) => {
                 statements.iter().for_each(|statement| self.statement(*statement));
             }
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use std::{env, fs, thread};
 
 use remanent_engine::{
-    Changes, Database, Error, Resumed, Table, Token, Transaction, TransactionOptions, Update,
+    Changes, Database, Durability, Error, Resumed, Table, Token, Transaction, TransactionOptions,
+    Update,
 };
 use remanent_pmem::Pool;
 use remanent_tatp::{Client, Mix, Tables};
@@ -130,6 +131,7 @@ impl<'d> Worker<'d> {
                 Unit::Transaction(statements, end) => {
                     self.transact(done, &statements, end, open.take());
                 }
+                Unit::AtCommit(statements) => self.at_commit(&statements).unwrap(),
             }
             say(&format!("done {} {done}", self.number));
         }
@@ -153,7 +155,8 @@ impl<'d> Worker<'d> {
             }
         };
         for (number, statement) in (1..).zip(statements).skip(first) {
-            if end == End::CommitWith && number == statements.len() {
+            let is_batch = matches!(statement, Statement::Batch(..));
+            if end == End::CommitWith && number == statements.len() && !is_batch {
                 transaction.commit_with(|last| self.execute(last, *statement)).unwrap();
                 return;
             }
@@ -167,8 +170,20 @@ impl<'d> Worker<'d> {
         }
     }
 
+    /// Executes a transaction that is durable at its commit.
+    fn at_commit(&self, statements: &[Statement]) -> Result<(), Error> {
+        let options = TransactionOptions::new().durability(Durability::AtCommit);
+        let mut transaction = self.database.begin_with(&options)?;
+        statements.iter().try_for_each(|of| self.execute(&mut transaction, *of))?;
+        transaction.commit()
+    }
+
     fn execute(&self, by: &mut Transaction<'_>, statement: Statement) -> Result<(), Error> {
         match statement {
+            Statement::Batch(location, key) => by.batch(|batch| {
+                self.execute(batch, Statement::Locate(key.0, location))?;
+                self.execute(batch, Statement::Toggle(key))
+            })?,
             Statement::Locate(s_id, location) => {
                 let set = |row: &mut Changes<'_>| row.set(VLR_LOCATION, location);
                 let found = self.locate.run_in(by, &[s_id.into()], |_, row| set(row))?;
