@@ -35,7 +35,8 @@
 //!
 //! # What holds
 //!
-//! - **Statements** are atomic, and durable in the pool's class when they return.
+//! - **Statements** are atomic, and durable in the pool's class when they return. A statement
+//!   changes one row; a [batch](Transaction::batch) is one of many rows.
 //! - **Transactions** of several statements have snapshot isolation, and outlive the process: see
 //!   [`Transaction`].
 //! - **Snapshots.** A read sees a moment of the whole database, writes nothing to the pool, and
@@ -46,8 +47,7 @@
 //!
 //! # Not there yet
 //!
-//! A statement changes one row. Ordered indexes, foreign keys, savepoints, and indexes that are
-//! made later are to come.
+//! Ordered indexes, foreign keys, savepoints, and indexes that are made later are to come.
 
 #![forbid(unsafe_code)]
 

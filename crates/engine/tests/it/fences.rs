@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
-use remanent_engine::{Database, Resumed, Row, TableSpec, Transaction, Type};
+use remanent_engine::{
+    Database, Durability, Error, Resumed, Row, TableSpec, Transaction, TransactionOptions, Type,
+};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
 
@@ -183,4 +185,77 @@ fn a_statement_of_a_transaction_takes_one_fence_and_the_last_one_commits_for_it(
         transaction.commit().unwrap();
     };
     assert_eq!(fences(&pool, resumed), 2);
+}
+
+#[test]
+fn a_batch_takes_one_fence_and_so_does_a_transaction_that_is_durable_at_its_commit() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    let update = table.prepare_update("primary").unwrap();
+    let delete = table.prepare_delete("primary").unwrap();
+    let change = |by: &mut Transaction<'_, Arc<Sim>>, first: u32| {
+        for id in first..first + 10 {
+            let number = format!("{id:015}");
+            table.insert_in(by, &[id.into(), number.as_str().into(), 1.into()])?;
+        }
+        for id in first..first + 5 {
+            let set = update.run_in(by, &[id.into()], |_, row| row.set(2, 2))?;
+            assert!(set.is_some());
+            if first >= 10 {
+                let set = update.run_in(by, &[(id - 10).into()], |_, row| row.set(2, first))?;
+                assert!(set.is_some());
+            }
+        }
+        assert!(first < 10 || delete.run_in(by, &[(first - 1).into()])?);
+        Ok::<(), Error>(())
+    };
+    let batch = |first: u32| {
+        let mut transaction = database.begin().unwrap();
+        transaction.batch(|batch| change(batch, first)).unwrap();
+        transaction.commit_with(|_| Ok(())).unwrap();
+    };
+    let at_commit = |first: u32| {
+        let how = TransactionOptions::new().durability(Durability::AtCommit);
+        let mut transaction = database.begin_with(&how).unwrap();
+        change(&mut transaction, first).unwrap();
+        transaction.commit().unwrap();
+    };
+    // The first ones take chunks, and make the tile and the two lists.
+    for first in [0, 10, 20, 30] {
+        batch(first);
+    }
+    for first in [40, 60] {
+        // So that none of them folds.
+        database.collect().unwrap();
+        assert_eq!(fences(&pool, || batch(first)), 2, "the batch, and the commit");
+        assert_eq!(fences(&pool, || at_commit(first + 10)), 1);
+    }
+    // A longer one needs a longer list.
+    let long = || {
+        let how = TransactionOptions::new().durability(Durability::AtCommit);
+        let mut transaction = database.begin_with(&how).unwrap();
+        for first in (100..200).step_by(10) {
+            change(&mut transaction, first).unwrap_or_else(|error| panic!("{error}"));
+        }
+        transaction.commit().unwrap();
+    };
+    for first in (90..100).step_by(10) {
+        at_commit(first);
+    }
+    assert!((3..=3 + 12).contains(&fences(&pool, long)), "one, two for the list, and chunks");
+    let nothing = || {
+        let how = TransactionOptions::new().durability(Durability::AtCommit);
+        database.begin_with(&how).unwrap().commit().unwrap();
+        let mut transaction = database.begin_with(&how).unwrap();
+        let values = [400.into(), "400".into(), 1.into()];
+        table.insert_in(&mut transaction, &values).unwrap();
+        table.insert_in(&mut transaction, &values).unwrap_err();
+        transaction.abort().unwrap();
+        let mut transaction = database.begin().unwrap();
+        transaction.batch(|_| Ok(())).unwrap();
+        transaction.commit().unwrap();
+    };
+    assert_eq!(fences(&pool, nothing), 0);
+    assert_eq!(database.check().unwrap(), []);
 }

@@ -88,7 +88,14 @@ impl State {
                 }
                 Answer::Bool(true)
             }
-            Op::Transfer(from, to) => {
+            Op::Batch(ref statements) => {
+                let mut open = self.open.take().unwrap_or_else(|| Open::on(&self.first));
+                let done = open.apply_batch(&self.first, statements);
+                self.open = (open.statement > 0).then_some(open);
+                Answer::Bool(done)
+            }
+            Op::AtCommit(ref statements, is_commit) => self.at_commit(statements, is_commit),
+            Op::Transfer(from, to, _) => {
                 let is_there = [from, to].iter().all(|id| self.first.contains_key(id));
                 for id in [from, to].into_iter().filter(|_| is_there) {
                     let row = self.first.get_mut(&id).expect("it is there");
@@ -98,6 +105,31 @@ impl State {
             }
             _ => return None,
         })
+    }
+
+    /// A transaction beside the open one, from its beginning to its end.
+    fn at_commit(&mut self, statements: &[Statement], is_commit: bool) -> Answer<Rows> {
+        let mut own = Open::on(&self.first);
+        let mut removed = BTreeSet::new();
+        let mut answers = Rows::new();
+        for (number, &statement) in (0..).zip(statements) {
+            let is_refused = self.open.as_ref().is_some_and(|open| open.refuses(&own, statement));
+            let done = if is_refused { Some(false) } else { own.apply(&self.first, statement) };
+            if let (Statement::Delete(id), Some(true)) = (statement, done) {
+                removed.insert(id);
+            }
+            answers.insert(number, (None, answer_number(done)));
+        }
+        if is_commit {
+            let before = std::mem::take(&mut self.first);
+            self.first = own.commit(&before);
+            if let Some(open) = &mut self.open {
+                open.overtake(&before, &self.first);
+                // Even if another one with the same cells took its place.
+                open.overtaken.extend(removed);
+            }
+        }
+        Answer::Value(answers)
     }
 
     /// Whether the open transaction keeps a statement of others from doing something.
@@ -129,6 +161,11 @@ fn update_model(rows: &mut Rows, id: u64, code: Option<u64>, value: u64) -> bool
         rows.insert(id, (code, value));
     }
     !is_taken
+}
+
+/// How a statement of a transaction went, as a number.
+pub(super) fn answer_number(done: Option<bool>) -> u64 {
+    done.map_or(2, u64::from)
 }
 
 /// A statement that is a transaction, or a read.
@@ -275,6 +312,37 @@ impl Open {
         }
         self.statement += 1;
         Some(true)
+    }
+
+    /// Makes statements that count as one; false if they are refused.
+    fn apply_batch(&mut self, committed: &Rows, statements: &[Statement]) -> bool {
+        let mut open = self.clone();
+        if statements.iter().any(|statement| open.apply(committed, *statement) == Some(false)) {
+            return false;
+        }
+        // A row that has been changed back is free again.
+        let is_removed = |id: u64| {
+            statements.iter().any(|of| matches!(of, Statement::Delete(gone) if *gone == id))
+        };
+        open.pending.retain(|id, _| {
+            self.pending.contains_key(id)
+                || is_removed(*id)
+                || open.rows.get(id) != self.rows.get(id)
+        });
+        open.statement = self.statement + u32::from(open.statement > self.statement);
+        *self = open;
+        true
+    }
+
+    /// Whether it keeps a statement of another transaction from doing something.
+    fn refuses(&self, other: &Open, statement: Statement) -> bool {
+        match statement {
+            Statement::Insert(id, code, _) => self.takes(Some(id), code),
+            Statement::Update(id, code, _) => other.rows.get(&id).is_some_and(|(before, _)| {
+                self.holds(id) || code != *before && self.takes(None, code)
+            }),
+            Statement::Delete(id) => other.rows.contains_key(&id) && self.holds(id),
+        }
     }
 
     fn is_overtaken(&self, id: u64) -> bool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
-    Database, DatabaseOptions, Error, Placement, Rebuild, Row, Table, TableSpec, Transaction, Type,
-    Value,
+    Database, DatabaseOptions, Durability, Error, Placement, Rebuild, Row, Table, TableSpec,
+    Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
@@ -88,9 +88,13 @@ pub(super) enum Op {
     CommitWith(Statement),
     Commit,
     Abort,
+    /// Statements of the open transaction, which begins if there is none, that count as one.
+    Batch(Vec<Statement>),
+    /// A transaction that is durable at its commit, if it commits.
+    AtCommit(Vec<Statement>, bool),
     /// Two rows get the values after those that they have: a transaction. Nothing is changed unless
     /// both are there, so that all that counts of what it has read is what it changes.
-    Transfer(u64, u64),
+    Transfer(u64, u64, Durability),
 }
 
 /// A statement of a transaction, on the first table.
@@ -361,8 +365,17 @@ impl Subject for Tables {
             }
             Op::Commit => answer(transactions::end(database, true), Answer::Bool),
             Op::Abort => answer(transactions::end(database, false), Answer::Bool),
-            Op::Transfer(from, to) => {
-                let transfer = || transactions::transfer(database, from, to, self.wait());
+            Op::Batch(ref statements) => {
+                let done = transactions::batch(database, statements);
+                answer(done, |()| Answer::Bool(true))
+            }
+            Op::AtCommit(ref statements, is_commit) => {
+                let done = transactions::at_commit(database, statements, is_commit);
+                answer(done, Answer::Value)
+            }
+            Op::Transfer(from, to, durability) => {
+                let how = transactions::waiting(self.wait()).durability(durability);
+                let transfer = || transactions::transfer(database, from, to, &how);
                 let done = self.patiently(open, transfer);
                 answer(done, Answer::Bool)
             }
@@ -465,6 +478,19 @@ impl Subject for Tables {
         };
         let code = (rng.below(4) != 0).then_some(number);
         let value = rng.below(VALUES);
+        let keys = self.keys;
+        let statements = |rng: &mut Rng| {
+            let count = 2 + rng.below(2);
+            let statement = |_| {
+                let (id, number, value) = (rng.below(keys), rng.below(keys), rng.below(VALUES));
+                match rng.below(5) {
+                    0..=1 => Statement::Insert(id, Some(number), value),
+                    2..=3 => Statement::Update(id, Some(number), value),
+                    _ => Statement::Delete(id),
+                }
+            };
+            (0..count).map(statement).collect::<Vec<_>>()
+        };
         let statement = |rng: &mut Rng| match rng.below(6) {
             0..=1 => Statement::Insert(id, code, value),
             2..=3 => Statement::Update(id, code, value),
@@ -472,7 +498,9 @@ impl Subject for Tables {
             _ => Statement::Delete(id),
         };
         match (self.mix, rng.below(20)) {
-            (Mix::Transactions, 6..=12) => Op::Within(statement(rng)),
+            (Mix::Transactions, 6..=9) => Op::Within(statement(rng)),
+            (Mix::Transactions, 10 | 11 | 12) => Op::Batch(statements(rng)),
+            (Mix::Transactions, 2) => Op::AtCommit(statements(rng), rng.below(4) != 0),
             (Mix::Transactions, 13) => Op::CommitWith(statement(rng)),
             (Mix::Transactions, 14 | 15) => Op::Commit,
             (Mix::Transactions, 16) => Op::Abort,
@@ -481,7 +509,11 @@ impl Subject for Tables {
             (Mix::Transactions, 5) => Op::Collect,
             (Mix::Transfers, 3..=5) => Op::Scan(table),
             (Mix::Transfers, 7..=11) => {
-                Op::Transfer(id, (id + 1 + rng.below(self.keys - 1)) % self.keys)
+                let to = (id + 1 + rng.below(self.keys - 1)) % self.keys;
+                let is_at_commit = rng.below(2) == 0;
+                let at_commit = Durability::AtCommit;
+                let how = if is_at_commit { at_commit } else { Durability::EachStatement };
+                Op::Transfer(id, to, how)
             }
             (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
             (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),

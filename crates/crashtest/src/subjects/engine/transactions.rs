@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Error, OpenTransaction, Resumed, Transaction, TransactionOptions, Value,
+    Database, Durability, Error, OpenTransaction, Resumed, Transaction, TransactionOptions, Value,
 };
 
+use super::model::{Rows, answer_number};
 use super::subject::{M, Statement, VALUES, code, name};
 
 /// Makes a statement of a transaction. `None` if there is no row.
@@ -61,6 +62,46 @@ pub(super) fn within(database: &Database<M>, statement: Statement) -> Result<Opt
     result
 }
 
+/// Makes statements of the open transaction that count as one. It begins if there is none, and is
+/// left open.
+pub(super) fn batch(database: &Database<M>, statements: &[Statement]) -> Result<(), Error> {
+    let mut transaction = match resumed(database)? {
+        Some(transaction) => transaction,
+        None => database.begin_with(&patient())?,
+    };
+    let result = transaction
+        .batch(|batch| statements.iter().try_for_each(|of| make(database, batch, *of).map(drop)));
+    if transaction.statement() > 0 {
+        transaction.suspend();
+    }
+    result
+}
+
+/// A transaction that is durable at its commit, and how its statements went.
+pub(super) fn at_commit(
+    database: &Database<M>,
+    statements: &[Statement],
+    is_commit: bool,
+) -> Result<Rows, Error> {
+    let how = patient().durability(Durability::AtCommit);
+    let mut transaction = database.begin_with(&how)?;
+    let mut answers = Rows::new();
+    for (number, &statement) in (0..).zip(statements) {
+        let done = match make(database, &mut transaction, statement) {
+            Err(Error::Unique { .. } | Error::Conflict { .. } | Error::Overtaken { .. }) => {
+                Some(false)
+            }
+            made => made?.map(|()| true),
+        };
+        answers.insert(number, (None, answer_number(done)));
+    }
+    match is_commit {
+        true => transaction.commit()?,
+        false => transaction.abort()?,
+    }
+    Ok(answers)
+}
+
 /// Makes the last statement of the open transaction. `None` if there is no row, or no transaction.
 pub(super) fn commit_with(
     database: &Database<M>,
@@ -89,14 +130,19 @@ fn patient() -> TransactionOptions {
     TransactionOptions::new().time_limit(Duration::MAX)
 }
 
+/// Options of one whose statements wait for others, too.
+pub(super) fn waiting(wait: Duration) -> TransactionOptions {
+    patient().wait(wait)
+}
+
 /// Gives two rows other values, or neither. Whether both are there.
 pub(super) fn transfer(
     database: &Database<M>,
     from: u64,
     to: u64,
-    wait: Duration,
+    how: &TransactionOptions,
 ) -> Result<bool, Error> {
-    let mut transaction = database.begin_with(&patient().wait(wait))?;
+    let mut transaction = database.begin_with(how)?;
     let update = database.table(&name(0))?.prepare_update("primary")?;
     let next = |transaction: &mut Transaction<'_, M>, id: u64| {
         update.run_in(transaction, &[id.into()], |row, changes| {
