@@ -185,6 +185,10 @@ impl<M: Medium> Engine<M> {
 
 impl<M: Medium> Drop for Engine<M> {
     fn drop(&mut self) {
+        // Locks count until the pool is opened again, but the database may be opened before.
+        for (slot, rows) in self.slots.take_locked() {
+            self.unlock(&rows, slot);
+        }
         // The next opening would do the same; nothing is lost if this fails.
         let _ = self.collect();
         let _ = self.free_dropped();

@@ -75,7 +75,7 @@ pub use self::schema::{
     ROW_LEN_MAX, TableSpec,
 };
 pub use self::transaction::{
-    Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
+    LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
 };
 pub use self::value::{FromValue, Type, Value};
 

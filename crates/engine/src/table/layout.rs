@@ -26,7 +26,7 @@
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
 use crate::schema::{Column, IndexSpec};
-use crate::transaction::layout::{STAMP_MAX, ShortId};
+use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, ShortId};
 use crate::value::Type;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
@@ -287,6 +287,8 @@ impl Committed {
 
 /// Instead of the number of a slot, in the claim of who folds versions.
 const COLLECTOR: u32 = 0xffff;
+// In the claim of a statement, or a lock, the bits of the slot's number are those below `LOCK`.
+const _: () = assert!(SLOT_COUNT as u64 <= Claim::LOCK);
 
 /// The second word of a head: who is changing the row.
 ///
@@ -295,7 +297,11 @@ const COLLECTOR: u32 = 0xffff;
 /// of a statement that is in progress, or of who folds versions
 ///      16..48  opening of the pool, in which alone it counts
 ///       0..16  slot
-/// of an open transaction
+/// of an open transaction that has locked the row: the same, and
+///       9      whether somebody was to fold the row, and could not
+///       8      1
+///       0..8   slot
+/// of an open transaction that has changed the row
 ///      52..60  slot
 ///      43..52  the last bits of the transaction's number
 ///       0..43  offset of its newest version of the row, in units of 32 bytes; 0 if it inserted it
@@ -320,6 +326,8 @@ impl Claim {
     const OPENS: u64 = u32::MAX as u64;
     const ID_SHIFT: u32 = 43;
     const UNIT: u64 = 32;
+    const LOCK: u64 = 1 << 8;
+    const IS_TO_FOLD: u64 = 1 << 9;
 
     /// The claim of a statement that has a slot, in this opening of the pool.
     pub(crate) fn of(opens: u64, slot: u32) -> Self {
@@ -330,6 +338,24 @@ impl Claim {
     /// The claim of who folds versions.
     pub(crate) fn of_collector(opens: u64) -> Self {
         Claim::of(opens, COLLECTOR)
+    }
+
+    /// The claim of an open transaction that has locked the row, and not changed it. Like that of a
+    /// statement, it counts in this opening of the pool alone.
+    pub(crate) fn of_lock(opens: u64, slot: u32) -> Self {
+        Claim(Claim::of(opens, slot).0 | Self::LOCK)
+    }
+
+    /// The same lock, of a row that is to be folded when it is unlocked.
+    pub(crate) fn to_fold(self) -> Self {
+        Claim(self.0 | Self::IS_TO_FOLD)
+    }
+
+    /// The slot of the transaction that has locked the row, if the claim is [held](Claim::is_held).
+    #[inline(always)]
+    pub(crate) fn locked_by(self) -> Option<u32> {
+        let is_lock = self.is_in_progress() && self.0 & Self::LOCK != 0 && !self.is_collectors();
+        is_lock.then_some((self.0 % Self::LOCK) as u32)
     }
 
     /// The claim of an open transaction.
@@ -362,7 +388,7 @@ impl Claim {
     /// The slot of who has the row, if it is not only folded.
     pub(crate) fn holder(self) -> Option<u32> {
         match self.0 >> Self::KIND_SHIFT {
-            Self::IN_PROGRESS if !self.is_collectors() => Some(u32::from(self.0 as u16)),
+            Self::IN_PROGRESS if !self.is_collectors() => Some((self.0 % Self::LOCK) as u32),
             Self::PENDING => self.as_pending().map(|pending| pending.by.slot()),
             _ => None,
         }

@@ -171,8 +171,9 @@ impl<M: Medium> Engine<M> {
         let Some(place) = table.place(row) else { return Ok(Fold::Nothing) };
         if let Err(other) = table.try_claim(place, Claim::of_collector(self.opens), self.opens) {
             // Who ends a transaction leaves its rows here.
-            let is_pending = other.as_pending().is_some();
-            return Ok(if is_pending { Fold::Nothing } else { Fold::Later(garbage) });
+            let is_left = other.as_pending().is_some()
+                || other.locked_by().is_some() && table.note_to_fold(place, other);
+            return Ok(if is_left { Fold::Nothing } else { Fold::Later(garbage) });
         }
         let State::Version(offset) = table.committed(place).state() else {
             table.give_free(place);

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod collect;
 mod finish;
 pub(crate) mod layout;
+mod lock;
 mod moment;
 pub(crate) mod ops;
 pub(crate) mod recover;
@@ -21,6 +22,7 @@ pub(crate) mod view;
 mod wait;
 pub(crate) mod waits;
 
+pub use self::lock::LockMode;
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;
 pub use self::session::{OpenTransaction, Resumed, Transaction, TransactionOptions};

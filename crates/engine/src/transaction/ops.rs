@@ -174,7 +174,9 @@ impl<M: Medium> Engine<M> {
         // The claim first: whoever publishes the row takes it away last.
         let claim = table.claim(place);
         let committed = table.committed(place);
-        let is_held = claim.is_held(self.opens) && !claim.is_collectors();
+        // A row that is locked has its keys until its transaction changes it, and commits that.
+        let is_locked = claim.locked_by().is_some();
+        let is_held = claim.is_held(self.opens) && !claim.is_collectors() && !is_locked;
         let pending = claim.as_pending();
         let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
         let is_own = pending.is_some_and(|of| view.own.is_some_and(|id| id.short() == of.by));

@@ -54,6 +54,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) snapshot_before: Option<Held>,
     /// Rows that it has changed in this process.
     pub(crate) rows: Vec<Written<M>>,
+    /// Rows that it has locked. Some of them may be changed since, and are among `rows`, too.
+    pub(crate) locked: Vec<Written<M>>,
     /// It has changed others in an earlier process.
     pub(crate) is_continued: bool,
     /// How long its statements wait for who is in their way, in ms.
@@ -64,7 +66,7 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) expires_ms: Option<u64>,
 }
 
-/// A row that a transaction has changed.
+/// A row that a transaction has changed, or locked.
 pub(crate) struct Written<M: Medium> {
     pub(crate) table: Arc<Table<M>>,
     pub(crate) row: RowId,
@@ -134,6 +136,17 @@ impl<M: Medium> Slots<M> {
         (kept, !all().any(|at| Outcome::is_unused(medium, at)))
     }
 
+    /// The rows that open transactions have locked, by slots. Handles that were forgotten hold
+    /// their slots for ever, so no slot is asked for.
+    pub(crate) fn take_locked(&mut self) -> Vec<(u32, Vec<Written<M>>)> {
+        let slots = (0..).zip(self.slots.iter_mut().map(|slot| slot.0.get_mut()));
+        let locked = slots.filter_map(|(index, slot)| {
+            let open = slot.open.as_mut()?;
+            Some((index, std::mem::take(&mut open.locked)))
+        });
+        locked.collect()
+    }
+
     /// Makes durable what the last statements have published, before the database is closed: rows
     /// say then what became of transactions, and slots need not.
     pub(crate) fn close(&self, medium: &M) {
@@ -199,6 +212,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             snapshot,
             snapshot_before: None,
             rows: Vec::new(),
+            locked: Vec::new(),
             is_continued: false,
             wait_ms,
             is_named: AtomicBool::new(false),

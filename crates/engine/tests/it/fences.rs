@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
-use remanent_engine::{Database, Resumed, Row, TableSpec, Transaction, Type};
+use remanent_engine::{Database, LockMode, Resumed, Row, TableSpec, Transaction, Type};
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
 
@@ -46,6 +46,33 @@ fn an_insert_takes_one_fence_and_a_read_none() {
     assert_eq!(fences(&pool, read), 0);
     let refused = || assert!(table.insert(&[3.into(), "3".into(), 1.into()]).is_err());
     assert_eq!(fences(&pool, refused), 0);
+}
+
+#[test]
+fn locking_a_row_takes_no_fence() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..3u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let get = table.prepare_get("primary").unwrap();
+    for is_commit in [true, false] {
+        let lock = || {
+            let mut transaction = database.begin().unwrap();
+            for id in 0..3u32 {
+                let locked = get.lock_in(&mut transaction, &[id.into()], LockMode::Wait, |row| {
+                    row.get::<u32>(0)
+                });
+                assert_eq!(locked.unwrap(), Some(id));
+            }
+            match is_commit {
+                true => transaction.commit().unwrap(),
+                false => transaction.abort().unwrap(),
+            }
+        };
+        assert_eq!(fences(&pool, lock), 0);
+    }
 }
 
 #[test]
