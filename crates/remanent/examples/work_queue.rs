@@ -117,7 +117,7 @@ impl Queue {
     }
 
     /// Numbers of some jobs, which others may have.
-    fn next_jobs(&self, now: &Snapshot) -> Result<Vec<u32>> {
+    fn next_jobs(&self, now: &Snapshot<'_>) -> Result<Vec<u32>> {
         let mut numbers = Vec::new();
         let failed = self.jobs.scan(now, |row| match row.get(NUMBER) {
             Ok(number) => {

@@ -499,4 +499,24 @@ mod tests {
         }
         assert_eq!(Claim::of(u64::MAX, 255).as_pending(), None);
     }
+
+    #[test]
+    fn a_lock_is_told_from_other_claims() {
+        for slot in [0, 1, SLOT_COUNT - 1] {
+            let lock = Claim::of_lock(7, slot);
+            for claim in [lock, lock.to_fold(), lock.to_fold().to_fold()] {
+                assert_eq!((claim.locked_by(), claim.holder()), (Some(slot), Some(slot)));
+                assert!(claim.is_held(7) && !claim.is_held(8) && !claim.is_collectors());
+                assert_eq!(claim.as_pending(), None);
+            }
+            assert_ne!(lock, lock.to_fold());
+            let statement = Claim::of(7, slot);
+            assert_eq!((statement.locked_by(), statement.holder()), (None, Some(slot)));
+            let by = TransactionId { slot, number: 511 }.short();
+            let pending = Claim::pending(Pending { by, version: 0x300 * 32 });
+            assert_eq!((pending.locked_by(), pending.holder()), (None, Some(slot)));
+        }
+        let collector = Claim::of_collector(7);
+        assert_eq!((collector.locked_by(), collector.holder()), (None, None));
+    }
 }
