@@ -86,11 +86,17 @@ pub(super) enum Op {
     Within(Statement),
     /// The last statement of the open transaction.
     CommitWith(Statement),
+    /// The open transaction locks a row of the first table.
+    Lock(u64),
     Commit,
     Abort,
     /// Two rows get the values after those that they have: a transaction. Nothing is changed unless
-    /// both are there, so that all that counts of what it has read is what it changes.
-    Transfer(u64, u64),
+    /// both are there, so that all that counts of what it has read is what it changes. It may lock
+    /// both rows before it changes one.
+    Transfer(u64, u64, bool),
+    /// Removes a row as a worker takes a job: in a transaction that passes over it while others have
+    /// it. Such a worker comes again.
+    Take(u64),
 }
 
 /// A statement of a transaction, on the first table.
@@ -359,12 +365,18 @@ impl Subject for Tables {
             Op::CommitWith(statement) => {
                 answer(transactions::commit_with(database, statement), bool_or_none)
             }
+            Op::Lock(id) => answer(transactions::lock(database, id), bool_or_none),
             Op::Commit => answer(transactions::end(database, true), Answer::Bool),
             Op::Abort => answer(transactions::end(database, false), Answer::Bool),
-            Op::Transfer(from, to) => {
-                let transfer = || transactions::transfer(database, from, to, self.wait());
+            Op::Transfer(from, to, locks) => {
+                let transfer = || transactions::transfer(database, [from, to], locks, self.wait());
                 let done = self.patiently(open, transfer);
                 answer(done, Answer::Bool)
+            }
+            Op::Take(id) => {
+                let medium = open.pool.medium();
+                let taken = self.patiently(open, || transactions::take(database, id, medium));
+                answer(taken, Answer::Bool)
             }
             Op::UpdateBehind(table, id, code, value) => {
                 let updated = update_behind(database, table, id, code, value);
@@ -453,7 +465,7 @@ impl Subject for Tables {
     }
 
     fn go_on_from(&self, of_model: &State, _observed: State) -> State {
-        of_model.clone()
+        of_model.clone().without_locks()
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
@@ -477,12 +489,15 @@ impl Subject for Tables {
             (Mix::Transactions, 14 | 15) => Op::Commit,
             (Mix::Transactions, 16) => Op::Abort,
             (Mix::Transactions, 17) => Op::Delete(table, id),
+            (Mix::Transactions, 18 | 19) => Op::Lock(id),
             (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
             (Mix::Transactions, 5) => Op::Collect,
             (Mix::Transfers, 3..=5) => Op::Scan(table),
             (Mix::Transfers, 7..=11) => {
-                Op::Transfer(id, (id + 1 + rng.below(self.keys - 1)) % self.keys)
+                let other = (id + 1 + rng.below(self.keys - 1)) % self.keys;
+                Op::Transfer(id, other, rng.below(2) == 0)
             }
+            (Mix::Transfers, 12) => Op::Take(id),
             (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
             (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),
             (Mix::Drops, 0..=6) => Op::Create(table),
