@@ -66,8 +66,8 @@ impl<M: Medium> Get<M> {
     /// [`LockMode::Skip`] passes over it. No fence.
     ///
     /// Locks are kept in memory alone. A transaction that was
-    /// [suspended](Transaction::suspend) keeps them, until its time is over. After a crash, and when
-    /// the database was closed, they are gone: a transaction that is
+    /// [suspended](Transaction::suspend) keeps them, until its time is over. After a crash, and
+    /// when the database was closed, they are gone: a transaction that is
     /// [resumed](crate::Database::resume) then has what its statements have changed, and locks
     /// again. A lock is no statement: [`statement`](Transaction::statement) does not count it.
     ///
@@ -90,7 +90,8 @@ impl<M: Medium> Get<M> {
     /// assert!(get.lock_in(&mut one, &[1.into()], LockMode::NoWait, |_| Ok(()))?.is_some());
     ///
     /// let refused = get.lock_in(&mut other, &[1.into()], LockMode::NoWait, |_| Ok(()));
-    /// assert!(matches!(refused, Err(Error::Conflict { holder, .. }) if holder == Some(one.token())));
+    /// let Err(Error::Conflict { holder, .. }) = refused else { panic!("it is locked") };
+    /// assert_eq!(holder, Some(one.token()));
     /// // The first job that nobody has.
     /// let mut taken = None;
     /// for number in 1..=3 {

@@ -6,8 +6,8 @@
 //! before the slot is used for others.
 //!
 //! A row that is locked cannot be folded. Who would fold it notes that in the lock, and unlocking
-//! leaves the row to be folded. Changing the row replaces the lock by the claim of the change, whose
-//! end leaves the row to be folded in any case.
+//! leaves the row to be folded. Changing the row replaces the lock by the claim of the change,
+//! whose end leaves the row to be folded in any case.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub enum LockMode {
     Wait,
     /// It is refused at once, with [`Error::Conflict`](crate::Error::Conflict).
     NoWait,
-    /// It passes over the row, as if it were not there. A worker goes on to the next row that nobody
-    /// has.
+    /// It passes over the row, as if it were not there. A worker goes on to the next row that
+    /// nobody has.
     Skip,
 }
 

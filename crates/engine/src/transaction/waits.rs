@@ -27,7 +27,7 @@ pub(crate) struct Waits {
 struct Word(u64);
 
 impl Word {
-    const LOOK: u64 = 1 << 16;
+    const LOOKS_SHIFT: u32 = 16;
     const LOOKS: u64 = (1 << 24) - 1;
     const WAIT_SHIFT: u32 = 40;
 
@@ -35,7 +35,7 @@ impl Word {
     fn after_look(self, holder: Option<u32>) -> Self {
         let looks = (self.looks() + 1) & Self::LOOKS;
         let holder = holder.map_or(0, |holder| u64::from(holder) + 1);
-        Word(self.wait() << Self::WAIT_SHIFT | looks * Self::LOOK | holder)
+        Word(self.wait() << Self::WAIT_SHIFT | looks << Self::LOOKS_SHIFT | holder)
     }
 
     /// The word when the wait is over.
@@ -48,7 +48,7 @@ impl Word {
     }
 
     fn looks(self) -> u64 {
-        self.0 / Self::LOOK & Self::LOOKS
+        self.0 >> Self::LOOKS_SHIFT & Self::LOOKS
     }
 
     fn wait(self) -> u64 {

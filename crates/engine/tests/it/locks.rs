@@ -451,86 +451,100 @@ fn a_table_is_dropped_although_rows_of_it_are_locked() {
     assert_eq!((database.tables(), database.check().unwrap()), (vec![], vec![]));
 }
 
-/// Threads lock rows in any order and change some of them, beside folding, statements by themselves
-/// and transactions that are left. Each holder of a lock is alone with its row.
-#[test]
-fn threads_that_lock_and_change_the_same_rows_exclude_each_other() {
-    const TIME: Duration = Duration::from_secs(2);
-    let bank = bank();
-    let has: [AtomicBool; 4] = Default::default();
-    let (sum, deadlocks, done) = (AtomicI64::new(400), AtomicU64::new(0), AtomicU64::new(0));
-    let begun = std::time::Instant::now();
-    // Changes two rows, one of which nobody else has meanwhile; 0 when it was refused.
-    let work = |thread: u32, round: u32| {
-        let options = TransactionOptions::new().time_limit(Duration::ZERO).wait(LONG);
-        let mut transaction = bank.database.begin_with(&options).unwrap();
-        let numbers = [1 + (thread + round) % 4, 1 + (thread * 3 + round / 3) % 4];
-        let mode = [LockMode::Wait, LockMode::NoWait, LockMode::Skip][round as usize % 3];
-        let locked = bank.lock(&mut transaction, numbers[0], mode);
-        let is_locked = match locked {
-            Ok(found) => found.is_some() || mode != LockMode::Skip,
-            Err(Error::Overtaken { .. }) => false,
+/// What threads have of the same rows.
+struct Race {
+    bank: Bank,
+    /// Whether somebody has locked a row.
+    is_locked: [AtomicBool; 4],
+    deadlocks: AtomicU64,
+}
+
+impl Race {
+    /// Locks a row; `None` if that is refused, or the row is passed over.
+    fn lock(&self, by: &mut Transaction<'_>, number: u32, mode: LockMode) -> Option<i64> {
+        match self.bank.lock(by, number, mode) {
+            Ok(None) => {
+                assert_eq!(mode, LockMode::Skip);
+                None
+            }
+            Ok(found) => {
+                let was_locked = self.is_locked[number as usize - 1].swap(true, Ordering::SeqCst);
+                assert!(!was_locked, "somebody else has row {number}");
+                found
+            }
+            Err(Error::Overtaken { .. }) => None,
             Err(Error::Conflict { .. }) => {
                 assert_eq!(mode, LockMode::NoWait);
-                false
+                None
             }
             Err(error) => panic!("{error}"),
-        };
-        if !is_locked {
+        }
+    }
+
+    fn add(&self, by: &mut Transaction<'_>, number: u32, sum: i64) -> Result<i64, Error> {
+        let update = self.bank.accounts.prepare_update("primary")?;
+        let added = update.run_in(by, &[number.into()], |row, account| {
+            account.set(1, row.get::<i64>(1)? + sum)
+        })?;
+        Ok(added.map_or(0, |()| sum))
+    }
+
+    /// Locks a row, and changes it or another one, or both. Returns by how much.
+    fn work(&self, thread: u32, round: u32) -> i64 {
+        let options = TransactionOptions::new().time_limit(Duration::ZERO).wait(LONG);
+        let mut transaction = self.bank.database.begin_with(&options).unwrap();
+        let (own, other) = (1 + (thread + round) % 4, 1 + (thread * 3 + round / 3) % 4);
+        let mode = [LockMode::Wait, LockMode::NoWait, LockMode::Skip][round as usize % 3];
+        if self.lock(&mut transaction, own, mode).is_none() {
             return 0;
         }
-        let is_alone = &has[numbers[0] as usize - 1];
-        assert!(!is_alone.swap(true, Ordering::SeqCst), "somebody else has {}", numbers[0]);
-        let mut added = 0;
-        let changed = (|| {
-            transaction.refresh()?;
-            let update = bank.accounts.prepare_update("primary")?;
-            if numbers[1] != numbers[0] || round % 2 == 0 {
-                added = i64::from(round % 5);
-                update.run_in(&mut transaction, &[numbers[1].into()], |row, account| {
-                    account.set(1, row.get::<i64>(1)? + added)
-                })?;
-            }
-            if round % 7 == 0 {
-                update.run_in(&mut transaction, &[numbers[0].into()], |row, account| {
-                    account.set(1, row.get::<i64>(1)? + 1)
-                })?;
-                added += 1;
-            }
-            Ok(())
-        })();
-        is_alone.store(false, Ordering::SeqCst);
-        match changed {
-            Ok(()) if round % 5 == 0 => transaction.abort().unwrap(),
+        transaction.refresh().unwrap();
+        let added = self.add(&mut transaction, other, i64::from(round % 5)).and_then(|added| {
+            let is_own_changed = round.is_multiple_of(7);
+            Ok(added + if is_own_changed { self.add(&mut transaction, own, 1)? } else { 0 })
+        });
+        self.is_locked[own as usize - 1].store(false, Ordering::SeqCst);
+        match added {
+            Ok(_) if round.is_multiple_of(5) => transaction.abort().unwrap(),
             // Whoever meets it gives it up: its time is over.
-            Ok(()) if round % 11 == 0 => drop(transaction.suspend()),
-            Ok(()) => {
+            Ok(_) if round.is_multiple_of(11) => drop(transaction.suspend()),
+            Ok(added) => {
                 transaction.commit().unwrap();
                 return added;
             }
-            Err(Error::Deadlock { .. }) => drop(deadlocks.fetch_add(1, Ordering::Relaxed)),
+            Err(Error::Deadlock { .. }) => drop(self.deadlocks.fetch_add(1, Ordering::Relaxed)),
             Err(Error::Overtaken { .. }) => {}
             Err(error) => panic!("{error}"),
         }
         0
-    };
+    }
+}
+
+/// Threads lock rows in any order and change some of them, beside folding and transactions that are
+/// left. Who has locked a row is alone with it.
+#[test]
+fn threads_that_lock_and_change_the_same_rows_exclude_each_other() {
+    const TIME: Duration = Duration::from_secs(2);
+    let race = Race { bank: bank(), is_locked: Default::default(), deadlocks: 0.into() };
+    let (sum, begun) = (AtomicI64::new(400), std::time::Instant::now());
     thread::scope(|scope| {
         for thread in 0..4 {
-            let (sum, done, work, bank) = (&sum, &done, &work, &bank);
+            let (sum, race) = (&sum, &race);
             scope.spawn(move || {
                 let mut round = 0;
                 while begun.elapsed() < TIME {
-                    sum.fetch_add(work(thread, round), Ordering::Relaxed);
+                    sum.fetch_add(race.work(thread, round), Ordering::Relaxed);
                     round += 1;
                     if round % 16 == thread {
-                        bank.database.collect().unwrap();
+                        race.bank.database.collect().unwrap();
                     }
                 }
-                done.fetch_add(round.into(), Ordering::Relaxed);
+                println!("{round} rounds of thread {thread}");
             });
         }
     });
-    println!("{} rounds, {} deadlocks", done.into_inner(), deadlocks.into_inner());
+    let Race { bank, deadlocks, .. } = race;
+    println!("{} deadlocks", deadlocks.into_inner());
     bank.database.collect().unwrap();
     assert_eq!((1..=4).map(|number| bank.balance(number).unwrap()).sum::<i64>(), sum.into_inner());
     bank.check();

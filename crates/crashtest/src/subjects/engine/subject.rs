@@ -94,8 +94,8 @@ pub(super) enum Op {
     /// both are there, so that all that counts of what it has read is what it changes. It may lock
     /// both rows before it changes one.
     Transfer(u64, u64, bool),
-    /// Removes a row as a worker takes a job: in a transaction that passes over it while others have
-    /// it. Such a worker comes again.
+    /// Removes a row as a worker takes a job: in a transaction that passes over the row while others
+    /// have it, and comes again.
     Take(u64),
 }
 
@@ -188,6 +188,33 @@ impl Tables {
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// An operation on the open transaction, or one that is a transaction of several statements.
+    fn apply_to_transaction(&self, open: &Open<Database<M>>, op: &Op) -> Answer<Rows> {
+        let database = &open.object;
+        match *op {
+            Op::Within(statement) => {
+                answer(transactions::within(database, statement), bool_or_none)
+            }
+            Op::CommitWith(statement) => {
+                answer(transactions::commit_with(database, statement), bool_or_none)
+            }
+            Op::Lock(id) => answer(transactions::lock(database, id), bool_or_none),
+            Op::Commit => answer(transactions::end(database, true), Answer::Bool),
+            Op::Abort => answer(transactions::end(database, false), Answer::Bool),
+            Op::Transfer(from, to, locks) => {
+                let transfer = || transactions::transfer(database, [from, to], locks, self.wait());
+                let done = self.patiently(open, transfer);
+                answer(done, Answer::Bool)
+            }
+            Op::Take(id) => {
+                let medium = open.pool.medium();
+                let taken = self.patiently(open, || transactions::take(database, id, medium));
+                answer(taken, Answer::Bool)
+            }
+            _ => unreachable!("it is no operation on transactions"),
         }
     }
 }
@@ -359,25 +386,13 @@ impl Subject for Tables {
                 let updated = self.patiently(open, || update(database, table, id, code, value));
                 answer(updated, bool_or_none)
             }
-            Op::Within(statement) => {
-                answer(transactions::within(database, statement), bool_or_none)
-            }
-            Op::CommitWith(statement) => {
-                answer(transactions::commit_with(database, statement), bool_or_none)
-            }
-            Op::Lock(id) => answer(transactions::lock(database, id), bool_or_none),
-            Op::Commit => answer(transactions::end(database, true), Answer::Bool),
-            Op::Abort => answer(transactions::end(database, false), Answer::Bool),
-            Op::Transfer(from, to, locks) => {
-                let transfer = || transactions::transfer(database, [from, to], locks, self.wait());
-                let done = self.patiently(open, transfer);
-                answer(done, Answer::Bool)
-            }
-            Op::Take(id) => {
-                let medium = open.pool.medium();
-                let taken = self.patiently(open, || transactions::take(database, id, medium));
-                answer(taken, Answer::Bool)
-            }
+            Op::Within(_)
+            | Op::CommitWith(_)
+            | Op::Lock(_)
+            | Op::Commit
+            | Op::Abort
+            | Op::Transfer(..)
+            | Op::Take(_) => self.apply_to_transaction(open, op),
             Op::UpdateBehind(table, id, code, value) => {
                 let updated = update_behind(database, table, id, code, value);
                 answer(updated, |row| Answer::Value(row.into_iter().collect()))
