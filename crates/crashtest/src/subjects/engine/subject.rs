@@ -94,8 +94,8 @@ pub(super) enum Op {
     /// both are there, so that all that counts of what it has read is what it changes. It may lock
     /// both rows before it changes one.
     Transfer(u64, u64, bool),
-    /// Removes a row as a worker takes a job: in a transaction that passes over the row while others
-    /// have it, and comes again.
+    /// Removes a row as a worker takes a job: in a transaction that passes over the row while
+    /// others have it, and comes again.
     Take(u64),
 }
 
