@@ -187,6 +187,11 @@ impl<M: Medium> Engine<M> {
 
 impl<M: Medium> Drop for Engine<M> {
     fn drop(&mut self) {
+        // These claims count until the pool is opened again, but the database may be opened before.
+        for (slot, locked, deferred) in self.slots.take_claimed() {
+            self.leave_all(deferred);
+            self.unlock(&locked, slot);
+        }
         // The next opening would do the same; nothing is lost if this fails.
         let _ = self.collect();
         let _ = self.free_dropped();

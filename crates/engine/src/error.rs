@@ -89,10 +89,12 @@ pub enum Error {
         /// The row that has it.
         row: RowId,
     },
-    /// Another statement is inserting, changing or removing a row with the key, and is not done.
+    /// Another statement is inserting, changing or removing a row with the key, and is not done; or
+    /// another transaction has locked the row.
     #[error(
-        "table {table:?}: {} is changing a row with this {index:?} key ({key}); nothing was \
-         changed, and trying again may succeed; so may waiting (`TransactionOptions::wait`)",
+        "table {table:?}: {} is changing a row with this {index:?} key ({key}), or has locked it; \
+         nothing was changed, and trying again may succeed; so may waiting \
+         (`TransactionOptions::wait`)",
         holder_name(*holder)
     )]
     Conflict {

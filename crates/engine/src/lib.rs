@@ -75,7 +75,8 @@ pub use self::schema::{
     ROW_LEN_MAX, TableSpec,
 };
 pub use self::transaction::{
-    Durability, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction, TransactionOptions,
+    Durability, LockMode, Moment, OpenTransaction, Resumed, Snapshot, Token, Transaction,
+    TransactionOptions,
 };
 pub use self::value::{FromValue, Type, Value};
 

@@ -45,17 +45,19 @@
 //! [`papers`] has the structures of our papers as they are described there: for comparison, not for
 //! use.
 //!
-//! Four programs of a few pages show them at work. They can be killed at any time and run again:
+//! Five programs of a few pages show them at work. They can be killed at any time and run again:
 //!
 //! - [`examples/session_store.rs`][1]: a map and an index of it, kept together by `Batch`.
 //! - [`examples/job_queue.rs`][2]: jobs with priorities, each of which is run at least once.
 //! - [`examples/time_series.rs`][3]: samples by their time, averages, retention; and why a tree.
 //! - [`examples/bank.rs`][4]: tables, and a transaction that goes on after a `kill -9`.
+//! - [`examples/work_queue.rs`][5]: workers that lock rows; each job is done exactly once.
 //!
 //! [1]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/session_store.rs
 //! [2]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/job_queue.rs
 //! [3]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/time_series.rs
 //! [4]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/bank.rs
+//! [5]: https://github.com/remanent/remanent/blob/HEAD/crates/remanent/examples/work_queue.rs
 //!
 //! # Keys and values
 //!

@@ -9,7 +9,7 @@ use super::prepared::Prepared;
 use crate::Result;
 use crate::root::Root;
 use crate::table::Table;
-use crate::transaction::Moment;
+use crate::transaction::{LockMode, Moment, Transaction};
 use crate::value::Value;
 
 /// A prepared read of the row with a key, by a unique index.
@@ -58,5 +58,70 @@ impl<M: Medium> Get<M> {
             Some(row) => read(&row).map(Some),
             None => damage.map_or(Ok(None), Err),
         }
+    }
+
+    /// Locks the row with this key for a transaction, and passes it to `read` as the transaction
+    /// sees it. Until the transaction ends, nobody else changes, removes or locks the row; reads go
+    /// on as if it were not locked. Returns what `read` does; `None` if there is no row, or
+    /// [`LockMode::Skip`] passes over it. No fence.
+    ///
+    /// Locks are kept in memory alone. A transaction that was
+    /// [suspended](Transaction::suspend) keeps them, until its time is over. After a crash, and
+    /// when the database was closed, they are gone: a transaction that is
+    /// [resumed](crate::Database::resume) then has what its statements have changed, and locks
+    /// again. A lock is no statement: [`statement`](Transaction::statement) does not count it.
+    ///
+    /// Who has waited for a lock still sees the moment at which its transaction began.
+    /// [`refresh`](Transaction::refresh) shows what was committed under the lock meanwhile.
+    ///
+    /// ```
+    /// use remanent_engine::{Database, Error, LockMode, TableSpec, Type};
+    /// # use remanent_pmem::Pool;
+    /// # let directory = tempfile::tempdir()?;
+    /// # let pool = Pool::options().create(directory.path().join("example.pool"))?;
+    /// let database = Database::create(&pool, "queue")?;
+    /// let spec = TableSpec::new("jobs").column("number", Type::U32).primary_key(["number"]);
+    /// let jobs = database.create_table(&spec)?;
+    /// for number in 1..=3 {
+    ///     jobs.insert(&[number.into()])?;
+    /// }
+    /// let get = jobs.prepare_get("primary")?;
+    /// let (mut one, mut other) = (database.begin()?, database.begin()?);
+    /// assert!(get.lock_in(&mut one, &[1.into()], LockMode::NoWait, |_| Ok(()))?.is_some());
+    ///
+    /// let refused = get.lock_in(&mut other, &[1.into()], LockMode::NoWait, |_| Ok(()));
+    /// let Err(Error::Conflict { holder, .. }) = refused else { panic!("it is locked") };
+    /// assert_eq!(holder, Some(one.token()));
+    /// // The first job that nobody has.
+    /// let mut taken = None;
+    /// for number in 1..=3 {
+    ///     taken = get.lock_in(&mut other, &[number.into()], LockMode::Skip, |row| row.get(0))?;
+    ///     if taken.is_some() {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!(taken, Some(2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of `read`, after which the row stays locked. When the key does not fit.
+    /// [`Error::Conflict`](crate::Error::Conflict) when another statement or transaction has the
+    /// row, and [`Error::Deadlock`](crate::Error::Deadlock) when that waits for this one;
+    /// [`Error::Overtaken`](crate::Error::Overtaken) when the row was changed since the transaction
+    /// took its snapshot. When the row is damaged, or the medium met a fault.
+    pub fn lock_in<R>(
+        &self,
+        transaction: &mut Transaction<'_, M>,
+        key: &[Value<'_>],
+        mode: LockMode,
+        read: impl FnOnce(&Row<'_, M>) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let Prepared { engine, table, .. } = &self.prepared;
+        let mut statement = transaction.next_statement(engine)?;
+        let Some(key) = self.prepared.key(key)? else { return Ok(None) };
+        let locked = engine.lock(&mut statement, table, self.prepared.index(), &key, mode)?;
+        locked.map(|(row, groups)| read(&Row::new(table, row, groups))).transpose()
     }
 }

@@ -49,6 +49,7 @@ impl<M: Medium> Table<M> {
                 let what = "a row is of a transaction that nobody knows";
                 found.violations.push(Violation::new(head, what));
             }
+            self.check_lock(row, place, &mut found);
             // What is being taken back may have lost its words.
             let is_open = |of: &Pending| self.statuses.fate(of.by) == Some(Fate::Open);
             let Some(pending) = pending.filter(is_open) else { return Ok(true) };
@@ -63,6 +64,18 @@ impl<M: Medium> Table<M> {
             Ok(true)
         })?;
         Ok(found)
+    }
+
+    /// Who ends a transaction unlocks its rows.
+    fn check_lock(&self, row: RowId, place: RowPlace, found: &mut Inspection) {
+        let claim = self.claim(place);
+        if claim.is_held(self.heap.pool().opens())
+            && let Some(slot) = claim.locked_by()
+            && self.statuses.open_in(slot).is_none()
+        {
+            let what = format!("row {} is locked by a transaction that is over", row.get());
+            found.violations.push(Violation::new(self.head_at(place), what));
+        }
     }
 
     /// Looks for a row in the indexes, by the keys that it has somewhere; and if they are its own,

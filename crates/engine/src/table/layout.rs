@@ -26,7 +26,7 @@
 use remanent_pmem::{LINE_LEN, WORD_LEN};
 
 use crate::schema::{Column, IndexSpec};
-use crate::transaction::layout::{STAMP_MAX, ShortId};
+use crate::transaction::layout::{SLOT_COUNT, STAMP_MAX, ShortId};
 use crate::value::Type;
 
 /// The kinds of blocks, by the upper half of their first word. The lower half has the number of the
@@ -290,6 +290,8 @@ impl Committed {
 
 /// Instead of the number of a slot, in the claim of who folds versions.
 const COLLECTOR: u32 = 0xffff;
+// In the claim of a statement, or a lock, the bits of the slot's number are those below `LOCK`.
+const _: () = assert!(SLOT_COUNT as u64 <= Claim::LOCK);
 
 /// The second word of a head: who is changing the row.
 ///
@@ -298,7 +300,11 @@ const COLLECTOR: u32 = 0xffff;
 /// of a statement that is in progress, or of who folds versions
 ///      16..48  opening of the pool, in which alone it counts
 ///       0..16  slot
-/// of an open transaction
+/// of an open transaction that has locked the row: the same, and
+///       9      whether somebody was to fold the row, and could not
+///       8      1
+///       0..8   slot
+/// of an open transaction that has changed the row
 ///      52..60  slot
 ///      43..52  the last bits of the transaction's number
 ///       0..43  offset of its newest version of the row, in units of 32 bytes; 0 if it inserted it
@@ -323,6 +329,8 @@ impl Claim {
     const OPENS: u64 = u32::MAX as u64;
     const ID_SHIFT: u32 = 43;
     const UNIT: u64 = 32;
+    const LOCK: u64 = 1 << 8;
+    const IS_TO_FOLD: u64 = 1 << 9;
 
     /// The claim of a statement that has a slot, in this opening of the pool.
     pub(crate) fn of(opens: u64, slot: u32) -> Self {
@@ -333,6 +341,24 @@ impl Claim {
     /// The claim of who folds versions.
     pub(crate) fn of_collector(opens: u64) -> Self {
         Claim::of(opens, COLLECTOR)
+    }
+
+    /// The claim of an open transaction that has locked the row, and not changed it. Like that of a
+    /// statement, it counts in this opening of the pool alone.
+    pub(crate) fn of_lock(opens: u64, slot: u32) -> Self {
+        Claim(Claim::of(opens, slot).0 | Self::LOCK)
+    }
+
+    /// The same lock, of a row that is to be folded when it is unlocked.
+    pub(crate) fn to_fold(self) -> Self {
+        Claim(self.0 | Self::IS_TO_FOLD)
+    }
+
+    /// The slot of the transaction that has locked the row, if the claim is [held](Claim::is_held).
+    #[inline(always)]
+    pub(crate) fn locked_by(self) -> Option<u32> {
+        let is_lock = self.is_in_progress() && self.0 & Self::LOCK != 0 && !self.is_collectors();
+        is_lock.then_some((self.0 % Self::LOCK) as u32)
     }
 
     /// The claim of an open transaction.
@@ -365,7 +391,7 @@ impl Claim {
     /// The slot of who has the row, if it is not only folded.
     pub(crate) fn holder(self) -> Option<u32> {
         match self.0 >> Self::KIND_SHIFT {
-            Self::IN_PROGRESS if !self.is_collectors() => Some(u32::from(self.0 as u16)),
+            Self::IN_PROGRESS if !self.is_collectors() => Some((self.0 % Self::LOCK) as u32),
             Self::PENDING => self.as_pending().map(|pending| pending.by.slot()),
             _ => None,
         }
@@ -475,5 +501,25 @@ mod tests {
             assert_eq!(claim.as_pending(), Some(pending));
         }
         assert_eq!(Claim::of(u64::MAX, 255).as_pending(), None);
+    }
+
+    #[test]
+    fn a_lock_is_told_from_other_claims() {
+        for slot in [0, 1, SLOT_COUNT - 1] {
+            let lock = Claim::of_lock(7, slot);
+            for claim in [lock, lock.to_fold(), lock.to_fold().to_fold()] {
+                assert_eq!((claim.locked_by(), claim.holder()), (Some(slot), Some(slot)));
+                assert!(claim.is_held(7) && !claim.is_held(8) && !claim.is_collectors());
+                assert_eq!(claim.as_pending(), None);
+            }
+            assert_ne!(lock, lock.to_fold());
+            let statement = Claim::of(7, slot);
+            assert_eq!((statement.locked_by(), statement.holder()), (None, Some(slot)));
+            let by = TransactionId { slot, number: 511 }.short();
+            let pending = Claim::pending(Pending { by, version: 0x300 * 32 });
+            assert_eq!((pending.locked_by(), pending.holder()), (None, Some(slot)));
+        }
+        let collector = Claim::of_collector(7);
+        assert_eq!((collector.locked_by(), collector.holder()), (None, None));
     }
 }

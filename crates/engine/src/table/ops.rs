@@ -99,6 +99,21 @@ impl<M: Medium> Table<M> {
         head
     }
 
+    /// Unlocks a row that has exactly this claim. False if it has not: it is to be folded, too.
+    pub(crate) fn unlock(&self, place: RowPlace, lock: Claim) -> bool {
+        self.replace_claim(place, lock, Claim::NONE)
+    }
+
+    /// Has a row that is locked folded when it is unlocked. False if it has another claim by now.
+    pub(crate) fn note_to_fold(&self, place: RowPlace, lock: Claim) -> bool {
+        self.replace_claim(place, lock, lock.to_fold())
+    }
+
+    fn replace_claim(&self, place: RowPlace, claim: Claim, other: Claim) -> bool {
+        let at = self.head_at(place) + CLAIM;
+        self.medium().compare_exchange(at, claim.0, other.0).is_ok()
+    }
+
     /// Takes the claim of a row away.
     pub(crate) fn give_free(&self, place: RowPlace) {
         self.claim_row(place, Claim::NONE);

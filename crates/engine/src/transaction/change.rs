@@ -7,6 +7,7 @@ use remanent_pmem::heap::{Block, Lane};
 use remanent_structures::RowId;
 use smallvec::SmallVec;
 
+use super::LockMode;
 use super::defer::DeferredRow;
 use super::statement::{Claimed, NewState, Part, Refusal, Statement};
 use super::view::View;
@@ -38,10 +39,10 @@ struct Found {
 }
 
 /// The same, claimed, with its cells.
-struct Target<'t, M: Medium> {
-    row: RowId,
-    claimed: Claimed<'t, M>,
-    groups: [Group; 2],
+pub(super) struct Target<'t, M: Medium> {
+    pub(super) row: RowId,
+    pub(super) claimed: Claimed<'t, M>,
+    pub(super) groups: [Group; 2],
 }
 
 impl<M: Medium> Engine<M> {
@@ -56,7 +57,8 @@ impl<M: Medium> Engine<M> {
         decide: impl FnOnce(RowId, &[Group; 2]) -> Result<(Change, R)>,
     ) -> Result<Option<R>> {
         self.require_open(statement)?;
-        let Some(target) = self.claim_row(statement, table, index, key)? else {
+        let mode = LockMode::Wait;
+        let Some(target) = self.claim_row(statement, table, index, key, mode)? else {
             return Ok(None);
         };
         let (change, result) = decide(target.row, &target.groups)?;
@@ -69,15 +71,17 @@ impl<M: Medium> Engine<M> {
         Ok(Some(result))
     }
 
-    /// Claims the row that has a key for a statement.
-    fn claim_row<'t>(
+    /// Claims the row that has a key for a statement. `None` when there is no row, or another
+    /// transaction has it that is passed over.
+    pub(super) fn claim_row<'t>(
         &self,
         statement: &Statement<'_, '_, M>,
         table: &'t Arc<Table<M>>,
         index: &Index<M>,
         key: &Key,
+        mode: LockMode,
     ) -> Result<Option<Target<'t, M>>> {
-        let mut waiting = statement.waiting(self);
+        let mut waiting = statement.waiting_as(self, mode);
         loop {
             let Some(found) = self.row_with(table, index, key, statement.view)? else {
                 return Ok(None);
@@ -89,6 +93,7 @@ impl<M: Medium> Engine<M> {
                     self.medium().pause();
                     continue;
                 }
+                Err(Refusal::Busy(_)) if mode == LockMode::Skip => return Ok(None),
                 Err(Refusal::Busy(holder)) => {
                     waiting.wait(holder, Wanted { table, index, key })?;
                     continue;

@@ -172,7 +172,9 @@ impl<M: Medium> Engine<M> {
         if let Err(other) = table.try_claim(place, Claim::of_collector(self.opens), self.opens) {
             // Who ends a transaction leaves its rows here.
             let is_unwritten = |slot| self.is_unwritten(slot, (table.number, row));
-            let is_left = other.as_pending().is_some() || other.holder().is_some_and(is_unwritten);
+            let is_left = other.as_pending().is_some()
+                || other.locked_by().is_some() && table.note_to_fold(place, other)
+                || other.holder().is_some_and(is_unwritten);
             return Ok(if is_left { Fold::Nothing } else { Fold::Later(garbage) });
         }
         let State::Version(offset) = table.committed(place).state() else {

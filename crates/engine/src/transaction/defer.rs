@@ -140,12 +140,26 @@ impl<M: Medium> Engine<M> {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Gives a row free of which nothing is written.
+    /// Takes back what a transaction has not written that nobody goes on with.
+    pub(crate) fn leave_all(&self, deferred: Deferred<M>) {
+        for Step { at, words, .. } in &deferred.steps {
+            let row = &deferred.rows[*at];
+            for (number, key) in words {
+                // A word that stays does no harm.
+                let _ = row.table.indexes[*number].rows.remove(key.hash, row.row);
+            }
+        }
+        for row in deferred.rows {
+            self.leave_unchanged(row);
+        }
+    }
+
+    /// Gives a row free of which nothing is written, unless its transaction has locked it.
     pub(super) fn leave_unchanged(&self, row: DeferredRow<M>) {
         let DeferredRow { table, row, place, own, base } = row;
         if base.is_none() {
             table.give_row_back(row, place);
-        } else if own.is_none() {
+        } else if own.is_none() && table.claim(place).locked_by().is_none() {
             let committed = table.committed(place);
             table.give_free(place);
             if let State::Version(_) = committed.state() {

@@ -27,6 +27,14 @@ struct Undone<'w, M: Medium> {
     words: OldWords<M>,
 }
 
+/// What a transaction that has ended leaves to be done, by who has its slot.
+pub(super) struct Ended<M: Medium> {
+    /// Rows that are to say what became of it.
+    rows: Vec<Written<M>>,
+    /// Rows that are to be unlocked.
+    pub(super) locked: Vec<Written<M>>,
+}
+
 impl<M: Medium> Engine<M> {
     /// Commits the transaction that has a slot. One fence; none if it has changed nothing.
     pub(super) fn commit(&self, slot: &mut HeldSlot<'_, M>) -> Result<()> {
@@ -38,7 +46,8 @@ impl<M: Medium> Engine<M> {
         if open.statement == 0 {
             // It leaves no trace: as if it had been given up.
             slot.set_fate(Fate::Aborted);
-            self.forget(slot, None);
+            let ended = self.forget(slot, None);
+            self.unlock(&ended.locked, slot.index);
             return Ok(());
         }
         let commit = self.stamps.begin(medium);
@@ -58,19 +67,22 @@ impl<M: Medium> Engine<M> {
         let sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Committed(stamp));
         // Who ends a commit waits for those before it. So not with the lock, which they may need.
-        let _later = match &sweeping {
+        let later = match &sweeping {
             Some(_) => Some(commit),
             None => {
                 drop(commit);
                 None
             }
         };
-        let rows = self.forget(slot, Some(stamp));
+        let Ended { rows, locked } = self.forget(slot, Some(stamp));
         for written in &rows {
             // A damaged row stays as it is, and who meets it next is told.
             let _ = self.settle(written, id.short(), stamp, |line| slot.has_published(line));
         }
         drop(sweeping);
+        // Who gets a lock next sees what was committed under it.
+        drop(later);
+        self.unlock(&locked, slot.index);
     }
 
     /// Others put right the rows of a transaction that an earlier process has begun, once it is
@@ -103,22 +115,21 @@ impl<M: Medium> Engine<M> {
         }
         let _sweeping = self.keep_others_from(slot);
         slot.set_fate(Fate::Aborted);
-        let rows = self.forget(slot, None);
+        let Ended { rows, locked } = self.forget(slot, None);
+        self.unlock(&locked, slot.index);
         taken_back.and(self.undo(&rows, id.short(), |line| slot.has_published(line)))
     }
 
-    /// Ends the transaction of a slot, and returns the rows that it has changed.
-    pub(super) fn forget(
-        &self,
-        slot: &mut HeldSlot<'_, M>,
-        committed: Option<u64>,
-    ) -> Vec<Written<M>> {
-        let Some(open) = slot.end(self.medium(), committed) else { return Vec::new() };
+    /// Ends the transaction of a slot, and returns what it leaves to be done.
+    pub(super) fn forget(&self, slot: &mut HeldSlot<'_, M>, committed: Option<u64>) -> Ended<M> {
+        let Some(open) = slot.end(self.medium(), committed) else {
+            return Ended { rows: Vec::new(), locked: Vec::new() };
+        };
         self.snapshots.give_back(&open.snapshot);
         if let Some(before) = &open.snapshot_before {
             self.snapshots.give_back(before);
         }
-        open.rows
+        Ended { rows: open.rows, locked: open.locked }
     }
 
     /// Has a row say what a transaction has made of it, which has committed. The caller flushes

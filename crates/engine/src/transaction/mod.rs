@@ -7,6 +7,7 @@ mod defer;
 mod finish;
 pub(crate) mod layout;
 pub(crate) mod list;
+mod lock;
 mod moment;
 pub(crate) mod ops;
 pub(crate) mod recover;
@@ -25,6 +26,7 @@ mod wait;
 pub(crate) mod waits;
 mod write_out;
 
+pub use self::lock::LockMode;
 pub use self::moment::Moment;
 pub(crate) use self::moment::Sealed;
 pub use self::session::{Durability, OpenTransaction, Resumed, Transaction, TransactionOptions};

@@ -184,11 +184,13 @@ impl<M: Medium> Engine<M> {
         // The claim first: whoever publishes the row takes it away last.
         let claim = table.claim(place);
         let committed = table.committed(place);
-        let is_held = claim.is_held(self.opens) && !claim.is_collectors();
-        let pending = claim.as_pending();
-        let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
         let unwritten_by =
             claim.holder().filter(|slot| self.is_unwritten(*slot, (table.number, row)));
+        // A row that is locked has its keys until its transaction changes it, and commits that.
+        let is_locked = claim.locked_by().is_some() && unwritten_by.is_none();
+        let is_held = claim.is_held(self.opens) && !claim.is_collectors() && !is_locked;
+        let pending = claim.as_pending();
+        let fate = pending.and_then(|pending| self.statuses.fate(pending.by));
         let is_own = view.own.is_some_and(|id| {
             pending.is_some_and(|of| id.short() == of.by) || unwritten_by == Some(id.slot)
         });

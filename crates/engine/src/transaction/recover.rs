@@ -453,6 +453,7 @@ fn open_of<M: Medium>(medium: &M, last: Record, snapshots: &Snapshots) -> Option
         snapshot: snapshots.hold_at(medium, last.snapshot),
         snapshot_before: None,
         rows: Vec::new(),
+        locked: Vec::new(),
         deferred: Deferred::new(false),
         is_continued: true,
         // Who goes on with it says something else.

@@ -146,9 +146,9 @@ impl TransactionOptions {
 
 impl TransactionOptions {
     /// Has statements wait for who is in their way, so long at the most: another transaction that
-    /// has changed the row, or decides who has the key. Those that wait for each other are found,
-    /// and one of them is refused ([`Error::Deadlock`]). Nobody is served first. A statement that
-    /// waits looks again every 50 to 150 µs.
+    /// has changed or [locked](crate::Get::lock_in) the row, or decides who has the key. Those that
+    /// wait for each other are found, and one of them is refused ([`Error::Deadlock`]). Nobody is
+    /// served first. A statement that waits looks again every 50 to 150 µs.
     pub const fn wait(mut self, limit: Duration) -> Self {
         self.wait = limit;
         self

@@ -56,6 +56,8 @@ pub(crate) struct Open<M: Medium> {
     pub(crate) snapshot_before: Option<Held>,
     /// Rows that it has changed in this process.
     pub(crate) rows: Vec<Written<M>>,
+    /// Rows that it has locked. Some of them may be changed since, and are among `rows`, too.
+    pub(crate) locked: Vec<Written<M>>,
     /// What it has changed and not written.
     pub(crate) deferred: Deferred<M>,
     /// It has changed others in an earlier process.
@@ -75,7 +77,7 @@ pub(crate) struct How {
     pub(crate) is_at_commit: bool,
 }
 
-/// A row that a transaction has changed.
+/// A row that a transaction has changed, or locked.
 pub(crate) struct Written<M: Medium> {
     pub(crate) table: Arc<Table<M>>,
     pub(crate) row: RowId,
@@ -146,6 +148,18 @@ impl<M: Medium> Slots<M> {
         (kept, !all().any(|at| Outcome::is_unused(medium, at)))
     }
 
+    /// The rows that open transactions have locked, or changed and not written, by slots. Handles
+    /// that were forgotten hold their slots for ever, so no slot is asked for.
+    pub(crate) fn take_claimed(&mut self) -> Vec<(u32, Vec<Written<M>>, Deferred<M>)> {
+        let slots = (0..).zip(self.slots.iter_mut().map(|slot| slot.0.get_mut()));
+        let claimed = slots.filter_map(|(index, slot)| {
+            let open = slot.open.as_mut()?;
+            let deferred = std::mem::replace(&mut open.deferred, Deferred::new(false));
+            Some((index, std::mem::take(&mut open.locked), deferred))
+        });
+        claimed.collect()
+    }
+
     /// Makes durable what the last statements have published, before the database is closed: rows
     /// say then what became of transactions, and slots need not.
     pub(crate) fn close(&self, medium: &M) {
@@ -206,6 +220,7 @@ impl<M: Medium> HeldSlot<'_, M> {
             snapshot,
             snapshot_before: None,
             rows: Vec::new(),
+            locked: Vec::new(),
             deferred: Deferred::new(how.is_at_commit),
             is_continued: false,
             wait_ms: how.wait_ms,

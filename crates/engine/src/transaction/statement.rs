@@ -5,6 +5,7 @@ use std::sync::Arc;
 use remanent_pmem::Medium;
 use remanent_structures::RowId;
 
+use super::LockMode;
 use super::collect::Garbage;
 use super::layout::{Content, Entry, Identity, State, TransactionId};
 use super::slots::{HeldSlot, Written};
@@ -84,13 +85,32 @@ impl<M: Medium> Claimed<'_, M> {
     pub(super) fn keep(&mut self) {
         self.is_kept = true;
     }
+
+    /// Has the transaction keep the row by this lock. False if it has the row already: it has
+    /// locked or changed it before.
+    pub(super) fn lock(&mut self, lock: Claim) -> bool {
+        let is_new = self.own.is_none() && !self.is_kept;
+        if is_new {
+            self.table.claim_row(self.place, lock);
+            self.keep();
+        }
+        is_new
+    }
 }
 
 impl<M: Medium> Statement<'_, '_, M> {
     /// What it does if somebody is in its way.
     pub(super) fn waiting<'e>(&self, engine: &'e Engine<M>) -> Waiting<'e, M> {
+        self.waiting_as(engine, LockMode::Wait)
+    }
+
+    /// The same for a statement that may be told not to wait.
+    pub(super) fn waiting_as<'e>(&self, engine: &'e Engine<M>, mode: LockMode) -> Waiting<'e, M> {
         let own = self.slot.open().map(|open| open.wait_ms);
-        let limit_ms = own.unwrap_or_else(|| engine.waits.limit_ms());
+        let limit_ms = match mode {
+            LockMode::Wait => own.unwrap_or_else(|| engine.waits.limit_ms()),
+            LockMode::NoWait | LockMode::Skip => 0,
+        };
         Waiting::new(engine, self.slot.index, limit_ms)
     }
 
@@ -125,6 +145,12 @@ impl<M: Medium> Engine<M> {
         let Err(other) = table.try_claim(place, claim, self.opens) else {
             return Ok(Ok(Claimed { table, place, own: None, is_kept: false }));
         };
+        if let Some(by) = other.locked_by() {
+            if by == statement.slot.index {
+                return Ok(Ok(Claimed { table, place, own: None, is_kept: true }));
+            }
+            return self.meet_lock(statement, table, place, other).map(Err);
+        }
         let Some(pending) = other.as_pending() else {
             if other.holder() == Some(statement.slot.index)
                 && self.is_unwritten(statement.slot.index, (table.number, row))
@@ -148,25 +174,25 @@ impl<M: Medium> Engine<M> {
         if self.statuses.is_orphan(slot) {
             self.settle_orphan(table, row, place)?;
         } else {
-            self.require_claim_ends(statement, table, place, pending)?;
+            let is_over = || self.statuses.fate(pending.by) != Some(Fate::Open);
+            self.require_claim_ends(statement, table, place, (other, slot), is_over)?;
         }
         Ok(Err(Refusal::Wait))
     }
 
-    /// Who ends a transaction holds its slot until all rows say what became of it. A row that does
-    /// not then never will: it is damaged.
-    fn require_claim_ends(
+    /// Who ends a transaction holds its slot until all rows say what became of it, and none is
+    /// locked by it. A row that names it afterwards always will: it is damaged.
+    pub(super) fn require_claim_ends(
         &self,
         statement: &Statement<'_, '_, M>,
         table: &Table<M>,
         place: RowPlace,
-        pending: Pending,
+        (claim, slot): (Claim, u32),
+        is_over: impl Fn() -> bool,
     ) -> Result<()> {
-        let slot = pending.by.slot();
         let held = self.slots.try_hold_one(slot);
         let is_ending = held.is_none() && slot != statement.slot.index;
-        let is_left = || table.claim(place) == Claim::pending(pending);
-        let is_over = || self.statuses.fate(pending.by) != Some(Fate::Open);
+        let is_left = || table.claim(place) == claim;
         match !is_ending && is_left() && is_over() && !self.statuses.is_orphan(slot) {
             true => Err(table.head_damaged(place)),
             false => Ok(()),

@@ -141,6 +141,13 @@ impl Statuses {
         self.slots[slot as usize].named.load(Ordering::Relaxed) == serial.get()
     }
 
+    /// The transaction of several statements that is open and has a slot.
+    pub(crate) fn open_in(&self, slot: u32) -> Option<Serial> {
+        let (serial, _) = self.owner(slot);
+        let id = TransactionId { slot, number: serial.number };
+        (self.fate(id.short()) == Some(Fate::Open)).then_some(serial)
+    }
+
     /// Whether rows of a slot wait for a sweep.
     #[inline]
     pub(crate) fn is_orphan(&self, slot: u32) -> bool {

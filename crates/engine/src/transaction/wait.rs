@@ -6,8 +6,7 @@ use std::time::Duration;
 use remanent_pmem::Medium;
 
 use super::Token;
-use super::layout::TransactionId;
-use super::statuses::Fate;
+use super::waits::Circle;
 use crate::engine::Engine;
 use crate::index::{Index, Key};
 use crate::table::Table;
@@ -52,8 +51,8 @@ pub(super) struct Waiting<'e, M: Medium> {
     limit_ms: u64,
     since_ms: Option<u64>,
     turns: u32,
-    /// Whether the last look has found that it waits for itself.
-    is_in_a_circle: bool,
+    /// The circle in which it seems to wait for itself, as it was first seen.
+    circle: Option<Circle>,
 }
 
 /// Turns before a statement sleeps between looks, and how long then.
@@ -62,7 +61,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 impl<'e, M: Medium> Waiting<'e, M> {
     pub(super) fn new(engine: &'e Engine<M>, slot: u32, limit_ms: u64) -> Self {
-        Waiting { engine, slot, limit_ms, since_ms: None, turns: 0, is_in_a_circle: false }
+        Waiting { engine, slot, limit_ms, since_ms: None, turns: 0, circle: None }
     }
 
     /// Waits for a moment, unless the holder is a transaction whose time is over: that is given up.
@@ -83,10 +82,7 @@ impl<'e, M: Medium> Waiting<'e, M> {
         engine.waits.set(self.slot, holder.slot);
         let now_ms = engine.clock.now_ms(engine.medium());
         let since_ms = *self.since_ms.get_or_insert(now_ms);
-        // Who goes on says so in a moment, and its slot may be another's by then.
-        let was_in_a_circle = self.is_in_a_circle;
-        self.is_in_a_circle = engine.waits.gives_up(self.slot);
-        if was_in_a_circle && self.is_in_a_circle {
+        if self.is_in_a_circle() {
             return Err(engine.deadlock(holder, wanted));
         }
         if now_ms.saturating_sub(since_ms) > self.limit_ms {
@@ -100,24 +96,34 @@ impl<'e, M: Medium> Waiting<'e, M> {
         }
         Ok(())
     }
+
+    /// Whether it has seen for a while that it waits for itself, and has to give up.
+    fn is_in_a_circle(&mut self) -> bool {
+        let now = self.engine.waits.circle(self.slot);
+        if let (Some(now), Some(before)) = (&now, &self.circle)
+            && now.is_same(before)
+        {
+            return now.confirms(before);
+        }
+        self.circle = now;
+        false
+    }
 }
 
 impl<M: Medium> Drop for Waiting<'_, M> {
     fn drop(&mut self) {
         if self.since_ms.is_some() {
-            self.engine.waits.set(self.slot, None);
+            self.engine.waits.end(self.slot);
         }
     }
 }
 
 impl<M: Medium> Engine<M> {
-    /// The open transaction of several statements that has a slot.
+    /// The open transaction of several statements that is in the way.
     fn token_of(&self, holder: Holder) -> Option<Token> {
         let slot = holder.slot?;
-        let (serial, _) = self.statuses.owner(slot);
-        let id = TransactionId { slot, number: serial.number };
-        let is_open = self.statuses.fate(id.short()) == Some(Fate::Open);
-        (is_open && self.statuses.name(slot, serial)).then(|| Token::new(slot, serial))
+        let serial = self.statuses.open_in(slot)?;
+        self.statuses.name(slot, serial).then(|| Token::new(slot, serial))
     }
 
     #[cold]

@@ -112,7 +112,8 @@ impl<M: Medium> Engine<M> {
         let has_changed = slot.open().is_some_and(|open| open.statement > 0);
         if !has_changed {
             slot.set_fate(Fate::Aborted);
-            self.forget(slot, None);
+            let ended = self.forget(slot, None);
+            self.unlock(&ended.locked, slot.index);
             return Ok(());
         }
         let commit = self.stamps.begin(self.medium());
@@ -127,7 +128,8 @@ impl<M: Medium> Engine<M> {
         let stamp = commit.stamp;
         slot.set_fate(Fate::Committed(stamp));
         drop(commit);
-        self.forget(slot, Some(stamp));
+        let ended = self.forget(slot, Some(stamp));
+        self.unlock(&ended.locked, slot.index);
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use remanent_engine::{
-    Database, Durability, Error, Moment, Placement, Resumed, Table, TableSpec, Transaction,
-    TransactionOptions, Type,
+    Database, Durability, Error, LockMode, Moment, Placement, Resumed, Table, TableSpec,
+    Transaction, TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 
@@ -234,6 +234,36 @@ fn a_batch_counts_as_one_statement_or_not_at_all() {
 }
 
 #[test]
+fn a_row_that_was_locked_stays_so_when_a_batch_is_taken_back() {
+    for how in [Durability::AtCommit, Durability::EachStatement] {
+        let shop = shop();
+        let mut order = shop.begin(how);
+        let get = shop.items.prepare_get("primary").unwrap();
+        let lock = |by: &mut Transaction<'_>, number: u32| {
+            get.lock_in(by, &[number.into()], LockMode::NoWait, |_| Ok(()))
+        };
+        assert!(lock(&mut order, 1).unwrap().is_some());
+        let refused = order.batch(|batch| {
+            assert!(shop.update(batch, 1, 10, 0)? && shop.update(batch, 2, 20, 0)?);
+            assert!(lock(batch, 1)?.is_some() && lock(batch, 2)?.is_some());
+            Err::<(), _>(Error::InBatch)
+        });
+        assert!(refused.is_err());
+        let mut other = shop.database.begin().unwrap();
+        assert!(matches!(lock(&mut other, 1), Err(Error::Conflict { .. })));
+        assert!(lock(&mut other, 2).unwrap().is_some());
+        assert!(matches!(shop.insert(&mut other, 9, 1), Err(Error::Unique { .. })));
+        assert!(shop.update(&mut order, 1, 10, 0).unwrap());
+        assert!(matches!(shop.insert(&mut other, 9, 1), Err(Error::Conflict { .. })));
+        order.commit().unwrap();
+        other.refresh().unwrap();
+        assert!(lock(&mut other, 1).unwrap().is_some());
+        other.commit().unwrap();
+        shop.check();
+    }
+}
+
+#[test]
 fn a_panic_takes_a_batch_back() {
     let shop = shop();
     let mut order = shop.database.begin().unwrap();
@@ -296,6 +326,12 @@ fn a_transaction_that_is_durable_at_its_commit_does_not_outlive_the_process() {
     assert!(matches!(shop.database.resume(done).unwrap(), Resumed::Committed));
     let expected: Items = three().into_iter().chain([(5, (5, 0))]).collect();
     assert_eq!(shop.now(), expected);
+    shop.check();
+    // Nobody has these rows and keys any more.
+    let mut other = shop.database.begin().unwrap();
+    assert!(shop.update(&mut other, 1, 10, 0).unwrap() && shop.remove(&mut other, 3).unwrap());
+    shop.insert(&mut other, 4, 4).unwrap();
+    other.commit().unwrap();
     shop.check();
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use remanent_crashsim::{Sim, SimOptions};
 use remanent_engine::{
-    Database, Durability, Error, Resumed, Row, TableSpec, Transaction, TransactionOptions, Type,
+    Database, Durability, Error, LockMode, Resumed, Row, TableSpec, Transaction,
+    TransactionOptions, Type,
 };
 use remanent_pmem::Pool;
 use remanent_pmem::pool::{Format, Guarantee};
@@ -48,6 +49,33 @@ fn an_insert_takes_one_fence_and_a_read_none() {
     assert_eq!(fences(&pool, read), 0);
     let refused = || assert!(table.insert(&[3.into(), "3".into(), 1.into()]).is_err());
     assert_eq!(fences(&pool, refused), 0);
+}
+
+#[test]
+fn locking_a_row_takes_no_fence() {
+    let pool = sim_pool(Guarantee::default());
+    let database = Database::create(&pool, "tested").unwrap();
+    let table = database.create_table(&subscribers()).unwrap();
+    for id in 0..3u32 {
+        table.insert(&[id.into(), format!("{id:015}").as_str().into(), 1.into()]).unwrap();
+    }
+    let get = table.prepare_get("primary").unwrap();
+    for is_commit in [true, false] {
+        let lock = || {
+            let mut transaction = database.begin().unwrap();
+            for id in 0..3u32 {
+                let locked = get.lock_in(&mut transaction, &[id.into()], LockMode::Wait, |row| {
+                    row.get::<u32>(0)
+                });
+                assert_eq!(locked.unwrap(), Some(id));
+            }
+            match is_commit {
+                true => transaction.commit().unwrap(),
+                false => transaction.abort().unwrap(),
+            }
+        };
+        assert_eq!(fences(&pool, lock), 0);
+    }
 }
 
 #[test]
@@ -222,10 +250,11 @@ fn a_batch_takes_one_fence_and_so_does_a_transaction_that_is_durable_at_its_comm
         transaction.commit().unwrap();
     };
     // The first ones take chunks, and make the tile and the two lists.
-    for first in [0, 10, 20, 30] {
+    for first in [0, 20, 40] {
         batch(first);
+        at_commit(first + 10);
     }
-    for first in [40, 60] {
+    for first in [60, 80] {
         // So that none of them folds.
         database.collect().unwrap();
         assert_eq!(fences(&pool, || batch(first)), 2, "the batch, and the commit");
@@ -235,14 +264,12 @@ fn a_batch_takes_one_fence_and_so_does_a_transaction_that_is_durable_at_its_comm
     let long = || {
         let how = TransactionOptions::new().durability(Durability::AtCommit);
         let mut transaction = database.begin_with(&how).unwrap();
-        for first in (100..200).step_by(10) {
+        for first in (110..210).step_by(10) {
             change(&mut transaction, first).unwrap_or_else(|error| panic!("{error}"));
         }
         transaction.commit().unwrap();
     };
-    for first in (90..100).step_by(10) {
-        at_commit(first);
-    }
+    at_commit(100);
     assert!((3..=3 + 12).contains(&fences(&pool, long)), "one, two for the list, and chunks");
     let nothing = || {
         let how = TransactionOptions::new().durability(Durability::AtCommit);

@@ -6,6 +6,7 @@ mod errors;
 mod fences;
 mod isolation;
 mod left;
+mod locks;
 mod placement;
 mod rows;
 mod schema;

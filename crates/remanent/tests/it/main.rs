@@ -5,3 +5,4 @@ mod job_queue;
 mod session_store;
 mod support;
 mod time_series;
+mod work_queue;

@@ -19,6 +19,14 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The same after a crash, which takes locks away.
+    pub(super) fn without_locks(mut self) -> Self {
+        if let Some(open) = &mut self.open {
+            open.locked.clear();
+        }
+        self
+    }
+
     /// Executes an operation.
     pub(super) fn apply(&mut self, op: &Op) -> Answer<Rows> {
         if let Op::Create(table) = *op {
@@ -81,6 +89,7 @@ impl State {
                 }
                 answer(done)
             }
+            Op::Lock(id) => answer(self.open.as_mut().and_then(|open| open.lock(id))),
             Op::Commit | Op::Abort => {
                 let Some(open) = self.open.take() else { return Some(Answer::Bool(false)) };
                 if let Op::Commit = op {
@@ -95,7 +104,7 @@ impl State {
                 Answer::Bool(done)
             }
             Op::AtCommit(ref statements, is_commit) => self.at_commit(statements, is_commit),
-            Op::Transfer(from, to, _) => {
+            Op::Transfer(from, to, ..) => {
                 let is_there = [from, to].iter().all(|id| self.first.contains_key(id));
                 for id in [from, to].into_iter().filter(|_| is_there) {
                     let row = self.first.get_mut(&id).expect("it is there");
@@ -103,6 +112,7 @@ impl State {
                 }
                 Answer::Bool(is_there)
             }
+            Op::Take(id) => Answer::Bool(self.first.remove(&id).is_some()),
             _ => return None,
         })
     }
@@ -224,6 +234,8 @@ pub(super) struct Open {
     pub(super) rows: Rows,
     /// Keys of rows that it has changed, and whether one was there before. Not observed.
     pending: BTreeMap<u64, bool>,
+    /// Keys of rows that it has locked. Not observed.
+    locked: BTreeSet<u64>,
     /// Keys of rows that others have changed since it began. Not observed.
     overtaken: BTreeSet<u64>,
 }
@@ -345,6 +357,16 @@ impl Open {
         }
     }
 
+    /// Locks a row; `None` if there is no such row, and false if it is refused.
+    fn lock(&mut self, id: u64) -> Option<bool> {
+        self.rows.get(&id)?;
+        let is_free = !self.is_overtaken(id);
+        if is_free && !self.pending.contains_key(&id) {
+            self.locked.insert(id);
+        }
+        Some(is_free)
+    }
+
     fn is_overtaken(&self, id: u64) -> bool {
         self.overtaken.contains(&id) && !self.pending.contains_key(&id)
     }
@@ -356,7 +378,7 @@ impl Open {
 
     /// Whether it keeps others from changing a row that is there.
     pub(super) fn holds(&self, id: u64) -> bool {
-        self.pending.contains_key(&id)
+        self.pending.contains_key(&id) || self.locked.contains(&id)
     }
 
     /// Whether it keeps others from giving a row one of the keys.

@@ -86,6 +86,8 @@ pub(super) enum Op {
     Within(Statement),
     /// The last statement of the open transaction.
     CommitWith(Statement),
+    /// The open transaction locks a row of the first table.
+    Lock(u64),
     Commit,
     Abort,
     /// Statements of the open transaction, which begins if there is none, that count as one.
@@ -93,8 +95,12 @@ pub(super) enum Op {
     /// A transaction that is durable at its commit, if it commits.
     AtCommit(Vec<Statement>, bool),
     /// Two rows get the values after those that they have: a transaction. Nothing is changed unless
-    /// both are there, so that all that counts of what it has read is what it changes.
-    Transfer(u64, u64, Durability),
+    /// both are there, so that all that counts of what it has read is what it changes. It may lock
+    /// both rows before it changes one.
+    Transfer(u64, u64, bool, Durability),
+    /// Removes a row as a worker takes a job: in a transaction that passes over the row while
+    /// others have it, and comes again.
+    Take(u64),
 }
 
 /// A statement of a transaction, on the first table.
@@ -186,6 +192,42 @@ impl Tables {
                 }
                 result => return result,
             }
+        }
+    }
+
+    /// An operation on the open transaction, or one that is a transaction of several statements.
+    fn apply_to_transaction(&self, open: &Open<Database<M>>, op: &Op) -> Answer<Rows> {
+        let database = &open.object;
+        match *op {
+            Op::Within(statement) => {
+                answer(transactions::within(database, statement), bool_or_none)
+            }
+            Op::CommitWith(statement) => {
+                answer(transactions::commit_with(database, statement), bool_or_none)
+            }
+            Op::Lock(id) => answer(transactions::lock(database, id), bool_or_none),
+            Op::Commit => answer(transactions::end(database, true), Answer::Bool),
+            Op::Abort => answer(transactions::end(database, false), Answer::Bool),
+            Op::Batch(ref statements) => {
+                let done = transactions::batch(database, statements);
+                answer(done, |()| Answer::Bool(true))
+            }
+            Op::AtCommit(ref statements, is_commit) => {
+                let done = transactions::at_commit(database, statements, is_commit);
+                answer(done, Answer::Value)
+            }
+            Op::Transfer(from, to, locks, durability) => {
+                let how = transactions::waiting(self.wait()).durability(durability);
+                let transfer = || transactions::transfer(database, [from, to], locks, &how);
+                let done = self.patiently(open, transfer);
+                answer(done, Answer::Bool)
+            }
+            Op::Take(id) => {
+                let medium = open.pool.medium();
+                let taken = self.patiently(open, || transactions::take(database, id, medium));
+                answer(taken, Answer::Bool)
+            }
+            _ => unreachable!("it is no operation on transactions"),
         }
     }
 }
@@ -357,28 +399,15 @@ impl Subject for Tables {
                 let updated = self.patiently(open, || update(database, table, id, code, value));
                 answer(updated, bool_or_none)
             }
-            Op::Within(statement) => {
-                answer(transactions::within(database, statement), bool_or_none)
-            }
-            Op::CommitWith(statement) => {
-                answer(transactions::commit_with(database, statement), bool_or_none)
-            }
-            Op::Commit => answer(transactions::end(database, true), Answer::Bool),
-            Op::Abort => answer(transactions::end(database, false), Answer::Bool),
-            Op::Batch(ref statements) => {
-                let done = transactions::batch(database, statements);
-                answer(done, |()| Answer::Bool(true))
-            }
-            Op::AtCommit(ref statements, is_commit) => {
-                let done = transactions::at_commit(database, statements, is_commit);
-                answer(done, Answer::Value)
-            }
-            Op::Transfer(from, to, durability) => {
-                let how = transactions::waiting(self.wait()).durability(durability);
-                let transfer = || transactions::transfer(database, from, to, &how);
-                let done = self.patiently(open, transfer);
-                answer(done, Answer::Bool)
-            }
+            Op::Within(_)
+            | Op::CommitWith(_)
+            | Op::Lock(_)
+            | Op::Commit
+            | Op::Abort
+            | Op::Batch(_)
+            | Op::AtCommit(..)
+            | Op::Transfer(..)
+            | Op::Take(_) => self.apply_to_transaction(open, op),
             Op::UpdateBehind(table, id, code, value) => {
                 let updated = update_behind(database, table, id, code, value);
                 answer(updated, |row| Answer::Value(row.into_iter().collect()))
@@ -466,7 +495,7 @@ impl Subject for Tables {
     }
 
     fn go_on_from(&self, of_model: &State, _observed: State) -> State {
-        of_model.clone()
+        of_model.clone().without_locks()
     }
 
     fn op(&self, rng: &mut Rng) -> Op {
@@ -505,16 +534,18 @@ impl Subject for Tables {
             (Mix::Transactions, 14 | 15) => Op::Commit,
             (Mix::Transactions, 16) => Op::Abort,
             (Mix::Transactions, 17) => Op::Delete(table, id),
+            (Mix::Transactions, 18 | 19) => Op::Lock(id),
             (Mix::Transactions, 3..=4) => Op::Update(table, id, code, value),
             (Mix::Transactions, 5) => Op::Collect,
             (Mix::Transfers, 3..=5) => Op::Scan(table),
             (Mix::Transfers, 7..=11) => {
-                let to = (id + 1 + rng.below(self.keys - 1)) % self.keys;
+                let other = (id + 1 + rng.below(self.keys - 1)) % self.keys;
                 let is_at_commit = rng.below(2) == 0;
                 let at_commit = Durability::AtCommit;
                 let how = if is_at_commit { at_commit } else { Durability::EachStatement };
-                Op::Transfer(id, to, how)
+                Op::Transfer(id, other, rng.below(2) == 0, how)
             }
+            (Mix::Transfers, 12) => Op::Take(id),
             (Mix::Transfers, 14 | 15) => Op::Update(table, id, code, value),
             (Mix::Schema, 0..=4) => Op::Create(1 + rng.below(TABLES - 1)),
             (Mix::Drops, 0..=6) => Op::Create(table),

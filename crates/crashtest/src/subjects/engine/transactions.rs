@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use remanent_engine::{
-    Database, Durability, Error, OpenTransaction, Resumed, Transaction, TransactionOptions, Value,
+    Database, Durability, Error, LockMode, OpenTransaction, Resumed, Transaction,
+    TransactionOptions, Value,
 };
+use remanent_pmem::Medium;
 
 use super::model::{Rows, answer_number};
 use super::subject::{M, Statement, VALUES, code, name};
@@ -115,6 +117,15 @@ pub(super) fn commit_with(
     done
 }
 
+/// Has the open transaction lock a row. `None` if there is no row, or no transaction.
+pub(super) fn lock(database: &Database<M>, id: u64) -> Result<Option<()>, Error> {
+    let Some(mut transaction) = resumed(database)? else { return Ok(None) };
+    let get = database.table(&name(0))?.prepare_get("primary")?;
+    let locked = get.lock_in(&mut transaction, &[id.into()], LockMode::NoWait, |_| Ok(()));
+    transaction.suspend();
+    locked
+}
+
 /// Commits the open transaction, or gives it up. Whether there is one.
 pub(super) fn end(database: &Database<M>, is_commit: bool) -> Result<bool, Error> {
     let Some(transaction) = resumed(database)? else { return Ok(false) };
@@ -138,23 +149,45 @@ pub(super) fn waiting(wait: Duration) -> TransactionOptions {
 /// Gives two rows other values, or neither. Whether both are there.
 pub(super) fn transfer(
     database: &Database<M>,
-    from: u64,
-    to: u64,
+    rows: [u64; 2],
+    locks: bool,
     how: &TransactionOptions,
 ) -> Result<bool, Error> {
     let mut transaction = database.begin_with(how)?;
-    let update = database.table(&name(0))?.prepare_update("primary")?;
+    let table = database.table(&name(0))?;
+    let (get, update) = (table.prepare_get("primary")?, table.prepare_update("primary")?);
     let next = |transaction: &mut Transaction<'_, M>, id: u64| {
         update.run_in(transaction, &[id.into()], |row, changes| {
             changes.set(2, (row.get::<u64>(2)? + 1) % VALUES)
         })
     };
+    for id in rows.into_iter().filter(|_| locks) {
+        let locked = get.lock_in(&mut transaction, &[id.into()], LockMode::Wait, |_| Ok(()))?;
+        if locked.is_none() {
+            return Ok(false);
+        }
+    }
+    let [from, to] = rows;
     if next(&mut transaction, from)?.is_none() {
         return Ok(false);
     }
-    let get = database.table(&name(0))?.prepare_get("primary")?;
     if get.run(&transaction, &[to.into()], |_| Ok(()))?.is_none() {
         return Ok(false);
     }
     transaction.commit_with(|last| next(last, to)).map(|_| true)
+}
+
+/// Removes a row that nobody else has, and waits as long as somebody has it. Whether it was there.
+pub(super) fn take(database: &Database<M>, id: u64, medium: &M) -> Result<bool, Error> {
+    let table = database.table(&name(0))?;
+    let (get, delete) = (table.prepare_get("primary")?, table.prepare_delete("primary")?);
+    let mut transaction = database.begin_with(&patient())?;
+    while get.lock_in(&mut transaction, &[id.into()], LockMode::Skip, |_| Ok(()))?.is_none() {
+        if get.run(&transaction, &[id.into()], |_| Ok(()))?.is_none() {
+            return Ok(false);
+        }
+        medium.pause();
+        transaction.refresh()?;
+    }
+    transaction.commit_with(|last| delete.run_in(last, &[id.into()]))
 }
