@@ -5,6 +5,7 @@ mod errors;
 mod fences;
 mod isolation;
 mod left;
+mod ordered;
 mod placement;
 mod rows;
 mod schema;
