@@ -1,13 +1,13 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
-    Database, DatabaseOptions, Error, Placement, Rebuild, Row, Table, TableSpec, Transaction, Type,
-    Value,
+    Database, DatabaseOptions, Error, KeyBound, Moment, Order, Placement, Rebuild, Row, RowId,
+    Table, TableSpec, Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
@@ -33,6 +33,8 @@ pub(super) struct Tables {
     pub(super) tile_rows: u32,
     /// Indexes besides those by which rows are looked up.
     pub(super) more_indexes: u32,
+    /// Whether the indexes are trees, whose ranges are read.
+    pub(super) is_ordered: bool,
     pub(super) mix: Mix,
     /// Whether statements wait for who is in their way.
     pub(super) waits: bool,
@@ -81,6 +83,8 @@ pub(super) enum Op {
     Get(u64, u64),
     GetByCode(u64, u64),
     FindByValue(u64, u64),
+    /// Table, least value, greatest value, and whether in descending order.
+    Range(u64, u64, u64, bool),
     Scan(u64),
     /// A statement of the open transaction, which begins if there is none.
     Within(Statement),
@@ -151,8 +155,10 @@ impl Tables {
             .unique("by_code", ["code"])
             .index("by_value", ["value"])
             .tile_rows(self.tile_rows);
+        let indexes = ["primary", "by_code", "by_value"];
+        let spec = if self.is_ordered { spec.ordered(indexes) } else { spec };
         let spec = match self.dram {
-            Some(_) => spec.place(["primary", "by_code", "by_value"], Placement::Dram),
+            Some(_) => spec.place(indexes, Placement::Dram),
             None => spec,
         };
         let spec = (0..self.more_indexes)
@@ -268,12 +274,87 @@ fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
     failed.map_or(Ok(rows), Err)
 }
 
+/// What is wrong with rows that were found.
+fn wrong(what: &str, found: impl std::fmt::Debug) -> Error {
+    Error::NoSuchColumn { table: what.to_owned(), column: format!("{found:?}") }
+}
+
+/// The rows of a range, which have to come in the order of the index's first column, and rows that
+/// have the same value there in the order of their numbers.
+fn range(
+    table: &Table<M>,
+    moment: &impl Moment<M>,
+    (index, column): (&str, usize),
+    bounds: (KeyBound<'_>, KeyBound<'_>),
+    order: Order,
+) -> Result<Rows, Error> {
+    let mut rows = Rows::new();
+    let mut last: Option<(Vec<u8>, RowId)> = None;
+    let failed = table.prepare_range(index)?.run(moment, bounds, order, |row| {
+        let bytes = match row.value(column) {
+            Ok(Value::Null) => Vec::new(),
+            Ok(Value::Uint(number)) => number.to_be_bytes().to_vec(),
+            Ok(Value::Text(text)) => text.as_bytes().to_vec(),
+            Ok(other) => return ControlFlow::Break(wrong("no value of these tables", other)),
+            Err(error) => return ControlFlow::Break(error),
+        };
+        let next = (bytes, row.id());
+        let is_in_order = last.as_ref().is_none_or(|last| match order {
+            Order::Ascending => *last < next,
+            Order::Descending => *last > next,
+        });
+        if !is_in_order {
+            return ControlFlow::Break(wrong("a row is not in its order", next));
+        }
+        last = Some(next);
+        collect(&mut rows, row)
+    })?;
+    failed.map_or(Ok(rows), Err)
+}
+
+/// Reads all rows by each index, in both orders: they have to be the same.
+fn require_ordered(
+    table: &Table<M>,
+    moment: &impl Moment<M>,
+    expected: &Rows,
+) -> Result<(), Error> {
+    for (index, column) in [("primary", 0), ("by_code", 1), ("by_value", 2)] {
+        for order in [Order::Ascending, Order::Descending] {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let found = range(table, moment, (index, column), all, order)?;
+            if found != *expected {
+                return Err(wrong(index, found));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn range_of_values(
+    database: &Database<M>,
+    table: u64,
+    [least, greatest]: [u64; 2],
+    order: Order,
+) -> Result<Rows, Error> {
+    let table = database.table(&name(table))?;
+    let (least, greatest) = ([least.into()], [greatest.into()]);
+    let bounds = (Bound::Included(&least[..]), Bound::Included(&greatest[..]));
+    range(&table, &database.snapshot(), ("by_value", 2), bounds, order)
+}
+
 /// The rows that a transaction sees, each of which is found by its keys.
-fn rows_of(database: &Database<M>, transaction: &Transaction<'_, M>) -> Outcome<Rows> {
+fn rows_of(
+    database: &Database<M>,
+    transaction: &Transaction<'_, M>,
+    is_ordered: bool,
+) -> Outcome<Rows> {
     let table = database.table(&name(0))?;
     let mut rows = Rows::new();
     if let Some(error) = table.scan(transaction, |row| collect(&mut rows, row))? {
         return Err(error.into());
+    }
+    if is_ordered {
+        require_ordered(&table, transaction, &rows)?;
     }
     let (by_id, by_code) = (table.prepare_get("primary")?, table.prepare_get("by_code")?);
     for (&id, &row) in &rows {
@@ -396,6 +477,11 @@ impl Subject for Tables {
             Op::FindByValue(table, value) => {
                 answer(find_by_value(database, table, value), Answer::Value)
             }
+            Op::Range(table, least, greatest, is_descending) => {
+                let order = if is_descending { Order::Descending } else { Order::Ascending };
+                let found = range_of_values(database, table, [least, greatest], order);
+                answer(found, Answer::Value)
+            }
             Op::Scan(table) => {
                 let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
                 answer(scanned, Answer::Value)
@@ -432,6 +518,9 @@ impl Subject for Tables {
                     return Err(format!("row {id} is found by its key as {by_id:?}").into());
                 }
             }
+            if self.is_ordered {
+                require_ordered(&found, &open.object.snapshot(), &rows)?;
+            }
             for value in 0..VALUES {
                 let of_value = find_by_value(&open.object, table, value)?;
                 let expected = rows.iter().filter(|(_, (_, of))| *of == value);
@@ -445,7 +534,7 @@ impl Subject for Tables {
             }
         }
         if let Some(transaction) = transactions::resumed(&open.object)? {
-            let rows = rows_of(&open.object, &transaction)?;
+            let rows = rows_of(&open.object, &transaction, self.is_ordered)?;
             state.open = Some(OpenModel::observed(transaction.statement(), rows));
             transaction.suspend();
         }
@@ -499,6 +588,9 @@ impl Subject for Tables {
             (_, 10..=11) => Op::Delete(table, id),
             (_, 12) => Op::DeleteByCode(table, number),
             (_, 13..=14) => Op::Collect,
+            (_, 15) if self.is_ordered && rng.below(3) != 0 => {
+                Op::Range(table, value, rng.below(VALUES), rng.below(2) != 0)
+            }
             (_, 15) => Op::FindByValue(table, rng.below(VALUES)),
             (_, 16) => Op::Get(table, id),
             (_, 17) => Op::GetByCode(table, number),
