@@ -358,7 +358,7 @@ mod tests {
     /// Values that fit a type, by numbers that a test draws.
     fn value(of_type: Type, word: u64, bytes: &[u8]) -> Value<'_> {
         match of_type {
-            _ if word % 9 == 0 => Value::Null,
+            _ if word.is_multiple_of(9) => Value::Null,
             Type::Bool => Value::Bool(word & 1 != 0),
             Type::Int { len } => {
                 let unused = 64 - 8 * u32::from(len);
