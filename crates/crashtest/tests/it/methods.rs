@@ -55,7 +55,11 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ("TxValue", "structures/src/line_tx/value.rs", &["line_tx/handles"]),
     ("BoundedBuffer", "structures/src/papers/bounded_buffer.rs", &["line_tx/handles"]),
     ("Database", "engine/src/database.rs", &["engine/subject", "engine/transactions", "../pools"]),
-    ("Table", "engine/src/database.rs", &["engine/subject", "engine/transactions"]),
+    (
+        "Table",
+        "engine/src/database.rs",
+        &["engine/subject", "engine/ordered", "engine/transactions"],
+    ),
     (
         "Transaction",
         "engine/src/transaction/session.rs",
@@ -63,7 +67,7 @@ const TYPES: &[(&str, &str, &[&str])] = &[
     ),
     ("Get", "engine/src/query/get.rs", &["engine/subject"]),
     ("Find", "engine/src/query/find.rs", &["engine/subject"]),
-    ("Range", "engine/src/query/range.rs", &["engine/subject"]),
+    ("Range", "engine/src/query/range.rs", &["engine/ordered"]),
     ("Update", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),
     ("Delete", "engine/src/query/change.rs", &["engine/subject", "engine/transactions"]),
     ("Disk", "blockdev/src/disk/mod.rs", &["disk/subject", "pool/kinds"]),

@@ -5,7 +5,7 @@ mod key;
 mod locks;
 pub(crate) mod order;
 mod rows;
-mod words;
+mod structure;
 
 use std::ops::ControlFlow;
 
@@ -17,7 +17,7 @@ pub(crate) use self::key::Key;
 pub(crate) use self::locks::{HeldKeys, KeyLocks};
 use self::order::{Order, Span};
 pub(crate) use self::rows::{Dram, Rows};
-pub(crate) use self::words::{Tree, Words};
+pub(crate) use self::structure::{Tree, Words};
 
 use crate::Result;
 use crate::schema::IndexSpec;

@@ -9,7 +9,7 @@ use remanent_structures::shared::Inspection;
 use remanent_structures::{RowId, RowIndex};
 
 use super::order::{Order, Span};
-use super::words::{Tree, Words};
+use super::structure::{Tree, Words};
 use super::{Candidates, Key};
 use crate::Result;
 use crate::schema::{IndexSpec, Structure};

@@ -1,18 +1,18 @@
 //! Tables that are made and filled, and looked up by each of their keys.
 
-use std::ops::{Bound, ControlFlow};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use remanent_crashsim::{Outcome, Rng, Sim, Steps, Subject};
 use remanent_engine::{
-    Database, DatabaseOptions, Error, KeyBound, Moment, Order, Placement, Rebuild, Row, RowId,
-    Table, TableSpec, Transaction, Type, Value,
+    Database, DatabaseOptions, Error, Order, Placement, Rebuild, Row, Table, TableSpec,
+    Transaction, Type, Value,
 };
 use remanent_pmem::{Error as PoolError, Medium};
 
 use super::model::{Open as OpenModel, Rows, State};
-use super::transactions;
+use super::{ordered, transactions};
 use crate::answer::{Answer, is_refused};
 use crate::pools::{Open, must_be_empty};
 
@@ -255,7 +255,7 @@ fn get(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Resul
 }
 
 /// Collects rows, none of which may come twice.
-fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
+pub(super) fn collect(rows: &mut Rows, row: &Row<'_, M>) -> ControlFlow<Error> {
     match row_of(row) {
         Ok((id, others)) => match rows.insert(id, others) {
             None => ControlFlow::Continue(()),
@@ -274,74 +274,6 @@ fn scan(table: &Table<M>, database: &Database<M>) -> Result<Rows, Error> {
     failed.map_or(Ok(rows), Err)
 }
 
-/// What is wrong with rows that were found.
-fn wrong(what: &str, found: impl std::fmt::Debug) -> Error {
-    Error::NoSuchColumn { table: what.to_owned(), column: format!("{found:?}") }
-}
-
-/// The rows of a range, which have to come in the order of the index's first column, and rows that
-/// have the same value there in the order of their numbers.
-fn range(
-    table: &Table<M>,
-    moment: &impl Moment<M>,
-    (index, column): (&str, usize),
-    bounds: (KeyBound<'_>, KeyBound<'_>),
-    order: Order,
-) -> Result<Rows, Error> {
-    let mut rows = Rows::new();
-    let mut last: Option<(Vec<u8>, RowId)> = None;
-    let failed = table.prepare_range(index)?.run(moment, bounds, order, |row| {
-        let bytes = match row.value(column) {
-            Ok(Value::Null) => Vec::new(),
-            Ok(Value::Uint(number)) => number.to_be_bytes().to_vec(),
-            Ok(Value::Text(text)) => text.as_bytes().to_vec(),
-            Ok(other) => return ControlFlow::Break(wrong("no value of these tables", other)),
-            Err(error) => return ControlFlow::Break(error),
-        };
-        let next = (bytes, row.id());
-        let is_in_order = last.as_ref().is_none_or(|last| match order {
-            Order::Ascending => *last < next,
-            Order::Descending => *last > next,
-        });
-        if !is_in_order {
-            return ControlFlow::Break(wrong("a row is not in its order", next));
-        }
-        last = Some(next);
-        collect(&mut rows, row)
-    })?;
-    failed.map_or(Ok(rows), Err)
-}
-
-/// Reads all rows by each index, in both orders: they have to be the same.
-fn require_ordered(
-    table: &Table<M>,
-    moment: &impl Moment<M>,
-    expected: &Rows,
-) -> Result<(), Error> {
-    for (index, column) in [("primary", 0), ("by_code", 1), ("by_value", 2)] {
-        for order in [Order::Ascending, Order::Descending] {
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            let found = range(table, moment, (index, column), all, order)?;
-            if found != *expected {
-                return Err(wrong(index, found));
-            }
-        }
-    }
-    Ok(())
-}
-
-fn range_of_values(
-    database: &Database<M>,
-    table: u64,
-    [least, greatest]: [u64; 2],
-    order: Order,
-) -> Result<Rows, Error> {
-    let table = database.table(&name(table))?;
-    let (least, greatest) = ([least.into()], [greatest.into()]);
-    let bounds = (Bound::Included(&least[..]), Bound::Included(&greatest[..]));
-    range(&table, &database.snapshot(), ("by_value", 2), bounds, order)
-}
-
 /// The rows that a transaction sees, each of which is found by its keys.
 fn rows_of(
     database: &Database<M>,
@@ -354,7 +286,7 @@ fn rows_of(
         return Err(error.into());
     }
     if is_ordered {
-        require_ordered(&table, transaction, &rows)?;
+        ordered::require_ordered(&table, transaction, &rows)?;
     }
     let (by_id, by_code) = (table.prepare_get("primary")?, table.prepare_get("by_code")?);
     for (&id, &row) in &rows {
@@ -382,6 +314,30 @@ fn find_by_value(database: &Database<M>, table: u64, value: u64) -> Result<Rows,
 /// Removes the row with a key.
 fn delete(database: &Database<M>, table: u64, index: &str, key: Value<'_>) -> Result<bool, Error> {
     database.table(&name(table))?.prepare_delete(index)?.run(&[key])
+}
+
+/// A read.
+fn read(database: &Database<M>, op: &Op) -> Answer<Rows> {
+    match *op {
+        Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
+        Op::GetByCode(table, number) => {
+            let code = code(number);
+            answer(get(database, table, "by_code", (&code).into()), Answer::Value)
+        }
+        Op::FindByValue(table, value) => {
+            answer(find_by_value(database, table, value), Answer::Value)
+        }
+        Op::Range(table, least, greatest, is_descending) => {
+            let order = if is_descending { Order::Descending } else { Order::Ascending };
+            let found = ordered::of_values(database, table, [least, greatest], order);
+            answer(found, Answer::Value)
+        }
+        Op::Scan(table) => {
+            let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
+            answer(scanned, Answer::Value)
+        }
+        _ => unreachable!("answered above"),
+    }
 }
 
 impl Subject for Tables {
@@ -469,23 +425,7 @@ impl Subject for Tables {
                 let rebuilt = database.rebuild_step();
                 answer(rebuilt.and_then(|_| database.collect()), |_| Answer::None)
             }
-            Op::Get(table, id) => answer(get(database, table, "primary", id.into()), Answer::Value),
-            Op::GetByCode(table, number) => {
-                let code = code(number);
-                answer(get(database, table, "by_code", (&code).into()), Answer::Value)
-            }
-            Op::FindByValue(table, value) => {
-                answer(find_by_value(database, table, value), Answer::Value)
-            }
-            Op::Range(table, least, greatest, is_descending) => {
-                let order = if is_descending { Order::Descending } else { Order::Ascending };
-                let found = range_of_values(database, table, [least, greatest], order);
-                answer(found, Answer::Value)
-            }
-            Op::Scan(table) => {
-                let scanned = database.table(&name(table)).and_then(|table| scan(&table, database));
-                answer(scanned, Answer::Value)
-            }
+            _ => read(database, op),
         }
     }
 
@@ -519,7 +459,7 @@ impl Subject for Tables {
                 }
             }
             if self.is_ordered {
-                require_ordered(&found, &open.object.snapshot(), &rows)?;
+                ordered::require_ordered(&found, &open.object.snapshot(), &rows)?;
             }
             for value in 0..VALUES {
                 let of_value = find_by_value(&open.object, table, value)?;
