@@ -225,7 +225,8 @@ fn in_dram() -> Vec<Scenario> {
 
 /// Indexes that are trees.
 fn ordered() -> Vec<Scenario> {
-    let recovery = Nested { depth: 2, one_in: 8, samples: 3 };
+    // Each life revives the leaves of three trees, which are many crash points.
+    let recovery = Nested { depth: 2, one_in: 32, samples: 2 };
     let in_recovery =
         |config| Config { nested: recovery, after: 6, creation: false, ..few_images(config) };
     let rows = || Tables { is_ordered: true, ..rows() };
@@ -242,23 +243,21 @@ fn ordered() -> Vec<Scenario> {
             "engine/ordered-stores",
             "the same; between any two stores",
             rows(),
-            at_stores(Config { creation: false, ..alone(5, 3) }),
-        )
-        .with_weight(2),
+            at_stores(Config { creation: false, ..few_images(alone(4, 2)) }),
+        ),
         Scenario::new(
             "engine/ordered-recovery",
             "the same; crashes inside recovery and after it",
             rows(),
-            in_recovery(alone(4, 4)),
-        )
-        .with_weight(2),
+            in_recovery(alone(3, 3)),
+        ),
         Scenario::new(
             "engine/ordered-keys",
             "ordered indexes; rows get keys that they had before; crashes inside recovery",
             Tables { keys: 3, mix: Mix::Keys, ..rows() },
-            in_recovery(alone(6, 6)),
+            in_recovery(alone(4, 4)),
         )
-        .with_weight(4),
+        .with_weight(2),
         Scenario::new(
             "engine/ordered-transactions",
             "ordered indexes; a transaction of several statements, and statements beside it",
@@ -270,9 +269,9 @@ fn ordered() -> Vec<Scenario> {
             "engine/ordered-transactions-recovery",
             "the same; crashes inside recovery and after it",
             transactions(),
-            in_recovery(alone(6, 8)),
+            in_recovery(alone(4, 5)),
         )
-        .with_weight(4),
+        .with_weight(2),
         Scenario::new(
             "engine/ordered-schema",
             "tables with ordered indexes are made, used and dropped",
@@ -297,9 +296,8 @@ fn ordered_in_trouble() -> Vec<Scenario> {
             "engine/ordered-killed",
             "ordered indexes; killed, then power lost",
             rows(),
-            killed(alone(4, 4)),
-        )
-        .with_weight(2),
+            few_images(killed(alone(4, 3))),
+        ),
         Scenario::new(
             "engine/ordered-full",
             "ordered indexes; the pool is full",
